@@ -1,0 +1,6 @@
+"""`python -m orchestrator`."""
+
+from orchestrator.cli.app import main
+
+if __name__ == "__main__":
+    main()

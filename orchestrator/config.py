@@ -1,0 +1,130 @@
+"""What a run is asked to do: frozen, validated, with every default in one place."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+DEFAULT_IMAGE = "orchestrator/worker:architect"
+"""What the `architect` agent runs in; `orchestrator image build` makes it."""
+BASE_IMAGE = "orchestrator/base:latest"
+"""git and Python: what `shell` tasks run in, and what harvests every worker's work."""
+
+DEFAULT_TIMEOUT = 600.0
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+def parse_size(value: object) -> object:
+    """Read `512m`, `4g` or `1.5GiB` as bytes (powers of 1024); leave numbers alone."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("a size is a number and a unit, such as 512m or 4g")
+    return int(float(match["number"]) * _UNITS[match["unit"].lower()])
+
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+class Limits(_Model):
+    """What one worker may use."""
+
+    cpus: float | None = Field(default=None, gt=0)
+    """CPUs. Default: 2, or all there are on a smaller machine."""
+    memory: Size = Field(default=4 * 1024**3, ge=16 * 1024**2)
+    """Bytes of memory; there is no swap beyond it."""
+    pids: int = Field(default=512, ge=8)
+    """Processes and threads."""
+    open_files: int = Field(default=4096, ge=64)
+    """File descriptors of one process."""
+    tmp: Size = Field(default=1024**3, ge=1024**2)
+    """Bytes in each of `/tmp` and the home directory; they count as memory."""
+    grace: float = Field(default=10.0, ge=0)
+    """Seconds between SIGTERM and SIGKILL."""
+
+
+class Isolation(_Model):
+    """How closed a worker's container is."""
+
+    network: Literal["none", "open"] = "open"
+    """`none`: no network at all. `open`: out to anywhere, no way to another worker."""
+    runtime: str | None = None
+    """OCI runtime, as the engine knows it (`runsc`). Default: the engine's own."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables set in the container, beside those the agent needs."""
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
+    """Container ports published on 127.0.0.1, each worker at ports of its own."""
+
+
+class ParallelConfig(_Model):
+    """One run of `orchestrator parallel`."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+    """What to do, one per worker; the first is repeated when there are more workers."""
+    models: tuple[str, ...] = ()
+    """Model of worker 1, 2, ...; workers beyond the list use the agent's default."""
+    workers: int = Field(default=3, ge=1, le=10)
+    """Workers at one time (1-10)."""
+    agent: str = Field(default="build", min_length=1)
+    """The profile given to the agent program."""
+    agent_cli: str = "architect"
+    """The agent program: `architect`, or `shell` to run each task as a command."""
+    max_steps: int = Field(default=50, ge=1)
+    """Steps an agent may take."""
+    budget_per_worker: float | None = Field(default=None, gt=0)
+    """USD. Default: no limit."""
+    timeout_per_worker: float = Field(default=DEFAULT_TIMEOUT, ge=0)
+    """Seconds; 0 is none."""
+    image: str | None = None
+    """Container image. Default: the one for the agent program."""
+    api_base: str | None = None
+    """Base URL of the model's API."""
+    base: str = "HEAD"
+    """Commit the workers start from."""
+    include_uncommitted: bool = False
+    """Carry uncommitted and untracked files of the checkout over to the workers."""
+    fail_on: Literal["any", "all"] = "any"
+    """`all`: the exit code is 0 as soon as one worker succeeded."""
+    limits: Limits = Limits()
+    isolation: Isolation = Isolation()
+
+    @field_validator("tasks")
+    @classmethod
+    def _no_empty_task(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not task.strip() for task in tasks):
+            raise ValueError("a task must not be empty")
+        if any("\0" in task for task in tasks):
+            raise ValueError("a task must not contain NUL")
+        return tasks
+
+    @field_validator("models")
+    @classmethod
+    def _no_empty_model(cls, models: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not model.strip() for model in models):
+            raise ValueError("a model name must not be empty")
+        return tuple(model.strip() for model in models)
+
+    @model_validator(mode="after")
+    def _ports_need_a_network(self) -> "ParallelConfig":
+        if self.isolation.ports and self.isolation.network == "none":
+            raise ValueError("ports cannot be published with network none")
+        return self
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds a worker may run, or None."""
+        return self.timeout_per_worker or None
+
+
+def repository_config_files(top: Path) -> tuple[Path, ...]:
+    """Where a repository's own configuration may be, the first that exists wins."""
+    return (top / "orchestrator.yaml", top / ".orchestrator" / "config.yaml")

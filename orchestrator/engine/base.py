@@ -1,0 +1,272 @@
+"""The seam to a container engine: what it is told, what it gives back."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from orchestrator.events import Stream
+
+MANAGED = "orchestrator.managed"
+RUN = "orchestrator.run"
+WORKER = "orchestrator.worker"
+REPOSITORY = "orchestrator.repository"
+DEADLINE = "orchestrator.deadline"
+ROLE = "orchestrator.role"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BindMount:
+    """A host path seen inside."""
+
+    source: Path
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlayMount:
+    """`lower` seen inside; whatever is written lands in `upper` and never in `lower`."""
+
+    lower: Path
+    upper: Path
+    work: Path
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmpfsMount:
+    """Memory-backed scratch space of at most `size` bytes and `inodes` files."""
+
+    target: str
+    size: int
+    inodes: int = 200_000
+    mode: str = "1777"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerSpec:
+    """One container, wholly described. Everything not said is closed."""
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    user: str
+    """`uid:gid`, never 0 for anything a worker wrote."""
+    workdir: str
+    labels: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[BindMount | OverlayMount | TmpfsMount, ...] = ()
+    network: str = "none"
+    """`none`, or the id of a network made by `create_network`."""
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Container port to port on 127.0.0.1."""
+    cpus: float | None = None
+    memory: int = 512 * 1024**2
+    pids: int = 256
+    open_files: int = 4096
+    capabilities: tuple[str, ...] = ()
+    """Kept for helpers of ours alone; a worker has none."""
+    runtime: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExitStatus:
+    """How a container's main process ended."""
+
+    exit_code: int
+    oom_killed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogChunk:
+    """Some bytes of output, cut anywhere."""
+
+    stream: Stream
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a running container uses now."""
+
+    memory: int | None
+    """Bytes; the peak where the engine knows it."""
+    pids: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFeatures:
+    """What an engine can do on this machine."""
+
+    overlay: bool
+    """Can mount a worktree as the lower layer of an overlay."""
+    runtimes: tuple[str, ...]
+    cpus: int
+    memory: int
+    """Bytes of the machine."""
+    version: str
+    """Name and version for people and records."""
+
+
+class Container(Protocol):
+    """A container that was started."""
+
+    @property
+    def id(self) -> str:
+        """The engine's name for it."""
+
+    def logs(self) -> Iterator[LogChunk]:
+        """Yield all output from the first byte until the container ends.
+
+        To be read exactly once, and to the end: what is not read holds the container up.
+
+        Raises:
+            EngineError: The stream broke before the container ended.
+        """
+
+    def wait(self, timeout: float | None) -> ExitStatus:
+        """Block until the container ends.
+
+        Args:
+            timeout: Seconds from this call, or None to wait for ever.
+
+        Raises:
+            TimeoutError: It still runs. It is not stopped; that is `kill`'s work.
+            EngineError: The container is gone or the engine does not answer.
+        """
+
+    def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
+        """Send a signal to the main process; a container that ended already is no error.
+
+        A paused container is resumed so that the signal can be acted on.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def usage(self) -> Usage | None:
+        """Measure, or None when the container does not run any more.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def remove(self) -> None:
+        """Remove the container and its anonymous volumes, killing it first; repeatable.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """An object of ours that the engine still holds."""
+
+    kind: Literal["container", "network", "volume"]
+    id: str
+    labels: Mapping[str, str]
+
+
+class ContainerEngine(Protocol):
+    """Starts containers on one machine."""
+
+    @property
+    def name(self) -> str:
+        """What `orchestrator.engines` calls it."""
+
+    def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
+        """Make sure that a run can start here, before anything is made.
+
+        Raises:
+            EngineUnavailableError: The engine cannot be reached.
+            ImageNotFoundError: It lacks one of `images`.
+            UnsupportedError: It lacks `runtime`.
+        """
+
+    def start(self, spec: ContainerSpec) -> Container:
+        """Create and start a container, its output being kept from the first byte.
+
+        Raises:
+            PortTakenError: A host port of `spec.ports` is in use; nothing was started.
+            EngineError: It could not be started; nothing is left behind.
+        """
+
+    def create_network(self, name: str, labels: Mapping[str, str]) -> str:
+        """Make a network whose containers reach out but not each other, and give its id.
+
+        Raises:
+            EngineError: It could not be made.
+        """
+
+    def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
+        """List the objects that carry all of `labels`.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
+    def remove(self, leftover: Leftover) -> None:
+        """Remove one object; already gone is no error.
+
+        Raises:
+            EngineError: The engine refused.
+        """
+
+    def close(self) -> None:
+        """Let go of connections; the engine is not used again."""
+
+
+Progress = Callable[[str], None]
+
+
+class ImageEngine(Protocol):
+    """An engine that can also make images."""
+
+    def image_id(self, image: str) -> str | None:
+        """Give the id of an image it has, or None."""
+
+    def image_size(self, image: str) -> int | None:
+        """Give the bytes of an image it has, or None."""
+
+    def pull(self, image: str, *, progress: Progress) -> None:
+        """Fetch an image from its registry.
+
+        Raises:
+            ImageBuildError: The registry cannot be reached or lacks it.
+        """
+
+    def import_image(self, tarball: Path, *, tag: str) -> None:
+        """Make an image of one layer out of a root file system.
+
+        Raises:
+            ImageBuildError: The tarball was refused.
+        """
+
+    def build(
+        self,
+        context: Path,
+        *,
+        dockerfile: str,
+        tag: str,
+        args: Mapping[str, str],
+        labels: Mapping[str, str],
+        progress: Progress,
+    ) -> None:
+        """Build an image from a folder.
+
+        Raises:
+            ImageBuildError: A step failed; the message ends with what it printed last.
+        """
+
+    def tag(self, image: str, *, tag: str) -> None:
+        """Give an image a second name.
+
+        Raises:
+            ImageNotFoundError: The engine does not have `image`.
+        """
+
+
+class Engine(ContainerEngine, ImageEngine, Protocol):
+    """Both halves."""

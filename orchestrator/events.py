@@ -1,0 +1,117 @@
+"""What happens in a run, told as it happens to a callback."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import RunResult, WorkerResult
+
+Stream = Literal["stdout", "stderr"]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: datetime = Field(default_factory=_now)
+
+
+class Notice(_Event):
+    """Something people should know, in one line."""
+
+    type: Literal["notice"] = "notice"
+    message: str
+
+
+class RunStarted(_Event):
+    """The plan stands; nothing runs yet."""
+
+    type: Literal["run_started"] = "run_started"
+    run_id: str
+    base: str
+    workers: tuple[WorkerSpec, ...]
+    slots: int
+
+
+class WorkerPreparing(_Event):
+    """A slot is free: the worktree is being made."""
+
+    type: Literal["worker_preparing"] = "worker_preparing"
+    worker_id: int
+
+
+class WorkerStarted(_Event):
+    """The container runs."""
+
+    type: Literal["worker_started"] = "worker_started"
+    worker_id: int
+    container: str
+    ports: dict[int, int] = Field(default_factory=dict)
+
+
+class WorkerOutput(_Event):
+    """The latest line of a worker; lines may be left out when they come fast. Cleaned, bounded."""
+
+    type: Literal["worker_output"] = "worker_output"
+    worker_id: int
+    stream: Stream
+    line: str
+
+
+class WorkerProgress(_Event):
+    """What the agent has used so far, by its own word."""
+
+    type: Literal["worker_progress"] = "worker_progress"
+    worker_id: int
+    cost: float | None = None
+    steps: int | None = None
+
+
+class WorkerStopping(_Event):
+    """We are ending the container, and why."""
+
+    type: Literal["worker_stopping"] = "worker_stopping"
+    worker_id: int
+    reason: str
+
+
+class WorkerHarvesting(_Event):
+    """The container is dead; its work is being fetched and checked."""
+
+    type: Literal["worker_harvesting"] = "worker_harvesting"
+    worker_id: int
+
+
+class WorkerDone(_Event):
+    """A worker has its final result."""
+
+    type: Literal["worker_done"] = "worker_done"
+    result: WorkerResult
+
+
+class RunDone(_Event):
+    """Every worker has its final result."""
+
+    type: Literal["run_done"] = "run_done"
+    result: RunResult
+
+
+Event = (
+    Notice
+    | RunStarted
+    | WorkerPreparing
+    | WorkerStarted
+    | WorkerOutput
+    | WorkerProgress
+    | WorkerStopping
+    | WorkerHarvesting
+    | WorkerDone
+    | RunDone
+)
+Emit = Callable[[Event], None]

@@ -1,0 +1,56 @@
+"""Which worker gets which task and model. Pure."""
+
+from itertools import chain, repeat
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.config import ParallelConfig
+
+DEFAULT_MODEL = "default"
+
+
+class WorkerSpec(BaseModel):
+    """One worker's job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    worker_id: int
+    task: str
+    model: str | None
+
+    @property
+    def model_name(self) -> str:
+        """The model as results show it."""
+        return self.model or DEFAULT_MODEL
+
+    @property
+    def directory(self) -> str:
+        """The worktree's name at the repository's top level."""
+        return f".architect-parallel-{self.worker_id}"
+
+    @property
+    def branch(self) -> str:
+        """The worker's branch, without `refs/heads/`."""
+        return f"architect/parallel-{self.worker_id}"
+
+
+def job_count(config: ParallelConfig) -> int:
+    """Count the workers of a run: none of its tasks and models is dropped."""
+    return max(config.workers, len(config.tasks), len(config.models))
+
+
+def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec, ...]:
+    """Give every worker its task and model.
+
+    Args:
+        config: The run.
+        first: The lowest worker number.
+    """
+    count = job_count(config)
+    tasks = chain(config.tasks, repeat(config.tasks[0]))
+    models = chain(config.models, repeat(None))
+    numbers = range(first, first + count)
+    return tuple(
+        WorkerSpec(worker_id=number, task=task, model=model)
+        for number, task, model in zip(numbers, tasks, models, strict=False)
+    )

@@ -1,0 +1,140 @@
+"""What a run hands back: one `WorkerResult` per worker, and how they sum up."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Status(StrEnum):
+    """How a worker ended."""
+
+    SUCCESS = "success"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+
+
+class Reason(StrEnum):
+    """Why a worker did not succeed."""
+
+    AGENT_FAILED = "agent_failed"
+    """The agent, or the command, says that it failed."""
+    AGENT_ERROR = "agent_error"
+    """The agent broke: it died without a usable report, or its model could not be reached."""
+    NO_REPORT = "no_report"
+    """The agent ended well but printed no report."""
+    MAX_STEPS = "max_steps"
+    CONTEXT_FULL = "context_full"
+    BUDGET = "budget"
+    TIMEOUT = "timeout"
+    OOM = "oom"
+    PIDS = "pids"
+    AUTH = "auth"
+    RATE_LIMITED = "rate_limited"
+    CANCELLED = "cancelled"
+    HARVEST_REFUSED = "harvest_refused"
+    """What the worker committed was refused by the checks on the host; its branch is at its base."""
+    SETUP_FAILED = "setup_failed"
+    """The worktree or the container could not be made."""
+    ENGINE_ERROR = "engine_error"
+
+
+class WorkerResult(BaseModel):
+    """What one worker did. The first nine fields are those of `architect parallel`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    worker_id: int
+    """1-based; names the worktree and the branch."""
+    branch: str
+    model: str
+    """`default` when none was asked for."""
+    status: Status
+    steps: int = Field(default=0, ge=0)
+    cost: float = Field(default=0.0, ge=0)
+    """USD. 0.0 when unknown: see `cost_known`."""
+    duration: float = Field(default=0.0, ge=0)
+    """Seconds from the container's start to its end."""
+    files_modified: list[str] = Field(default_factory=list)
+    """Paths that differ between the base and the branch, by git's word."""
+    worktree_path: str
+    """Absolute."""
+
+    task: str | None = None
+    reason: Reason | None = None
+    message: str | None = None
+    """One line for people."""
+    attempts: int = 1
+    exit_code: int | None = None
+    commit: str | None = None
+    """The commit the branch points at."""
+    insertions: int = 0
+    deletions: int = 0
+    tokens: int | None = None
+    cost_known: bool = False
+    ports: dict[int, int] = Field(default_factory=dict)
+    """Container port to the port on 127.0.0.1 where it was published."""
+    limits_hit: list[str] = Field(default_factory=list)
+    peak_memory: int | None = None
+    """Bytes."""
+    started_at: datetime | None = None
+    log: str | None = None
+    """Directory with the worker's whole stdout.log and stderr.log."""
+
+    @property
+    def title(self) -> str:
+        """The worktree's directory name."""
+        return Path(self.worktree_path).name
+
+
+class RunResult(BaseModel):
+    """One run: what `--json` prints."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    status: Status
+    base: str
+    engine: str
+    duration: float
+    cost: float
+    results: list[WorkerResult]
+
+
+def overall_status(results: Sequence[WorkerResult]) -> Status:
+    """Sum up: success only if all succeeded, timeout only if all failures are timeouts."""
+    statuses = {result.status for result in results}
+    if statuses <= {Status.SUCCESS}:
+        return Status.SUCCESS
+    if Status.FAILED in statuses:
+        return Status.FAILED
+    if Status.TIMEOUT in statuses:
+        return Status.TIMEOUT
+    return Status.PARTIAL
+
+
+def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
+    """Give the process exit code for a finished run.
+
+    Args:
+        results: One per worker.
+        fail_on: `any`, or `all`: with `all` a run in which any worker succeeded is 0.
+    """
+    bad = [result for result in results if result.status is not Status.SUCCESS]
+    if not bad or (fail_on == "all" and len(bad) < len(results)):
+        return 0
+    failed = [result for result in bad if result.status is not Status.PARTIAL]
+    if any(result.reason is Reason.ENGINE_ERROR for result in failed):
+        return 7
+    if {result.reason for result in bad} == {Reason.BUDGET}:
+        return 6
+    if not failed:
+        return 2
+    if all(result.status is Status.TIMEOUT for result in failed):
+        return 5
+    if all(result.reason is Reason.AUTH for result in failed):
+        return 4
+    return 1
