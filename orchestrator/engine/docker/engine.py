@@ -1,0 +1,125 @@
+"""The Docker engine: checks, containers, networks and what is left of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import docker
+import docker.errors
+import docker.utils
+
+from orchestrator.engine.base import ContainerSpec, EngineFeatures, Leftover
+from orchestrator.engine.docker.container import (
+    DockerContainer,
+    create_arguments,
+    remove_container,
+    repeatable,
+)
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.images import DockerImages
+from orchestrator.errors import ImageNotFoundError, UnsupportedError
+
+# Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
+_CONNECTIONS = 64
+_TIMEOUT = 60
+
+
+class DockerEngine(DockerImages):
+    """See `orchestrator.engine.base.Engine`."""
+
+    name = "docker"
+
+    def __init__(self) -> None:
+        with translated("connect to the Docker engine"):
+            client = docker.APIClient(
+                version="auto",
+                timeout=_TIMEOUT,
+                max_pool_size=_CONNECTIONS,
+                **docker.utils.kwargs_from_env(),
+            )
+        super().__init__(client)
+
+    def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
+        """Make sure that a run can start here."""
+        with translated("ask the Docker engine what it is"):
+            info = self._client.info()
+        for image in images:
+            if self.image_id(image) is None:
+                raise ImageNotFoundError(
+                    f"no such image: `{image}`", hint="build it with `orchestrator image build`"
+                )
+        runtimes = tuple(sorted(info.get("Runtimes") or {}))
+        if runtime is not None and runtime not in runtimes:
+            raise UnsupportedError(
+                f"the Docker engine has no runtime `{runtime}`",
+                hint=f"it has: {', '.join(runtimes)}",
+            )
+        return EngineFeatures(
+            overlay=self._may_overlay(info),
+            runtimes=runtimes,
+            cpus=info["NCPU"],
+            memory=info["MemTotal"],
+            version=f"docker {info['ServerVersion']}",
+        )
+
+    def _may_overlay(self, info: Mapping[str, Any]) -> bool:
+        """Tell whether the daemon mounts on this very machine, as its real root."""
+        local = self._client.base_url.startswith("http+docker")
+        rootless = any("rootless" in option for option in info.get("SecurityOptions") or ())
+        desktop = "Docker Desktop" in info.get("OperatingSystem", "")
+        return local and not rootless and not desktop
+
+    def start(self, spec: ContainerSpec) -> DockerContainer:
+        """Create, attach, start; on any failure nothing is left."""
+        with translated("create the container"):
+            created = self._client.create_container(**create_arguments(self._client, spec))
+        try:
+            container = DockerContainer(self._client, created["Id"])
+            container.start()
+        except BaseException:
+            remove_container(self._client, created["Id"])
+            raise
+        return container
+
+    def create_network(self, name: str, labels: Mapping[str, str]) -> str:
+        """Make a bridge whose containers cannot reach each other."""
+        with translated("create the network"):
+            network_id: str = self._client.create_network(
+                name,
+                driver="bridge",
+                options={"com.docker.network.bridge.enable_icc": "false"},
+                labels=dict(labels),
+            )["Id"]
+        return network_id
+
+    @repeatable
+    def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
+        """List containers, networks and volumes that carry all of `labels`."""
+        filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
+        with translated("list what is left"):
+            containers = self._client.containers(all=True, filters=filters)
+            networks = self._client.networks(filters=filters)
+            volumes = self._client.volumes(filters=filters)["Volumes"] or []
+        return [
+            *(Leftover(kind="container", id=c["Id"], labels=c["Labels"]) for c in containers),
+            *(Leftover(kind="network", id=n["Id"], labels=n["Labels"]) for n in networks),
+            *(Leftover(kind="volume", id=v["Name"], labels=v["Labels"]) for v in volumes),
+        ]
+
+    @repeatable
+    def remove(self, leftover: Leftover) -> None:
+        """Remove one object; already gone is no error."""
+        if leftover.kind == "container":
+            remove_container(self._client, leftover.id)
+            return
+        with translated(f"remove the {leftover.kind}"):
+            try:
+                if leftover.kind == "network":
+                    self._client.remove_network(leftover.id)
+                else:
+                    self._client.remove_volume(leftover.id, force=True)
+            except docker.errors.NotFound:
+                return
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._client.close()

@@ -1,0 +1,236 @@
+"""One container of the Docker engine, and how a `ContainerSpec` becomes the SDK's arguments."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import docker
+import docker.errors
+import requests
+from docker.types import DriverConfig, LogConfig, Mount, Ulimit
+from docker.types.daemon import CancellableStream
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from orchestrator.engine.base import (
+    BindMount,
+    ContainerSpec,
+    ExitStatus,
+    LogChunk,
+    OverlayMount,
+    TmpfsMount,
+    Usage,
+)
+from orchestrator.engine.docker.errors import translated
+from orchestrator.errors import EngineError, EngineUnavailableError
+
+# The daemon's own copy of the output is only what another process resumes from: bounded, and not
+# in the way of the attached stream (non-blocking: the daemon drops from its copy, never from ours).
+_LOG = {"max-size": "5m", "max-file": "2", "mode": "non-blocking"}
+# A kernel's OOM notice may reach the daemon a moment after the exit it caused.
+_OOM_NOTICE_SECONDS = 0.5
+_SIGKILLED = 137
+
+repeatable = retry(
+    retry=retry_if_exception_type(EngineUnavailableError),
+    stop=stop_after_attempt(3),
+    wait=wait_exponential(multiplier=0.1, max=1),
+    reraise=True,
+)
+"""For calls that may be made twice: never a start, never a task."""
+
+
+class DockerContainer:
+    """See `orchestrator.engine.base.Container`."""
+
+    def __init__(self, client: docker.APIClient, container_id: str) -> None:
+        self._client = client
+        self._id = container_id
+        self._stream = self._attach()
+
+    @property
+    def id(self) -> str:
+        """The engine's name for it."""
+        return self._id
+
+    def _attach(self) -> CancellableStream[Any]:
+        # Before the start, so that no first byte is lost; demux keeps stdout and stderr apart.
+        with translated("attach to the container"):
+            return self._client.attach(
+                self._id, stdout=True, stderr=True, stream=True, logs=False, demux=True
+            )
+
+    def start(self) -> None:
+        """Start it; called once."""
+        with translated("start the container"):
+            self._client.start(self._id)
+
+    def logs(self) -> Iterator[LogChunk]:
+        """Yield all output until the end."""
+        with translated("read the container's output"):
+            for stdout, stderr in self._stream:
+                if stdout:
+                    yield LogChunk(stream="stdout", data=stdout)
+                if stderr:
+                    yield LogChunk(stream="stderr", data=stderr)
+
+    def wait(self, timeout: float | None) -> ExitStatus:
+        """Block until it ends, or raise TimeoutError."""
+        started = time.monotonic()
+        with translated("wait for the container"):
+            try:
+                # requests takes fractions of a second; the SDK's stubs do not know.
+                exit_code = self._client.wait(self._id, timeout=timeout)["StatusCode"]  # type: ignore[arg-type]
+            except requests.exceptions.RequestException as error:
+                # docker-py gives the same exceptions for a time-out and for a daemon that hung up.
+                if timeout is not None and time.monotonic() - started >= timeout:
+                    raise TimeoutError(f"still running after {timeout} s") from error
+                raise
+        return ExitStatus(exit_code=exit_code, oom_killed=self._oom_killed(exit_code))
+
+    def _oom_killed(self, exit_code: int) -> bool:
+        deadline = time.monotonic() + _OOM_NOTICE_SECONDS
+        while True:
+            if self._state()["OOMKilled"]:
+                return True
+            if exit_code != _SIGKILLED or time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+
+    @repeatable
+    def _state(self) -> dict[str, Any]:
+        with translated("inspect the container"):
+            state: dict[str, Any] = self._client.inspect_container(self._id)["State"]
+        return state
+
+    @repeatable
+    def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
+        """Send a signal; one that has ended is left alone."""
+        state = self._state()
+        if not state["Running"]:
+            return
+        with translated(f"send {signal} to the container"):
+            try:
+                if state["Paused"]:
+                    self._client.unpause(self._id)
+                self._client.kill(self._id, signal)
+            except docker.errors.APIError as error:
+                if error.status_code not in (404, 409):  # gone, or ended in between
+                    raise
+
+    def usage(self) -> Usage | None:
+        """Measure what it uses now."""
+        with translated("measure the container"):
+            try:
+                stats = self._client.stats(self._id, stream=False, one_shot=True)
+            except docker.errors.NotFound:
+                return None
+        pids = stats.get("pids_stats", {}).get("current")
+        if not pids:
+            return None
+        return Usage(memory=_memory_in_use(stats.get("memory_stats", {})), pids=pids)
+
+    def close(self) -> None:
+        """Let go of the output stream."""
+        self._stream.close()
+
+    def remove(self) -> None:
+        """Remove it and its anonymous volumes; repeatable."""
+        remove_container(self._client, self._id)
+
+
+@repeatable
+def remove_container(client: docker.APIClient, container_id: str) -> None:
+    """Remove a container with force; already gone is no error."""
+    with translated("remove the container"):
+        try:
+            client.remove_container(container_id, v=True, force=True)
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            if error.status_code == 409 and "already in progress" in str(error.explanation):
+                return
+            raise
+
+
+def _memory_in_use(stats: Mapping[str, Any]) -> int | None:
+    usage = stats.get("usage")
+    if usage is None:
+        return None
+    detail = stats.get("stats", {})
+    # The page cache that can be dropped is not the worker's need (as `docker stats` shows it);
+    # the key differs between cgroup v1 and v2.
+    cache = detail.get("total_inactive_file", detail.get("inactive_file", 0))
+    return max(int(usage) - int(cache), 0)
+
+
+def create_arguments(client: docker.APIClient, spec: ContainerSpec) -> dict[str, Any]:
+    """Give the arguments of `APIClient.create_container`: everything not asked for is closed."""
+    return {
+        "image": spec.image,
+        "command": list(spec.command),
+        "entrypoint": [],
+        "name": spec.name,
+        "user": spec.user,
+        "working_dir": spec.workdir,
+        "labels": dict(spec.labels),
+        "environment": dict(spec.env),
+        "ports": list(spec.ports),
+        "healthcheck": {"test": ["NONE"]},
+        "host_config": _host_config(client, spec),
+    }
+
+
+def _host_config(client: docker.APIClient, spec: ContainerSpec) -> dict[str, Any]:
+    config: dict[str, Any] = client.create_host_config(
+        mounts=[_mount(mount, spec.labels) for mount in spec.mounts if not _is_tmpfs(mount)],
+        tmpfs={mount.target: _tmpfs(mount, spec) for mount in spec.mounts if _is_tmpfs(mount)},  # type: ignore[arg-type]  # narrowed by _is_tmpfs
+        network_mode=spec.network,
+        port_bindings={inside: ("127.0.0.1", host) for inside, host in spec.ports.items()},
+        init=True,
+        read_only=True,
+        ipc_mode="private",
+        cap_drop=["ALL"],
+        cap_add=list(spec.capabilities),
+        security_opt=["no-new-privileges"],
+        nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None,
+        mem_limit=spec.memory,
+        memswap_limit=spec.memory,
+        pids_limit=spec.pids,
+        ulimits=[
+            Ulimit(name="nofile", soft=spec.open_files, hard=spec.open_files),
+            Ulimit(name="core", soft=0, hard=0),
+        ],
+        log_config=LogConfig(type=LogConfig.types.JSON, config=_LOG),
+        runtime=spec.runtime,
+    )
+    return config
+
+
+def _is_tmpfs(mount: BindMount | OverlayMount | TmpfsMount) -> bool:
+    return isinstance(mount, TmpfsMount)
+
+
+def _mount(mount: BindMount | OverlayMount | TmpfsMount, labels: Mapping[str, str]) -> Mount:
+    if isinstance(mount, BindMount):
+        return Mount(mount.target, str(mount.source), type="bind", read_only=mount.read_only)
+    if isinstance(mount, OverlayMount):
+        return _overlay(mount, labels)
+    raise EngineError(f"not a mount: {mount}")
+
+
+def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:
+    # redirect_dir: without it rename(2) of a folder that is in the lower layer fails with EXDEV.
+    options = f"lowerdir={mount.lower},upperdir={mount.upper},workdir={mount.work},redirect_dir=on"
+    driver = DriverConfig("local", {"type": "overlay", "device": "overlay", "o": options})
+    return Mount(
+        mount.target, None, type="volume", no_copy=True, labels=dict(labels), driver_config=driver
+    )
+
+
+def _tmpfs(mount: TmpfsMount, spec: ContainerSpec) -> str:
+    uid, _, gid = spec.user.partition(":")
+    # Docker adds noexec unless exec is said; agents unpack and run things here.
+    return (
+        f"rw,exec,nosuid,nodev,size={mount.size},nr_inodes={mount.inodes},"
+        f"mode={mount.mode},uid={uid},gid={gid}"
+    )

@@ -1,0 +1,216 @@
+"""Every git command: the gate to git, which no other module starts.
+
+Git is told explicitly where its directory and work tree are, never looks for them, and never runs
+anything a repository or a user's configuration names: `gitsecurityboundary` in git's own manual
+says why. Filters are the exception, where the caller asks for them (`worktree add` of a base the
+user trusts).
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from orchestrator.errors import RepositoryError
+
+MINIMUM_VERSION = (2, 30)
+TIMEOUT = 600.0
+"""Seconds any one command may take."""
+
+_CONFIG = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.attributesFile": os.devnull,
+    "core.alternateRefsCommand": "true",
+    "core.commitGraph": "false",
+    "commit.gpgSign": "false",
+    "submodule.recurse": "false",
+    "diff.ignoreSubmodules": "all",
+    "diff.external": "",
+    "fetch.writeCommitGraph": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "protocol.file.allow": "always",
+    "safe.bareRepository": "explicit",
+    "transfer.fsckObjects": "true",
+}
+_ENVIRONMENT = {
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_ADVICE": "0",
+    "LC_ALL": "C",
+}
+# What git may learn from the caller's environment; every GIT_* of theirs could point it elsewhere.
+_KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")
+
+
+class GitCommandError(RepositoryError):
+    """A git command failed; the message ends with what it said."""
+
+    def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str) -> None:
+        said = stderr.strip() or f"exit code {exit_code}"
+        super().__init__(f"`git {arguments[0]}` failed: {said}")
+        self.returncode = exit_code
+        self.stderr = stderr
+
+
+class Git:
+    """Git on one repository, told where it is."""
+
+    def __init__(
+        self,
+        git_dir: Path | None,
+        *,
+        work_tree: Path | None = None,
+        index: Path | None = None,
+        alternates: Path | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Bind git to a repository.
+
+        Args:
+            git_dir: The git directory; None only to find one with `discover`.
+            work_tree: Needed by commands that read or write files.
+            index: Another index file than the git directory's own.
+            alternates: A second object directory to read from.
+            config: Further settings, over the repository's own.
+        """
+        self._config = {**_CONFIG, **(config or {})}
+        self._cwd = work_tree
+        self._env = {key: os.environ[key] for key in _KEPT if key in os.environ} | _ENVIRONMENT
+        places = {
+            "GIT_DIR": git_dir,
+            "GIT_WORK_TREE": work_tree,
+            "GIT_INDEX_FILE": index,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates,
+        }
+        self._env |= {key: str(place) for key, place in places.items() if place is not None}
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> bytes:
+        """Run a command and give its stdout.
+
+        Args:
+            arguments: The command and its arguments.
+            stdin: Bytes, or a file to read from.
+            stdout: A file to write to instead of giving it back.
+            env: Variables for this command alone.
+            timeout: Seconds.
+
+        Raises:
+            GitCommandError: It failed.
+            RepositoryError: There is no git, or it took longer than `timeout`.
+        """
+        done = self._start(arguments, stdin, stdout, env or {}, timeout)
+        if done.returncode != 0:
+            raise GitCommandError(
+                arguments, done.returncode, done.stderr.decode("utf-8", "replace")
+            )
+        return done.stdout or b""
+
+    def text(self, *arguments: str, stdin: bytes | None = None) -> str:
+        """Run a command and give its stdout as text without the final newline."""
+        return self.run(*arguments, stdin=stdin).decode("utf-8", "surrogateescape").rstrip("\n")
+
+    def succeeds(self, *arguments: str) -> bool:
+        """Run a command that answers by its exit code: 0 yes, 1 no.
+
+        Raises:
+            GitCommandError: Any other exit code.
+        """
+        try:
+            self.run(*arguments)
+        except GitCommandError as error:
+            if error.returncode != 1:
+                raise
+            return False
+        return True
+
+    def _start(
+        self,
+        arguments: Sequence[str],
+        stdin: bytes | IO[bytes] | None,
+        stdout: IO[bytes] | None,
+        env: Mapping[str, str],
+        timeout: float,
+    ) -> subprocess.CompletedProcess[bytes]:
+        settings = [
+            word for key, value in self._config.items() for word in ("-c", f"{key}={value}")
+        ]
+        fed: dict[str, Any] = {"stdin": stdin or subprocess.DEVNULL}
+        if isinstance(stdin, bytes):
+            fed = {"input": stdin}
+        try:
+            return subprocess.run(
+                ["git", *settings, *arguments],
+                stdout=stdout or subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self._cwd,
+                env={**self._env, **env},
+                timeout=timeout,
+                check=False,
+                # Ctrl-C at a terminal is for us to act on, not for a half-done git.
+                start_new_session=True,
+                **fed,
+            )
+        except FileNotFoundError as error:
+            raise RepositoryError(
+                "git is not installed", hint="install it: `apt-get install git`"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
+
+
+def discover(directory: Path) -> tuple[Path, Path, Path]:
+    """Find the repository around `directory`: its top level, git directory and common directory.
+
+    Raises:
+        RepositoryError: There is none, or it is bare.
+    """
+    git = Git(None)
+    try:
+        answer = git.text(
+            "-C", str(directory), "rev-parse", "--path-format=absolute",
+            "--show-toplevel", "--git-dir", "--git-common-dir",
+        )  # fmt: skip
+    except GitCommandError as error:
+        raise _not_a_repository(directory, error) from error
+    top, git_dir, common_dir = (Path(line) for line in answer.split("\n"))
+    return top, git_dir, common_dir
+
+
+def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryError:
+    if "dubious ownership" in error.stderr:
+        return RepositoryError(
+            f"git does not trust the repository at {directory}: it belongs to another user",
+            hint=f"run as its owner, or `git config --global --add safe.directory {directory}`",
+        )
+    if "work tree" in error.stderr or "bare repository" in error.stderr:
+        return RepositoryError(
+            f"the repository at {directory} is bare", hint="run inside a checkout of it"
+        )
+    return RepositoryError(
+        f"not a git repository: {directory}", hint="run inside one, or make one with `git init`"
+    )
+
+
+def version() -> tuple[int, ...]:
+    """Give git's version, as in (2, 39, 5).
+
+    Raises:
+        RepositoryError: It is not installed.
+    """
+    words = Git(None).text("version").split()
+    return tuple(int(part) for part in words[2].split(".")[:3] if part.isdigit())

@@ -1,0 +1,199 @@
+"""Step two of a harvest, on the host: one pack and one object id are checked and let in.
+
+Nothing else that a worker wrote is ever read by the host's git. The rules are those of
+`docs/architecture.md`; a pack that breaks one is refused whole and the branch stays at its base.
+"""
+
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.git import Git, GitCommandError
+from orchestrator.repository import Repository
+from orchestrator.sanitize import one_line
+
+MAX_PACK = 1024**3
+"""Bytes of one worker's pack."""
+MAX_ENTRIES = 200_000
+"""Files and directories of a tree, unless its base has half as many already."""
+MAX_CHECKOUT = 4 * 1024**3
+"""Bytes of all files that differ from the base, unpacked."""
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_GITLINK = b"160000"
+_REF = "refs/heads/harvest"
+
+
+class HarvestRefusedError(OrchestratorError):
+    """What a worker handed over broke a rule; nothing of it was let in."""
+
+
+@dataclass(frozen=True)
+class Harvested:
+    """What a worker's harvest came to."""
+
+    tip: str
+    """The commit its branch points at now."""
+    notes: tuple[str, ...]
+    """What was left out or changed on the way, for people."""
+
+
+def import_harvest(
+    repository: Repository, *, out: Path, quarantine: Path, branch: str, base: str
+) -> Harvested:
+    """Check what the helper container wrote to `out` and move the worker's branch to it.
+
+    Args:
+        repository: Where it goes.
+        out: The directory with `pack`, `tip` and `notes`.
+        quarantine: A directory to be made, and removed again.
+        branch: The worker's branch; it must be at `base`.
+        base: The commit that the worker started from.
+
+    Raises:
+        HarvestRefusedError: A rule was broken, or the files are not what they should be.
+        GitCommandError: The branch is not at its base any more.
+    """
+    tip = _read_text(out / "tip", 100)
+    if not _OBJECT_ID.fullmatch(tip):
+        raise HarvestRefusedError("the harvest gave no commit")
+    notes = _read_notes(out / "notes")
+    if tip == base:
+        return Harvested(tip, notes)
+    try:
+        _import_checked(repository, out / "pack", quarantine, base=base, tip=tip)
+    except GitCommandError as error:
+        raise HarvestRefusedError(one_line(error.message)) from error
+    finally:
+        shutil.rmtree(quarantine, ignore_errors=True)
+    with repository.lock():
+        repository.move_branch(branch, new=tip, old=base)
+    return Harvested(tip, notes)
+
+
+def _import_checked(
+    repository: Repository, pack: Path, quarantine: Path, *, base: str, tip: str
+) -> None:
+    Git(quarantine).run(
+        "init", "-q", "--bare", "--template=", f"--object-format={repository.object_format()}"
+    )
+    (quarantine / "objects" / "info" / "alternates").write_text(f"{repository.objects_dir}\n")
+    shallow = repository.common_dir / "shallow"
+    if shallow.exists():
+        shutil.copyfile(shallow, quarantine / "shallow")
+    git = Git(quarantine)
+    with _open_regular(pack) as file:
+        git.run(
+            "index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1",
+            f"--max-input-size={MAX_PACK}", stdin=file,
+        )  # fmt: skip
+    _check_history(git, base=base, tip=tip)
+    _check_trees(git, base=base, tip=tip)
+    git.run("update-ref", _REF, tip)
+    with repository.lock():
+        repository.git.run(
+            "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
+            "--no-recurse-submodules", str(quarantine), _REF,
+        )  # fmt: skip
+
+
+def _check_history(git: Git, *, base: str, tip: str) -> None:
+    if git.text("cat-file", "-t", tip) != "commit":
+        raise HarvestRefusedError("the harvest's tip is not a commit")
+    if not git.succeeds("merge-base", "--is-ancestor", base, tip):
+        raise HarvestRefusedError("the worker's history is not on top of its base")
+    # Connectivity: everything the new commits need is in the pack or in the repository.
+    git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")
+
+
+def _check_trees(git: Git, *, base: str, tip: str) -> None:
+    log = git.run(
+        "log", "--format=", "--raw", "-z", "-m", "-r", "--no-abbrev", "--no-renames",
+        "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", f"{base}..{tip}",
+    )  # fmt: skip
+    for mode, path in _new_entries(log):
+        if mode == _GITLINK:
+            raise HarvestRefusedError(
+                f"a commit adds a submodule or nested repository: {one_line(path)}"
+            )
+    entries = _entries(git, tip)
+    if len(entries) > max(MAX_ENTRIES, 2 * len(_entries(git, base))):
+        raise HarvestRefusedError(f"the tree has {len(entries)} entries, too many to check out")
+    _check_disguised(entries)
+    _check_size(git, base=base, tip=tip)
+
+
+def _new_entries(log: bytes) -> Iterator[tuple[bytes, str]]:
+    """Read `--raw -z`: `:old_mode new_mode old new status`, NUL, path, NUL."""
+    fields = iter(log.split(b"\0"))
+    for field in fields:
+        header = field.lstrip(b"\n")
+        if header.startswith(b":"):
+            yield header.split(b" ")[1], next(fields, b"").decode("utf-8", "replace")
+
+
+def _entries(git: Git, commit: str) -> frozenset[bytes]:
+    listing = git.run("ls-tree", "-r", "-t", "-z", "--name-only", commit)
+    return frozenset(listing.split(b"\0")) - {b""}
+
+
+def _check_disguised(entries: frozenset[bytes]) -> None:
+    """Refuse a git directory that lies in the tree as ordinary files: git would walk into it."""
+    for path in entries:
+        directory, _, name = path.rpartition(b"/")
+        if name.lower() != b"head":
+            continue
+        prefix = directory + b"/" if directory else b""
+        siblings = {prefix + sibling for sibling in (b"objects", b"refs", b"commondir")}
+        if not siblings.isdisjoint(entries):
+            shown = one_line(os.fsdecode(directory or b"."))
+            raise HarvestRefusedError(f"a git directory lies in the tree: {shown}")
+
+
+def _check_size(git: Git, *, base: str, tip: str) -> None:
+    raw = git.run("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", base, tip)
+    blobs = [
+        field.split(b" ")[3] for field in raw.split(b"\0")
+        if field.startswith(b":") and not field.endswith(b"D")
+    ]  # fmt: skip
+    sizes = git.run(
+        "cat-file", "--batch-check=%(objectsize)", "--buffer", stdin=b"\n".join(blobs) + b"\n"
+    )
+    total = sum(int(size) for size in sizes.split() if size.isdigit())
+    if total > MAX_CHECKOUT:
+        raise HarvestRefusedError(f"the changed files have {total} bytes, too many to check out")
+
+
+@contextmanager
+def _open_regular(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that a helper wrote: a link, FIFO or device is refused, not followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise HarvestRefusedError(f"the harvest left no `{path.name}`") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise HarvestRefusedError(f"`{path.name}` of the harvest is not a file")
+        yield file
+
+
+def _read_text(path: Path, limit: int) -> str:
+    with _open_regular(path) as file:
+        return file.read(limit).decode("utf-8", "replace").strip()
+
+
+def _read_notes(path: Path) -> tuple[str, ...]:
+    try:
+        notes = json.loads(_read_text(path, 64 * 1024))
+    except (ValueError, RecursionError, HarvestRefusedError):
+        return ()
+    if not isinstance(notes, list):
+        return ()
+    return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))

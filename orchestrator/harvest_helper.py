@@ -1,0 +1,210 @@
+"""Runs INSIDE a container of ours, after the worker's is dead: packs what the worker wrote.
+
+It is given to the container's Python as text, so it imports the standard library alone. It runs as
+the worker's own user, without network, on files that may be hostile; whatever comes out of it is
+checked again on the host. The worker's git configuration is never read: git is pointed at a
+directory that the host made.
+
+Writes to the output directory: `pack` (a thin pack base..tip), `tip` (an object id) and `notes`
+(JSON: what was left out, and why).
+"""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+
+LARGEST_FILE = 100 * 1024 * 1024
+NESTED = ".git-of-a-nested-repository"
+MOST_NOTES = 20
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+class Harvest:
+    """One worker's work tree and store, as mounted in this container."""
+
+    def __init__(self, workspace: str, store: str, git_dir: str, objects: str, out: str) -> None:
+        self.workspace = workspace
+        self.store = store
+        self.out = out
+        self.notes: list[str] = []
+        self.left_out: list[str] = []
+        self.env = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": "/nonexistent",
+            "LC_ALL": "C.UTF-8",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_DIR": git_dir,
+            "GIT_WORK_TREE": workspace,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{objects}:{store}/objects",
+        }
+
+    def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> str:
+        """Run git on the host-made directory."""
+        done = subprocess.run(
+            ["git", "-c", "safe.directory=*", *arguments],
+            input=stdin,
+            capture_output=True,
+            env=self.env,
+            cwd=self.workspace,
+            check=False,
+        )
+        if check and done.returncode:
+            raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode(errors="replace").strip() if not done.returncode else ""
+
+    def note(self, what: str, path: str) -> None:
+        """Remember that something was left out or changed."""
+        self.notes.append(f"{what}: {os.path.relpath(path, self.workspace)}")
+
+    def tidy(self) -> None:
+        """Make the tree one that git can read: no special files, nothing locked."""
+        pending = [self.workspace]
+        while pending:
+            directory = pending.pop()
+            try:
+                make_usable(directory, stat.S_IRWXU)
+                with os.scandir(directory) as entries:
+                    pending += [entry.path for entry in list(entries) if self._tidy_entry(entry)]
+            except OSError as error:
+                # A path longer than the system takes: git cannot read it either.
+                self.note(f"directory left out ({error.strerror})", directory[:200])
+
+    def _tidy_entry(self, entry: "os.DirEntry[str]") -> bool:
+        """Deal with one entry; True for a directory to go into."""
+        if entry.name == ".git":
+            if os.path.dirname(entry.path) != self.workspace:
+                self.note("nested repository, its files were kept as ordinary files", entry.path)
+                os.rename(entry.path, free_name(os.path.join(os.path.dirname(entry.path), NESTED)))
+            return False
+        info = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(info.st_mode):
+            return not entry.name.startswith(NESTED)
+        if stat.S_ISREG(info.st_mode):
+            make_usable(entry.path, stat.S_IRUSR, info)
+            if info.st_size > LARGEST_FILE:
+                self.note(f"file over {LARGEST_FILE >> 20} MiB left out", entry.path)
+                self.left_out.append(os.path.relpath(entry.path, self.workspace))
+        elif not stat.S_ISLNK(info.st_mode):
+            self.note("special file removed", entry.path)
+            os.unlink(entry.path)
+        return False
+
+    def parent(self, base: str, branch: str) -> str:
+        """Give the worker's last commit if it is on top of the base, else the base."""
+        for name in ("HEAD", f"refs/heads/{branch}"):
+            commit = self.resolve(name)
+            if commit and self._descends(commit, base):
+                return commit
+        self.notes.append(
+            "the worker's history is not on top of its base; only its files were kept"
+        )
+        return base
+
+    def _descends(self, commit: str, base: str) -> bool:
+        if self.git("cat-file", "-t", commit, check=False) != "commit":
+            return False
+        if self.git("merge-base", base, commit, check=False) != base:
+            return False
+        try:
+            self.git("rev-list", "--objects", "--quiet", commit, f"^{base}")
+        except RuntimeError:
+            return False
+        return True
+
+    def resolve(self, name: str, depth: int = 5) -> str | None:
+        """Read a ref of the worker's store without letting git read its configuration."""
+        text = self._read(os.path.join(self.store, name)) or self._packed(name)
+        if text.startswith("ref: refs/") and ".." not in text and depth:
+            return self.resolve(text.removeprefix("ref: "), depth - 1)
+        return text if _OBJECT_ID.fullmatch(text) else None
+
+    def _packed(self, name: str) -> str:
+        lines = self._read(os.path.join(self.store, "packed-refs"), 1 << 20).splitlines()
+        found = [line.split(" ", 1)[0] for line in lines if line.endswith(f" {name}")]
+        return found[0] if found else ""
+
+    def _read(self, path: str, limit: int = 1024) -> str:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            return file.read(limit).decode(errors="replace").strip()
+
+    def commit(self, parent: str, message: str) -> str:
+        """Put what is not committed yet on top of `parent`, and give the tip."""
+        self.git("read-tree", "-m", parent)
+        wanted = [".", *(f":(exclude,top,literal){path}" for path in self.left_out)]
+        stdin = b"\0".join(os.fsencode(item) for item in wanted)
+        # --ignore-errors: a name that git refuses must not keep the rest from being added.
+        self.git(
+            "add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
+            stdin=stdin, check=False,
+        )  # fmt: skip
+        tree = self.git("write-tree")
+        if tree == self.git("rev-parse", f"{parent}^{{tree}}"):
+            return parent
+        return self.git("commit-tree", tree, "-p", parent, stdin=message.encode())
+
+    def pack(self, base: str, tip: str) -> None:
+        """Write the output files."""
+        with open(os.path.join(self.out, "pack"), "wb") as file:
+            subprocess.run(  # noqa: S603
+                [
+                    "git",
+                    "pack-objects",
+                    "--revs",
+                    "--stdout",
+                    "--thin",
+                    "-q",
+                    "--delta-base-offset",
+                ],  # noqa: S607
+                input=f"{tip}\n^{base}\n".encode(),
+                stdout=file,
+                env=self.env,
+                cwd=self.workspace,
+                check=True,
+            )
+        write(os.path.join(self.out, "notes"), json.dumps(self.notes[:MOST_NOTES]))
+        write(os.path.join(self.out, "tip"), tip)
+
+
+def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> None:
+    """Give ourselves rights on a file or directory; only where they are missing."""
+    mode = stat.S_IMODE((info or os.lstat(path)).st_mode)
+    if mode & bits != bits:
+        os.chmod(path, mode | bits)
+
+
+def free_name(path: str) -> str:
+    """Give `path`, or `path` with a number, that does not exist."""
+    number = 1
+    while os.path.lexists(candidate := path if number == 1 else f"{path}-{number}"):
+        number += 1
+    return candidate
+
+
+def write(path: str, text: str) -> None:
+    """Write a small file."""
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest: str) -> None:
+    """Tidy, commit, pack."""
+    base, branch, message = rest
+    harvest = Harvest(workspace, store, git_dir, objects, out)
+    harvest.tidy()
+    tip = harvest.commit(harvest.parent(base, branch), message)
+    harvest.pack(base, tip)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,139 @@
+"""What a run leaves on disk for other processes and for people to read.
+
+orchestrator/runs/<run-id>/           in the repository's git common directory
+    lease                             locked for as long as the run's process lives
+    run.json                          the plan; written before anything is made
+    events.ndjson                     every transition
+    worker-N/                         state directory of worker N (see `store`)
+        result.json stdout.log stderr.log
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from orchestrator.config import ParallelConfig
+from orchestrator.events import Event, WorkerOutput
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import WorkerResult
+
+
+class RunRecord(BaseModel):
+    """The plan of a run, as another process needs it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    run_id: str
+    created_at: datetime
+    top: Path
+    base: str
+    engine: str
+    config: ParallelConfig
+    workers: tuple[WorkerSpec, ...]
+
+
+def new_run_id() -> str:
+    """Give an id that sorts by time and does not repeat."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+class RunDirectory:
+    """One run's directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_id = path.name
+        self._lease: IO[str] | None = None
+        self._events = threading.Lock()
+
+    def worker(self, worker_id: int) -> Path:
+        """The state directory of one worker."""
+        return self.path / f"worker-{worker_id}"
+
+    @property
+    def objects(self) -> Path:
+        """The objects that the run's base reaches."""
+        return self.path / "objects"
+
+    def create(self, record: RunRecord) -> None:
+        """Make the directory, take its lease, write the plan."""
+        self.path.mkdir(parents=True)
+        self.path.chmod(0o700)
+        self._lease = (self.path / "lease").open("w")
+        fcntl.flock(self._lease, fcntl.LOCK_EX)
+        write_atomically(self.path / "run.json", record.model_dump_json(indent=2))
+
+    def is_live(self) -> bool:
+        """Tell whether the process that runs it still lives: the kernel drops a dead one's lock."""
+        try:
+            lease = (self.path / "lease").open("r+")
+        except OSError:
+            return False
+        with lease:
+            try:
+                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def release(self) -> None:
+        """Give the lease up: the run has ended."""
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+
+    def record(self) -> RunRecord | None:
+        """Read the plan; None when it was never written or is not ours."""
+        try:
+            return RunRecord.model_validate_json((self.path / "run.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def write_result(self, result: WorkerResult) -> None:
+        """Keep a worker's result, durably."""
+        path = self.worker(result.worker_id) / "result.json"
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, result.model_dump_json(indent=2))
+
+    def result(self, worker_id: int) -> WorkerResult | None:
+        """Read a worker's result, if it has one."""
+        try:
+            content = (self.worker(worker_id) / "result.json").read_bytes()
+            return WorkerResult.model_validate_json(content)
+        except (OSError, ValidationError):
+            return None
+
+    def log_event(self, event: Event) -> None:
+        """Append a transition to the event log; output lines are in the logs already."""
+        if isinstance(event, WorkerOutput):
+            return
+        line = json.dumps(event.model_dump(mode="json")) + "\n"
+        with self._events, (self.path / "events.ndjson").open("a") as file:
+            file.write(line)
+
+
+def all_runs(state_dir: Path) -> Iterator[RunDirectory]:
+    """Give every run of a repository, oldest first."""
+    runs = state_dir / "runs"
+    if runs.is_dir():
+        for path in sorted(runs.iterdir()):
+            if path.is_dir() and not path.is_symlink():
+                yield RunDirectory(path)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash at any instant, finds all of it or the old one."""
+    scratch = path.with_name(f"{path.name}.new")
+    with scratch.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

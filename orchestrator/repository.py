@@ -1,0 +1,229 @@
+"""The user's repository: where it is, what the workers start from, which numbers are free."""
+
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.errors import ConfigError, RepositoryError
+from orchestrator.git import Git, GitCommandError, discover
+
+BRANCHES = "refs/heads/architect/parallel-"
+DIRECTORIES = ".architect-parallel-"
+BACKUPS = "refs/orchestrator/backup/"
+_EXCLUDE = f"/{DIRECTORIES}*"
+_NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
+# Two threads of one process share a file lock, so they need a lock of their own.
+_threads = threading.Lock()
+
+
+def find_top(root: Path) -> Path:
+    """Give the top level of the repository around `root`.
+
+    Raises:
+        RepositoryError: There is none.
+    """
+    return discover(root)[0]
+
+
+class Repository:
+    """A repository of the user's that workers branch off."""
+
+    def __init__(self, root: Path) -> None:
+        """Find it around `root`.
+
+        Raises:
+            RepositoryError: There is none.
+            ConfigError: `root` is inside a worker's own worktree.
+        """
+        self.top, self.git_dir, self.common_dir = discover(root.absolute())
+        if self.top.name.startswith(DIRECTORIES):
+            raise ConfigError(
+                f"{self.top} is a worker's worktree",
+                hint=f"run from the repository itself: {self.top.parent}",
+            )
+        self.git = Git(self.git_dir, work_tree=self.top)
+
+    @property
+    def state_dir(self) -> Path:
+        """Where this product keeps its records: outside everyone's working tree."""
+        return self.common_dir / "orchestrator"
+
+    @property
+    def objects_dir(self) -> Path:
+        """The object database."""
+        return self.common_dir / "objects"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold off every other orchestrator, thread or process, that changes this repository."""
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        with _threads, (self.state_dir / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def resolve(self, revision: str) -> str:
+        """Give the commit that `revision` names.
+
+        Raises:
+            RepositoryError: There is none.
+        """
+        try:
+            return self.git.text(
+                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+            )
+        except GitCommandError as error:
+            if revision == "HEAD":
+                raise RepositoryError(
+                    f"the repository at {self.top} has no commit yet",
+                    hint="workers start from a commit: make one with `git commit`",
+                ) from error
+            raise RepositoryError(
+                f"no such commit: `{revision}`", hint="`--base` takes a branch, tag or commit"
+            ) from error
+
+    def is_dirty(self) -> bool:
+        """Tell whether the checkout differs from its HEAD, untracked files included."""
+        status = self.git.run("status", "--porcelain", "-z", "--untracked-files=normal")
+        entries = (entry for entry in status.split(b"\0") if entry)
+        return any(not entry[3:].startswith(os.fsencode(DIRECTORIES)) for entry in entries)
+
+    def snapshot(self, *, parent: str, message: str, scratch: Path) -> str:
+        """Commit the checkout as it stands, touching neither its index nor any ref.
+
+        Args:
+            parent: The commit it goes on top of.
+            message: The commit's message.
+            scratch: A file that may be written and removed.
+
+        Returns:
+            The new commit, or `parent` when nothing differs.
+        """
+        return snapshot(
+            self.git_dir, self.top, parent=parent, message=message, scratch=scratch,
+            identity=self.identity(),
+        )  # fmt: skip
+
+    def identity(self) -> tuple[str, str]:
+        """Give the name and e-mail that commits are made with."""
+        return self._setting("user.name") or _NAME, self._setting("user.email") or _EMAIL
+
+    def _setting(self, key: str) -> str | None:
+        try:
+            return self.git.text("config", "--get", key)
+        except GitCommandError:
+            return None
+
+    def settings(self, keys: Sequence[str]) -> dict[str, str]:
+        """Give those of `keys` that the user has configured."""
+        found = {key: self._setting(key) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def filter_drivers(self) -> tuple[str, ...]:
+        """Name the configured clean/smudge drivers."""
+        try:
+            answer = self.git.run("config", "--name-only", "-z", "--get-regexp", r"^filter\..")
+        except GitCommandError:
+            return ()
+        keys = (key.decode("utf-8", "surrogateescape") for key in answer.split(b"\0") if key)
+        return tuple(sorted({key.partition(".")[2].rpartition(".")[0] for key in keys}))
+
+    def object_format(self) -> str:
+        """`sha1` or `sha256`."""
+        return self.git.text("rev-parse", "--show-object-format")
+
+    def shallow_commits(self) -> frozenset[str]:
+        """Give the commits whose parents are not there."""
+        file = self.common_dir / "shallow"
+        return frozenset(file.read_text().split()) if file.exists() else frozenset()
+
+    def exclude_worktrees(self) -> None:
+        """Keep the worktrees out of `git status`, in the file that nobody commits."""
+        path = self.common_dir / "info" / "exclude"
+        text = path.read_text(errors="surrogateescape") if path.exists() else ""
+        if _EXCLUDE in text.splitlines():
+            return
+        path.parent.mkdir(exist_ok=True)
+        separator = "" if not text or text.endswith("\n") else "\n"
+        with path.open("a") as file:
+            file.write(f"{separator}{_EXCLUDE}\n")
+
+    def reserve(self, count: int, base: str, *, taken: frozenset[int] = frozenset()) -> int:
+        """Claim the lowest block of free worker numbers by making their branches.
+
+        A number is free when neither its directory, nor its branch, nor anything in `taken`
+        exists. To be called with the lock held.
+
+        Args:
+            count: How many.
+            base: The commit the branches start at.
+            taken: Numbers in use elsewhere, as by a live container.
+
+        Returns:
+            The first number of the block.
+
+        Raises:
+            ConfigError: A branch of the user's is in the way.
+        """
+        used = taken | self._used_numbers()
+        first = next(n for n in range(1, max(used, default=0) + 2) if _free(n, count, used))
+        names = [f"{BRANCHES}{number}" for number in range(first, first + count)]
+        commands = "".join(f"create {name} {base}\n" for name in names)
+        try:
+            self.git.run("update-ref", "--stdin", stdin=commands.encode())
+        except GitCommandError as error:
+            if "refs/heads/architect'" in error.stderr:
+                raise ConfigError(
+                    "a branch named `architect` is in the way of `architect/parallel-N`",
+                    hint="rename it: `git branch -m architect OTHER`",
+                ) from error
+            raise
+        return first
+
+    def _used_numbers(self) -> frozenset[int]:
+        refs = self.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
+        suffixes = [ref.removeprefix(BRANCHES) for ref in refs.splitlines()]
+        paths = self.top.glob(f"{DIRECTORIES}*")
+        suffixes += [path.name.removeprefix(DIRECTORIES) for path in paths]
+        return frozenset(int(suffix) for suffix in suffixes if suffix.isdecimal())
+
+    def move_branch(self, branch: str, *, new: str, old: str) -> None:
+        """Move one branch from `old` to `new`, and nothing else.
+
+        Raises:
+            GitCommandError: It is not at `old` any more.
+        """
+        self.git.run("update-ref", f"refs/heads/{branch}", new, old)
+
+
+def _free(first: int, count: int, used: frozenset[int]) -> bool:
+    return used.isdisjoint(range(first, first + count))
+
+
+def snapshot(
+    git_dir: Path, work_tree: Path, *, parent: str, message: str, scratch: Path,
+    identity: tuple[str, str],
+) -> str:  # fmt: skip
+    """Commit a work tree as it stands; see `Repository.snapshot`."""
+    git = Git(git_dir, work_tree=work_tree, index=scratch)
+    try:
+        # A copy of the real index knows which files need not be read again.
+        shutil.copyfile(git_dir / "index", scratch)
+        git.run("add", "-A")
+        tree = git.text("write-tree")
+    finally:
+        scratch.unlink(missing_ok=True)
+    if tree == git.text("rev-parse", f"{parent}^{{tree}}"):
+        return parent
+    name, email = identity
+    env = {
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": email,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": email,
+    }
+    commit = git.run("commit-tree", tree, "-p", parent, "-m", message, env=env)
+    return commit.decode().strip()

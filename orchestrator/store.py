@@ -1,0 +1,219 @@
+"""A worker's private git store, and the host-made files beside it.
+
+Nothing on the host ever uses the store as a repository: the worker owns it. Layout of a worker's
+state directory, all of it outside every work tree:
+
+    git/       the store: bare-format, mounted at STORE, written by the worker
+    pointer    mounted read-only over the worktree's `.git`: `gitdir: STORE`
+    upper/     what the worker wrote, as an overlay's upper layer (mode overlay)
+    overlay/   the overlay's own scratch (mode overlay)
+    copy/      a checkout of the worker's own (mode bind)
+    harvest/   git directory for the harvest, host-made, never seen by the worker
+    out/       what the harvest hands over: pack, tip, notes
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.git import Git
+from orchestrator.repository import Repository
+from orchestrator.worktree import Worktree
+
+STORE = "/git"
+OBJECTS = "/git-objects"
+WORKSPACE = "/workspace"
+# Line endings and file modes must mean the same inside as outside; nothing that names a program.
+_CARRIED = ("core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase")
+# The index is a copy of the host's: owner, inode and ctime differ inside, and that is no change.
+_STAT = {"core.checkStat": "minimal", "core.trustctime": "false"}
+
+
+def base_objects(
+    repository: Repository, base: str, directory: Path, *, history: Literal["full", "shallow"]
+) -> frozenset[str]:
+    """Pack what `base` reaches, and nothing else of the repository, into an object directory.
+
+    Args:
+        repository: Where the objects come from.
+        base: The commit.
+        directory: Is made; shared read-only by all workers of a run.
+        history: `shallow` packs the one commit and its files.
+
+    Returns:
+        The commits that are cut off from their parents there.
+    """
+    pack = directory / "pack"
+    pack.mkdir(parents=True)
+    arguments = ("pack-objects", "-q", "--delta-base-offset", str(pack / "pack"))
+    if history == "shallow":
+        listing = repository.git.run("rev-list", "--objects", "--no-walk", base)
+        repository.git.run(*arguments, stdin=listing)
+        cut = frozenset({base})
+    else:
+        repository.git.run(*arguments, "--revs", stdin=f"{base}\n".encode())
+        cut = repository.shallow_commits()
+        if cut:
+            roots = repository.git.text("rev-list", "--max-parents=0", base).split()
+            cut &= frozenset(roots)
+    _open_to_all(directory)
+    return cut
+
+
+def _open_to_all(directory: Path) -> None:
+    # The worker's user is not ours, and the umask may be strict.
+    for folder, _, files in os.walk(directory):
+        Path(folder).chmod(0o755)
+        for name in files:
+            (Path(folder) / name).chmod(0o444)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """A worker's state directory."""
+
+    root: Path
+
+    @property
+    def git(self) -> Path:
+        """The worker's git directory."""
+        return self.root / "git"
+
+    @property
+    def pointer(self) -> Path:
+        """What the worker sees as `.git`."""
+        return self.root / "pointer"
+
+    @property
+    def upper(self) -> Path:
+        """What the worker wrote (mode overlay)."""
+        return self.root / "upper"
+
+    @property
+    def overlay(self) -> Path:
+        """The overlay's scratch (mode overlay)."""
+        return self.root / "overlay"
+
+    @property
+    def copy(self) -> Path:
+        """The worker's own checkout (mode bind)."""
+        return self.root / "copy"
+
+    @property
+    def harvest(self) -> Path:
+        """The host-made git directory of the harvest."""
+        return self.root / "harvest"
+
+    @property
+    def out(self) -> Path:
+        """What the harvest hands over."""
+        return self.root / "out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """How a store is made."""
+
+    base: str
+    shallow: frozenset[str]
+    mode: Literal["overlay", "bind"]
+    owner: tuple[int, int]
+    """uid and gid of the worker."""
+    excluded: tuple[str, ...]
+    """gitignore patterns of what the agent leaves behind."""
+
+
+def make_store(
+    repository: Repository, worktree: Worktree, root: Path, options: StoreOptions
+) -> Store:
+    """Make everything that one worker's container is given. Nothing of a task has run yet."""
+    store = Store(root=root)
+    store.pointer.write_text(f"gitdir: {STORE}\n")
+    settings = {**repository.settings(_CARRIED), **_STAT}
+    settings["user.name"], settings["user.email"] = repository.identity()
+    _make_git_dir(repository, store.git, worktree.branch, options, settings)
+    (store.git / "objects" / "info" / "alternates").write_text(f"{OBJECTS}\n")
+    _make_git_dir(repository, store.harvest, worktree.branch, options, settings)
+    store.out.mkdir()
+    if options.mode == "overlay":
+        store.upper.mkdir()
+        store.overlay.mkdir()
+    else:
+        _check_out(repository, store, options.base)
+    for git_dir in (store.git, store.harvest):
+        source = worktree.git_dir if options.mode == "overlay" else store.root
+        shutil.copyfile(source / "index", git_dir / "index")
+    _give_away(store, worktree, options)
+    return store
+
+
+def _make_git_dir(
+    repository: Repository,
+    git_dir: Path,
+    branch: str,
+    options: StoreOptions,
+    settings: Mapping[str, str],
+) -> None:
+    Git(git_dir).run(
+        "init", "-q", "--bare", "--template=", f"--initial-branch={branch}",
+        f"--object-format={repository.object_format()}",
+    )  # fmt: skip
+    with (git_dir / "config").open("a") as config:
+        config.write("[core]\n\tbare = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+        for key, value in settings.items():
+            section, _, name = key.partition(".")
+            config.write(f"[{section}]\n\t{name} = {_quoted(value)}\n")
+    reference = git_dir / "refs" / "heads" / branch
+    reference.parent.mkdir(parents=True)
+    reference.write_text(f"{options.base}\n")
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info" / "exclude").write_text(
+        "".join(f"{pattern}\n" for pattern in (*options.excluded, "/.git-of-a-nested-repository*"))
+    )
+    if options.shallow:
+        (git_dir / "shallow").write_text("".join(f"{c}\n" for c in sorted(options.shallow)))
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return f'"{escaped}"'
+
+
+def _check_out(repository: Repository, store: Store, base: str) -> None:
+    store.copy.mkdir()
+    git = Git(repository.git_dir, work_tree=store.copy, index=store.root / "index")
+    git.run("read-tree", base)
+    git.run("checkout-index", "--all", "--index", "--quiet")
+    # Docker would make a missing mount point itself, as root.
+    (store.copy / ".git").write_text("")
+
+
+def _give_away(store: Store, worktree: Worktree, options: StoreOptions) -> None:
+    """Let the worker's user own what it may write, when that user is not the caller."""
+    if options.owner[0] == os.getuid():
+        return
+    mine = (store.git, store.harvest, store.out)
+    theirs = (store.upper, worktree.path) if options.mode == "overlay" else (store.copy,)
+    for path in (*mine, *theirs):
+        change_owner(path, options.owner, keep=worktree.path)
+
+
+def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
+    """Change the owner of a tree of the host's making, following no link.
+
+    Args:
+        root: The tree.
+        owner: uid and gid.
+        keep: A worktree whose root directory and `.git` stay the caller's, so that the caller's
+            git goes on trusting it. (An overlay's root takes its rights from the upper layer.)
+    """
+    uid, gid = owner
+    for folder, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            if keep is None or not (name == ".git" and Path(folder) == keep):
+                os.lchown(os.path.join(folder, name), uid, gid)  # noqa: PTH118  # 20,000 files
+    if root != keep:
+        os.lchown(root, uid, gid)

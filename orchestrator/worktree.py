@@ -1,0 +1,98 @@
+"""The worktree that the user sees: made from the base, brought to the checked result."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import RepositoryError
+from orchestrator.git import Git
+from orchestrator.plan import WorkerSpec
+from orchestrator.repository import Repository
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What differs between two commits."""
+
+    files: tuple[str, ...]
+    insertions: int
+    deletions: int
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """`.architect-parallel-N`. No worker can write to it."""
+
+    path: Path
+    branch: str
+    git_dir: Path
+    """Its own git directory, in the repository's `worktrees`."""
+
+    def update(self, repository: Repository, *, base: str, tip: str) -> None:
+        """Bring files and index from `base` to `tip`, which its branch points at.
+
+        Raises:
+            GitCommandError: The user changed a file that differs; nothing was overwritten.
+        """
+        git = Git(self.git_dir, work_tree=self.path, config=_without_filters(repository))
+        git.succeeds("update-index", "-q", "--refresh")
+        git.run("read-tree", "-m", "-u", base, tip)
+
+
+def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
+    """Check the worker's branch out beside the user's files. To be called with the lock held.
+
+    Raises:
+        RepositoryError: The directory exists, or git failed.
+    """
+    path = repository.top / spec.directory
+    repository.git.run("worktree", "add", "--quiet", str(path), spec.branch)
+    return open_worktree(path, spec.branch)
+
+
+def open_worktree(path: Path, branch: str) -> Worktree:
+    """Find the git directory of a worktree.
+
+    Raises:
+        RepositoryError: `path` is not a worktree any more.
+    """
+    try:
+        pointer = (path / ".git").read_text().strip()
+    except OSError as error:
+        raise RepositoryError(f"not a worktree: {path}") from error
+    # The leading dot of the name becomes `-` there, and numbers are added: git is asked.
+    return Worktree(path=path, branch=branch, git_dir=Path(pointer.removeprefix("gitdir: ")))
+
+
+def remove_worktree(repository: Repository, path: Path) -> None:
+    """Remove a worktree and what git knows of it. To be called with the lock held.
+
+    Raises:
+        GitCommandError: It could not be removed.
+    """
+    repository.git.run("worktree", "remove", "--force", "--force", str(path))
+
+
+def changes(repository: Repository, *, base: str, tip: str) -> Changes:
+    """Compare two commits by git's word."""
+    answer = repository.git.run(
+        "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-textconv", "--no-ext-diff",
+        "--ignore-submodules=none", base, tip,
+    )  # fmt: skip
+    rows = [row.split(b"\t", 2) for row in answer.split(b"\0") if row]
+    return Changes(
+        files=tuple(row[2].decode("utf-8", "backslashreplace") for row in rows),
+        # `-` stands for a binary file.
+        insertions=sum(int(row[0]) for row in rows if row[0].isdigit()),
+        deletions=sum(int(row[1]) for row in rows if row[1].isdigit()),
+    )
+
+
+def _without_filters(repository: Repository) -> dict[str, str]:
+    # A driver may be a program in the tree, which the worker has rewritten; what it committed is
+    # written out as it is.
+    settings = {"smudge": "", "clean": "", "process": "", "required": "false"}
+    return {
+        f"filter.{driver}.{key}": value
+        for driver in repository.filter_drivers()
+        for key, value in settings.items()
+    }
