@@ -1,0 +1,145 @@
+"""How the APIs of OpenAI and of Anthropic put an answer: whole, as a stream, and as an error."""
+
+import json
+import time
+from collections.abc import Iterator
+
+from tests.support.model_script import Exchange, Json, Turn
+
+
+class OpenAI:
+    """The dialect of `/chat/completions`."""
+
+    @staticmethod
+    def error(turn: Turn) -> Json:
+        """Give the body of an error."""
+        kinds = {401: "invalid_request_error", 429: "rate_limit_exceeded"}
+        return {"error": {"message": turn.text, "type": kinds.get(turn.status, "server_error")}}
+
+    @staticmethod
+    def _usage(exchange: Exchange) -> Json:
+        given, made = exchange.input_tokens, exchange.output_tokens
+        return {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+
+    @staticmethod
+    def _calls(exchange: Exchange) -> list[Json]:
+        return [
+            {
+                "index": index,
+                "id": f"call_{exchange.number}_{index}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for index, call in enumerate(exchange.turn.calls)
+        ]
+
+    @staticmethod
+    def _envelope(exchange: Exchange, kind: str, **fields: object) -> Json:
+        head = {"id": "chatcmpl-scripted", "object": kind, "created": int(time.time())}
+        return {**head, "model": exchange.model, **fields}
+
+    @classmethod
+    def answer(cls, exchange: Exchange) -> Json:
+        """Give the whole answer."""
+        turn = exchange.turn
+        message: Json = {"role": "assistant", "content": turn.text or None}
+        if turn.calls:
+            message["tool_calls"] = cls._calls(exchange)
+        reason = "tool_calls" if turn.calls else "stop"
+        choice: Json = {"index": 0, "message": message, "finish_reason": reason}
+        usage = cls._usage(exchange)
+        return cls._envelope(exchange, "chat.completion", choices=[choice], usage=usage)
+
+    @classmethod
+    def stream(cls, exchange: Exchange) -> Iterator[str]:
+        """Yield the answer as server-sent events."""
+        deltas: list[Json] = [{"role": "assistant", "content": ""}]
+        deltas += [{"content": word + " "} for word in exchange.turn.text.split()]
+        deltas += [{"tool_calls": [call]} for call in cls._calls(exchange)]
+        reason = "tool_calls" if exchange.turn.calls else "stop"
+        choices: list[Json] = [
+            {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+        ]
+        choices.append({"index": 0, "delta": {}, "finish_reason": reason})
+        for choice in choices:
+            chunk = cls._envelope(exchange, "chat.completion.chunk", choices=[choice])
+            yield f"data: {json.dumps(chunk)}\n\n"
+        usage = cls._usage(exchange)
+        last = cls._envelope(exchange, "chat.completion.chunk", choices=[], usage=usage)
+        yield f"data: {json.dumps(last)}\n\ndata: [DONE]\n\n"
+
+
+class Anthropic:
+    """The dialect of `/messages`."""
+
+    @staticmethod
+    def error(turn: Turn) -> Json:
+        """Give the body of an error."""
+        kinds = {401: "authentication_error", 429: "rate_limit_error"}
+        kind = kinds.get(turn.status, "api_error")
+        return {"type": "error", "error": {"type": kind, "message": turn.text}}
+
+    @staticmethod
+    def _blocks(exchange: Exchange) -> list[Json]:
+        turn = exchange.turn
+        blocks: list[Json] = [{"type": "text", "text": turn.text}] if turn.text else []
+        for index, call in enumerate(turn.calls):
+            identifier = f"toolu_{exchange.number}_{index}"
+            block = {"type": "tool_use", "id": identifier, "name": call.name}
+            blocks.append({**block, "input": dict(call.arguments)})
+        return blocks
+
+    @classmethod
+    def answer(cls, exchange: Exchange) -> Json:
+        """Give the whole answer."""
+        return {
+            "id": "msg_scripted",
+            "type": "message",
+            "role": "assistant",
+            "model": exchange.model,
+            "content": cls._blocks(exchange),
+            "stop_reason": "tool_use" if exchange.turn.calls else "end_turn",
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": exchange.input_tokens,
+                "output_tokens": exchange.output_tokens,
+            },
+        }
+
+    @classmethod
+    def _block_events(cls, index: int, block: Json) -> Iterator[Json]:
+        if block["type"] == "text":
+            empty: Json = {"type": "text", "text": ""}
+            delta = {"type": "text_delta", "text": block["text"]}
+        else:
+            empty = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+
+    @classmethod
+    def stream(cls, exchange: Exchange) -> Iterator[str]:
+        """Yield the answer as server-sent events."""
+        whole = cls.answer(exchange)
+        start = {**whole, "content": [], "stop_reason": None}
+        events: list[Json] = [{"type": "message_start", "message": start}]
+        for index, block in enumerate(whole["content"]):
+            events += cls._block_events(index, block)
+        end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        usage = {"output_tokens": exchange.output_tokens}
+        events.append({"type": "message_delta", "delta": end, "usage": usage})
+        events.append({"type": "message_stop"})
+        for event in events:
+            yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+
+
+Dialect = type[OpenAI] | type[Anthropic]
+
+
+def dialect_of(path: str) -> Dialect | None:
+    """Tell the dialect from a request's path, wherever the caller's base URL ends."""
+    path = path.partition("?")[0]
+    if path.endswith("/chat/completions"):
+        return OpenAI
+    return Anthropic if path.endswith("/messages") else None

@@ -1,0 +1,129 @@
+"""What a scripted model answers: rules that map a model and a task to a list of turns."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+Json = dict[str, Any]
+
+_CLOSING_TEXT = "Stopped before the task was done."
+"""What a request without tools gets where the script has tool calls: it asks for a summary."""
+_NO_SUCH_TASK = "the script has no answer for this model and task"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A tool that the model wants used."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One answer: text, tool calls, or an error of the API."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    delay: float = 0.0
+    """Seconds before the answer."""
+    status: int = 200
+    """HTTP status; anything but 200 is an error with `text` as its message."""
+
+    @classmethod
+    def from_json(cls, data: Json) -> Self:
+        """Read a turn of a scenario file."""
+        calls = tuple(ToolCall(**call) for call in data.get("calls", ()))
+        return cls(**{**data, "calls": calls})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """The answers to one task; the last one is repeated for ever."""
+
+    turns: tuple[Turn, ...]
+    model: str | None = None
+    """Only requests for this model. Default: any."""
+    task: str = ""
+    """Only requests whose task contains this."""
+
+    def matches(self, model: str, task: str) -> bool:
+        """Say whether this rule answers a request; `provider/model` is `model` to it."""
+        return self.model in (None, model, model.rpartition("/")[2]) and self.task in task
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Rules in order of precedence."""
+
+    rules: tuple[Rule, ...]
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a scenario file: `{"rules": [{"model", "task", "turns": [...]}]}`."""
+        rules = json.loads(text)["rules"]
+        return cls(
+            tuple(
+                Rule(**{**rule, "turns": tuple(Turn.from_json(turn) for turn in rule["turns"])})
+                for rule in rules
+            )
+        )
+
+    def turn(self, model: str, task: str, number: int) -> Turn:
+        """Give the answer number `number`, counted from 0."""
+        for rule in self.rules:
+            if rule.matches(model, task):
+                return rule.turns[min(number, len(rule.turns) - 1)]
+        return Turn(status=404, text=_NO_SUCH_TASK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """One request and the answer it got."""
+
+    path: str
+    key: str
+    """The API key it came with, or an empty string."""
+    model: str
+    task: str
+    number: int
+    tools: frozenset[str]
+    turn: Turn
+
+    @property
+    def input_tokens(self) -> int:
+        """What is billed for the request: a system prompt, and every turn so far."""
+        return 1800 + 400 * self.number
+
+    @property
+    def output_tokens(self) -> int:
+        """What is billed for the answer: about a token for four characters."""
+        calls = "".join(json.dumps(call.arguments) for call in self.turn.calls)
+        return 10 + len(self.turn.text + calls) // 4
+
+
+def _plain_text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    return "".join(block.get("text", "") for block in blocks)
+
+
+def _tool_names(body: Json) -> frozenset[str]:
+    tools = body.get("tools") or []
+    return frozenset(tool.get("function", tool).get("name", "") for tool in tools)
+
+
+def read_request(scenario: Scenario, path: str, key: str, body: Json) -> Exchange:
+    messages = body["messages"]
+    asked = [message for message in messages if message["role"] == "user"]
+    task = _plain_text(asked[0]["content"]) if asked else ""
+    number = sum(message["role"] == "assistant" for message in messages)
+    turn = scenario.turn(body["model"], task, number)
+    tools = _tool_names(body)
+    if turn.calls and not tools:
+        turn = Turn(text=turn.text or _CLOSING_TEXT, delay=turn.delay)
+    return Exchange(
+        path=path, key=key, model=body["model"], task=task, number=number, tools=tools, turn=turn
+    )

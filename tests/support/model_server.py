@@ -1,0 +1,117 @@
+"""A model's API on this machine, answering from a script: real agents run without a key.
+
+Speaks `/chat/completions` (OpenAI and everything compatible) and `/messages` (Anthropic), whole
+answers and streams. A request is answered from what it contains and from nothing else: its model,
+its first user message (the task) and how many answers it already carries (the turn). So any
+number of agents can share one server.
+
+    python -m tests.support.model_server docs/demo/scenario.json --host 127.0.0.1 --port 8080
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Self
+
+from tests.support.model_dialects import dialect_of
+from tests.support.model_script import Exchange, Json, Scenario, read_request
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: "ModelServer"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+        dialect = dialect_of(self.path)
+        if dialect is None:
+            self._send_json(404, {"error": {"message": f"no such path: {self.path}"}})
+            return
+        exchange = read_request(self.server.scenario, self.path, self._key(), body)
+        self.server.exchanges.append(exchange)
+        if self.server.closing.wait(exchange.turn.delay):
+            return
+        if exchange.turn.status != 200:
+            self._send_json(exchange.turn.status, dialect.error(exchange.turn))
+        elif body.get("stream"):
+            self._send_stream(dialect.stream(exchange))
+        else:
+            self._send_json(200, dialect.answer(exchange))
+
+    def _key(self) -> str:
+        bearer = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        return self.headers.get("x-api-key", bearer)
+
+    def _send_json(self, status: int, body: Json) -> None:
+        self._send(status, "application/json", [json.dumps(body)])
+
+    def _send_stream(self, events: Iterable[str]) -> None:
+        self._send(200, "text/event-stream", events)
+
+    def _send(self, status: int, kind: str, parts: Iterable[str]) -> None:
+        # An agent may have been stopped while it waited for this answer.
+        with contextlib.suppress(ConnectionError):
+            # HTTP/1.0: the end of the connection is the end of the answer.
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            for part in parts:
+                self.wfile.write(part.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet: `ModelServer.exchanges` has it all."""
+
+
+class ModelServer(ThreadingHTTPServer):
+    """The server; it answers while its `with` block is open."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, scenario: Scenario, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Bind the address; port 0 is any free one."""
+        super().__init__((host, port), _Handler)
+        self.scenario = scenario
+        self.exchanges: list[Exchange] = []
+        """Every request so far."""
+        self.closing = threading.Event()
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a path."""
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+
+def main() -> None:
+    """Serve a scenario file until interrupted; print the address first."""
+    parser = argparse.ArgumentParser(description="Answer as a model would, from a script")
+    parser.add_argument("scenario", type=Path)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    scenario = Scenario.from_json(options.scenario.read_text(encoding="utf-8"))
+    with ModelServer(scenario, host=options.host, port=options.port) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
