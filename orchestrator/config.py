@@ -64,6 +64,13 @@ class Isolation(_Model):
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
     """Container ports published on 127.0.0.1, each worker at ports of its own."""
 
+    @field_validator("env")
+    @classmethod
+    def _usable_names(cls, env: dict[str, str]) -> dict[str, str]:
+        if any(not name or "=" in name or "\0" in name + value for name, value in env.items()):
+            raise ValueError("a name must not be empty or hold `=`, and nothing may hold NUL")
+        return env
+
 
 class ParallelConfig(_Model):
     """One run of `orchestrator parallel`."""

@@ -54,3 +54,20 @@ def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec,
         WorkerSpec(worker_id=number, task=task, model=model)
         for number, task, model in zip(numbers, tasks, models, strict=False)
     )
+
+
+def repeated_task_notice(config: ParallelConfig, *, workers_given: bool) -> str | None:
+    """Say so when nobody asked for the first task to be run again.
+
+    Args:
+        config: The run.
+        workers_given: Somebody chose the number of workers; it is not the default.
+    """
+    repeated = job_count(config) - len(config.tasks)
+    models_ask_for_it = len(config.models) >= config.workers
+    if workers_given or repeated <= 0 or models_ask_for_it:
+        return None
+    return (
+        f"the first task is run {repeated + 1} times because `--workers` is {config.workers} "
+        f"by default; `--workers {max(len(config.tasks), len(config.models))}` runs each once"
+    )

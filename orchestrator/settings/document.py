@@ -1,0 +1,201 @@
+"""Read a configuration file as plain data that remembers its lines; YAML and JSON."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 20
+
+
+class DocumentError(Exception):
+    """The file is not usable at all; the message starts with its place."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and the line it stands on; a mapping's and a list's members are nodes too."""
+
+    value: object
+    line: int | None
+
+    def plain(self) -> object:
+        """Give the value without its lines."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+def read_document(path: Path) -> Node:
+    """Read a file; `.json` is JSON, everything else YAML.
+
+    Raises:
+        DocumentError: It cannot be read, is too large, or is not well formed.
+    """
+    text = read_text(path)
+    name = str(path)
+    return _read_json(text, name) if path.suffix == ".json" else _read_yaml(text, name)
+
+
+def read_text(path: Path) -> str:
+    """Read a small UTF-8 file, whatever it claims its size to be.
+
+    Raises:
+        DocumentError: It cannot be read, is too large or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise DocumentError(f"{path}: is larger than {MAX_BYTES // 1024} KiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"{path}: is not UTF-8 at byte {error.start}") from error
+
+
+_CORE_SCHEMA = (
+    ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
+    ("bool", r"true|True|TRUE|false|False|FALSE", tuple("tTfF")),
+    ("int", r"[-+]?[0-9]+", tuple("-+0123456789")),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", tuple("-+.0123456789")),
+)
+
+
+def _core_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for kind, pattern, first_characters in _CORE_SCHEMA:
+        for first in first_characters:
+            rule = (f"tag:yaml.org,2002:{kind}", re.compile(rf"(?:{pattern})\Z"))
+            resolvers.setdefault(first, []).append(rule)
+    return resolvers
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's core schema: `on`, `1:30` and dates stay text. No aliases, bounded depth."""
+
+    yaml_implicit_resolvers = _core_resolvers()
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # One alias of an alias of an alias is all it takes to fill the memory.
+        if self.check_event(yaml.AliasEvent):
+            raise self._refuse("aliases (`*name`) are not supported")
+        if self.depth >= MAX_DEPTH:
+            raise self._refuse(f"is nested deeper than {MAX_DEPTH}")
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def _refuse(self, message: str) -> yaml.MarkedYAMLError:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        return _refused(message, event.start_mark)
+
+
+def _refused(message: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=mark)
+
+
+@contextmanager
+def _yaml_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}" if mark else name
+        raise DocumentError(f"{place}: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise DocumentError(f"{name}: is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _read_yaml(text: str, name: str) -> Node:
+    with _yaml_errors(name):
+        root = yaml.compose(text, Loader=_Loader)
+        return Node(None, 1) if root is None else _from_yaml(root)
+
+
+def _from_yaml(node: yaml.Node) -> Node:
+    line = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        return Node(_mapping(node), line)
+    if isinstance(node, yaml.SequenceNode):
+        return Node([_from_yaml(item) for item in node.value], line)
+    return Node(_scalar(node), line)
+
+
+def _mapping(node: yaml.MappingNode) -> dict[str, Node]:
+    members: dict[str, Node] = {}
+    for key_node, value_node in node.value:
+        key = _key(key_node)
+        if key in members:
+            raise _refused(f"the key `{key}` is there twice", key_node.start_mark)
+        # The key's line: a block that follows starts a line later, and people look for the key.
+        members[key] = Node(_from_yaml(value_node).value, key_node.start_mark.line + 1)
+    return members
+
+
+def _key(node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise _refused("a key must be text", node.start_mark)
+    return str(node.value)
+
+
+def _scalar(node: yaml.Node) -> object:
+    read = _SCALARS.get(node.tag.removeprefix("tag:yaml.org,2002:"))
+    if read is None:
+        raise _refused(f"the tag `{node.tag}` is not supported", node.start_mark)
+    try:
+        return read(str(node.value))
+    except ValueError as error:
+        raise _refused(f"not a usable number: {error}", node.start_mark) from error
+
+
+_SCALARS: Mapping[str, Callable[[str], object]] = {
+    "str": str,
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": int,
+    "float": float,
+}
+
+
+def _read_json(text: str, name: str) -> Node:
+    try:
+        return _from_json(json.loads(text, object_pairs_hook=_unique), 0)
+    except json.JSONDecodeError as error:
+        raise DocumentError(f"{name}:{error.lineno}: is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        message = (
+            f"is nested deeper than {MAX_DEPTH}" if isinstance(error, RecursionError) else error
+        )
+        raise DocumentError(f"{name}: {message}") from error
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members: dict[str, object] = {}
+    for key, value in pairs:
+        if key in members:
+            raise ValueError(f"the key `{key}` is there twice")
+        members[key] = value
+    return members
+
+
+def _from_json(value: object, depth: int) -> Node:
+    if depth > MAX_DEPTH:
+        raise RecursionError
+    if isinstance(value, dict):
+        return Node({key: _from_json(item, depth + 1) for key, item in value.items()}, None)
+    if isinstance(value, list):
+        return Node([_from_json(item, depth + 1) for item in value], None)
+    return Node(value, None)

@@ -1,0 +1,214 @@
+"""Collect what the file, the environment and the options ask for."""
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from orchestrator.sanitize import one_line
+from orchestrator.settings.document import DocumentError, Node, read_document, read_text
+from orchestrator.settings.fields import CONTAINER_FIELDS, FIELDS, RUN_FIELDS, FieldPath, Setting
+
+PREFIX = "ORCHESTRATOR_"
+CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
+_LISTS = frozenset({"models", "ports"})
+"""Settings that options and variables give as `a,b`."""
+_VARIABLES: Mapping[str, FieldPath] = {
+    PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in {"tasks", "env"}
+}
+_BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
+    "parallel_runs": RUN_FIELDS,
+    "container": CONTAINER_FIELDS,
+}
+_EXECUTION = ("maxConcurrentAgents", "parallelDelegationEnabled")
+_TOP_KEYS = (*_BLOCKS, "execution", "providers")
+
+Problems = list[str]
+
+
+def from_file(path: Path, problems: Problems) -> list[Setting]:
+    """Read a configuration file; what is wrong with its keys goes to `problems`."""
+    try:
+        root = read_document(path)
+    except DocumentError as error:
+        problems.append(_clean(str(error)))
+        return []
+    return list(_FileReader(path, problems).settings(root))
+
+
+class _FileReader:
+    """Walks one file."""
+
+    def __init__(self, path: Path, problems: Problems) -> None:
+        self._path = path
+        self._problems = problems
+
+    def settings(self, root: Node) -> Iterator[Setting]:
+        for key, node in self._members(root, "the file"):
+            if key in _BLOCKS:
+                yield from self._block(key, node)
+            elif key == "execution":
+                yield from self._execution(node)
+            elif key == "providers":
+                self._report(node, "`providers` is not supported yet")
+            else:
+                self._report(node, _unknown(key, _TOP_KEYS))
+
+    def _block(self, block: str, root: Node) -> Iterator[Setting]:
+        for key, node in self._members(root, f"`{block}`"):
+            name = f"{block}.{key}"
+            if key not in _BLOCKS[block]:
+                self._report(node, _misplaced(block, key) or _unknown(name, _names(block)))
+            elif node.value is not None:
+                yield from self._setting(_BLOCKS[block][key], node, name)
+
+    def _execution(self, root: Node) -> Iterator[Setting]:
+        for key, node in self._members(root, "`execution`"):
+            name = f"execution.{key}"
+            if key == "maxConcurrentAgents" and node.value is not None:
+                yield from self._setting(RUN_FIELDS["workers"], node, name)
+            elif key == "parallelDelegationEnabled" and node.value not in (True, None):
+                self._report(node, f"`{name}` other than `true` is not supported yet")
+            elif key not in _EXECUTION:
+                self._report(node, _unknown(name, [f"execution.{known}" for known in _EXECUTION]))
+
+    def _setting(self, field: FieldPath, node: Node, name: str) -> Iterator[Setting]:
+        value = node.plain()
+        if _is_unicode(value):
+            yield Setting(field=field, value=value, label=f"{self._place(node)}: `{name}`")
+        else:
+            self._report(node, f"`{name}` contains half a character")
+
+    def _members(self, root: Node, what: str) -> Iterator[tuple[str, Node]]:
+        if isinstance(root.value, dict):
+            yield from root.value.items()
+        elif root.value is not None:
+            self._report(root, f"{what} must be a mapping of keys to values")
+
+    def _report(self, node: Node, message: str) -> None:
+        self._problems.append(_clean(f"{self._place(node)}: {message}"))
+
+    def _place(self, node: Node) -> str:
+        return f"{self._path}:{node.line}" if node.line else str(self._path)
+
+
+def _is_unicode(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _names(block: str) -> list[str]:
+    return [f"{block}.{key}" for key in _BLOCKS[block]]
+
+
+def _misplaced(block: str, key: str) -> str | None:
+    for other, keys in _BLOCKS.items():
+        if key in keys:
+            return f"`{block}.{key}` is unknown, `{key}` belongs under `{other}`"
+    return None
+
+
+def _unknown(name: str, known: list[str] | tuple[str, ...]) -> str:
+    close = get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"`{name}` is unknown" + (f", did you mean `{close[0]}`?" if close else "")
+
+
+def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Setting]:
+    """Read `ORCHESTRATOR_*`; an empty variable counts as not set."""
+    settings = []
+    for name, value in environ.items():
+        if not value or not name.startswith(PREFIX):
+            continue
+        if name in _VARIABLES:
+            field = _VARIABLES[name]
+            label = f"environment variable `{name}`"
+            settings.append(Setting(field=field, value=_split(field, value), label=label))
+        elif name != CONFIG_VARIABLE:
+            problems.extend(_misspelt(name))
+    return settings
+
+
+def _misspelt(name: str) -> Iterator[str]:
+    # Others use the prefix too: a cluster sets ORCHESTRATOR_PORT beside a service of that name.
+    # Only what is as good as certainly meant for us is an error.
+    known = [variable.removeprefix(PREFIX) for variable in _VARIABLES]
+    close = get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.9)
+    if close:
+        yield _clean(
+            f"environment variable `{name}` is unknown, did you mean `{PREFIX}{close[0]}`?"
+        )
+
+
+def from_options(
+    options: Mapping[str, object], environ: Mapping[str, str], problems: Problems
+) -> list[Setting]:
+    """Read the options of a command; one that is None was not given."""
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    settings = [
+        Setting(
+            field=FIELDS[name], value=_split(FIELDS[name], value), label=f"option `{flag(name)}`"
+        )
+        for name, value in given.items()
+        if name not in {"env", "env_file"}
+    ]
+    env = _environment(given, environ, problems)
+    if env:
+        field = CONTAINER_FIELDS["env"]
+        settings.append(Setting(field=field, value=env, label="option `--env`"))
+    return settings
+
+
+def flag(name: str) -> str:
+    """Give the option of a setting."""
+    return "--task" if name == "tasks" else "--" + name.replace("_", "-")
+
+
+def _split(field: FieldPath, value: object) -> object:
+    if field[-1] in _LISTS and isinstance(value, str):
+        return tuple(item.strip() for item in value.split(","))
+    return value
+
+
+def _environment(
+    given: Mapping[str, object], environ: Mapping[str, str], problems: Problems
+) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for place, entry in (*_file_entries(given, problems), *_option_entries(given)):
+        name, equals, value = entry.partition("=")
+        if not name:
+            problems.append(f"{place}: a variable needs a name, as in `NAME=value`")
+        elif not equals and name not in environ:
+            problems.append(_clean(f"{place}: `{name}` is not set in the environment"))
+        else:
+            variables[name] = value if equals else environ[name]
+    return variables
+
+
+def _option_entries(given: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for entry in _texts(given.get("env")):
+        yield "option `--env`", entry
+
+
+def _file_entries(given: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, str]]:
+    for name in _texts(given.get("env_file")):
+        try:
+            lines = read_text(Path(name)).splitlines()
+        except DocumentError as error:
+            problems.append(_clean(str(error)))
+            continue
+        for number, line in enumerate(lines, start=1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                yield _clean(f"{name}:{number}"), line.strip()
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, (tuple, list)) else ()
+
+
+def _clean(line: str) -> str:
+    return one_line(line, limit=400)
