@@ -1,0 +1,37 @@
+"""Run many coding agents, CI jobs or untrusted tasks at once, each in its own container."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.config import Isolation, Limits, ParallelConfig
+    from orchestrator.errors import OrchestratorError
+    from orchestrator.results import Reason, RunResult, Status, WorkerResult
+    from orchestrator.runner import ParallelRunner
+
+__all__ = [
+    "Isolation",
+    "Limits",
+    "OrchestratorError",
+    "ParallelConfig",
+    "ParallelRunner",
+    "Reason",
+    "RunResult",
+    "Status",
+    "WorkerResult",
+]
+
+_HOMES = {
+    "config": ("Isolation", "Limits", "ParallelConfig"),
+    "errors": ("OrchestratorError",),
+    "results": ("Reason", "RunResult", "Status", "WorkerResult"),
+    "runner": ("ParallelRunner",),
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # what a module's attribute is
+    # Loaded when asked for: `orchestrator --help` must not wait for Docker's SDK.
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"orchestrator.{module}"), name)
+    raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")

@@ -61,6 +61,8 @@ class Isolation(_Model):
     """OCI runtime, as the engine knows it (`runsc`). Default: the engine's own."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables set in the container, beside those the agent needs."""
+    history: Literal["full", "shallow"] = "full"
+    """`full`: all commits the base reaches. `shallow`: the base alone, for a big repository."""
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
     """Container ports published on 127.0.0.1, each worker at ports of its own."""
 

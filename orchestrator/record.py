@@ -69,7 +69,9 @@ class RunDirectory:
         self.path.chmod(0o700)
         self._lease = (self.path / "lease").open("w")
         fcntl.flock(self._lease, fcntl.LOCK_EX)
-        write_atomically(self.path / "run.json", record.model_dump_json(indent=2))
+        # Values of the caller's variables may be secrets, and need not outlive the run.
+        hidden = {"config": {"isolation": {"env"}}}
+        write_atomically(self.path / "run.json", record.model_dump_json(indent=2, exclude=hidden))
 
     def is_live(self) -> bool:
         """Tell whether the process that runs it still lives: the kernel drops a dead one's lock."""

@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -151,27 +151,22 @@ class Repository:
         with path.open("a") as file:
             file.write(f"{separator}{_EXCLUDE}\n")
 
-    def reserve(self, count: int, base: str, *, taken: frozenset[int] = frozenset()) -> int:
-        """Claim the lowest block of free worker numbers by making their branches.
+    def free_block(self, count: int) -> int:
+        """Give the first of the lowest block of numbers without directory or branch.
 
-        A number is free when neither its directory, nor its branch, nor anything in `taken`
-        exists. To be called with the lock held.
+        To be called with the lock held, and followed by `claim`.
+        """
+        used = self._used_numbers()
+        candidates = range(1, max(used, default=0) + 2)
+        return next(n for n in candidates if used.isdisjoint(range(n, n + count)))
 
-        Args:
-            count: How many.
-            base: The commit the branches start at.
-            taken: Numbers in use elsewhere, as by a live container.
-
-        Returns:
-            The first number of the block.
+    def claim(self, branches: Iterable[str], base: str) -> None:
+        """Make the workers' branches, all or none: this is what reserves their numbers.
 
         Raises:
             ConfigError: A branch of the user's is in the way.
         """
-        used = taken | self._used_numbers()
-        first = next(n for n in range(1, max(used, default=0) + 2) if _free(n, count, used))
-        names = [f"{BRANCHES}{number}" for number in range(first, first + count)]
-        commands = "".join(f"create {name} {base}\n" for name in names)
+        commands = "".join(f"create refs/heads/{branch} {base}\n" for branch in branches)
         try:
             self.git.run("update-ref", "--stdin", stdin=commands.encode())
         except GitCommandError as error:
@@ -181,7 +176,14 @@ class Repository:
                     hint="rename it: `git branch -m architect OTHER`",
                 ) from error
             raise
-        return first
+
+    def drop_branch(self, branch: str, *, at: str) -> None:
+        """Delete a branch that is still at `at`.
+
+        Raises:
+            GitCommandError: It is somewhere else.
+        """
+        self.git.run("update-ref", "-d", f"refs/heads/{branch}", at)
 
     def _used_numbers(self) -> frozenset[int]:
         refs = self.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
@@ -197,10 +199,6 @@ class Repository:
             GitCommandError: It is not at `old` any more.
         """
         self.git.run("update-ref", f"refs/heads/{branch}", new, old)
-
-
-def _free(first: int, count: int, used: frozenset[int]) -> bool:
-    return used.isdisjoint(range(first, first + count))
 
 
 def snapshot(

@@ -36,10 +36,12 @@ class Reason(StrEnum):
     RATE_LIMITED = "rate_limited"
     CANCELLED = "cancelled"
     HARVEST_REFUSED = "harvest_refused"
-    """What the worker committed was refused by the checks on the host; its branch is at its base."""
+    """The checks on the host refused what the worker committed; its branch is at its base."""
     SETUP_FAILED = "setup_failed"
     """The worktree or the container could not be made."""
     ENGINE_ERROR = "engine_error"
+    INTERNAL_ERROR = "internal_error"
+    """A bug in us."""
 
 
 class WorkerResult(BaseModel):
@@ -127,7 +129,10 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
     if not bad or (fail_on == "all" and len(bad) < len(results)):
         return 0
     failed = [result for result in bad if result.status is not Status.PARTIAL]
-    if any(result.reason is Reason.ENGINE_ERROR for result in failed):
+    reasons = {result.reason for result in failed}
+    if Reason.INTERNAL_ERROR in reasons:
+        return 70
+    if Reason.ENGINE_ERROR in reasons:
         return 7
     if {result.reason for result in bad} == {Reason.BUDGET}:
         return 6

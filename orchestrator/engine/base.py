@@ -91,8 +91,9 @@ class Usage:
     """What a running container uses now."""
 
     memory: int | None
-    """Bytes; the peak where the engine knows it."""
+    """Bytes, without the page cache that can be dropped."""
     pids: int | None
+    pids_limit: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,14 +222,26 @@ class ContainerEngine(Protocol):
 Progress = Callable[[str], None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImageInfo:
+    """An image that an engine has."""
+
+    id: str
+    size: int
+    """Bytes."""
+    created: str
+    """RFC 3339."""
+    labels: Mapping[str, str]
+
+
 class ImageEngine(Protocol):
     """An engine that can also make images."""
 
     def image_id(self, image: str) -> str | None:
         """Give the id of an image it has, or None."""
 
-    def image_size(self, image: str) -> int | None:
-        """Give the bytes of an image it has, or None."""
+    def image_info(self, image: str) -> ImageInfo | None:
+        """Describe an image it has, or None."""
 
     def pull(self, image: str, *, progress: Progress) -> None:
         """Fetch an image from its registry.
@@ -237,7 +250,7 @@ class ImageEngine(Protocol):
             ImageBuildError: The registry cannot be reached or lacks it.
         """
 
-    def import_image(self, tarball: Path, *, tag: str) -> None:
+    def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:
         """Make an image of one layer out of a root file system.
 
         Raises:
@@ -253,6 +266,7 @@ class ImageEngine(Protocol):
         args: Mapping[str, str],
         labels: Mapping[str, str],
         progress: Progress,
+        use_cache: bool = True,
     ) -> None:
         """Build an image from a folder.
 

@@ -124,10 +124,11 @@ class DockerContainer:
                 stats = self._client.stats(self._id, stream=False, one_shot=True)
             except docker.errors.NotFound:
                 return None
-        pids = stats.get("pids_stats", {}).get("current")
-        if not pids:
+        pids = stats.get("pids_stats", {})
+        if not pids.get("current"):
             return None
-        return Usage(memory=_memory_in_use(stats.get("memory_stats", {})), pids=pids)
+        memory = _memory_in_use(stats.get("memory_stats", {}))
+        return Usage(memory=memory, pids=pids["current"], pids_limit=pids.get("limit"))
 
     def close(self) -> None:
         """Let go of the output stream."""

@@ -1,0 +1,86 @@
+"""How a worker ended, from what the engine saw, what the agent said and what git let in. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestrator.agents.base import AgentOutcome
+from orchestrator.engine.base import ExitStatus
+from orchestrator.errors import OrchestratorError
+from orchestrator.results import Reason, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What the engine saw of one worker."""
+
+    started_at: datetime | None
+    duration: float
+    exit_status: ExitStatus | None
+    """None when the container never ran or its end was not seen."""
+    stopped: Reason | None = None
+    """Why we ended it, if we did."""
+    error: OrchestratorError | None = None
+    ports: tuple[tuple[int, int], ...] = ()
+    peak_memory: int | None = None
+    limits_hit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A worker's status and why."""
+
+    status: Status
+    reason: Reason | None
+    message: str | None
+
+
+_STOPPED = {
+    Reason.TIMEOUT: (Status.TIMEOUT, "stopped at its deadline"),
+    Reason.BUDGET: (Status.PARTIAL, "stopped: it has spent its budget"),
+    Reason.PIDS: (Status.FAILED, "stopped: it kept forking against its process limit"),
+    Reason.CANCELLED: (Status.FAILED, "cancelled"),
+}
+
+
+def judge(ending: Ending, outcome: AgentOutcome | None, *, budget: float | None) -> Verdict:
+    """Decide: what the engine saw outranks what the agent says of itself.
+
+    Args:
+        ending: What the engine saw.
+        outcome: The agent's adapter's word; None when there is nothing to read.
+        budget: USD that the worker might spend.
+    """
+    seen = _by_engine(ending)
+    if seen is not None:
+        return seen
+    if outcome is None:
+        return Verdict(Status.FAILED, Reason.ENGINE_ERROR, "the end of the container was not seen")
+    failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
+    if outcome.status is Status.SUCCESS:
+        return _confirmed(ending, outcome, failed=failed, budget=budget)
+    if failed and "pids" in ending.limits_hit:
+        return Verdict(outcome.status, Reason.PIDS, "it ran into its process limit")
+    return Verdict(outcome.status, outcome.reason, outcome.message)
+
+
+def _by_engine(ending: Ending) -> Verdict | None:
+    if ending.error is not None:
+        return Verdict(Status.FAILED, Reason.ENGINE_ERROR, ending.error.message)
+    if ending.stopped is not None:
+        status, message = _STOPPED[ending.stopped]
+        return Verdict(status, ending.stopped, message)
+    if ending.exit_status is not None and ending.exit_status.oom_killed:
+        return Verdict(Status.FAILED, Reason.OOM, "killed: it needed more memory than its limit")
+    return None
+
+
+def _confirmed(
+    ending: Ending, outcome: AgentOutcome, *, failed: bool, budget: float | None
+) -> Verdict:
+    if failed and ending.exit_status is not None:
+        code = ending.exit_status.exit_code
+        return Verdict(Status.FAILED, Reason.AGENT_FAILED, f"exit code {code}")
+    if budget is not None and outcome.cost is not None and outcome.cost > budget:
+        message = f"it spent ${outcome.cost:.4f} of ${budget:.4f}"
+        return Verdict(Status.PARTIAL, Reason.BUDGET, message)
+    return Verdict(Status.SUCCESS, None, None)

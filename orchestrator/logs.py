@@ -1,0 +1,110 @@
+"""A worker's output: all of it to disk, the latest line to whoever watches, bounded memory."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from orchestrator.agents.base import AgentProgress
+from orchestrator.engine.base import LogChunk
+from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
+from orchestrator.sanitize import one_line
+
+_LINE = 64 * 1024
+"""Bytes kept of a line that has not ended yet."""
+_INTERVAL = 0.1
+"""Seconds between two lines told: people cannot read faster, and a flood must cost nothing."""
+
+
+class WorkerLog:
+    """Takes a container's output, chunk by chunk."""
+
+    def __init__(
+        self,
+        directory: Path,
+        worker_id: int,
+        *,
+        emit: Emit,
+        read_progress: Callable[[str], AgentProgress | None],
+    ) -> None:
+        self.stdout = directory / "stdout.log"
+        self.stderr = directory / "stderr.log"
+        self.cost: float | None = None
+        """The latest cost that the agent told, USD."""
+        self.failure: OSError | None = None
+        """Why the log on disk is not whole, if it is not."""
+        self._files = {"stdout": self.stdout.open("wb", 0), "stderr": self.stderr.open("wb", 0)}
+        self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        self._pending: tuple[Stream, bytes] | None = None
+        self._told_at = 0.0
+        self._lock = threading.Lock()
+        self._worker_id = worker_id
+        self._emit = emit
+        self._read_progress = read_progress
+
+    def __enter__(self) -> "WorkerLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for stream, rest in self._partial.items():
+            if rest.strip():
+                self._pending = (stream, rest)
+        self.tell(now=True)
+        for file in self._files.values():
+            file.close()
+
+    def write(self, chunk: LogChunk) -> None:
+        """Keep a chunk and remember its last line."""
+        self._keep(chunk)
+        head, newline, tail = chunk.data.rpartition(b"\n")
+        started = self._partial[chunk.stream]
+        if not newline:
+            self._partial[chunk.stream] = (started + tail)[:_LINE]
+            return
+        self._partial[chunk.stream] = tail[:_LINE]
+        lines = (started + head[:_LINE] if b"\n" not in head else head).rsplit(b"\n", 8)
+        with self._lock:
+            self._pending = (chunk.stream, lines[-1])
+        if chunk.stream == "stdout":
+            self._note_progress(lines)
+        self.tell()
+
+    def _keep(self, chunk: LogChunk) -> None:
+        if self.failure is None:
+            try:
+                self._files[chunk.stream].write(chunk.data)
+            except OSError as error:
+                # A full disk must not stop the reading, or the container would hang on its output.
+                self.failure = error
+
+    def tell(self, *, now: bool = False) -> None:
+        """Emit the latest line, unless one was told a moment ago."""
+        with self._lock:
+            if self._pending is None or not (now or time.monotonic() - self._told_at > _INTERVAL):
+                return
+            stream, raw = self._pending
+            self._pending = None
+            self._told_at = time.monotonic()
+        line = one_line(raw[:1000].decode("utf-8", "replace").strip())
+        if line:
+            self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
+
+    def _note_progress(self, lines: list[bytes]) -> None:
+        """Ask the agent what the newest JSON line says; one look a chunk, however many."""
+        candidates = [line for line in lines[-8:] if line.startswith(b"{") and len(line) < _LINE]
+        if not candidates:
+            return
+        progress = self._read_progress(candidates[-1].decode("utf-8", "replace"))
+        if progress is None:
+            return
+        if progress.cost is not None:
+            self.cost = progress.cost
+        self._emit(
+            WorkerProgress(worker_id=self._worker_id, cost=progress.cost, steps=progress.steps)
+        )

@@ -1,0 +1,182 @@
+"""What one worker works in: its worktree, its store, and how a container sees them.
+
+Two modes, the same to everything else. `overlay`: the worktree is the lower layer of an overlay
+that the daemon mounts, and what the worker writes lands in our state directory. `bind`, where an
+overlay cannot be had: the worker has a checkout of its own there. In neither can a worker write to
+the worktree that the user sees.
+"""
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import (
+    BindMount,
+    ContainerEngine,
+    ContainerSpec,
+    EngineFeatures,
+    OverlayMount,
+    TmpfsMount,
+)
+from orchestrator.errors import EngineError
+from orchestrator.repository import Repository
+from orchestrator.store import OBJECTS, STORE, WORKSPACE, Store, change_owner
+from orchestrator.worktree import Worktree
+
+HOME = "/home/worker"
+HARVEST = "/harvest"
+OUT = "/out"
+_OWN_USERS = 20_000
+"""Added to the worker's number: users that no ordinary system has."""
+_PROBE_TIMEOUT = 60.0
+
+Mode = Literal["overlay", "bind"]
+Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]
+
+
+def worker_user(worker_id: int) -> tuple[int, int]:
+    """Give uid and gid for a worker: the caller's, or for root one of the worker's own."""
+    if os.getuid() == 0:
+        return _OWN_USERS + worker_id, _OWN_USERS + worker_id
+    return os.getuid(), os.getgid()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """One worker's files on the host."""
+
+    worktree: Worktree
+    store: Store
+    objects: Path
+    mode: Mode
+    user: tuple[int, int]
+
+    @property
+    def user_text(self) -> str:
+        """`uid:gid`."""
+        return f"{self.user[0]}:{self.user[1]}"
+
+    def mounts(self) -> Mounts:
+        """Give what the worker's container sees."""
+        return (
+            self._tree(),
+            BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
+            BindMount(source=self.store.git, target=STORE, read_only=False),
+            BindMount(source=self.objects, target=OBJECTS, read_only=True),
+        )
+
+    def harvest_mounts(self) -> Mounts:
+        """Give what the harvest's container sees."""
+        return (
+            *self.mounts(),
+            BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
+            BindMount(source=self.store.out, target=OUT, read_only=False),
+        )
+
+    def _tree(self) -> BindMount | OverlayMount:
+        if self.mode == "bind":
+            return BindMount(source=self.store.copy, target=WORKSPACE, read_only=False)
+        return OverlayMount(
+            lower=self.worktree.path,
+            upper=self.store.upper,
+            work=self.store.overlay,
+            target=WORKSPACE,
+        )
+
+    def is_untouched(self) -> bool:
+        """Tell whether the worker wrote nothing at all; False where that is not certain."""
+        if self.mode == "bind":
+            return False
+        try:
+            if any(self.store.upper.iterdir()):
+                return False
+            found = [path for path in (self.store.git / "objects").rglob("*") if path.is_file()]
+        except OSError:
+            return False
+        return found == [self.store.git / "objects" / "info" / "alternates"]
+
+    def take_back(self) -> None:
+        """Make the user's worktree the caller's again; no worker could ever write to it."""
+        if self.mode == "overlay" and self.user[0] != os.getuid():
+            owner = (os.getuid(), os.getgid())
+            change_owner(self.worktree.path, owner, keep=self.worktree.path)
+
+    def discard_scratch(self) -> None:
+        """Remove what a finished harvest needs no more; what the worker wrote stays aside."""
+        for path in (self.store.git, self.store.harvest, self.store.out, self.store.overlay):
+            remove_tree(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory that a worker may have made hard to remove; follows no link.
+
+    What cannot be removed is left: the next clean-up meets it again.
+    """
+    for folder, directories, _ in os.walk(path.parent):
+        if Path(folder) == path.parent:
+            directories[:] = [path.name]
+        for name in directories:
+            _unlock(Path(folder, name))
+    # An overlay's scratch belongs to root and cannot be read, but it is empty and can be removed.
+    shutil.rmtree(path, onerror=lambda _function, name, _error: _remove_empty(Path(name)))
+
+
+def _unlock(directory: Path) -> None:
+    with suppress(OSError):
+        if stat.S_ISDIR(directory.lstat().st_mode):
+            directory.chmod(0o700)
+
+
+def _remove_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def choose_mode(engine: ContainerEngine, features: EngineFeatures, repository: Repository) -> Mode:
+    """Find out once per engine and repository whether overlays work here, and remember it."""
+    if not features.overlay or set(",:\\") & set(str(repository.common_dir) + str(repository.top)):
+        return "bind"
+    known = repository.state_dir / "overlay"
+    if known.exists() and known.read_text() == features.version:
+        return "overlay"
+    if not probe_overlay(engine, repository.state_dir):
+        return "bind"
+    known.write_text(features.version)
+    return "overlay"
+
+
+def probe_overlay(engine: ContainerEngine, state_dir: Path) -> bool:
+    """Try an overlay with a container that writes a file through it."""
+    root = state_dir / f"probe-{os.getpid()}"
+    layers = {name: root / name for name in ("lower", "upper", "work")}
+    for path in layers.values():
+        path.mkdir(parents=True)
+    uid, gid = worker_user(0)
+    for path in layers.values():
+        os.chown(path, uid, gid)
+    try:
+        container = engine.start(
+            ContainerSpec(
+                name=f"orchestrator-probe-{os.getpid()}",
+                image=BASE_IMAGE,
+                command=("sh", "-c", "echo yes > probe"),
+                user=f"{uid}:{gid}",
+                workdir=WORKSPACE,
+                labels={"orchestrator.managed": "true", "orchestrator.role": "probe"},
+                mounts=(OverlayMount(**layers, target=WORKSPACE),),
+            )
+        )
+        try:
+            container.wait(_PROBE_TIMEOUT)
+        finally:
+            container.remove()
+        return (layers["upper"] / "probe").exists()
+    except (EngineError, TimeoutError):
+        return False
+    finally:
+        remove_tree(root)
