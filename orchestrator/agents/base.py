@@ -77,7 +77,7 @@ class Agent(Protocol):
 
     @property
     def droppings(self) -> tuple[str, ...]:
-        """gitignore patterns of files that the program leaves and nobody wants committed."""
+        """Patterns, as in `.gitignore`, of files it leaves and nobody wants committed."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Say how the program is started for one worker."""

@@ -1,0 +1,48 @@
+"""Figures and words that an agent claims: what cannot be true counts as not said."""
+
+import signal
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+_MAX_COST: Final = 1e6
+"""USD. Bounded so that no sum of claims can become infinite."""
+_MAX_COUNT: Final = 10**12
+_MAX_TEXT: Final = 4096
+
+
+def _cost(value: object) -> float | None:
+    # A bool is an int to Python, but `"cost": true` says nothing. NaN fails the comparison.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= _MAX_COST else None
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MAX_COUNT else None
+
+
+def _text(value: object) -> str | None:
+    return value[:_MAX_TEXT] if isinstance(value, str) else None
+
+
+Cost = Annotated[float | None, BeforeValidator(_cost)]
+Count = Annotated[int | None, BeforeValidator(_count)]
+Text = Annotated[str | None, BeforeValidator(_text)]
+
+
+class Claims(BaseModel):
+    """The fields read of a report; all others are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def describe_exit(exit_code: int) -> str:
+    """Say how a program ended: `exited with 3`, `ended by SIGKILL`."""
+    try:
+        # A shell, and Docker, report death by a signal as 128 and its number.
+        return f"ended by {signal.Signals(exit_code - 128).name}"
+    except ValueError:
+        return f"exited with {exit_code}"

@@ -1,0 +1,90 @@
+"""No agent at all: the task is a command line. This is the case of CI jobs."""
+
+from typing import Final
+
+from orchestrator.agents.base import (
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+)
+from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit
+from orchestrator.agents.reports import find_report, last_line, parse_object
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import ExitStatus
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
+
+_REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}))
+_LONGEST_LINE: Final = 16 * 1024
+"""Characters of a line that are worth parsing while the command still prints."""
+_DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}
+
+
+class _Report(Claims):
+    status: Text = None
+    steps: Count = None
+    cost: Cost = None
+    tokens: Count = None
+
+
+class ShellAgent:
+    """Runs the task with `sh -c`.
+
+    A command may say what it used by printing a line such as
+    `{"status": "partial", "steps": 3, "cost": 0.02, "tokens": 900}`; the last one counts.
+    """
+
+    name = "shell"
+    image = BASE_IMAGE
+    inherited_env: tuple[str, ...] = ()
+    droppings: tuple[str, ...] = ()
+
+    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
+        """Give the command line; the command finds the run's options in its environment."""
+        env = {
+            "ORCHESTRATOR_WORKER_ID": str(spec.worker_id),
+            "ORCHESTRATOR_AGENT": settings.profile,
+            "ORCHESTRATOR_MAX_STEPS": str(settings.max_steps),
+            "ORCHESTRATOR_MODEL": spec.model,
+            "ORCHESTRATOR_BUDGET": None if settings.budget is None else str(settings.budget),
+            "ORCHESTRATOR_API_BASE": settings.api_base,
+        }
+        return AgentCommand(
+            argv=("sh", "-c", "--", spec.task),
+            env={name: value for name, value in env.items() if value is not None},
+        )
+
+    def progress(self, line: str) -> AgentProgress | None:
+        """Read a line that is a JSON object with a `cost` or `steps`."""
+        if not line.startswith("{") or len(line) > _LONGEST_LINE:
+            return None
+        report = _Report.model_validate(parse_object(line) or {})
+        if report.cost is None and report.steps is None:
+            return None
+        return AgentProgress(cost=report.cost, steps=report.steps)
+
+    def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
+        """Judge by the exit code; a report may lower the status, never raise it."""
+        report = _Report.model_validate(find_report(output.stdout, *_REPORT_KEYS) or {})
+        status = _status(report, exit_status.exit_code)
+        succeeded = status is Status.SUCCESS
+        return AgentOutcome(
+            status=status,
+            reason=None if succeeded else Reason.AGENT_FAILED,
+            message=None if succeeded else _message(output, exit_status.exit_code),
+            steps=report.steps or 0,
+            cost=report.cost,
+            tokens=report.tokens,
+        )
+
+
+def _status(report: _Report, exit_code: int) -> Status:
+    if exit_code != 0:
+        return Status.FAILED
+    return _DOWNGRADES.get(report.status or "", Status.SUCCESS)
+
+
+def _message(output: AgentOutput, exit_code: int) -> str:
+    return last_line(output.stderr) or last_line(output.stdout) or describe_exit(exit_code)
