@@ -27,7 +27,13 @@ _ENVIRONMENT: Final = {
     "LITELLM_LOG": "ERROR",
     # Without it litellm fetches its price list at every start and waits 10 s when it cannot.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    # What litellm asks of an Anthropic model that is newer than itself; its own 4096 cuts off
+    # every longer file.
+    "DEFAULT_ANTHROPIC_CHAT_MAX_TOKENS": "32000",
 }
+# Families that litellm 1.81 turns away by their bare name: it knows no provider for DeepSeek's,
+# and none for an Anthropic model that is newer than itself, such as claude-sonnet-4-6.
+_PROVIDERS: Final = {"claude-": "anthropic/", "deepseek-": "deepseek/"}
 # Keys that open a model's API and nothing else: credentials of a whole account (AWS, GitHub,
 # Cloudflare, Hugging Face) are not handed to an agent unless `--env` names them.
 _INHERITED: Final = (
@@ -35,6 +41,8 @@ _INHERITED: Final = (
     "ARCHITECT_API_BASE",
     "ARCHITECT_LANGUAGE",
     "LITELLM_API_KEY",
+    "LITELLM_PROXY_API_KEY",
+    "LITELLM_PROXY_API_BASE",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "OPENAI_API_BASE",
@@ -133,14 +141,17 @@ class ArchitectAgent:
         options = {
             "--agent": settings.profile,
             "--max-steps": str(settings.max_steps),
-            "--model": spec.model,
+            "--model": _with_provider(spec.model),
             "--budget": None if settings.budget is None else str(settings.budget),
             "--timeout": _inner_timeout(settings),
             "--api-base": settings.api_base,
         }
         given = (word for name, value in options.items() if value for word in (name, value))
         fixed = ("architect", "run", "--json", "--quiet", "--confirm-mode", "yolo")
-        return AgentCommand(argv=(*fixed, *given, "--", spec.task), env=dict(_ENVIRONMENT))
+        return AgentCommand(
+            argv=(*fixed, *given, "--", spec.task),
+            env=_ENVIRONMENT | _api_environment(settings.api_base),
+        )
 
     def progress(self, line: str) -> AgentProgress | None:  # noqa: ARG002
         """Say nothing: the program prints only at its end."""
@@ -161,6 +172,19 @@ class ArchitectAgent:
             cost=report.costs.total_cost_usd if report.cost is None else report.cost,
             tokens=report.costs.total_tokens,
         )
+
+
+def _with_provider(model: str | None) -> str | None:
+    """Name the provider where litellm cannot find it by itself; `name@date` is Vertex AI's."""
+    if model is None or "/" in model or "@" in model:
+        return model
+    families = (family for family in _PROVIDERS if model.startswith(family))
+    return _PROVIDERS.get(next(families, ""), "") + model
+
+
+def _api_environment(api_base: str | None) -> dict[str, str]:
+    # litellm 1.81 keeps `--api-base` from DeepSeek's models; they hear of it by their variable.
+    return {} if api_base is None else {"DEEPSEEK_API_BASE": api_base}
 
 
 def _inner_timeout(settings: AgentSettings) -> str | None:
