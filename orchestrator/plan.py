@@ -63,11 +63,12 @@ def repeated_task_notice(config: ParallelConfig, *, workers_given: bool) -> str 
         config: The run.
         workers_given: Somebody chose the number of workers; it is not the default.
     """
+    listed = max(len(config.tasks), len(config.models))
     repeated = job_count(config) - len(config.tasks)
     models_ask_for_it = len(config.models) >= config.workers
     if workers_given or repeated <= 0 or models_ask_for_it:
         return None
     return (
         f"the first task is run {repeated + 1} times because `--workers` is {config.workers} "
-        f"by default; `--workers {max(len(config.tasks), len(config.models))}` runs each once"
+        f"by default; `--workers {listed}` runs only what was listed"
     )

@@ -1,0 +1,169 @@
+"""The command line: finds the command, turns every error into a message and an exit code."""
+
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import version
+from io import TextIOWrapper
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from orchestrator.cli.messages import show, tell, tell_error, tell_failure
+from orchestrator.cli.usage import usage_message
+from orchestrator.errors import ConfigError, OrchestratorError
+
+USAGE = 3
+BUG = 70
+INTERRUPTED = 130
+NOBODY_READS = 141
+"""What a shell reports for a program that SIGPIPE ended."""
+
+
+@dataclass(frozen=True)
+class _Command:
+    """Where a command is, so that `--help` need not import it."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: Mapping[str, _Command] = {
+    "parallel": _Command("parallel", "parallel", "Run tasks at once, each in its own container."),
+    "parallel-cleanup": _Command("cleanup", "parallel_cleanup", "Remove what finished runs left."),
+    "restore": _Command("cleanup", "restore", "Bring back what a cleanup kept."),
+    "image": _Command("image", "app", "Build and list the images that workers run in."),
+    "doctor": _Command("doctor", "doctor", "Check that a run could start on this machine."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Imports a command when it is called."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002
+        """Name the commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ANN401, ARG002
+        """Import a command."""
+        command = COMMANDS.get(cmd_name)
+        if command is None:
+            raise _unknown_command(cmd_name)
+        target = getattr(import_module(f"orchestrator.cli.{command.module}"), command.attribute)
+        if not isinstance(target, typer.Typer):
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cmd_name)(target)
+            target = single
+        return typer.main.get_command(target)
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+
+
+def _unknown_command(name: str) -> ConfigError:
+    close = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "`orchestrator --help` lists the commands"
+    return ConfigError(f"unknown command: `{name}`", hint=hint)
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        show(f"orchestrator {version('orchestrator')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    """Run many coding agents at once, each in its own git worktree and Docker container."""
+    del show_version, debug
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and give its exit code; nothing is raised."""
+    _prepare_streams()
+    try:
+        return _invoke(list(arguments))
+    except BrokenPipeError:
+        # What is left in the buffer would be tried again, and complained of, at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
+
+
+def _prepare_streams() -> None:
+    """Make sure that both streams exist and that no character can end the program."""
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _invoke(arguments: list[str]) -> int:
+    debug = "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments)
+    group: Any = typer.main.get_command(app)
+    try:
+        with group.make_context("orchestrator", arguments) as context:
+            group.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as ending:
+        return ending.exit_code
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the bug printer
+        if debug:
+            tell(traceback.format_exc().rstrip())
+        return _report(error)
+    return 0
+
+
+def _report(error: Exception) -> int:
+    if isinstance(error, OrchestratorError):
+        tell_failure(error)
+        return error.exit_code
+    if isinstance(error, typer.TyperException):
+        tell_error(*usage_message(error))
+        return USAGE
+    what = (str(error).splitlines() or [""])[0]
+    tell_error(
+        f"internal error: {type(error).__name__}: {what}",
+        f"run it again as `orchestrator --debug ...` and report it with: {_versions()}",
+    )
+    return BUG
+
+
+def _versions() -> str:
+    return (
+        f"orchestrator {version('orchestrator')}, Python {platform.python_version()}, "
+        f"{platform.platform(terse=True)}"
+    )

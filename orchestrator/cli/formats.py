@@ -1,0 +1,55 @@
+"""Numbers and tables as people read them."""
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+UNKNOWN = "?"
+_GAP = "  "
+
+
+def duration(seconds: float) -> str:
+    """`12.3 s`, `2 min 5 s` or `1 h 2 min`."""
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def money(cost: float, *, known: bool = True) -> str:
+    """`$1.20`; four places below a dollar, where cents would say nothing."""
+    if not known:
+        return UNKNOWN
+    return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def table(rows: Sequence[Sequence[str]], *, width: int | None = None, shrink: int = 1) -> str:
+    """Line up columns; the first row is the heading.
+
+    Args:
+        rows: All of one length.
+        width: Columns of the terminal; None cuts nothing.
+        shrink: The column that is cut to fit into `width`.
+    """
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    if width is not None:
+        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+        widths[shrink] = max(widths[shrink] - max(excess, 0), min(widths[shrink], 10))
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _fit(cell: str, width: int) -> str:
+    if cell_len(cell) > width:
+        return set_cell_size(cell, width - 1) + "…"
+    return cell + " " * (width - cell_len(cell))

@@ -1,0 +1,67 @@
+"""Turn SIGINT, SIGTERM and SIGHUP into a run that is stopped in good order."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_END = 0
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Be a handler: with one that is Python's own, the wakeup descriptor is written to."""
+
+
+class Interruption:
+    """Calls `stop` from a thread of its own: a handler could meet a lock that its thread holds."""
+
+    def __init__(self, stop: Callable[[bool], None]) -> None:
+        """Prepare.
+
+        Args:
+            stop: Called with False at the first signal, with True at every later one.
+        """
+        self._stop = stop
+        self._before: dict[signal.Signals, Any] = {}
+        self._first: int | None = None
+        self._read, self._write = os.pipe()
+        self._watcher = threading.Thread(target=self._watch, name="signals", daemon=True)
+
+    @property
+    def exit_code(self) -> int | None:
+        """What a shell expects of a program that such a signal ended, or None when none came."""
+        return None if self._first is None else 128 + self._first
+
+    def __enter__(self) -> "Interruption":
+        os.set_blocking(self._write, False)
+        for number in _SIGNALS:
+            # Under nohup, or in the background of a script, a signal is ignored on purpose.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, _nothing)
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.write(self._write, bytes([_END]))
+        self._watcher.join()
+        os.close(self._read)
+        os.close(self._write)
+
+    def _watch(self) -> None:
+        while (number := os.read(self._read, 1)[0]) != _END:
+            if number in _SIGNALS:
+                again = self._first is not None
+                self._first = self._first or number
+                self._stop(again)

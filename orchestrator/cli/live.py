@@ -1,0 +1,190 @@
+"""What people see while a run goes on; every view is an `Emit` and writes to stderr alone."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+from orchestrator.cli.formats import count, duration, money
+from orchestrator.cli.messages import tell
+from orchestrator.events import (
+    Event,
+    Notice,
+    RunStarted,
+    WorkerDone,
+    WorkerStarted,
+    WorkerStopping,
+)
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Status, WorkerResult
+from orchestrator.sanitize import one_line
+
+HEARTBEAT = 30.0
+"""Seconds between two lines that say what still runs."""
+
+
+class View(Protocol):
+    """Is told what happens, from many threads, and shows it until it is left."""
+
+    def __call__(self, event: Event) -> None:
+        """Take note of one event.
+
+        Raises:
+            Nothing: A view that cannot show must not end a run.
+        """
+
+    def __enter__(self) -> Self:
+        """Start to show."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+
+
+def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
+    """Choose the view that suits where stderr goes."""
+    stream = stream or sys.stderr
+    if quiet:
+        return QuietView()
+    if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        # Half a megabyte of library, for terminals only.
+        from orchestrator.cli.board import BoardView
+
+        return BoardView(stream)
+    return PlainView()
+
+
+class QuietView:
+    """Shows nothing."""
+
+    def __call__(self, event: Event) -> None:
+        """Ignore it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return
+
+
+class PlainView:
+    """Writes a line for what matters; for logs and CI."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None] = tell,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        interval: float = HEARTBEAT,
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._tasks: dict[int, WorkerSpec] = {}
+        self._running: set[int] = set()
+        self._started = clock()
+        self._ended = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __call__(self, event: Event) -> None:
+        """Write the lines that an event is worth."""
+        with self._lock:
+            for line in self._lines(event):
+                self._write(line)
+
+    def __enter__(self) -> Self:
+        self._started = self._clock()
+        self._heart.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._heart.join()
+
+    def heartbeat(self) -> None:
+        """Say which workers still run."""
+        with self._lock:
+            if self._running:
+                workers = ", ".join(map(str, sorted(self._running)))
+                elapsed = self._clock() - self._started
+                self._write(f"still running: {workers} ({elapsed:.0f} s)")
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._interval):
+            self.heartbeat()
+
+    def _lines(self, event: Event) -> list[str]:
+        match event:
+            case Notice(message=message):
+                return [notice_line(message)]
+            case RunStarted():
+                self._tasks = {spec.worker_id: spec for spec in event.workers}
+                return [run_line(event)]
+            case WorkerStarted(worker_id=number):
+                self._running.add(number)
+                return [started_line(number, self._tasks.get(number)), *port_lines(event)]
+            case WorkerStopping():
+                return [f"worker {event.worker_id} is being stopped: {one_line(event.reason)}"]
+            case WorkerDone(result=result):
+                self._running.discard(result.worker_id)
+                return [done_line(result)]
+            case _:
+                return []
+
+
+def notice_line(message: str) -> str:
+    """Give a notice as a line."""
+    return f"note: {one_line(message, limit=1000)}"
+
+
+def run_line(event: RunStarted) -> str:
+    """Say what starts."""
+    workers = count(len(event.workers), "worker")
+    queue = f", {event.slots} at one time" if event.slots < len(event.workers) else ""
+    return f"run {event.run_id}: {workers}{queue}, base {event.base[:12]}"
+
+
+def started_line(number: int, spec: WorkerSpec | None) -> str:
+    """Say which worker started, with what."""
+    if spec is None:
+        return f"worker {number} started"
+    model = f" ({one_line(spec.model)})" if spec.model else ""
+    return f"worker {number} started: {one_line(spec.task, limit=100)}{model}"
+
+
+def port_lines(event: WorkerStarted) -> list[str]:
+    """Say where a worker's ports can be reached."""
+    return [
+        f"worker {event.worker_id}: http://127.0.0.1:{host} -> {inside}"
+        for inside, host in sorted(event.ports.items())
+    ]
+
+
+def done_line(result: WorkerResult) -> str:
+    """Say how a worker ended."""
+    took = duration(result.duration)
+    if result.status is Status.SUCCESS:
+        cost = f", {money(result.cost)}" if result.cost_known else ""
+        files = count(len(result.files_modified), "file")
+        return f"✓ worker {result.worker_id} success in {took}: {files}{cost}"
+    reason = f" ({result.reason.value})" if result.reason else ""
+    message = f": {one_line(result.message)}" if result.message else ""
+    return f"✗ worker {result.worker_id} {result.status.value}{reason} after {took}{message}"

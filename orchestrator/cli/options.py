@@ -1,0 +1,93 @@
+"""The options of `parallel`. None is "not given": the settings know the defaults and the ranges."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.config import Isolation, Limits, ParallelConfig
+
+_DEFAULTS: dict[str, Any] = {
+    name: field.default
+    for model in (ParallelConfig, Limits, Isolation)
+    for name, field in model.model_fields.items()
+}
+_UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
+
+
+def _size(value: int) -> str:
+    divisor, unit = next(unit for unit in _UNITS if value % unit[0] == 0)
+    return f"{value // divisor}{unit}"
+
+
+def _setting(name: str, metavar: str, about: str, *, size: bool = False) -> Any:  # noqa: ANN401
+    default = _DEFAULTS[name]
+    if isinstance(default, (int, float)):
+        default = _size(int(default)) if size else _number(default)
+    text = f"{about} [default: {default}]" if default else about
+    return typer.Option("--" + name.replace("_", "-"), metavar=metavar, help=text)
+
+
+Text = str | None
+Texts = list[str] | None
+
+Positional = Annotated[Text, typer.Argument(metavar="[TASK]", help="A task, the first one.")]
+Task = Annotated[
+    Texts, typer.Option("--task", metavar="CMD", help="A task; give it again for the next worker.")
+]
+Workers = Annotated[Text, _setting("workers", "N", "Workers at one time, 1-10.")]
+Models = Annotated[Text, _setting("models", "CSV", "Models of worker 1, 2, ..., as `a,b,c`.")]
+Agent = Annotated[Text, _setting("agent", "NAME", "The profile given to the agent program.")]
+AgentCli = Annotated[
+    Text, _setting("agent_cli", "NAME", "The agent program; `shell` runs tasks as commands.")
+]
+MaxSteps = Annotated[Text, _setting("max_steps", "N", "Steps an agent may take.")]
+Budget = Annotated[Text, _setting("budget_per_worker", "USD", "What a worker may spend.")]
+Timeout = Annotated[
+    Text, _setting("timeout_per_worker", "SECONDS", "How long a worker may take; 0 is no limit.")
+]
+ApiBase = Annotated[Text, _setting("api_base", "URL", "Base URL of the model's API.")]
+Image = Annotated[
+    Text, _setting("image", "IMAGE", "Container image, instead of the agent program's own.")
+]
+Cpus = Annotated[Text, _setting("cpus", "N", "CPUs of a worker [default: 2, or all there are].")]
+Memory = Annotated[Text, _setting("memory", "SIZE", "Memory of a worker, as `512m`.", size=True)]
+Pids = Annotated[Text, _setting("pids", "N", "Processes and threads of a worker.")]
+Grace = Annotated[Text, _setting("grace", "SECONDS", "Time between SIGTERM and SIGKILL.")]
+Runtime = Annotated[Text, _setting("runtime", "NAME", "OCI runtime, as `runsc`.")]
+Network = Annotated[Text, _setting("network", "none|open", "What a worker can reach.")]
+Ports = Annotated[
+    Text, _setting("ports", "CSV", "Container ports to publish on 127.0.0.1, as `3000,3010`.")
+]
+Env = Annotated[
+    Texts,
+    typer.Option("--env", metavar="K[=V]", help="A variable in the container; K takes your own."),
+]
+EnvFile = Annotated[
+    Texts, typer.Option("--env-file", metavar="FILE", help="A file of lines as `--env` takes them.")
+]
+Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]
+IncludeUncommitted = Annotated[
+    bool | None,
+    typer.Option(
+        "--include-uncommitted/--no-include-uncommitted",
+        help="Start from the checkout as it stands.",
+        show_default=False,
+    ),
+]
+FailOn = Annotated[
+    Text, _setting("fail_on", "any|all", "`all`: exit 0 as soon as one worker succeeded.")
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="Settings, instead of the repository's own file."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Nothing on stderr unless it goes wrong.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, not a table.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and touch nothing.")]

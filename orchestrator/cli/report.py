@@ -1,0 +1,120 @@
+"""What a finished run prints: a table or JSON on stdout, where things are on stderr."""
+
+import json
+import os
+import sys
+from collections import Counter
+
+from orchestrator.cli.formats import UNKNOWN, count, duration, money, table
+from orchestrator.results import RunResult, Status, WorkerResult
+from orchestrator.runner import RunPlan
+from orchestrator.sanitize import one_line
+
+_HEADING = ("WORKER", "TASK", "MODEL", "STATUS", "STEPS", "COST", "DURATION", "FILES")
+_PLAN_HEADING = ("WORKER", "TASK", "MODEL", "BRANCH", "WORKTREE")
+
+
+def run_table(result: RunResult, *, width: int | None = None) -> str:
+    """Give the table, what went wrong, and the sum."""
+    rows = [_HEADING, *(_row(worker) for worker in result.results)]
+    bad = [worker for worker in result.results if worker.status is not Status.SUCCESS]
+    parts = [table(rows, width=width or terminal_width()), *map(_failure, bad), _sum(result)]
+    return "\n".join([parts[0], "", *parts[1:]])
+
+
+def terminal_width() -> int | None:
+    """Give the width of the terminal on stdout, or None where nothing must be cut."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def _row(worker: WorkerResult) -> tuple[str, ...]:
+    return (
+        str(worker.worker_id),
+        one_line(worker.task or ""),
+        one_line(worker.model),
+        worker.status.value,
+        str(worker.steps),
+        money(worker.cost, known=worker.cost_known),
+        duration(worker.duration),
+        str(len(worker.files_modified)),
+    )
+
+
+def _failure(worker: WorkerResult) -> str:
+    reason = f" ({worker.reason.value})" if worker.reason else ""
+    message = f": {one_line(worker.message)}" if worker.message else ""
+    log = f"\n  log: {worker.log}" if worker.log else ""
+    return f"worker {worker.worker_id} {worker.status.value}{reason}{message}{log}"
+
+
+def _sum(result: RunResult) -> str:
+    statuses = Counter(worker.status for worker in result.results)
+    parts = [f"{statuses[status]} {status.value}" for status in Status if statuses[status]]
+    return (
+        f"{count(len(result.results), 'worker')}: {', '.join(parts)}; "
+        f"cost {_total(result)}; {duration(result.duration)}"
+    )
+
+
+def _total(result: RunResult) -> str:
+    unknown = sum(not worker.cost_known for worker in result.results)
+    if unknown == len(result.results):
+        return UNKNOWN
+    rest = f" and {unknown} unknown" if unknown else ""
+    return money(result.cost) + rest
+
+
+def run_json(result: RunResult) -> str:
+    """Give the one JSON object."""
+    return result.model_dump_json(indent=2)
+
+
+def after_run(result: RunResult) -> str:
+    """Say where the work is and how to get rid of it."""
+    first = result.results[0]
+    return (
+        f"{_places(result)}\n"
+        f"see a worker's changes: git diff {result.base[:12]} {first.branch}\n"
+        "remove worktrees and branches: orchestrator parallel-cleanup"
+    )
+
+
+def _places(result: RunResult) -> str:
+    first, last = result.results[0], result.results[-1]
+    if first is last:
+        return f"the work is in {first.worktree_path}, branch {first.branch}"
+    return (
+        f"the work is in {first.worktree_path} to {last.title}, "
+        f"branches {first.branch} to {last.branch}"
+    )
+
+
+def plan_table(plan: RunPlan) -> str:
+    """Give what `--dry-run` shows."""
+    rows = [_PLAN_HEADING]
+    for spec in plan.workers:
+        worktree = str(plan.top / spec.directory)
+        task, model = one_line(spec.task), one_line(spec.model_name)
+        rows.append((str(spec.worker_id), task, model, spec.branch, worktree))
+    timeout = "none" if plan.timeout is None else duration(plan.timeout)
+    facts = f"base: {plan.base}\nimage: {plan.image}\ntimeout: {timeout}"
+    return f"{table(rows, width=terminal_width())}\n\n{facts}"
+
+
+def plan_json(plan: RunPlan) -> str:
+    """Give what `--dry-run --json` shows."""
+    workers = [
+        {
+            "worker_id": spec.worker_id,
+            "task": spec.task,
+            "model": spec.model_name,
+            "branch": spec.branch,
+            "worktree_path": str(plan.top / spec.directory),
+        }
+        for spec in plan.workers
+    ]
+    facts = {"base": plan.base, "image": plan.image, "timeout": plan.timeout}
+    return json.dumps({**facts, "workers": workers}, indent=2)

@@ -1,0 +1,26 @@
+"""Put what the option parser says into our own words."""
+
+import re
+from difflib import get_close_matches
+
+import typer
+
+
+def usage_message(error: typer.TyperException) -> tuple[str, str | None]:
+    """Give the message and the hint for a wrong command line."""
+    context = getattr(error, "ctx", None)
+    unknown = getattr(error, "option_name", None)
+    if unknown and "No such option" in error.message:
+        return f"unknown option: `{unknown}`", _suggestion(unknown, context)
+    message = re.sub(r"'([^']*)'", r"`\1`", error.format_message().rstrip("."))
+    return message[:1].lower() + message[1:], _help(context)
+
+
+def _suggestion(option: str, context: typer.Context | None) -> str | None:
+    known = [name for param in context.command.params for name in param.opts] if context else []
+    close = get_close_matches(option, known, n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else _help(context)
+
+
+def _help(context: typer.Context | None) -> str | None:
+    return f"`{context.command_path} --help` lists the options" if context else None
