@@ -1,0 +1,146 @@
+"""Images, through the Docker SDK."""
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+from docker.utils import parse_repository_tag
+
+from orchestrator.engine.base import ImageInfo, Progress
+from orchestrator.engine.docker.errors import translated
+from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
+from orchestrator.sanitize import one_line
+
+_LAST_LINES = 15
+
+
+class DockerImages:
+    """See `orchestrator.engine.base.ImageEngine`."""
+
+    def __init__(self, client: docker.APIClient) -> None:
+        self._client = client
+
+    def image_id(self, image: str) -> str | None:
+        """Give the id of an image the daemon has, or None."""
+        info = self.image_info(image)
+        return info.id if info else None
+
+    def image_info(self, image: str) -> ImageInfo | None:
+        """Describe an image the daemon has, or None."""
+        with translated(f"inspect the image `{image}`"):
+            try:
+                # Decorated in docker-py, which hides its types.
+                found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
+            except docker.errors.NotFound:
+                return None
+        return ImageInfo(
+            id=found["Id"],
+            size=found["Size"],
+            created=found["Created"],
+            labels=(found["Config"] or {}).get("Labels") or {},
+        )
+
+    def pull(self, image: str, *, progress: Progress) -> None:
+        """Fetch an image from its registry."""
+        repository, tag = _split(image)
+        with _building(f"pull `{image}`"):
+            stream = self._client.pull(repository, tag=tag, stream=True, decode=True)
+            _follow(stream, action=f"pull `{image}`", progress=progress)
+
+    def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:
+        """Make an image of one layer out of a root file system."""
+        repository, name = _split(tag)
+        # JSON's quoting is the Dockerfile's, but for `$`, which is a variable there.
+        changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()]
+        with _building(f"import `{tag}`"):
+            answer = self._client.import_image_from_file(
+                str(tarball), repository=repository, tag=name, changes=changes
+            )
+            # A refusal midway comes with status 200, as a line of the answer.
+            lines = (json.loads(line) for line in answer.splitlines() if line.strip())
+            _follow(lines, action=f"import `{tag}`", progress=lambda _: None)
+
+    def build(
+        self,
+        context: Path,
+        *,
+        dockerfile: str,
+        tag: str,
+        args: Mapping[str, str],
+        labels: Mapping[str, str],
+        progress: Progress,
+        use_cache: bool = True,
+    ) -> None:
+        """Build an image from a folder."""
+        with _building(f"build `{tag}`"):
+            stream = self._client.build(
+                path=str(context),
+                dockerfile=dockerfile,
+                tag=tag,
+                buildargs=dict(args),
+                labels=dict(labels),
+                nocache=not use_cache,
+                # Containers of the steps go away, also that of the step that failed.
+                rm=True,
+                forcerm=True,
+                decode=True,
+            )
+            _follow(stream, action=f"build `{tag}`", progress=progress)
+
+    def tag(self, image: str, *, tag: str) -> None:
+        """Give an image a second name."""
+        repository, name = _split(tag)
+        with translated(f"tag `{image}`"):
+            self._client.tag(image, repository, tag=name, force=True)
+
+
+def _split(image: str) -> tuple[str, str | None]:
+    repository, tag = parse_repository_tag(image)
+    # Without a tag, docker-py would pull every one there is.
+    return repository, tag or "latest"
+
+
+@contextmanager
+def _building(action: str) -> Iterator[None]:
+    """Whatever the daemon refuses here is about the image, not about the engine."""
+    try:
+        with translated(action):
+            yield
+    except (EngineUnavailableError, ImageBuildError):
+        raise
+    except OrchestratorError as error:
+        raise ImageBuildError(error.message) from error
+
+
+def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress) -> None:
+    """Read a stream of the daemon's to its end.
+
+    Raises:
+        ImageBuildError: It tells of an error.
+    """
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    for event in stream:
+        if "error" in event:
+            raise ImageBuildError(_failure(action, str(event["error"]), last))
+        for line in _lines(event):
+            last.append(line)
+            progress(line)
+
+
+def _lines(event: Mapping[str, Any]) -> list[str]:
+    # Progress bars come several times a second and layer; their beginnings and ends do without.
+    if event.get("progressDetail"):
+        return []
+    text = event.get("stream") or event.get("status") or ""
+    prefix = f"{event['id']}: " if event.get("id") else ""
+    return [one_line(prefix + line) for line in str(text).splitlines() if line.strip()]
+
+
+def _failure(action: str, error: str, last: Iterable[str]) -> str:
+    head = f"cannot {action}: {one_line(error, limit=500)}"
+    return "\n".join([head, *(f"  {line}" for line in last)])
