@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -122,14 +122,20 @@ class Repository:
         found = {key: self._setting(key) for key in keys}
         return {key: value for key, value in found.items() if value is not None}
 
-    def filter_drivers(self) -> tuple[str, ...]:
-        """Name the configured clean/smudge drivers."""
+    def without_filters(self) -> dict[str, str]:
+        """Give settings that switch the configured clean and smudge drivers off.
+
+        A driver may be a program in the tree, which a worker has rewritten: what it committed is
+        written out, and read back, as it is.
+        """
         try:
             answer = self.git.run("config", "--name-only", "-z", "--get-regexp", r"^filter\..")
         except GitCommandError:
-            return ()
+            return {}
         keys = (key.decode("utf-8", "surrogateescape") for key in answer.split(b"\0") if key)
-        return tuple(sorted({key.partition(".")[2].rpartition(".")[0] for key in keys}))
+        drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
+        off = {"smudge": "", "clean": "", "process": "", "required": "false"}
+        return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}
 
     def object_format(self) -> str:
         """`sha1` or `sha256`."""
@@ -204,9 +210,10 @@ class Repository:
 def snapshot(
     git_dir: Path, work_tree: Path, *, parent: str, message: str, scratch: Path,
     identity: tuple[str, str],
+    config: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
     """Commit a work tree as it stands; see `Repository.snapshot`."""
-    git = Git(git_dir, work_tree=work_tree, index=scratch)
+    git = Git(git_dir, work_tree=work_tree, index=scratch, config=config)
     try:
         # A copy of the real index knows which files need not be read again.
         shutil.copyfile(git_dir / "index", scratch)

@@ -33,7 +33,7 @@ class Worktree:
         Raises:
             GitCommandError: The user changed a file that differs; nothing was overwritten.
         """
-        git = Git(self.git_dir, work_tree=self.path, config=_without_filters(repository))
+        git = Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
         git.succeeds("update-index", "-q", "--refresh")
         git.run("read-tree", "-m", "-u", base, tip)
 
@@ -69,7 +69,7 @@ def remove_worktree(repository: Repository, path: Path) -> None:
     Raises:
         GitCommandError: It could not be removed.
     """
-    repository.git.run("worktree", "remove", "--force", "--force", str(path))
+    repository.git.run("worktree", "remove", "--force", str(path))
 
 
 def changes(repository: Repository, *, base: str, tip: str) -> Changes:
@@ -85,14 +85,3 @@ def changes(repository: Repository, *, base: str, tip: str) -> Changes:
         insertions=sum(int(row[0]) for row in rows if row[0].isdigit()),
         deletions=sum(int(row[1]) for row in rows if row[1].isdigit()),
     )
-
-
-def _without_filters(repository: Repository) -> dict[str, str]:
-    # A driver may be a program in the tree, which the worker has rewritten; what it committed is
-    # written out as it is.
-    settings = {"smudge": "", "clean": "", "process": "", "required": "false"}
-    return {
-        f"filter.{driver}.{key}": value
-        for driver in repository.filter_drivers()
-        for key, value in settings.items()
-    }

@@ -52,7 +52,7 @@ class DockerContainer:
         """The engine's name for it."""
         return self._id
 
-    def _attach(self) -> CancellableStream[Any]:
+    def _attach(self) -> "CancellableStream[Any]":
         # Before the start, so that no first byte is lost; demux keeps stdout and stderr apart.
         with translated("attach to the container"):
             return self._client.attach(
