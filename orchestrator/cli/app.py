@@ -63,6 +63,7 @@ class LazyGroup(TyperGroup):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name)(target)
             target = single
+        target.rich_markup_mode = None
         return typer.main.get_command(target)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
@@ -151,6 +152,9 @@ def _report(error: Exception) -> int:
     if isinstance(error, OrchestratorError):
         tell_failure(error)
         return error.exit_code
+    if isinstance(error, typer.TyperException) and error.message.startswith("Usage: "):
+        tell(error.message)
+        return USAGE
     if isinstance(error, typer.TyperException):
         tell_error(*usage_message(error))
         return USAGE

@@ -12,10 +12,11 @@ def duration(seconds: float) -> str:
     """`12.3 s`, `2 min 5 s` or `1 h 2 min`."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
 def money(cost: float, *, known: bool = True) -> str:

@@ -35,7 +35,7 @@ def _setting(name: str, metavar: str, about: str, *, size: bool = False) -> Any:
 Text = str | None
 Texts = list[str] | None
 
-Positional = Annotated[Text, typer.Argument(metavar="[TASK]", help="A task, the first one.")]
+Positional = Annotated[Text, typer.Argument(metavar="TASK", help="A task, the first one.")]
 Task = Annotated[
     Texts, typer.Option("--task", metavar="CMD", help="A task; give it again for the next worker.")
 ]

@@ -1,0 +1,110 @@
+"""`orchestrator parallel-cleanup` and `orchestrator restore`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cleanup import CleanedWorker, CleanupReport
+from orchestrator.cleanup import cleanup as clean_up
+from orchestrator.cleanup import restore as bring_back
+from orchestrator.cli.formats import count
+from orchestrator.cli.messages import show, tell, tell_failure
+from orchestrator.engine import load_engine
+from orchestrator.engine.base import Engine
+from orchestrator.errors import EngineUnavailableError
+from orchestrator.repository import find_top
+from orchestrator.sanitize import one_line
+
+SOME_LEFT = 1
+
+Numbers = Annotated[
+    list[int] | None, typer.Argument(metavar="N", min=1, help="Workers, instead of all of them.")
+]
+Run = Annotated[
+    str | None, typer.Option("--run", metavar="ID", help="One run, instead of all that finished.")
+]
+
+
+def parallel_cleanup(
+    workers: Numbers = None,
+    run: Run = None,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Keep no backup, and drop old ones.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed and touch nothing.")
+    ] = False,
+) -> None:
+    """Remove worktrees, branches and containers of finished runs.
+
+    What is not committed or not merged is kept for `orchestrator restore`.
+    """
+    root = find_top(Path.cwd())
+    engine, missing = _engine()
+    try:
+        report = clean_up(
+            root,
+            engine=engine,
+            workers=tuple(workers or ()),
+            run_id=run,
+            purge=purge,
+            dry_run=dry_run,
+        )
+    finally:
+        if engine is not None:
+            engine.close()
+    _show_report(report, dry_run=dry_run)
+    if missing is not None:
+        tell("worktrees and branches were cleaned; containers may be left")
+        tell_failure(missing)
+        raise typer.Exit(missing.exit_code)
+    if any(worker.problem for worker in report.workers):
+        raise typer.Exit(SOME_LEFT)
+
+
+def restore(workers: Numbers = None, run: Run = None) -> None:
+    """Bring back the worktrees and branches that a cleanup kept."""
+    restored = bring_back(find_top(Path.cwd()), workers=tuple(workers or ()), run_id=run)
+    for worker in restored:
+        show(f"restored worker {worker.worker_id}: {worker.branch} in {worker.worktree}")
+    if not restored:
+        tell("nothing to restore")
+
+
+def _engine() -> tuple[Engine | None, EngineUnavailableError | None]:
+    try:
+        return load_engine("docker"), None
+    except EngineUnavailableError as error:
+        return None, error
+
+
+def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
+    for worker in report.workers:
+        if worker.problem:
+            tell(f"worker {worker.worker_id} could not be removed: {one_line(worker.problem)}")
+        else:
+            show(_line(worker, dry_run=dry_run))
+    if report.leftovers:
+        objects = count(report.leftovers, "container, network or volume")
+        if report.leftovers > 1:
+            objects = f"{report.leftovers} containers, networks and volumes"
+        show(f"{_verb(dry_run=dry_run)} {objects}")
+    for ref in report.purged:
+        show(f"{'would drop' if dry_run else 'dropped'} {ref}")
+    for run_id in report.live:
+        tell(f"run {run_id} is live: left alone")
+    if not (report.workers or report.leftovers or report.purged):
+        tell("nothing to clean up")
+
+
+def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
+    what = f"{_verb(dry_run=dry_run)} worker {worker.worker_id}: {worker.worktree}, {worker.branch}"
+    if worker.backup is None:
+        return what
+    back = f"orchestrator restore {worker.worker_id} --run {worker.run_id}"
+    return f"{what}\n  kept as {worker.backup}, back with: {back}"
+
+
+def _verb(*, dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"
