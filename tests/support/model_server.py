@@ -5,7 +5,7 @@ answers and streams. A request is answered from what it contains and from nothin
 its first user message (the task) and how many answers it already carries (the turn). So any
 number of agents can share one server.
 
-    python -m tests.support.model_server docs/demo/scenario.json --host 127.0.0.1 --port 8080
+    python -m tests.support.model_server docs/demo/scenario.json --host bridge --port 8080
 """
 
 import argparse
@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
 
+from tests.support.bridge import bridge_gateway
 from tests.support.model_dialects import dialect_of
 from tests.support.model_script import Exchange, Json, Scenario, read_request
 
@@ -102,11 +103,12 @@ def main() -> None:
     """Serve a scenario file until interrupted; print the address first."""
     parser = argparse.ArgumentParser(description="Answer as a model would, from a script")
     parser.add_argument("scenario", type=Path)
-    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--host", default="127.0.0.1", help="`bridge`: where containers reach it")
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     scenario = Scenario.from_json(options.scenario.read_text(encoding="utf-8"))
-    with ModelServer(scenario, host=options.host, port=options.port) as server:
+    host = bridge_gateway() if options.host == "bridge" else options.host
+    with ModelServer(scenario, host=host, port=options.port) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):

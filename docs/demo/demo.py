@@ -1,0 +1,147 @@
+"""Three workers, three models, real agents in real containers, and no key: what `make demo` runs.
+
+Makes a fresh repository from `sample/`, lets `orchestrator parallel` loose on it, and looks at what
+came out. The models' answers come from `scenario.json`, served on this machine.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+COMMAND = (
+    'parallel "optimize the project\'s SQL queries"'
+    " --models gpt-4o,claude-sonnet-4-6,deepseek-chat --timeout-per-worker 20 --grace 2"
+)
+EXPECTED_FILES = {
+    "architect/parallel-1": {"src/users.py"},
+    "architect/parallel-2": {"src/billing.py", "src/schema.sql"},
+    "architect/parallel-3": {"docs/queries.md"},
+}
+ONLY_TIMEOUTS = 5
+"""Exit code of a run whose failures are all timeouts: worker 3 is made too slow."""
+NEXT = """\
+The repository is yours to look at: {repository}
+
+    cd {repository}
+    git -C .architect-parallel-1 show
+    git diff main architect/parallel-2
+    {orchestrator} parallel-cleanup
+"""
+
+
+def main() -> int:
+    """Run the demo; 0 when it came out as it should."""
+    repository = make_repository()
+    with model_server() as url:
+        code = run_workers(repository, url)
+    show_branches(repository)
+    problems = list(find_problems(repository, code))
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    print(NEXT.format(repository=repository, orchestrator=shown_command()))
+    return 1 if problems else 0
+
+
+def make_repository() -> Path:
+    """Make a repository with one commit out of the sample."""
+    repository = Path(tempfile.mkdtemp(prefix="orchestrator-demo-"))
+    shutil.copytree(
+        HERE / "sample",
+        repository,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    git(repository, "init", "--quiet", "--initial-branch", "main")
+    git(repository, "config", "user.name", "Demo")
+    git(repository, "config", "user.email", "demo@localhost")
+    git(repository, "config", "commit.gpgsign", "false")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message", "A corner shop")
+    return repository
+
+
+@contextlib.contextmanager
+def model_server() -> Iterator[str]:
+    """Serve the scenario where containers reach it, and give its URL."""
+    command = [sys.executable, "-m", "tests.support.model_server", str(HERE / "scenario.json")]
+    with subprocess.Popen(
+        [*command, "--host", "bridge"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url:
+            sys.exit("error: the model server did not start; is Docker running here?")
+        try:
+            yield url
+        finally:
+            process.terminate()
+
+
+def run_workers(repository: Path, url: str) -> int:
+    """Run `orchestrator parallel` as a user would, and give its exit code."""
+    print(f"$ cd {repository}", f"$ orchestrator {COMMAND}", sep="\n", flush=True)
+    command = [sys.executable, "-m", "orchestrator", *shlex.split(COMMAND)]
+    return subprocess.run(command, cwd=repository, env=environment(url), check=False).returncode
+
+
+def environment(url: str) -> Mapping[str, str]:
+    """Give ours with every provider's API at `url`, and none of the user's own keys."""
+    ours = {name: value for name, value in os.environ.items() if not is_model_setting(name)}
+    for provider in ("OPENAI", "ANTHROPIC", "DEEPSEEK"):
+        ours[f"{provider}_API_KEY"] = "no-key-needed"
+        ours[f"{provider}_API_BASE"] = url
+    return ours
+
+
+def is_model_setting(name: str) -> bool:
+    """Tell the variables that choose a model, its API or its key."""
+    return "LITELLM" in name or name.startswith(
+        ("OPENAI_", "ANTHROPIC_", "DEEPSEEK_", "ARCHITECT_")
+    )
+
+
+def show_branches(repository: Path) -> None:
+    """Show the commits that the workers left."""
+    print("\n$ git log --oneline --graph --branches", flush=True)
+    git(repository, "log", "--oneline", "--graph", "--branches")
+    print()
+
+
+def find_problems(repository: Path, code: int) -> Iterator[str]:
+    """Compare what came out with what should."""
+    if code != ONLY_TIMEOUTS:
+        yield f"`orchestrator parallel` returned {code} and not {ONLY_TIMEOUTS}"
+    for branch, expected in EXPECTED_FILES.items():
+        changed = subprocess.run(
+            ["git", "diff", "--name-only", f"main...{branch}"],
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found = set(changed.stdout.split())
+        if found != expected:
+            yield f"`{branch}` changes {sorted(found)} and not {sorted(expected)}"
+
+
+def shown_command() -> str:
+    """Give the command as this user can type it."""
+    beside_python = Path(sys.executable).with_name("orchestrator")
+    return "orchestrator" if shutil.which("orchestrator") else str(beside_python)
+
+
+def git(repository: Path, *arguments: str) -> None:
+    """Run git there; its output is the user's to see."""
+    subprocess.run(["git", *arguments], cwd=repository, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
