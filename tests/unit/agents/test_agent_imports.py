@@ -1,0 +1,23 @@
+"""What an adapter may know of the outside world: nothing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_LOADED = """
+import json, sys
+from importlib import import_module
+import_module(sys.argv[1])
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+@pytest.mark.parametrize("module", ["base", "claims", "reports", "architect", "shell"])
+def test_an_adapter_loads_neither_docker_nor_the_command_line(module: str) -> None:
+    command = [sys.executable, "-c", _LOADED, f"orchestrator.agents.{module}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    loaded = set(json.loads(done.stdout))
+    assert "orchestrator" in loaded
+    assert not loaded & {"docker", "requests", "urllib3", "typer", "click", "rich", "humanize"}

@@ -1,0 +1,159 @@
+"""The shell adapter, with commands that really run."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.agents import load_agent
+from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
+from orchestrator.agents.shell import ShellAgent
+from orchestrator.engine.base import ExitStatus
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
+
+SETTINGS: dict[str, Any] = {
+    "profile": "build",
+    "max_steps": 50,
+    "budget": None,
+    "timeout": 600.0,
+    "grace": 10.0,
+    "api_base": None,
+}
+
+
+def run(tmp_path: Path, task: str, *, model: str | None = None, **changed: Any) -> AgentOutcome:
+    """Run a task as the adapter says, and let the adapter judge it."""
+    spec = WorkerSpec(worker_id=3, task=task, model=model)
+    command = ShellAgent().command(spec, AgentSettings(**(SETTINGS | changed)))
+    output = AgentOutput(stdout=tmp_path / "stdout.log", stderr=tmp_path / "stderr.log")
+    with output.stdout.open("wb") as stdout, output.stderr.open("wb") as stderr:
+        env = {"PATH": os.environ["PATH"], **command.env}
+        done = subprocess.run(command.argv, stdout=stdout, stderr=stderr, env=env, cwd=tmp_path)
+    code = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    return ShellAgent().outcome(output, ExitStatus(exit_code=code, oom_killed=False))
+
+
+def test_a_command_that_exits_with_0_succeeded(tmp_path: Path) -> None:
+    assert run(tmp_path, "echo hello; echo oh >&2") == AgentOutcome(status=Status.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("echo one; echo 'it broke' >&2; exit 3", "it broke"),
+        ("echo one; echo two; echo; exit 1", "two"),
+        ("printf 'red \\033[31m' >&2; false", "red \ufffd[31m"),
+        ("exit 3", "exited with 3"),
+        ("kill -9 $$", "ended by SIGKILL"),
+    ],
+)
+def test_a_command_that_exits_with_another_code_failed(
+    tmp_path: Path, task: str, message: str
+) -> None:
+    got = run(tmp_path, task)
+    assert (got.status, got.reason) == (Status.FAILED, Reason.AGENT_FAILED)
+    assert got.message == message
+
+
+@pytest.mark.parametrize("task", ["-c 'exit 0'", "--help", "-e"])
+def test_a_task_that_begins_with_a_dash_is_no_option(tmp_path: Path, task: str) -> None:
+    got = run(tmp_path, task)
+    assert got.status is Status.FAILED
+    assert "not found" in (got.message or "")
+
+
+def test_a_task_may_have_several_lines_and_quotes(tmp_path: Path) -> None:
+    run(tmp_path, "A=\"it's\"\ncat <<EOF >said\n$A 'so'\nEOF\n")
+    assert (tmp_path / "said").read_text() == "it's 'so'\n"
+
+
+def test_every_option_is_in_the_environment(tmp_path: Path) -> None:
+    given = {"budget": 0.5, "max_steps": 7, "profile": "review", "api_base": "http://model/v1"}
+    run(tmp_path, "env | grep ^ORCHESTRATOR_ | sort >seen", model="gpt-4o", **given)
+    assert (tmp_path / "seen").read_text().splitlines() == [
+        "ORCHESTRATOR_AGENT=review",
+        "ORCHESTRATOR_API_BASE=http://model/v1",
+        "ORCHESTRATOR_BUDGET=0.5",
+        "ORCHESTRATOR_MAX_STEPS=7",
+        "ORCHESTRATOR_MODEL=gpt-4o",
+        "ORCHESTRATOR_WORKER_ID=3",
+    ]
+
+
+def test_options_not_given_are_not_in_the_environment(tmp_path: Path) -> None:
+    run(tmp_path, "env | grep ^ORCHESTRATOR_ | sort >seen")
+    assert (tmp_path / "seen").read_text().splitlines() == [
+        "ORCHESTRATOR_AGENT=build",
+        "ORCHESTRATOR_MAX_STEPS=50",
+        "ORCHESTRATOR_WORKER_ID=3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("report", "exit_code", "status"),
+    [
+        ('{"status": "success"}', 0, Status.SUCCESS),
+        ('{"status": "partial"}', 0, Status.PARTIAL),
+        ('{"status": "failed"}', 0, Status.FAILED),
+        ('{"status": "timeout"}', 0, Status.SUCCESS),
+        ('{"status": 500}', 0, Status.SUCCESS),
+        ('{"status": ["failed"]}', 0, Status.SUCCESS),
+        ('{"status": "success"}', 1, Status.FAILED),
+        ('{"status": "partial"}', 1, Status.FAILED),
+    ],
+)
+def test_a_report_can_lower_the_status_but_not_raise_it(
+    tmp_path: Path, report: str, exit_code: int, status: Status
+) -> None:
+    got = run(tmp_path, f"echo '{report}'; exit {exit_code}")
+    assert got.status is status
+    assert got.reason is (None if status is Status.SUCCESS else Reason.AGENT_FAILED)
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_figures_are_taken_from_the_last_report(tmp_path: Path, exit_code: int) -> None:
+    first = '{"status": "failed", "cost": 9, "steps": 9, "tokens": 9}'
+    last = '{"cost": 0.02, "steps": 4, "tokens": 900}'
+    task = f"echo '{first}'; echo '{last}'; echo '{{\"level\": 1}}'; exit {exit_code}"
+    got = run(tmp_path, task)
+    assert (got.cost, got.steps, got.tokens) == (0.02, 4, 900)
+    assert (got.status is Status.SUCCESS) == (exit_code == 0)
+
+
+def test_figures_that_cannot_be_count_as_not_said(tmp_path: Path) -> None:
+    got = run(tmp_path, """echo '{"cost": 1e999, "steps": -4, "tokens": "many"}'""")
+    assert got == AgentOutcome(status=Status.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("line", "progress"),
+    [
+        ('{"cost": 0.5}', AgentProgress(cost=0.5)),
+        ('{"cost": 1, "steps": 2, "more": []}\n', AgentProgress(cost=1.0, steps=2)),
+        ('{"steps": 2, "cost": -1}', AgentProgress(steps=2)),
+        ('{"cost": 1e999}', None),
+        ('{"cost": NaN}', None),
+        ('{"cost": true}', None),
+        ('{"status": "partial"}', None),
+        ('{"cost": 1', None),
+        (' {"cost": 1}', None),
+        ("cost", None),
+        ("", None),
+        ('{"cost":' * 100, None),
+        ('{"cost": 1, "pad": "' + "x" * 20_000 + '"}', None),
+    ],
+)
+def test_progress_is_read_from_a_line_that_is_json(
+    line: str, progress: AgentProgress | None
+) -> None:
+    assert ShellAgent().progress(line) == progress
+
+
+def test_it_is_found_by_its_name_and_given_no_keys() -> None:
+    agent = load_agent("shell")
+    assert isinstance(agent, ShellAgent)
+    assert agent.name == "shell"
+    assert agent.inherited_env == ()
