@@ -1,0 +1,48 @@
+# make setup   a Docker engine that answers, a virtual environment, the images
+# make test    all tests, real containers included       make check   everything but tests
+# make demo    see it work                               make bench   measure
+
+PYTHON ?= python3
+# Tests of one file share what they set up.
+PYTEST_ARGS ?= -n 2 --dist loadfile
+BIN := .venv/bin
+STAMP := .venv/.installed
+export PYTHON
+
+.PHONY: setup images test check demo bench clean
+
+setup: images
+
+images: $(STAMP)
+	sh images/setup-engine.sh
+	$(BIN)/orchestrator image build
+
+$(STAMP): pyproject.toml
+	sh images/setup-engine.sh python
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'error: Python 3.11 or later is needed' >&2; echo >&2; \
+	  echo 'hint: `make PYTHON=python3.12`' >&2; exit 3; }
+	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+test: images
+	$(BIN)/pytest -m 'not bench' $(PYTEST_ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if [ -f docs/check.py ]; then $(BIN)/python docs/check.py; fi
+
+demo: images
+	$(BIN)/python docs/demo/demo.py
+
+bench: images
+	$(BIN)/pytest -m bench -p no:xdist -s
+
+# Images and the engine stay.
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
