@@ -135,7 +135,9 @@ def find_problems(repository: Path, code: int) -> Iterator[str]:
 def shown_command() -> str:
     """Give the command as this user can type it."""
     beside_python = Path(sys.executable).with_name("orchestrator")
-    return "orchestrator" if shutil.which("orchestrator") else str(beside_python)
+    if shutil.which("orchestrator"):
+        return "orchestrator"
+    return str(beside_python) if beside_python.exists() else f"{sys.executable} -m orchestrator"
 
 
 def git(repository: Path, *arguments: str) -> None:

@@ -51,6 +51,8 @@ class Example:
     command: str
     rows: tuple[tuple[str, str, str], ...]
     """Task, model, file."""
+    notices: int = 0
+    """How often it is said that a task is repeated."""
 
 
 MODELS = Example(
@@ -85,6 +87,7 @@ LIMITS = Example(
         ("refactor users module", "default", "src/users.py"),
         ("refactor payments module", "default", "src/payments.py"),
     ),
+    notices=1,
 )
 EXAMPLES = [
     pytest.param(MODELS, id="models"),
@@ -94,7 +97,7 @@ EXAMPLES = [
 
 
 def _cost(exchange: Exchange) -> float:
-    price_in, price_out = PRICES[exchange.model.rpartition("/")[2]]
+    price_in, price_out = PRICES[exchange.plain_model]
     return (exchange.input_tokens * price_in + exchange.output_tokens * price_out) / 1e6
 
 
@@ -107,12 +110,15 @@ def _succeed(done: subprocess.CompletedProcess[str]) -> str:
 def test_json_has_what_each_worker_did(
     example: Example, orchestrator: Orchestrator, model_server: ModelServer, shop: Path
 ) -> None:
-    run = json.loads(_succeed(orchestrator(*shlex.split(example.command), "--json")))
+    done = orchestrator(*shlex.split(example.command), "--json")
 
+    run = json.loads(_succeed(done))
     assert run["status"] == "success"
     assert run["base"] == run_git(shop, "rev-parse", "HEAD").strip()
     _check_results(run["results"], example, model_server.exchanges, shop)
     assert run["cost"] == pytest.approx(sum(map(_cost, model_server.exchanges)), abs=1e-6)
+    repeats = [line for line in done.stderr.splitlines() if "repeat" in line]
+    assert len(repeats) == example.notices, done.stderr
 
 
 def _check_results(
@@ -129,25 +135,22 @@ def _check_results(
         assert result["files_modified"] == [file]
         assert result["worktree_path"] == str(shop / f".architect-parallel-{number}")
         assert 0 < result["duration"] < 120
-        asked = [e for e in exchanges if e.task == task and model in ("default", _plain(e.model))]
+        asked = [e for e in exchanges if e.task == task and model in ("default", e.plain_model)]
         alike = sum(other[:2] == row[:2] for other in example.rows)
         assert result["cost"] == pytest.approx(sum(map(_cost, asked)) / alike, abs=1e-6)
 
 
-def _plain(model: str) -> str:
-    return model.rpartition("/")[2]
-
-
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_table_has_a_row_for_each_worker(example: Example, orchestrator: Orchestrator) -> None:
-    table = _succeed(orchestrator(*shlex.split(example.command)))
+    done = orchestrator(*shlex.split(example.command), "--quiet")
 
-    heading = next(line for line in table.splitlines() if "Worker" in line)
-    for column in ("Task", "Model", "Status", "Steps", "Cost", "Duration", "Files"):
-        assert column in heading
+    table = _succeed(done)
+    heading = table.splitlines()[0].title().split()
+    assert heading == ["Worker", "Task", "Model", "Status", "Steps", "Cost", "Duration", "Files"]
     for number, (task, model, _) in enumerate(example.rows, start=1):
         pattern = rf"^\W*{number}\W.*{re.escape(task)}.*{re.escape(model)}.*success.*\$0\.\d+"
         assert re.search(pattern, table, re.MULTILINE), table
+    assert done.stderr == ""
 
 
 def test_work_is_committed_and_the_checkout_untouched(
@@ -169,23 +172,9 @@ def test_keys_reach_the_provider_they_are_for(
 ) -> None:
     _succeed(orchestrator(*shlex.split(MODELS.command)))
 
-    keys = {_plain(exchange.model): exchange.key for exchange in model_server.exchanges}
+    keys = {exchange.plain_model: exchange.key for exchange in model_server.exchanges}
     assert keys == {
         "gpt-4o": "key-of-openai",
         "claude-sonnet-4-6": "key-of-anthropic",
         "deepseek-chat": "key-of-deepseek",
     }
-
-
-def test_repeating_the_first_task_is_said_in_one_line(orchestrator: Orchestrator) -> None:
-    done = orchestrator(*shlex.split(LIMITS.command), "--json")
-
-    notices = [line for line in done.stderr.splitlines() if "repeat" in line]
-    assert len(notices) == 1, done.stderr
-
-
-def test_nothing_is_said_when_every_worker_has_its_own_task(orchestrator: Orchestrator) -> None:
-    done = orchestrator(*shlex.split(TASKS.command), "--json", "--quiet")
-
-    assert _succeed(done)
-    assert done.stderr == ""

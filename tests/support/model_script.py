@@ -92,6 +92,11 @@ class Exchange:
     turn: Turn
 
     @property
+    def plain_model(self) -> str:
+        """The model without its provider."""
+        return self.model.rpartition("/")[2]
+
+    @property
     def input_tokens(self) -> int:
         """What is billed for the request: a system prompt, and every turn so far."""
         return 1800 + 400 * self.number

@@ -1,0 +1,80 @@
+"""The real command line as a process of its own, and what it cost."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+    peak_memory: int
+    """Bytes of resident memory, at most."""
+
+    @property
+    def json(self) -> Any:
+        """What it printed on stdout."""
+        return json.loads(self.stdout)
+
+    @property
+    def results(self) -> dict[int, dict[str, Any]]:
+        """Results by worker number."""
+        return {result["worker_id"]: result for result in self.json["results"]}
+
+
+def orchestrator(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 170
+) -> Completed:
+    """Run `orchestrator ARGUMENTS` in `cwd` to its end."""
+    scratch = cwd.parent / f"{cwd.name}-output-{time.monotonic_ns()}"
+    out, err = scratch.with_suffix(".out"), scratch.with_suffix(".err")
+    started = time.monotonic()
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        process = start(*arguments, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
+        try:
+            _, status, usage = _wait(process, timeout)
+        finally:
+            process.returncode = process.returncode if process.returncode is not None else 0
+    return Completed(
+        returncode=os.waitstatus_to_exitcode(status),
+        stdout=out.read_text(errors="replace"),
+        stderr=err.read_text(errors="replace"),
+        seconds=time.monotonic() - started,
+        peak_memory=usage.ru_maxrss * 1024,
+    )
+
+
+def start(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any
+) -> "subprocess.Popen[bytes]":
+    """Start `orchestrator ARGUMENTS` in `cwd`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", *arguments],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        **streams,
+    )
+
+
+def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> Any:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            return pid, status, usage
+        time.sleep(0.02)
+    process.kill()
+    os.wait4(process.pid, 0)
+    raise AssertionError(f"orchestrator still ran after {timeout} s")

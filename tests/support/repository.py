@@ -1,0 +1,58 @@
+"""Throw-away repositories, and what must not change in them."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+
+def git(repo: Path, *arguments: str) -> str:
+    """Run git as the user of the repository would."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=repo, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.rstrip("\n")
+
+
+def make_repository(path: Path) -> Path:
+    """Make a repository with two commits and a few files."""
+    subprocess.run(["git", "init", "-q", "-b", "main", str(path)], check=True, timeout=60)
+    git(path, "config", "user.name", "user")
+    git(path, "config", "user.email", "user@example.org")
+    (path / "a.txt").write_text("a\n")
+    git(path, "add", "-A")
+    git(path, "commit", "-qm", "first")
+    (path / "src").mkdir()
+    (path / "src" / "app.py").write_text("print('hello')\n")
+    git(path, "add", "-A")
+    git(path, "commit", "-qm", "second")
+    return path
+
+
+def fingerprint(repo: Path) -> dict[str, str]:
+    """Give everything of a base checkout that a run must leave byte-identical."""
+    files = sorted(path for path in repo.rglob("*") if path.is_file() and not _ours(repo, path))
+    return {
+        "status": git(repo, "status", "--porcelain"),
+        "head": git(repo, "rev-parse", "HEAD"),
+        "refs": "\n".join(
+            line
+            for line in git(repo, "for-each-ref").splitlines()
+            if "refs/heads/architect/" not in line
+        ),
+        **{
+            str(path.relative_to(repo)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+        },
+    }
+
+
+def _ours(repo: Path, path: Path) -> bool:
+    relative = path.relative_to(repo)
+    if relative.parts[0].startswith(".architect-parallel-"):
+        return True
+    if relative.parts[0] != ".git":
+        return False
+    # What git itself keeps for worktrees and branches, our own records, and the exclude file.
+    return relative.parts[1] in {"worktrees", "objects", "orchestrator", "logs", "refs"} or (
+        relative.parts[1:] in {("info", "exclude"), ("packed-refs",)}
+    )

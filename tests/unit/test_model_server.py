@@ -1,0 +1,130 @@
+"""The scripted model: what agents of every dialect get from it."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.model_script import Rule, Scenario, ToolCall, Turn
+from tests.support.model_server import ModelServer
+
+WRITE = ToolCall(name="write_file", arguments={"path": "a.txt", "content": "x\n"})
+SCENARIO = Scenario(
+    (
+        Rule(task="no key", turns=(Turn(status=401, text="Incorrect API key provided"),)),
+        Rule(model="m-1", turns=(Turn(text="I write.", calls=(WRITE,)), Turn(text="Done."))),
+        Rule(task="anyone", turns=(Turn(text="Hello."),)),
+    )
+)
+CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(SCENARIO) as server:
+        yield server
+
+
+def _ask(server: ModelServer, path: str, model: str, task: str, **more: Any) -> str:
+    answers = more.pop("answers", 0)
+    messages = [{"role": "user", "content": [{"type": "text", "text": task}]}]
+    messages += [{"role": "assistant", "content": []}] * answers
+    body = {"model": model, "messages": messages, "tools": [{"name": "write_file"}], **more}
+    request = urllib.request.Request(
+        server.url + path, data=json.dumps(body).encode(), headers={"x-api-key": "secret"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return response.read().decode()
+
+
+def _events(text: str) -> list[dict[str, Any]]:
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data:")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+def test_chat_completion_calls_tools_then_ends(server: ModelServer) -> None:
+    first = json.loads(_ask(server, CHAT, "m-1", "t"))["choices"][0]
+    second = json.loads(_ask(server, CHAT, "m-1", "t", answers=1))["choices"][0]
+
+    (call,) = first["message"]["tool_calls"]
+    assert call["function"]["name"] == "write_file"
+    assert json.loads(call["function"]["arguments"]) == dict(WRITE.arguments)
+    assert (first["finish_reason"], second["finish_reason"]) == ("tool_calls", "stop")
+    assert second["message"]["content"] == "Done."
+
+
+def test_chat_completion_streams(server: ModelServer) -> None:
+    text = _ask(server, CHAT, "m-1", "t", stream=True)
+
+    chunks = _events(text)
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    assert "".join(delta.get("content") or "" for delta in deltas).strip() == "I write."
+    assert [d["tool_calls"][0]["function"]["name"] for d in deltas if "tool_calls" in d] == [
+        "write_file"
+    ]
+    assert chunks[-1]["usage"]["total_tokens"] > 0
+    assert text.endswith("data: [DONE]\n\n")
+
+
+def test_message_uses_tools_then_ends(server: ModelServer) -> None:
+    first = json.loads(_ask(server, MESSAGES, "m-1", "t"))
+    second = json.loads(_ask(server, MESSAGES, "m-1", "t", answers=1))
+
+    assert [block["type"] for block in first["content"]] == ["text", "tool_use"]
+    assert first["content"][1]["input"] == dict(WRITE.arguments)
+    assert (first["stop_reason"], second["stop_reason"]) == ("tool_use", "end_turn")
+
+
+def test_message_streams(server: ModelServer) -> None:
+    events = _events(_ask(server, MESSAGES + "?beta=true", "m-1", "t", stream=True))
+
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    assert deltas[0]["text"] == "I write."
+    assert json.loads(deltas[1]["partial_json"]) == dict(WRITE.arguments)
+    assert [events[0]["type"], events[-1]["type"]] == ["message_start", "message_stop"]
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_error_has_its_status_and_message(server: ModelServer, path: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        _ask(server, path, "m-1", "no key")
+
+    with caught.value as response:
+        assert response.code == 401
+        assert "Incorrect API key" in json.load(response)["error"]["message"]
+
+
+def test_unknown_task_is_an_error(server: ModelServer) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        _ask(server, CHAT, "m-2", "t")
+
+    caught.value.close()
+    assert caught.value.code == 404
+
+
+def test_request_without_tools_gets_words(server: ModelServer) -> None:
+    answer = json.loads(_ask(server, CHAT, "m-1", "t", tools=[]))["choices"][0]
+
+    assert answer["message"] == {"role": "assistant", "content": "I write."}
+
+
+def test_provider_prefix_and_requests_are_seen(server: ModelServer) -> None:
+    _ask(server, CHAT, "vendor/m-1", "t", answers=7)
+
+    (exchange,) = server.exchanges
+    assert (exchange.plain_model, exchange.key, exchange.number) == ("m-1", "secret", 7)
+    assert exchange.turn.text == "Done."
+
+
+def test_reads_a_scenario_file() -> None:
+    text = json.dumps(
+        {"rules": [{"model": "m", "turns": [{"calls": [{"name": "n", "arguments": {"a": 1}}]}]}]}
+    )
+
+    turn = Scenario.from_json(text).turn("m", "anything", 0)
+
+    assert turn.calls == (ToolCall(name="n", arguments={"a": 1}),)
