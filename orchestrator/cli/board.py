@@ -178,7 +178,7 @@ class BoardView:
 def _empty_table() -> Table:
     table = Table(box=None, pad_edge=False, expand=True)
     for heading in ("WORKER", "TASK", "MODEL", "STATE", "ELAPSED", "COST"):
-        table.add_column(heading, no_wrap=True, max_width=30)
+        table.add_column(heading, no_wrap=True, max_width=22)
     table.add_column("LAST LINE", no_wrap=True, ratio=1)
     return table
 

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
+from orchestrator.results import WorkerResult
+from orchestrator.sanitize import one_line
+
 UNKNOWN = "?"
 _GAP = "  "
 
@@ -29,6 +32,19 @@ def money(cost: float, *, known: bool = True) -> str:
 def count(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def outcome(result: WorkerResult) -> str:
+    """Say how a worker ended and why: `failed (oom)`."""
+    reason = f" ({result.reason.value})" if result.reason else ""
+    return result.status.value + reason
+
+
+def explanation(result: WorkerResult) -> str:
+    """Give a worker's message as the end of a line, unless it only repeats the reason."""
+    if not result.message or result.message == result.reason:
+        return ""
+    return f": {one_line(result.message)}"
 
 
 def table(rows: Sequence[Sequence[str]], *, width: int | None = None, shrink: int = 1) -> str:

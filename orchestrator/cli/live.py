@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from orchestrator.cli.formats import count, duration, money
+from orchestrator.cli.formats import count, duration, explanation, money, outcome
 from orchestrator.cli.messages import tell
 from orchestrator.events import (
     Event,
@@ -185,6 +185,4 @@ def done_line(result: WorkerResult) -> str:
         cost = f", {money(result.cost)}" if result.cost_known else ""
         files = count(len(result.files_modified), "file")
         return f"✓ worker {result.worker_id} success in {took}: {files}{cost}"
-    reason = f" ({result.reason.value})" if result.reason else ""
-    message = f": {one_line(result.message)}" if result.message else ""
-    return f"✗ worker {result.worker_id} {result.status.value}{reason} after {took}{message}"
+    return f"✗ worker {result.worker_id} {outcome(result)} after {took}{explanation(result)}"

@@ -5,7 +5,7 @@ import os
 import sys
 from collections import Counter
 
-from orchestrator.cli.formats import UNKNOWN, count, duration, money, table
+from orchestrator.cli.formats import UNKNOWN, count, duration, explanation, money, outcome, table
 from orchestrator.results import RunResult, Status, WorkerResult
 from orchestrator.runner import RunPlan
 from orchestrator.sanitize import one_line
@@ -44,10 +44,8 @@ def _row(worker: WorkerResult) -> tuple[str, ...]:
 
 
 def _failure(worker: WorkerResult) -> str:
-    reason = f" ({worker.reason.value})" if worker.reason else ""
-    message = f": {one_line(worker.message)}" if worker.message else ""
     log = f"\n  log: {worker.log}" if worker.log else ""
-    return f"worker {worker.worker_id} {worker.status.value}{reason}{message}{log}"
+    return f"worker {worker.worker_id} {outcome(worker)}{explanation(worker)}{log}"
 
 
 def _sum(result: RunResult) -> str:

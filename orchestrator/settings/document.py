@@ -63,6 +63,7 @@ def read_text(path: Path) -> str:
         raise DocumentError(f"{path}: is not UTF-8 at byte {error.start}") from error
 
 
+_YAML = "tag:yaml.org,2002:"
 _CORE_SCHEMA = (
     ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
     ("bool", r"true|True|TRUE|false|False|FALSE", tuple("tTfF")),
@@ -75,7 +76,7 @@ def _core_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for kind, pattern, first_characters in _CORE_SCHEMA:
         for first in first_characters:
-            rule = (f"tag:yaml.org,2002:{kind}", re.compile(rf"(?:{pattern})\Z"))
+            rule = (_YAML + kind, re.compile(rf"(?:{pattern})\Z"))
             resolvers.setdefault(first, []).append(rule)
     return resolvers
 
@@ -127,6 +128,8 @@ def _read_yaml(text: str, name: str) -> Node:
 
 def _from_yaml(node: yaml.Node) -> Node:
     line = node.start_mark.line + 1
+    if node.tag not in _TAGS:
+        raise _refused(f"the tag `{node.tag}` is not supported", node.start_mark)
     if isinstance(node, yaml.MappingNode):
         return Node(_mapping(node), line)
     if isinstance(node, yaml.SequenceNode):
@@ -152,9 +155,8 @@ def _key(node: yaml.Node) -> str:
 
 
 def _scalar(node: yaml.Node) -> object:
-    read = _SCALARS.get(node.tag.removeprefix("tag:yaml.org,2002:"))
-    if read is None:
-        raise _refused(f"the tag `{node.tag}` is not supported", node.start_mark)
+    # A container's tag may be forced upon a scalar: `!!map x`.
+    read = _SCALARS.get(node.tag.removeprefix(_YAML), str)
     try:
         return read(str(node.value))
     except ValueError as error:
@@ -168,6 +170,7 @@ _SCALARS: Mapping[str, Callable[[str], object]] = {
     "int": int,
     "float": float,
 }
+_TAGS = frozenset(_YAML + kind for kind in (*_SCALARS, "map", "seq"))
 
 
 def _read_json(text: str, name: str) -> Node:

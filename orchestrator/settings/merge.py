@@ -99,16 +99,16 @@ def _shown(found: ErrorDetails, setting: Setting) -> str:
     inside = found["loc"][len(setting.field) :]
     if setting.field == _ENV:
         return f", variable `{inside[0]}`" if inside else ""
-    value = found["input"]
+    # Of the whole, what the user wrote, not the bytes that `8m` became on the way.
+    value = found["input"] if inside else setting.value
     if setting.secret or isinstance(value, (dict, list, tuple)):
         return ""
-    return f" {'contains' if inside else 'is'} `{_literal(found)}`"
+    return f" {'contains' if inside else 'is'} `{_literal(value, found['type'])}`"
 
 
-def _literal(found: ErrorDetails) -> str:
-    value = found["input"]
+def _literal(value: object, mistake: str) -> str:
     # Quotes tell the text "3" from the number where that is what is wrong.
-    if not isinstance(value, str) or found["type"].endswith("_type"):
+    if not isinstance(value, str) or mistake.endswith("_type"):
         return one_line(json.dumps(value, ensure_ascii=False), limit=60)
     return one_line(value, limit=60)
 

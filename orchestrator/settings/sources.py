@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 from orchestrator.sanitize import one_line
@@ -176,7 +177,7 @@ def _environment(
     given: Mapping[str, object], environ: Mapping[str, str], problems: Problems
 ) -> dict[str, str]:
     variables: dict[str, str] = {}
-    for place, entry in (*_file_entries(given, problems), *_option_entries(given)):
+    for place, entry in chain(_file_entries(given, problems), _option_entries(given)):
         name, equals, value = entry.partition("=")
         if not name:
             problems.append(f"{place}: a variable needs a name, as in `NAME=value`")

@@ -1,0 +1,27 @@
+"""When a task is repeated that nobody asked to repeat, people are told."""
+
+import pytest
+
+from orchestrator.config import ParallelConfig
+from orchestrator.plan import repeated_task_notice
+
+
+def test_the_default_number_of_workers_repeats_a_task():
+    config = ParallelConfig(tasks=("a", "b"))
+    assert repeated_task_notice(config, workers_given=False) == (
+        "the first task is run 2 times because `--workers` is 3 by default; "
+        "`--workers 2` runs only what was listed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "workers_given"),
+    [
+        (ParallelConfig(tasks=("a",), workers=3), True),
+        (ParallelConfig(tasks=("a", "b", "c")), False),
+        (ParallelConfig(tasks=("a", "b", "c", "d")), False),
+        (ParallelConfig(tasks=("a",), models=("x", "y", "z")), False),
+    ],
+)
+def test_what_was_asked_for_is_not_worth_a_word(config, workers_given):
+    assert repeated_task_notice(config, workers_given=workers_given) is None

@@ -1,0 +1,286 @@
+"""Settings: every mistake at once, with its place; the stronger source wins."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.settings import json_schema, load_config
+
+DOCUMENTED = """\
+parallel_runs:
+  workers: 3               # 1-10
+  agent: build              # Default agent
+  max_steps: 50             # Steps per worker
+  budget_per_worker: null    # USD per worker
+  timeout_per_worker: null   # Seconds per worker
+"""
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "config.schema.json"
+
+
+def load(options=None, *, environ=None, file=None, top=None) -> ParallelConfig:
+    options = {"tasks": ("t",), **(options or {})}
+    return load_config(options=options, environ=environ or {}, top=top, file=file)
+
+
+def mistakes(options=None, *, environ=None, file=None) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(options, environ=environ, file=file)
+    assert caught.value.exit_code == 3
+    lines = caught.value.message.splitlines()
+    if len(lines) == 1:
+        return lines
+    assert lines[0] == f"{len(lines) - 1} mistakes in the configuration:"
+    return [line.removeprefix("  ") for line in lines[1:]]
+
+
+def write(directory: Path, text: str, name: str = "orchestrator.yaml") -> Path:
+    path = directory / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_documented_block_means_the_defaults(tmp_path):
+    config = load(file=write(tmp_path, DOCUMENTED))
+    assert config == ParallelConfig(
+        tasks=("t",), workers=3, agent="build", max_steps=50, budget_per_worker=None
+    )
+    assert config.timeout == 600
+
+
+def test_null_counts_as_not_given(tmp_path):
+    config = load(file=write(tmp_path, "parallel_runs: {workers: null, timeout_per_worker: ~}"))
+    assert "workers" not in config.model_fields_set
+    assert config.timeout_per_worker == 600
+
+
+def test_option_over_environment_over_file_over_default(tmp_path):
+    file = write(tmp_path, "parallel_runs: {workers: 4, agent: a, max_steps: 7}")
+    environ = {"ORCHESTRATOR_WORKERS": "5", "ORCHESTRATOR_AGENT": "b"}
+    config = load({"workers": "6"}, environ=environ, file=file)
+    assert (config.workers, config.agent, config.max_steps) == (6, "b", 7)
+    assert config.fail_on == "any"
+
+
+def test_an_empty_variable_is_not_set():
+    assert load(environ={"ORCHESTRATOR_WORKERS": ""}).workers == 3
+
+
+def test_every_setting_reaches_the_configuration(tmp_path):
+    text = """\
+parallel_runs:
+  tasks: [one, two]
+  models: [a, b]
+  agent_cli: shell
+  image: img
+  api_base: http://localhost:1
+  base: main
+  include_uncommitted: true
+  fail_on: all
+  timeout_per_worker: 1.5
+container:
+  cpus: 1.5
+  memory: 512m
+  pids: 64
+  open_files: 128
+  tmp: 1048576
+  grace: 2
+  network: open
+  runtime: runsc
+  env: {A: "1"}
+  ports: [3000, 3010]
+"""
+    config = load({"tasks": None}, file=write(tmp_path, text))
+    assert config.model_dump(exclude_unset=True) == {
+        "tasks": ("one", "two"), "models": ("a", "b"), "agent_cli": "shell", "image": "img",
+        "api_base": "http://localhost:1", "base": "main", "include_uncommitted": True,
+        "fail_on": "all", "timeout_per_worker": 1.5,
+        "limits": {"cpus": 1.5, "memory": 512 * 1024**2, "pids": 64, "open_files": 128,
+                   "tmp": 1024**2, "grace": 2.0},
+        "isolation": {"network": "open", "runtime": "runsc", "env": {"A": "1"},
+                      "ports": (3000, 3010)},
+    }  # fmt: skip
+
+
+def test_lists_of_options_and_variables_are_trimmed():
+    config = load({"models": "a, b ,c"}, environ={"ORCHESTRATOR_PORTS": "3000, 3010"})
+    assert config.models == ("a", "b", "c")
+    assert config.isolation.ports == (3000, 3010)
+
+
+def test_all_mistakes_of_all_sources_are_listed_with_their_places(tmp_path):
+    text = """\
+parallel_runs:
+  worker: 3
+  workers: 11
+  agent: ""
+  max_steps: "50"
+  image: true
+  cpus: 2
+  budget_per_worker: -1
+container:
+  memory: 3x
+  pids: 1.5
+  env: {A: 3}
+  network: yes
+  ports: [80, 99999]
+foo: 1
+"""
+    file = write(tmp_path, text)
+    found = mistakes(
+        {"tasks": None, "workers": "x", "models": "a,,b", "memory": "8m", "env": ("NOPE", "=3")},
+        environ={"ORCHESTRATOR_WORKER": "3", "ORCHESTRATOR_GRACE": "-1"},
+        file=file,
+    )
+    assert sorted(found) == sorted([
+        f"{file}:2: `parallel_runs.worker` is unknown, did you mean `parallel_runs.workers`?",
+        f"{file}:3: `parallel_runs.workers` is `11`: must be a whole number from 1 to 10",
+        f"{file}:4: `parallel_runs.agent` is ``: must be text that is not empty",
+        f'{file}:5: `parallel_runs.max_steps` is `"50"`: must be a whole number, at least 1',
+        f"{file}:6: `parallel_runs.image` is `true`: must be text",
+        f"{file}:7: `parallel_runs.cpus` is unknown, `cpus` belongs under `container`",
+        f"{file}:8: `parallel_runs.budget_per_worker` is `-1`: must be a number above 0",
+        f"{file}:10: `container.memory` is `3x`: a size is a number and a unit, such as 512m or 4g",
+        f"{file}:11: `container.pids` is `1.5`: must be a whole number, at least 8",
+        f"{file}:12: `container.env`, variable `A`: must be text, in quotes when it looks like a "
+        "number",
+        f'{file}:13: `container.network` is `yes`: must be one of `none`, `open`',
+        f"{file}:14: `container.ports` contains `99999`: must be a list, each item a whole number "
+        "from 1 to 65535",
+        f"{file}:15: `foo` is unknown",
+        "environment variable `ORCHESTRATOR_WORKER` is unknown, did you mean "
+        "`ORCHESTRATOR_WORKERS`?",
+        "environment variable `ORCHESTRATOR_GRACE` is `-1`: must be a number, at least 0",
+        "option `--workers` is `x`: must be a whole number from 1 to 10",
+        "option `--models`: a model name must not be empty",
+        "option `--memory` is `8m`: must be a size of at least 16m, such as 512m or 4g",
+        "option `--env`: `NOPE` is not set in the environment",
+        "option `--env`: a variable needs a name, as in `NAME=value`",
+        "no task was given",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["0", "11", "-1", "x", "2.5", "nan"])
+def test_workers_are_from_one_to_ten(value):
+    assert mistakes({"workers": value}) == [
+        f"option `--workers` is `{value}`: must be a whole number from 1 to 10"
+    ]
+
+
+def test_a_wrong_value_is_reported_even_where_a_stronger_source_wins(tmp_path):
+    file = write(tmp_path, "parallel_runs: {workers: 99}")
+    assert mistakes({"workers": "2"}, file=file) == [
+        f"{file}:1: `parallel_runs.workers` is `99`: must be a whole number from 1 to 10"
+    ]
+
+
+def test_what_does_not_go_together_is_found_across_sources():
+    found = mistakes({"ports": "3000"}, environ={"ORCHESTRATOR_NETWORK": "none"})
+    assert found == ["ports cannot be published with network none"]
+
+
+def test_a_missing_task_has_a_hint():
+    with pytest.raises(ConfigError) as caught:
+        load({"tasks": ()})
+    assert caught.value.message == "no task was given"
+    assert caught.value.hint == (
+        'give one as `orchestrator parallel "TASK"`, or several with `--task`'
+    )
+
+
+def test_values_that_may_be_secret_are_not_shown(tmp_path):
+    file = write(tmp_path, "parallel_runs: {api_base: [s3cret]}\ncontainer: {env: {A: [s3cret]}}")
+    found = mistakes({"env": ("A\0=s3cret",)}, file=file)
+    assert len(found) == 3
+    assert "s3cret" not in "".join(found)
+
+
+def test_a_value_cannot_steer_the_terminal():
+    (found,) = mistakes({"workers": "\x1b[2J\nx"})
+    assert found.startswith("option `--workers` is `\ufffd[2J x`")
+
+
+class TestVariables:
+    def test_they_are_merged_one_by_one(self, tmp_path):
+        file = write(tmp_path, "container: {env: {A: file, B: file, C: file}}")
+        env_file = write(tmp_path, "# mine\n\nB=env file\nC=x=y\n", "vars.env")
+        config = load({"env": ("C=option", "D"), "env_file": (str(env_file),)},
+                      environ={"D": "caller"}, file=file)  # fmt: skip
+        assert config.isolation.env == {
+            "A": "file", "B": "env file", "C": "option", "D": "caller"
+        }  # fmt: skip
+
+    def test_mistakes_of_an_env_file_have_lines(self, tmp_path):
+        env_file = write(tmp_path, "A=1\nMISSING\n=x\n", "vars.env")
+        assert mistakes({"env_file": (str(env_file), "/nowhere")}) == [
+            f"{env_file}:2: `MISSING` is not set in the environment",
+            f"{env_file}:3: a variable needs a name, as in `NAME=value`",
+            "/nowhere: cannot be read: No such file or directory",
+        ]
+
+
+class TestFileChoice:
+    def test_the_first_of_the_repository_that_exists(self, tmp_path):
+        write(tmp_path, "parallel_runs: {workers: 5}", ".orchestrator/config.yaml")
+        assert load(top=tmp_path).workers == 5
+        write(tmp_path, "parallel_runs: {workers: 4}")
+        assert load(top=tmp_path).workers == 4
+
+    def test_the_one_asked_for_instead(self, tmp_path):
+        write(tmp_path, "parallel_runs: {workers: 4}")
+        named = write(tmp_path, "parallel_runs: {workers: 6}", "named.yaml")
+        by_variable = write(tmp_path, "parallel_runs: {workers: 7}", "by-variable.yaml")
+        environ = {"ORCHESTRATOR_CONFIG": str(by_variable)}
+        assert load(top=tmp_path, environ=environ).workers == 7
+        assert load(top=tmp_path, environ=environ, file=named).workers == 6
+
+    def test_none_at_all(self, tmp_path):
+        assert load(top=tmp_path).workers == 3
+
+    def test_one_that_is_missing(self, tmp_path):
+        file = tmp_path / "no.yaml"
+        assert mistakes(file=file) == [f"{file}: cannot be read: No such file or directory"]
+
+
+class TestAutomatosx:
+    def test_its_workers(self, tmp_path):
+        text = '{"execution": {"maxConcurrentAgents": 4, "parallelDelegationEnabled": true}}'
+        assert load(file=write(tmp_path, text, "automatosx.config.json")).workers == 4
+
+    def test_its_range_and_what_is_not_there_yet(self, tmp_path):
+        text = json.dumps({
+            "execution": {"maxConcurrentAgents": 11, "parallelDelegationEnabled": False,
+                          "maxConcurentAgents": 1},
+            "providers": {"gemini-cli": {"rateLimit": {"enabled": True}}},
+        })  # fmt: skip
+        file = write(tmp_path, text, "automatosx.config.json")
+        assert mistakes(file=file) == [
+            f"{file}: `execution.parallelDelegationEnabled` other than `true` is not supported yet",
+            f"{file}: `execution.maxConcurentAgents` is unknown, did you mean "
+            "`execution.maxConcurrentAgents`?",
+            f"{file}: `providers` is not supported yet",
+            f"{file}: `execution.maxConcurrentAgents` is `11`: must be a whole number from 1 to 10",
+        ]
+
+    def test_workers_under_both_names(self, tmp_path):
+        text = "parallel_runs: {workers: 2}\nexecution: {maxConcurrentAgents: 4}"
+        file = write(tmp_path, text)
+        assert mistakes(file=file) == [
+            f"{file}:2: `execution.maxConcurrentAgents` was given as "
+            f"{file}:1: `parallel_runs.workers` already"
+        ]
+
+
+@pytest.mark.parametrize("name", ["ORCHESTRATOR_PORT", "ORCHESTRATOR_SERVICE_HOST", "OTHER"])
+def test_variables_of_others_are_left_alone(name):
+    assert load(environ={name: "tcp://10.0.0.1:80"}).workers == 3
+
+
+def test_the_published_schema_is_up_to_date():
+    assert SCHEMA.read_text() == json.dumps(json_schema(), indent=2) + "\n", (
+        "write it anew: python -c 'import json; from orchestrator.settings import json_schema; "
+        f"print(json.dumps(json_schema(), indent=2))' > {SCHEMA}"
+    )

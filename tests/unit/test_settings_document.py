@@ -1,0 +1,100 @@
+"""Configuration files that are wrong, hostile or merely odd."""
+
+import time
+
+import pytest
+
+from orchestrator.settings.document import MAX_BYTES, DocumentError, read_document
+
+
+def read(tmp_path, text: str | bytes, name: str = "c.yaml") -> object:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_document(path)
+
+
+def refusal(tmp_path, text: str | bytes, name: str = "c.yaml") -> str:
+    with pytest.raises(DocumentError) as caught:
+        read(tmp_path, text, name)
+    return str(caught.value).removeprefix(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3), ("-0.5", -0.5), ("1e3", 1000.0), ("true", True), ("~", None), ("null", None),
+        ("on", "on"), ("yes", "yes"), ("1:30", "1:30"), ("2026-01-01", "2026-01-01"),
+        ("0x10", "0x10"), ("1_000", "1_000"), ("'3'", "3"), ('"a\\u00e9"', "aé"), (".inf", ".inf"),
+    ],
+)  # fmt: skip
+def test_scalars_are_those_of_the_core_schema(tmp_path, text, value):
+    found = read(tmp_path, f"k: {text}").plain()["k"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_an_empty_file_is_nothing(tmp_path):
+    assert read(tmp_path, "# only a comment\n").plain() is None
+
+
+def test_a_key_knows_its_line(tmp_path):
+    root = read(tmp_path, "\na:\n  b:\n    - 1\n")
+    assert (root.value["a"].line, root.value["a"].value["b"].line) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", ":3: the key `a` is there twice"),
+        ("a: &x 1\nb: *x\n", ":2: aliases (`*name`) are not supported"),
+        ("a: !!python/object/apply:os.system [id]\n",
+         ":1: the tag `tag:yaml.org,2002:python/object/apply:os.system` is not supported"),
+        ("a: !mine 3\n", ":1: the tag `!mine` is not supported"),
+        ("a: !!binary aGk=\n", ":1: the tag `tag:yaml.org,2002:binary` is not supported"),
+        ("? [a]\n: 1\n", ":1: a key must be text"),
+        ("a:\n\tb: 1\n", ":2: found character '\\t' that cannot start any token"),
+        ("a: [1\n", ":2: expected ',' or ']', but got '<stream end>'"),
+        ("[" * 5000, ":1: is nested deeper than 20"),
+        ("a: 1\n---\nb: 2\n", ":2: but found another document"),
+    ],
+)  # fmt: skip
+def test_a_refused_yaml_names_the_line(tmp_path, text, message):
+    assert refusal(tmp_path, text) == message
+
+
+def test_tags_on_containers_are_refused_too(tmp_path):
+    assert "is not supported" in refusal(tmp_path, "a: !mine {b: 1}\n")
+    assert "is not supported" in refusal(tmp_path, "a: !mine [1]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1, "a": 2}', ": the key `a` is there twice"),
+        ('{"a": 1,\n}', ":2: is not JSON: Expecting property name enclosed in double quotes"),
+        ("[" * 100_000, ": is nested deeper than 20"),
+        ("[" * 30 + "]" * 30, ": is nested deeper than 20"),
+    ],
+)
+def test_a_refused_json(tmp_path, text, message):
+    assert refusal(tmp_path, text, "c.json") == message
+
+
+def test_json_may_be_indented_with_tabs(tmp_path):
+    assert read(tmp_path, '{\n\t"a": "\\ud83d\\ude00"\n}', "c.json").plain() == {"a": "😀"}
+
+
+def test_size_and_encoding(tmp_path):
+    assert refusal(tmp_path, b"a" * (MAX_BYTES + 1)) == ": is larger than 256 KiB"
+    assert refusal(tmp_path, b"a: \xff") == ": is not UTF-8 at byte 3"
+    assert read(tmp_path, b"\xef\xbb\xbfa: 1").plain() == {"a": 1}
+    with pytest.raises(DocumentError, match="Is a directory"):
+        read_document(tmp_path)
+
+
+def test_a_billion_laughs_are_over_at_once(tmp_path):
+    bomb = "a0: &a0 [x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+    )
+    before = time.process_time()
+    assert "aliases" in refusal(tmp_path, bomb)
+    assert time.process_time() - before < 1
