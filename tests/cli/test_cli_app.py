@@ -1,0 +1,161 @@
+"""The command line itself: what it imports, how it fails, what it returns."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from orchestrator.cli import app
+from orchestrator.cli.app import COMMANDS, run
+from orchestrator.errors import EngineError, ImageNotFoundError, OrchestratorError
+
+HEAVY = {"pydantic", "docker", "rich", "yaml", "humanize", "tenacity", "requests"}
+
+
+def call(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator", *arguments],
+        capture_output=True, text=True, check=False, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Make `doctor` raise what the test wants."""
+
+    def set_error(error: BaseException) -> None:
+        def doctor() -> None:
+            """Fail."""
+            raise error
+
+        monkeypatch.setattr("orchestrator.cli.doctor.doctor", doctor)
+
+    return set_error
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_imports_nothing_heavy(argument):
+    code = (
+        "import sys; from orchestrator.cli.app import run; assert run([sys.argv[1]]) == 0; "
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, argument], capture_output=True, text=True, check=True
+    )
+    assert HEAVY.isdisjoint(done.stderr.split())
+
+
+def test_help_names_every_command(capsys):
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr()
+    for name, command in COMMANDS.items():
+        assert f"  {name} " in shown.out
+        assert command.help in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there(name, capsys):
+    assert run([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: orchestrator {name} ")
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"orchestrator {version('orchestrator')}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "error: missing command\n\nhint: `orchestrator --help` lists the options\n"),
+        (["nonsense"],
+         "error: unknown command: `nonsense`\n\nhint: `orchestrator --help` lists the commands\n"),
+        (["paralel"], "error: unknown command: `paralel`\n\nhint: did you mean `parallel`?\n"),
+        (["--versoin"], "error: unknown option: `--versoin`\n\nhint: did you mean `--version`?\n"),
+        (["parallel", "--worker", "3"],
+         "error: unknown option: `--worker`\n\nhint: did you mean `--workers`?\n"),
+        (["parallel", "a", "b"],
+         "error: got unexpected extra argument(s) (b)\n\n"
+         "hint: `orchestrator parallel --help` lists the options\n"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_line_is_3(arguments, message, capsys):
+    assert run(arguments) == 3
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", message)
+
+
+def test_a_group_without_a_command_shows_its_help_on_stderr(capsys):
+    assert run(["image"]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Usage: orchestrator image ")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ImageNotFoundError("no such image: `x`", hint="build it"), 3,
+         "error: no such image: `x`\n\nhint: build it\n"),
+        (EngineError("it broke"), 7, "error: it broke\n"),
+        (OrchestratorError("odd"), 70, "error: odd\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)  # fmt: skip
+def test_our_errors_have_their_codes(failing, capsys, error, code, message):
+    failing(error)
+    assert run(["doctor"]) == code
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", message)
+
+
+def test_a_bug_is_70_and_has_no_traceback(failing, capsys, monkeypatch):
+    monkeypatch.setattr(app, "_versions", lambda: "the versions")
+    failing(ZeroDivisionError("division by zero\nsecond line"))
+    assert run(["doctor"]) == 70
+    assert capsys.readouterr().err == (
+        "error: internal error: ZeroDivisionError: division by zero\n\n"
+        "hint: run it again as `orchestrator --debug ...` and report it with: the versions\n"
+    )
+
+
+def test_debug_shows_where(failing, capsys):
+    failing(ZeroDivisionError("x"))
+    assert run(["--debug", "doctor"]) == 70
+    assert "Traceback (most recent call last):" in capsys.readouterr().err
+
+
+def test_the_versions_are_named(failing, capsys):
+    failing(ZeroDivisionError("x"))
+    run(["doctor"])
+    assert f"orchestrator {version('orchestrator')}, Python 3." in capsys.readouterr().err
+
+
+def test_nobody_reading_is_no_traceback(repository):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", "parallel", "t", "--workers", "1", "--dry-run"],
+            stdout=writer, stderr=subprocess.PIPE, text=True, check=False, cwd=repository,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_closed_streams_are_no_traceback():
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m orchestrator --version >&- 2>&-', sys.executable], check=False
+    )
+    assert done.returncode == 0
+
+
+def test_a_stream_without_the_characters_is_no_traceback(repository):
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = call("parallel", "größer", "--workers", "1", "--dry-run", cwd=repository, env=env)
+    assert done.returncode == 0
+    assert "gr\\xf6\\xdfer" in done.stdout

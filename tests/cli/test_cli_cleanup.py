@@ -1,0 +1,139 @@
+"""`parallel-cleanup` and `restore`: what they say and return."""
+
+import pytest
+
+from orchestrator.cleanup import CleanedWorker, CleanupReport, RestoredWorker
+from orchestrator.cli import cleanup as command
+from orchestrator.cli.app import run
+from orchestrator.errors import EngineUnavailableError
+
+NOTHING = CleanupReport(workers=(), live=(), leftovers=0)
+
+
+class Engine:
+    """An engine that is only opened and closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def engine(monkeypatch) -> Engine:
+    engine = Engine()
+    monkeypatch.setattr(command, "load_engine", lambda _: engine)
+    return engine
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Stand where the clean-up would; remember what it was asked."""
+
+    def reply(report: CleanupReport) -> dict:
+        seen: dict = {}
+
+        def clean_up(root, **asked) -> CleanupReport:
+            seen.update(asked, root=root)
+            return report
+
+        monkeypatch.setattr(command, "clean_up", clean_up)
+        return seen
+
+    return reply
+
+
+def cleaned(number: int, **rest) -> CleanedWorker:
+    return CleanedWorker(
+        run_id="R",
+        worker_id=number,
+        branch=f"architect/parallel-{number}",
+        worktree=f"/repo/.architect-parallel-{number}",
+        **rest,
+    )
+
+
+def test_what_it_is_asked(repository, engine, asked):
+    seen = asked(NOTHING)
+    assert run(["parallel-cleanup", "2", "3", "--run", "R", "--purge", "--dry-run"]) == 0
+    assert seen == {
+        "root": repository, "engine": engine, "workers": (2, 3), "run_id": "R", "purge": True,
+        "dry_run": True,
+    }  # fmt: skip
+    assert engine.closed
+
+
+@pytest.mark.usefixtures("repository", "engine")
+class TestReport:
+    def test_of_what_was_removed(self, asked, capsys):
+        asked(CleanupReport(
+            workers=(cleaned(1), cleaned(2, backup="refs/orchestrator/backup/R/2")),
+            live=("L",), leftovers=2, purged=("refs/orchestrator/backup/O/1",),
+        ))  # fmt: skip
+        assert run(["parallel-cleanup"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == (
+            "removed worker 1: /repo/.architect-parallel-1, architect/parallel-1\n"
+            "removed worker 2: /repo/.architect-parallel-2, architect/parallel-2\n"
+            "  kept as refs/orchestrator/backup/R/2, back with: orchestrator restore 2 --run R\n"
+            "removed 2 containers, networks and volumes\n"
+            "dropped refs/orchestrator/backup/O/1\n"
+        )
+        assert shown.err == "run L is live: left alone\n"
+
+    def test_of_what_would_be(self, asked, capsys):
+        asked(CleanupReport(workers=(cleaned(1),), live=(), leftovers=1))
+        assert run(["parallel-cleanup", "--dry-run"]) == 0
+        assert capsys.readouterr().out == (
+            "would remove worker 1: /repo/.architect-parallel-1, architect/parallel-1\n"
+            "would remove 1 container, network or volume\n"
+        )
+
+    def test_of_what_could_not_be_removed(self, asked, capsys):
+        asked(CleanupReport(workers=(cleaned(1, problem="busy\x1b[31m"),), live=(), leftovers=0))
+        assert run(["parallel-cleanup"]) == 1
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err) == (
+            "", "worker 1 could not be removed: busy\ufffd[31m\n"
+        )  # fmt: skip
+
+    def test_of_nothing(self, asked, capsys):
+        asked(NOTHING)
+        assert run(["parallel-cleanup"]) == 0
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err) == ("", "nothing to clean up\n")
+
+
+@pytest.mark.usefixtures("repository")
+def test_without_an_engine_the_rest_is_cleaned(asked, monkeypatch, capsys):
+    def load(_: str) -> None:
+        raise EngineUnavailableError("no engine", hint="start it")
+
+    monkeypatch.setattr(command, "load_engine", load)
+    seen = asked(CleanupReport(workers=(cleaned(1),), live=(), leftovers=0))
+    assert run(["parallel-cleanup"]) == 7
+    assert seen["engine"] is None
+    shown = capsys.readouterr()
+    assert shown.out.startswith("removed worker 1")
+    assert shown.err == (
+        "worktrees and branches were cleaned; containers may be left\n"
+        "error: no engine\n\nhint: start it\n"
+    )
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x"])
+@pytest.mark.usefixtures("repository")
+def test_a_number_that_is_none(number):
+    assert run(["parallel-cleanup", "--", number]) == 3
+
+
+def test_restore(repository, monkeypatch, capsys):
+    worker = RestoredWorker(run_id="R", worker_id=2, branch="b", worktree="/w")
+
+    def bring_back(root, **asked) -> tuple[RestoredWorker, ...]:
+        assert (root, asked) == (repository, {"workers": (2,), "run_id": "R"})
+        return (worker,)
+
+    monkeypatch.setattr(command, "bring_back", bring_back)
+    assert run(["restore", "2", "--run", "R"]) == 0
+    assert capsys.readouterr().out == "restored worker 2: b in /w\n"

@@ -1,0 +1,131 @@
+"""`doctor`: every line, and what the exit code makes of them."""
+
+import json
+import subprocess
+
+import pytest
+
+from orchestrator import git
+from orchestrator.cli import doctor as command
+from orchestrator.cli.app import run
+from orchestrator.cli.doctor import suggested_workers
+from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.engine.base import EngineFeatures, ImageInfo
+from orchestrator.errors import EngineUnavailableError
+
+GB = 1024**3
+
+
+class Engine:
+    """What `doctor` asks of an engine."""
+
+    def __init__(self, *images: str) -> None:
+        self._images = images
+
+    def check(self, *, images, runtime) -> EngineFeatures:
+        assert (images, runtime) == ((), None)
+        return EngineFeatures(
+            overlay=True, runtimes=("runc", "runsc"), cpus=8, memory=32 * GB, version="docker 9"
+        )
+
+    def image_info(self, image: str) -> ImageInfo | None:
+        if image not in self._images:
+            return None
+        return ImageInfo(id="i", size=GB, created="2026-01-01T00:00:00Z", labels={})
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Choose the images of the machine, or None for one without an engine."""
+
+    def choose(images: tuple[str, ...] | None) -> None:
+        def load(_: str) -> Engine:
+            if images is None:
+                raise EngineUnavailableError("no engine", hint="start it")
+            return Engine(*images)
+
+        monkeypatch.setattr(command, "load_engine", load)
+        monkeypatch.setattr(command.shutil, "disk_usage", lambda _: type("U", (), {"free": 3 * GB}))
+        monkeypatch.setattr(git, "version", lambda: (2, 40, 1))
+
+    return choose
+
+
+def head() -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    return done.stdout[:12]
+
+
+def test_a_machine_that_is_ready(repository, machine, capsys):
+    machine((BASE_IMAGE, DEFAULT_IMAGE))
+    assert run(["doctor"]) == 0
+    assert capsys.readouterr().out == (
+        "✓ git: 2.40.1\n"
+        f"✓ repository: {repository}, HEAD {head()}\n"
+        "✓ disk: 3.0 GiB free\n"
+        "✓ engine: docker 9\n"
+        "✓ runtimes: runc, runsc\n"
+        "✓ worktrees: overlay\n"
+        f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
+        f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
+        "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 4`\n"
+    )
+
+
+@pytest.mark.usefixtures("repository")
+def test_an_agent_s_image_may_be_missing_the_base_may_not(machine, capsys):
+    machine((BASE_IMAGE,))
+    assert run(["doctor"]) == 0
+    hint = "\n    hint: build it with `orchestrator image build`\n"
+    agent = f"! image: {DEFAULT_IMAGE} is missing (needed by `--agent-cli architect`){hint}"
+    assert agent in capsys.readouterr().out
+    machine((DEFAULT_IMAGE,))
+    assert run(["doctor"]) == 3
+    assert f"✗ image: {BASE_IMAGE} is missing{hint}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("repository")
+def test_no_engine_is_7(machine, capsys):
+    machine(None)
+    assert run(["doctor"]) == 7
+    assert capsys.readouterr().out.endswith("✗ engine: no engine\n    hint: start it\n")
+
+
+def test_no_repository_is_3_and_the_rest_is_still_told(tmp_path, machine, monkeypatch, capsys):
+    machine((BASE_IMAGE, DEFAULT_IMAGE))
+    monkeypatch.chdir(tmp_path)
+    assert run(["doctor"]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"✗ repository: not a git repository: {tmp_path}"
+    assert lines[-1].startswith("✓ machine")
+
+
+@pytest.mark.usefixtures("repository")
+def test_an_old_git(machine, monkeypatch, capsys):
+    machine((BASE_IMAGE, DEFAULT_IMAGE))
+    monkeypatch.setattr(git, "version", lambda: (2, 29, 9))
+    assert run(["doctor"]) == 3
+    assert capsys.readouterr().out.startswith(
+        "✗ git: 2.29.9 is too old\n    hint: install git 2.30 or newer\n"
+    )
+
+
+@pytest.mark.usefixtures("repository")
+def test_as_json(machine, capsys):
+    machine((BASE_IMAGE,))
+    assert run(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is True
+    assert found["checks"][0] == {
+        "name": "git", "state": "ok", "detail": "2.40.1", "hint": None, "exit_code": 0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory", "workers"), [(1, GB, 1), (8, 9 * GB, 2), (8, 64 * GB, 4), (64, 999 * GB, 10)]
+)
+def test_suggested_workers(cpus, memory, workers):
+    assert suggested_workers(cpus=cpus, memory=memory) == workers

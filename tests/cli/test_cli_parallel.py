@@ -1,0 +1,212 @@
+"""`parallel`: from options to the runner, and from its results to stdout and the exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from orchestrator.cli import parallel as command
+from orchestrator.cli.app import run
+from orchestrator.cli.interruption import Interruption
+from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.errors import ImageNotFoundError
+from orchestrator.events import Notice
+
+HEAD = ("git", "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def runner(monkeypatch, result):
+    """Stand where the runner would: remember the configuration, tell, give the result."""
+
+    class Runner:
+        config: ParallelConfig
+        error: Exception | None = None
+        signals: tuple[signal.Signals, ...] = ()
+        cancelled: list[bool] = []  # noqa: RUF012
+        released = threading.Event()
+
+        def __init__(self, config, *, emit=None) -> None:
+            Runner.config = config
+            Runner.cancelled = []
+            self._emit = emit
+
+        def execute(self):
+            self._emit(Notice(message="look"))
+            for number in self.signals:
+                Runner.released.clear()
+                os.kill(os.getpid(), number)
+                assert Runner.released.wait(10)
+            if self.error:
+                raise self.error
+            return result
+
+        def cancel(self, *, kill: bool = False) -> None:
+            Runner.cancelled.append(kill)
+            Runner.released.set()
+
+    monkeypatch.setattr(command, "ParallelRunner", Runner)
+    return Runner
+
+
+@pytest.mark.usefixtures("repository")
+def test_every_option_reaches_the_runner(runner, monkeypatch):
+    monkeypatch.setenv("MINE", "caller")
+    run([
+        "parallel", "one", "--task", "two", "--task", "three", "--workers", "2",
+        "--models", "a, b", "--agent", "plan", "--budget-per-worker", "2.5",
+        "--timeout-per-worker", "0", "--api-base", "http://localhost:1", "--max-steps", "9",
+        "--agent-cli", "shell", "--image", "img", "--cpus", "0.5", "--memory", "256m",
+        "--pids", "99", "--grace", "1", "--runtime", "runsc", "--network", "open",
+        "--env", "A=1", "--env", "MINE", "--ports", "3000,3010", "--base", "main",
+        "--include-uncommitted", "--fail-on", "all", "--quiet",
+    ])  # fmt: skip
+    assert runner.config == ParallelConfig(
+        tasks=("one", "two", "three"), workers=2, models=("a", "b"), agent="plan",
+        budget_per_worker=2.5, timeout_per_worker=0, api_base="http://localhost:1", max_steps=9,
+        agent_cli="shell", image="img", base="main", include_uncommitted=True, fail_on="all",
+        limits=Limits(cpus=0.5, memory=256 * 1024**2, pids=99, grace=1),
+        isolation=Isolation(runtime="runsc", env={"A": "1", "MINE": "caller"}, ports=(3000, 3010)),
+    )  # fmt: skip
+
+
+def test_what_is_not_given_is_not_set(repository, runner):
+    (repository / "orchestrator.yaml").write_text("parallel_runs: {include_uncommitted: true}")
+    run(["parallel", "one", "--quiet"])
+    assert runner.config.model_fields_set == {"tasks", "include_uncommitted"}
+    run(["parallel", "one", "--quiet", "--no-include-uncommitted"])
+    assert not runner.config.include_uncommitted
+
+
+def test_help_tells_the_real_defaults(capsys):
+    run(["parallel", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("1-10. [default: 3]", "program. [default: build]", "[default: architect]",
+                 "no limit. [default: 600]", "take. [default: 50]", "[default: 4g]",
+                 "[default: 512]", "SIGKILL. [default: 10]", "[default: HEAD]",
+                 "[default: any]", "[default: open]"):  # fmt: skip
+        assert text in shown
+
+
+@pytest.mark.usefixtures("repository", "runner")
+def test_stdout_is_the_json_and_nothing_else(capsys, result):
+    assert run(["parallel", "one", "--json"]) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == json.loads(result.model_dump_json())
+    assert list(json.loads(shown.out)) == [
+        "run_id", "status", "base", "engine", "duration", "cost", "results"
+    ]  # fmt: skip
+    assert shown.err.startswith("note: look\n")
+
+
+@pytest.mark.usefixtures("repository", "runner")
+def test_quiet_leaves_stderr_empty(capsys):
+    run(["parallel", "one", "--quiet"])
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.startswith("WORKER")
+
+
+@pytest.mark.usefixtures("repository", "runner")
+@pytest.mark.parametrize(("fail_on", "code"), [("any", 1), ("all", 0)])
+def test_the_exit_code_is_that_of_the_results(fail_on, code):
+    assert run(["parallel", "one", "--quiet", "--fail-on", fail_on]) == code
+
+
+@pytest.mark.usefixtures("repository")
+def test_an_error_of_the_runner(runner, capsys):
+    runner.error = ImageNotFoundError("no such image: `x`", hint="build it")
+    assert run(["parallel", "one", "--quiet"]) == 3
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "error: no such image: `x`\n\nhint: build it\n")
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_cancels_and_the_table_is_still_printed(runner, capsys, number, code):
+    runner.signals = (number, number)
+    assert run(["parallel", "one"]) == code
+    assert runner.cancelled == [False, True]
+    shown = capsys.readouterr()
+    assert shown.out.startswith("WORKER")
+    assert (
+        "note: stopping: workers get 10 s to end; interrupt again to kill them\n"
+        "note: killing the containers\n"
+    ) in shown.err
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_signal_that_ends_in_an_error_is_still_a_signal(runner, capsys):
+    runner.signals = (signal.SIGTERM,)
+    runner.error = ImageNotFoundError("late")
+    assert run(["parallel", "one", "--quiet"]) == 143
+    assert capsys.readouterr().err == "error: late\n"
+
+
+def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        with Interruption(lambda _: None) as interruption:
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGINT) is not interrupt
+        assert signal.getsignal(signal.SIGINT) is interrupt
+        assert interruption.exit_code is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_dry_run_shows_the_plan_and_touches_nothing(repository, capsys):
+    base = subprocess.run(HEAD, capture_output=True, text=True, check=True).stdout.strip()
+    before = sorted(path for path in repository.rglob("*"))
+    assert run([
+        "parallel", "optimize", "--models", "gpt-4o,claude-sonnet-4-6", "--workers", "3",
+        "--dry-run",
+    ]) == 0  # fmt: skip
+    assert sorted(path for path in repository.rglob("*")) == before
+    where = repository / ".architect-parallel-"
+    assert capsys.readouterr().out == (
+        f"WORKER  TASK      MODEL              BRANCH                WORKTREE\n"
+        f"1       optimize  gpt-4o             architect/parallel-1  {where}1\n"
+        f"2       optimize  claude-sonnet-4-6  architect/parallel-2  {where}2\n"
+        f"3       optimize  default            architect/parallel-3  {where}3\n"
+        f"\nbase: {base}\nimage: orchestrator/worker:architect\ntimeout: 10 min\n"
+    )
+
+
+def test_a_dry_run_as_json(repository, capsys):
+    run(["parallel", "a", "--workers", "1", "--timeout-per-worker", "0", "--dry-run", "--json"])
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["timeout"] is None
+    assert plan["workers"] == [{
+        "worker_id": 1, "task": "a", "model": "default", "branch": "architect/parallel-1",
+        "worktree_path": f"{repository}/.architect-parallel-1",
+    }]  # fmt: skip
+
+
+def test_outside_a_repository(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert run(["parallel", "a"]) == 3
+    assert capsys.readouterr().err == (
+        f"error: not a git repository: {tmp_path}\n\n"
+        "hint: run inside one, or make one with `git init`\n"
+    )
+
+
+@pytest.mark.usefixtures("repository")
+def test_all_mistakes_of_a_command_line_at_once(capsys):
+    assert run(["parallel", "--workers", "12", "--memory", "lots", "--fail-on", "some"]) == 3
+    assert capsys.readouterr().err == (
+        "error: 4 mistakes in the configuration:\n"
+        "  option `--workers` is `12`: must be a whole number from 1 to 10\n"
+        "  option `--fail-on` is `some`: must be one of `any`, `all`\n"
+        "  option `--memory` is `lots`: a size is a number and a unit, such as 512m or 4g\n"
+        "  no task was given\n\n"
+        'hint: give one as `orchestrator parallel "TASK"`, or several with `--task`\n'
+    )

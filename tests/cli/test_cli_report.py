@@ -1,0 +1,73 @@
+"""What a finished run looks like."""
+
+import pytest
+
+from orchestrator.cli.formats import count, duration, money, table
+from orchestrator.cli.report import after_run, run_table
+from orchestrator.results import RunResult, Status
+
+
+def test_the_table_is_whole_where_nobody_looks(result):
+    assert run_table(result) == (
+        "WORKER  TASK                  MODEL    STATUS   STEPS  COST     DURATION   FILES\n"
+        "1       tests for auth        gpt-4o   success  7      $0.0123  12.3 s     2\n"
+        "2       tests for \ufffd[31musers  default  failed   0      ?        2 min 5 s  0\n"
+        "3       見出し                default  timeout  0      ?        10 min     0\n"
+        "\n"
+        "worker 2 failed (oom): over its 512 MiB\n"
+        "  log: /logs/2\n"
+        "worker 3 timeout (timeout)\n"
+        "  log: /logs/3\n"
+        "3 workers: 1 success, 1 failed, 1 timeout; cost $0.0123 and 2 unknown; 10 min 1 s"
+    )
+
+
+def test_a_terminal_gets_what_fits(result):
+    lines = run_table(result, width=74).splitlines()
+    assert lines[2].startswith("2       tests for \ufffd[3…  default")
+    assert max(map(len, lines[:4])) <= 74
+
+
+def test_where_the_work_is(result):
+    assert after_run(result) == (
+        "the work is in /repo/.architect-parallel-1 to .architect-parallel-3, "
+        "branches architect/parallel-1 to architect/parallel-3\n"
+        "see a worker's changes: git diff 0123456789ab architect/parallel-1\n"
+        "remove worktrees and branches: orchestrator parallel-cleanup"
+    )
+
+
+def test_where_the_work_of_one_is(result):
+    one = RunResult(**{**result.model_dump(), "results": result.results[:1]})
+    assert after_run(one).splitlines()[0] == (
+        "the work is in /repo/.architect-parallel-1, branch architect/parallel-1"
+    )
+
+
+def test_an_unknown_cost_is_not_nothing(result):
+    unknown = RunResult(**{**result.model_dump(), "results": result.results[1:]})
+    assert "; cost ?; " in run_table(unknown)
+    free = result.results[0].model_copy(update={"cost": 0.0, "cost_known": True})
+    known = result.model_copy(update={"results": [free], "cost": 0.0, "status": Status.SUCCESS})
+    assert run_table(known).splitlines()[-1] == "1 worker: 1 success; cost $0.00; 10 min 1 s"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min"), (61, "1 min 1 s"), (3599.6, "1 h"),
+     (3600, "1 h"), (3725, "1 h 2 min")],
+)  # fmt: skip
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_money_and_counts():
+    assert [money(1.234), money(0.001234), money(0), money(0, known=False)] == [
+        "$1.23", "$0.0012", "$0.00", "?"
+    ]  # fmt: skip
+    assert [count(1, "file"), count(0, "file")] == ["1 file", "0 files"]
+
+
+def test_wide_characters_are_cut_by_their_width():
+    rows = [("a", "見出し見出し見出し", "b"), ("a", "x" * 10, "b")]
+    assert table(rows, width=16) == "a  見出し見 …  b\na  xxxxxxxxxx  b"

@@ -1,0 +1,248 @@
+"""The views: fed with events by hand, hostile text included."""
+
+import io
+import threading
+
+import pytest
+from rich.console import Console
+
+from orchestrator.cli.board import MAX_FINISHED, BoardView
+from orchestrator.cli.live import PlainView, QuietView, make_view
+from orchestrator.events import (
+    Notice,
+    RunStarted,
+    WorkerDone,
+    WorkerHarvesting,
+    WorkerOutput,
+    WorkerPreparing,
+    WorkerProgress,
+    WorkerStarted,
+    WorkerStopping,
+)
+from orchestrator.plan import WorkerSpec
+
+HOSTILE = "\x1b[2J\x1b]0;pwned\x07[red]not[/red] [/] \u202eevil\r\n\x9b31m{x}"
+
+
+class Terminal(io.StringIO):
+    """A terminal as far as anyone asks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def started(count: int = 2, slots: int = 2) -> RunStarted:
+    workers = tuple(
+        WorkerSpec(worker_id=n, task=f"task {n}", model="gpt" if n == 1 else None)
+        for n in range(1, count + 1)
+    )
+    return RunStarted(run_id="run", base="0123456789abcdef", workers=workers, slots=slots)
+
+
+def plain(*events) -> list[str]:
+    lines: list[str] = []
+    view = PlainView(lines.append)
+    for event in events:
+        view(event)
+    return lines
+
+
+def board(*events, width: int = 100, clock=lambda: 0.0) -> str:
+    """Draw the table as it stands after the events."""
+    view = BoardView(Terminal(), clock=clock)
+    for event in events:
+        view(event)
+    return draw(view, width)
+
+
+def draw(view: BoardView, width: int = 100) -> str:
+    paper = io.StringIO()
+    Console(file=paper, width=width).print(view.render())
+    return paper.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _no_colour(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+
+
+class TestPlain:
+    def test_the_story_of_a_run(self, result):
+        assert plain(
+            started(3),
+            Notice(message="look"),
+            WorkerPreparing(worker_id=1),
+            WorkerStarted(worker_id=1, container="c", ports={3010: 49161, 3000: 49160}),
+            WorkerStarted(worker_id=2, container="c"),
+            WorkerOutput(worker_id=1, stream="stdout", line="not shown"),
+            WorkerProgress(worker_id=1, cost=1.0),
+            WorkerStopping(worker_id=2, reason="timeout"),
+            WorkerHarvesting(worker_id=2),
+            *(WorkerDone(result=worker) for worker in result.results),
+        ) == [
+            "run run: 3 workers, 2 at one time, base 0123456789ab",
+            "note: look",
+            "worker 1 started: task 1 (gpt)",
+            "worker 1: http://127.0.0.1:49160 -> 3000",
+            "worker 1: http://127.0.0.1:49161 -> 3010",
+            "worker 2 started: task 2",
+            "worker 2 is being stopped: timeout",
+            "✓ worker 1 success in 12.3 s: 2 files, $0.0123",
+            "✗ worker 2 failed (oom) after 2 min 5 s: over its 512 MiB",
+            "✗ worker 3 timeout (timeout) after 10 min",
+        ]
+
+    def test_nothing_steers_the_terminal(self, result):
+        bad = result.results[1].model_copy(update={"message": HOSTILE})
+        lines = plain(
+            Notice(message=HOSTILE),
+            WorkerStopping(worker_id=1, reason=HOSTILE),
+            WorkerDone(result=bad),
+        )
+        assert len(lines) == 3
+        assert all(line.isprintable() for line in lines)
+
+    def test_the_heartbeat_names_who_still_runs(self, result):
+        now = [100.0]
+        lines: list[str] = []
+        view = PlainView(lines.append, clock=lambda: now[0])
+        view.heartbeat()
+        for number in (3, 1, 2):
+            view(WorkerStarted(worker_id=number, container="c"))
+        view(WorkerDone(result=result.results[1]))
+        now[0] = 220.0
+        del lines[:]
+        view.heartbeat()
+        assert lines == ["still running: 1, 3 (120 s)"]
+
+    def test_the_heart_beats_by_itself_and_stops(self):
+        beaten = threading.Event()
+
+        def write(line: str) -> None:
+            if line.startswith("still running"):
+                beaten.set()
+
+        with PlainView(write, interval=0.01) as view:
+            view(WorkerStarted(worker_id=1, container="c"))
+            assert beaten.wait(10)
+        assert not view._heart.is_alive()
+
+
+class TestBoard:
+    def test_the_table(self, result):
+        now = [0.0]
+        drawn = board(
+            started(4),
+            WorkerStarted(worker_id=2, container="c"),
+            WorkerOutput(worker_id=2, stream="stdout", line="reading src/auth.py"),
+            WorkerProgress(worker_id=2, cost=0.5),
+            WorkerPreparing(worker_id=3),
+            WorkerDone(result=result.results[0]),
+            clock=lambda: now[0],
+        )
+        lines = [line.rstrip() for line in drawn.splitlines()]
+        assert [line.split() for line in lines] == [
+            ["WORKER", "TASK", "MODEL", "STATE", "ELAPSED", "COST", "LAST", "LINE"],
+            ["1", "task", "1", "gpt", "success", "12.3", "s", "$0.0123"],
+            ["2", "task", "2", "default", "running", "0.0", "s", "$0.5000", "reading",
+             "src/auth.py"],
+            ["3", "task", "3", "default", "preparing"],
+            ["1", "of", "4", "done,", "1", "waiting"],
+        ]  # fmt: skip
+
+    def test_elapsed_is_the_time_since_the_start(self):
+        now = [5.0]
+        view = BoardView(Terminal(), clock=lambda: now[0])
+        view(started(1))
+        view(WorkerStarted(worker_id=1, container="c"))
+        now[0] = 130.0
+        assert "2 min 5 s" in draw(view)
+
+    @pytest.mark.parametrize("width", [20, 80, 300])
+    def test_odd_text_is_text(self, width):
+        drawn = board(
+            started(1),
+            WorkerStarted(worker_id=1, container="c"),
+            WorkerOutput(worker_id=1, stream="stdout", line=HOSTILE),
+            width=width,
+        )
+        assert all(line.isprintable() for line in drawn.splitlines())
+        if width == 300:
+            assert "[red]not[/red] [/] \ufffdevil" in drawn
+
+    def test_a_queue_of_thousands_fits(self, result):
+        done = [
+            WorkerDone(result=result.results[0].model_copy(update={"worker_id": n}))
+            for n in range(1, 501)
+        ]
+        drawn = board(started(1000), *done, WorkerStarted(worker_id=600, container="c"))
+        assert len(drawn.splitlines()) == MAX_FINISHED + 3
+        assert "500 of 1000 done, 499 waiting" in drawn
+
+    def test_output_is_not_drawn_line_by_line(self):
+        stream = Terminal()
+        with BoardView(stream) as view:
+            view(started(1))
+            before = stream.tell()
+            for number in range(20_000):
+                view(WorkerOutput(worker_id=1, stream="stdout", line=f"line {number}"))
+            drawn = stream.tell() - before
+        assert drawn < 100_000
+
+    def test_notices_and_ports_stay_above_the_table(self):
+        stream = Terminal()
+        with BoardView(stream) as view:
+            view(started(1))
+            view(Notice(message="[bold]look"))
+            view(WorkerStarted(worker_id=1, container="c", ports={3000: 49160}))
+        assert "note: [bold]look" in stream.getvalue()
+        assert "worker 1: http://127.0.0.1:49160 -> 3000" in stream.getvalue()
+
+    def test_events_of_unknown_workers_and_early_ones_do_no_harm(self):
+        assert board(WorkerOutput(worker_id=9, stream="stdout", line="x")) == "preparing the run\n"
+
+    def test_a_terminal_that_goes_away_ends_nothing(self):
+        class Gone(Terminal):
+            gone = False
+
+            def write(self, text: str) -> int:
+                if self.gone:
+                    raise OSError(5, "Input/output error")
+                return super().write(text)
+
+        stream = Gone()
+        with BoardView(stream) as view:
+            stream.gone = True
+            view(started(1))
+            view(Notice(message="still here"))
+        assert "still here" not in stream.getvalue()
+
+    def test_many_threads_at_once(self, result):
+        view = BoardView(Terminal())
+        view(started(8))
+
+        def work(number: int) -> None:
+            view(WorkerStarted(worker_id=number, container="c", ports={1: 2}))
+            for line in range(200):
+                view(WorkerOutput(worker_id=number, stream="stdout", line=str(line)))
+            done = result.results[0].model_copy(update={"worker_id": number})
+            view(WorkerDone(result=done))
+
+        with view:
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 9)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
+        assert sum(row.state == "success" for row in view._rows.values()) == 8
+
+
+class TestChoice:
+    def test_it_depends_on_where_stderr_goes(self, monkeypatch):
+        assert isinstance(make_view(quiet=True, stream=Terminal()), QuietView)
+        assert isinstance(make_view(quiet=False, stream=Terminal()), BoardView)
+        assert isinstance(make_view(quiet=False, stream=io.StringIO()), PlainView)
+        monkeypatch.setenv("TERM", "dumb")
+        assert isinstance(make_view(quiet=False, stream=Terminal()), PlainView)
