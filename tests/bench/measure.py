@@ -1,0 +1,113 @@
+"""Shared by the benchmarks: rounds, medians, tables, and repositories to work on."""
+
+# ruff: noqa: T201  # a benchmark prints
+
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+IMAGE = "orchestrator/base:latest"
+LABEL = "orchestrator.managed=true"
+ORCHESTRATOR = (sys.executable, "-m", "orchestrator")
+
+Way = Callable[[], float]
+"""Does the thing once and gives the seconds it took, without its preparation."""
+
+
+def interleaved(ways: Mapping[str, Way], rounds: int) -> dict[str, list[float]]:
+    """Run every way once per round, so that a busy machine is busy for all of them."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name, way in ways.items():
+            times[name].append(way())
+            note(f"round {number + 1}/{rounds}  {name}: {times[name][-1]:.3f} s")
+    return times
+
+
+def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a Markdown table."""
+    print(f"\n### {title}\n")
+    print("| " + " | ".join(head) + " |")
+    print("|---" + "|--:" * (len(head) - 1) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    sys.stdout.flush()
+
+
+def run(
+    *command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, check: bool = True
+) -> str:
+    """Run a command to its end and give its stdout."""
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True,
+        check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if check and done.returncode:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+@contextmanager
+def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
+    """Make a repository of one commit, and remove all of it afterwards."""
+    root = Path(tempfile.mkdtemp(prefix="orchestrator-bench-"))
+    try:
+        run("git", "init", "-q", "-b", "main", str(root))
+        run("git", "config", "user.email", "bench@localhost", cwd=root)
+        run("git", "config", "user.name", "bench", cwd=root)
+        fill(root, files, size)
+        run("git", "add", "-A", cwd=root)
+        run("git", "commit", "-q", "-m", "base", cwd=root)
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def fill(root: Path, files: int, size: int) -> None:
+    """Write `files` files that differ, a hundred to a directory, `size` bytes and more each."""
+    for number in range(files):
+        path = root / f"src/part{number // 100:04}/file{number:06}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        line = f"line of file {number}\n"
+        path.write_text(line * max(size // len(line), 1))
+
+
+def cpu_of(*command: str, env: Mapping[str, str] | None = None) -> float:
+    """Run a command and give the CPU seconds that it and its children used."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        command, env={**os.environ, **(env or {})}, check=False, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}"
+
+
+def ratio(ours: float, theirs: float) -> str:
+    return f"{ours / theirs:.2f}"
