@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.messages import show, tell
 from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, Progress
@@ -20,7 +21,11 @@ from orchestrator.errors import ConfigError
 from orchestrator.images import ImageBuilder, ImageStatus, image_statuses
 from orchestrator.sanitize import one_line
 
-app = typer.Typer(no_args_is_help=True, help="Make and list the images that workers run in.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Make and list the images that workers run in.",
+)
 
 
 class AgentImage(StrEnum):
@@ -63,7 +68,7 @@ def build(
         if agent is AgentImage.ARCHITECT:
             made = tag or DEFAULT_IMAGE
             builder.build_worker(made)
-    typer.echo(made)
+    show(made)
 
 
 @app.command("ls")
@@ -82,13 +87,10 @@ def list_images() -> None:
 def _row(status: ImageStatus) -> tuple[str, str, str, str]:
     if status.info is None:
         return status.tag, "-", "-", "missing"
-    age = humanize.naturaldelta(datetime.now().astimezone() - _moment(status.info.created))
+    created = datetime.fromisoformat(status.info.created)
+    age = humanize.naturaldelta(datetime.now(UTC) - created)
     size = humanize.naturalsize(status.info.size)
     return status.tag, size, age, "stale" if status.stale else "ready"
-
-
-def _moment(created: str) -> datetime:
-    return datetime.fromisoformat(created)
 
 
 @contextmanager
@@ -110,4 +112,4 @@ def _shown(*, quiet: bool) -> Iterator[Progress]:
         with console.status("looking at the images") as status:
             yield lambda text: status.update(Text(one_line(text, limit=console.width - 4)))
     else:
-        yield lambda text: typer.echo(one_line(text), err=True)
+        yield lambda text: tell(one_line(text))

@@ -1,6 +1,7 @@
 """Images, through the Docker SDK."""
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from orchestrator.errors import EngineUnavailableError, ImageBuildError, Orchest
 from orchestrator.sanitize import one_line
 
 _LAST_LINES = 15
+# The daemon paints what a step writes to stderr.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class DockerImages:
@@ -136,9 +139,9 @@ def _lines(event: Mapping[str, Any]) -> list[str]:
     # Progress bars come several times a second and layer; their beginnings and ends do without.
     if event.get("progressDetail"):
         return []
-    text = event.get("stream") or event.get("status") or ""
+    text = _COLOUR.sub("", str(event.get("stream") or event.get("status") or ""))
     prefix = f"{event['id']}: " if event.get("id") else ""
-    return [one_line(prefix + line) for line in str(text).splitlines() if line.strip()]
+    return [one_line(prefix + line) for line in text.splitlines() if line.strip()]
 
 
 def _failure(action: str, error: str, last: Iterable[str]) -> str:

@@ -1,0 +1,206 @@
+"""Real images on a real daemon."""
+
+import os
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine import load_engine
+from orchestrator.engine.base import MANAGED, Engine
+from orchestrator.errors import ImageBuildError, ImageNotFoundError
+from orchestrator.images import RECIPE, ImageBuilder, ca_bundle
+
+pytestmark = pytest.mark.docker
+
+# Always the same, so that the daemon keeps one build of it and not one for each test run.
+MARKER = "# only in the bundle of the machine that builds\n"
+WORKER = "orchestrator/test-images:worker"
+SCRATCH = "orchestrator/test-images:scratch"
+# Put together by the shell, for a process that searches finds its own command line.
+SEARCH = (
+    'grep -rlF "# only in the bundle"" of the machine" /etc /home /opt /root /run /tmp /usr /var'
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = load_engine("docker")
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def scratch(client: docker.DockerClient) -> Iterator[str]:
+    """Give a tag, and remove its image afterwards."""
+    yield SCRATCH
+    if client.images.list(SCRATCH):
+        client.images.remove(SCRATCH, force=True)
+
+
+@pytest.fixture(scope="module")
+def builder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+    """Give a builder on a machine with a certificate authority of its own."""
+    bundle = ca_bundle(os.environ)
+    assert bundle is not None
+    marked = tmp_path_factory.mktemp("certificates") / "bundle.crt"
+    marked.write_text(bundle.read_text() + MARKER)
+    environ = {**os.environ, "PIP_CERT": str(marked)}
+    return ImageBuilder(engine=engine, environ=environ, progress=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def worker(builder: ImageBuilder, client: docker.DockerClient) -> Iterator[str]:
+    """Build the worker image there, and remove it afterwards."""
+    builder.build_base()
+    builder.build_worker(WORKER)
+    yield WORKER
+    client.images.remove(WORKER, force=True)
+
+
+def run(client: docker.DockerClient, image: str, command: list[str], **options: object) -> str:
+    output: bytes = client.containers.run(  # type: ignore[call-overload]
+        image, command, remove=True, labels={MANAGED: "true"}, network_mode="none", **options
+    )
+    return output.decode()
+
+
+def build(engine: Engine, folder: Path, dockerfile: str, *, tag: str) -> list[str]:
+    (folder / "Dockerfile").write_text(dockerfile)
+    lines: list[str] = []
+    engine.build(
+        folder, dockerfile="Dockerfile", tag=tag, args={}, labels={}, progress=lines.append
+    )
+    return lines
+
+
+@pytest.mark.timeout(600)
+def test_nothing_of_the_hosts_certificates_is_in_the_image(
+    client: docker.DockerClient, worker: str
+) -> None:
+    found = run(client, worker, ["sh", "-c", f"{SEARCH}; find / -xdev -name 'ca-bundle*'"])
+    assert found == ""
+    history = client.images.get(worker).history()
+    steps = "\n".join(step["CreatedBy"] for step in history)
+    assert "COPY" in steps
+    assert "bundle" not in steps
+    assert "PIP_" not in steps
+
+
+@pytest.mark.timeout(600)
+def test_the_search_for_certificates_finds_them(
+    engine: Engine, client: docker.DockerClient, tmp_path: Path, scratch: str
+) -> None:
+    (tmp_path / "ca-bundle.crt").write_text(MARKER)
+    build(engine, tmp_path, f"FROM {BASE_IMAGE}\nCOPY ca-bundle.crt /etc/\n", tag=scratch)
+    assert run(client, scratch, ["sh", "-c", SEARCH]) == "/etc/ca-bundle.crt\n"
+
+
+@pytest.mark.timeout(600)
+def test_architect_starts_as_anybody_with_nothing_to_write_to(
+    client: docker.DockerClient, worker: str
+) -> None:
+    output = run(
+        client,
+        worker,
+        ["sh", "-ec", "architect --version; command -v python3; id -u"],
+        user="20001:20001",
+        read_only=True,
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        environment={"HOME": "/nonexistent"},
+    )
+    assert output.splitlines() == [
+        "architect, version 1.1.0",
+        "/usr/bin/python3",
+        "20001",
+    ]
+
+
+@pytest.mark.timeout(600)
+def test_what_is_up_to_date_is_left_alone(engine: Engine, worker: str) -> None:
+    before = engine.image_info(worker)
+    lines: list[str] = []
+    again = ImageBuilder(engine=engine, environ=os.environ, progress=lines.append)
+    again.build_base()
+    again.build_worker(worker)
+    assert lines == [f"{BASE_IMAGE} is up to date", f"{worker} is up to date"]
+    assert engine.image_info(worker) == before
+    assert before is not None
+    assert before.size < 450_000_000
+
+
+def test_what_a_build_prints_is_told_and_cannot_steer_a_terminal(
+    engine: Engine, tmp_path: Path, scratch: str
+) -> None:
+    lines = build(
+        engine, tmp_path, f"FROM {BASE_IMAGE}\nRUN printf 'a\\033[31mb\\033]0;c\\n'\n", tag=scratch
+    )
+    assert "ab\ufffd]0;c" in lines
+    assert engine.image_id(scratch) is not None
+
+
+def test_a_step_that_fails_is_shown_with_its_last_lines(
+    engine: Engine, client: docker.DockerClient, tmp_path: Path, scratch: str
+) -> None:
+    command = "seq 100; sleep 0.5; echo the reason is 42 >&2; exit 7"
+    with pytest.raises(ImageBuildError) as caught:
+        build(engine, tmp_path, f"FROM {BASE_IMAGE}\nRUN {command}\n", tag=scratch)
+    head, *lines = caught.value.message.splitlines()
+    assert head.startswith(f"cannot build `{scratch}`: ")
+    assert "returned a non-zero code: 7" in head
+    assert len(lines) == 15
+    assert "  the reason is 42" in lines
+    assert engine.image_id(scratch) is None
+    # As the daemon lists them: an inspection of each would race with other tests' ends.
+    assert [c for c in client.api.containers(all=True) if command in c["Command"]] == []
+
+
+def test_a_dockerfile_that_makes_no_sense_is_a_build_error(
+    engine: Engine, tmp_path: Path, scratch: str
+) -> None:
+    with pytest.raises(ImageBuildError, match="cannot build"):
+        build(engine, tmp_path, "FORM nothing\n", tag=scratch)
+
+
+def test_a_registry_that_does_not_answer_is_a_build_error(engine: Engine) -> None:
+    with pytest.raises(ImageBuildError, match="cannot pull `localhost:9/none:1`"):
+        engine.pull("localhost:9/none:1", progress=lambda _: None)
+
+
+def test_an_imported_image_carries_its_labels(engine: Engine, tmp_path: Path, scratch: str) -> None:
+    tarball = tmp_path / "root.tar"
+    with tarfile.open(tarball, "w") as archive:
+        archive.addfile(tarfile.TarInfo("empty"), BytesIO())
+    engine.import_image(tarball, tag=scratch, labels={RECIPE: "a b", "other": 'c"d'})
+    info = engine.image_info(scratch)
+    assert info is not None
+    assert info.labels == {RECIPE: "a b", "other": 'c"d'}
+
+
+def test_a_tarball_that_is_none_is_a_build_error(
+    engine: Engine, tmp_path: Path, scratch: str
+) -> None:
+    tarball = tmp_path / "root.tar"
+    tarball.write_bytes(b"not a tarball" * 1000)
+    with pytest.raises(ImageBuildError, match="cannot import"):
+        engine.import_image(tarball, tag=scratch, labels={})
+    assert engine.image_id(scratch) is None
+
+
+def test_a_second_name_is_the_same_image(engine: Engine, scratch: str) -> None:
+    engine.tag(BASE_IMAGE, tag=scratch)
+    assert engine.image_id(scratch) == engine.image_id(BASE_IMAGE)
+    with pytest.raises(ImageNotFoundError):
+        engine.tag("orchestrator/test-images:none", tag=scratch)

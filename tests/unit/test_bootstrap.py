@@ -1,0 +1,67 @@
+"""The gate to mmdebstrap, held against programs that behave as it might."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bootstrap import bootstrap
+from orchestrator.errors import ImageBuildError
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the place of a stand-in for mmdebstrap."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder / "mmdebstrap"
+
+
+def write(program: Path, script: str) -> None:
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def test_it_is_told_the_packages_and_where_to_write(program: Path, tmp_path: Path) -> None:
+    write(program, 'for last; do :; done; printf "%s\\n" "$@" >"$last"')
+    bootstrap(tmp_path / "base.tar", ("git", "python3"))
+    arguments = (tmp_path / "base.tar").read_text().splitlines()
+    assert "--include=git,python3" in arguments
+    assert f"--mode={'root' if os.geteuid() == 0 else 'unshare'}" in arguments
+    assert arguments[-2:] == ["trixie", str(tmp_path / "base.tar")]
+
+
+def test_its_last_lines_are_shown_when_it_fails(program: Path, tmp_path: Path) -> None:
+    write(program, "seq 100; printf 'E: \\033[31mno mirror\\n' >&2; exit 25")
+    with pytest.raises(ImageBuildError) as caught:
+        bootstrap(tmp_path / "base.tar", ("git",))
+    head, *lines = caught.value.message.splitlines()
+    assert head == "cannot bootstrap an image: `mmdebstrap` ended with 25"
+    assert len(lines) == 15
+    assert lines[-2:] == ["  100", "  E: \ufffd[31mno mirror"]
+
+
+def test_a_missing_program_comes_with_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ImageBuildError) as caught:
+        bootstrap(tmp_path / "base.tar", ("git",))
+    assert caught.value.message == "cannot bootstrap an image: `mmdebstrap` is missing"
+    assert "apt-get install mmdebstrap" in (caught.value.hint or "")
+
+
+def test_it_is_ended_in_time_with_all_it_started(program: Path, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    write(program, f"sleep 300 & echo $! >{pid_file}; trap 'exit 1' TERM; wait")
+    started = time.monotonic()
+    with pytest.raises(ImageBuildError, match="still ran after 1 s"):
+        bootstrap(tmp_path / "base.tar", ("git",), timeout=1)
+    assert time.monotonic() - started < 10
+    child = Path("/proc", pid_file.read_text().strip())
+    deadline = time.monotonic() + 10
+    while child.exists() and "State:\tZ" not in (child / "status").read_text():
+        assert time.monotonic() < deadline, "a process it started still runs"
+        time.sleep(0.05)

@@ -1,0 +1,226 @@
+"""What an image is made from, and when it is made at all."""
+
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from orchestrator import images
+from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.engine.base import ImageInfo, Progress
+from orchestrator.errors import ImageBuildError
+from orchestrator.images import ImageBuilder, ca_bundle, image_statuses, index_args, proxy_args
+
+UPSTREAM = "debian:trixie-slim"
+
+
+@dataclass(frozen=True)
+class Build:
+    tag: str
+    dockerfile: str
+    files: Mapping[str, str]
+    args: Mapping[str, str]
+    use_cache: bool
+
+
+@dataclass
+class ShelfEngine:
+    """An engine that only keeps a shelf of images."""
+
+    registry: set[str] = field(default_factory=set)
+    shelf: dict[str, ImageInfo] = field(default_factory=dict)
+    builds: list[Build] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+
+    def put(self, tag: str, labels: Mapping[str, str]) -> None:
+        count = len(self.builds) + len(self.imports) + len(self.shelf)
+        self.shelf[tag] = ImageInfo(
+            id=f"sha256:{count}", size=1, created="2026-01-02T03:04:05Z", labels=dict(labels)
+        )
+
+    def image_id(self, image: str) -> str | None:
+        return self.shelf[image].id if image in self.shelf else None
+
+    def image_info(self, image: str) -> ImageInfo | None:
+        return self.shelf.get(image)
+
+    def pull(self, image: str, *, progress: Progress) -> None:
+        progress(f"pulling {image}")
+        if image not in self.registry:
+            raise ImageBuildError(f"cannot pull `{image}`: no such host")
+        self.put(image, {})
+
+    def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:
+        assert tarfile.is_tarfile(tarball)
+        self.imports.append(tag)
+        self.put(tag, labels)
+
+    def build(
+        self,
+        context: Path,
+        *,
+        dockerfile: str,
+        tag: str,
+        args: Mapping[str, str],
+        labels: Mapping[str, str],
+        progress: Progress,
+        use_cache: bool = True,
+    ) -> None:
+        progress(f"building {tag}")
+        files = {
+            str(path.relative_to(context)): path.read_text()
+            for path in context.rglob("*")
+            if path.is_file()
+        }
+        self.builds.append(Build(tag, dockerfile, files, dict(args), use_cache))
+        self.put(tag, labels)
+
+    def tag(self, image: str, *, tag: str) -> None:
+        self.shelf[tag] = self.shelf[image]
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    path = tmp_path / "private.crt"
+    path.write_text("a private authority")
+    return path
+
+
+def builder_for(
+    engine: ShelfEngine, *, environ: Mapping[str, str] | None = None, use_cache: bool = True
+) -> ImageBuilder:
+    return ImageBuilder(
+        engine=engine, environ=environ or {}, progress=lambda _: None, use_cache=use_cache
+    )
+
+
+def write_tarball(tarball: Path, packages: tuple[str, ...]) -> None:
+    assert "git" in packages
+    assert "python3" in packages
+    tarfile.open(tarball, "w").close()
+
+
+def forbid_bootstrap(tarball: Path, packages: tuple[str, ...]) -> None:
+    raise AssertionError(f"bootstrapped {packages} into {tarball}, although a registry answers")
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (("PIP_CERT", "SSL_CERT_FILE"), "PIP_CERT"),
+        (("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"), "SSL_CERT_FILE"),
+        (("CURL_CA_BUNDLE",), "CURL_CA_BUNDLE"),
+        ((), "default"),
+    ],
+)
+def test_the_most_special_certificates_win(
+    tmp_path: Path, names: tuple[str, ...], chosen: str
+) -> None:
+    for name in (*names, "default"):
+        (tmp_path / name).write_text(name)
+    environ = {name: str(tmp_path / name) for name in names}
+    assert ca_bundle(environ, tmp_path / "default") == tmp_path / chosen
+
+
+def test_certificates_that_are_not_there_are_passed_over(tmp_path: Path, bundle: Path) -> None:
+    environ = {"PIP_CERT": str(tmp_path / "gone"), "SSL_CERT_FILE": str(bundle)}
+    assert ca_bundle(environ, tmp_path / "default") == bundle
+    assert ca_bundle({"PIP_CERT": ""}, tmp_path / "default") is None
+
+
+def test_proxies_are_passed_on_in_the_case_they_are_set_in() -> None:
+    environ = {"HTTPS_PROXY": "http://p:1", "no_proxy": "here", "http_proxy": "", "HOME": "/root"}
+    assert proxy_args(environ) == {"HTTPS_PROXY": "http://p:1", "no_proxy": "here"}
+
+
+def test_an_empty_index_is_none() -> None:
+    assert index_args({"PIP_INDEX_URL": "http://index"}) == {"PIP_INDEX_URL": "http://index"}
+    assert index_args({"PIP_INDEX_URL": ""}) == {}
+
+
+def test_ingredients_do_not_run_into_each_other() -> None:
+    hashes = {images.recipe_hash(*i) for i in [("ab", "c"), ("a", "bc"), ("abc",), ("c", "ab")]}
+    assert len(hashes) == 4
+
+
+def test_the_base_is_built_where_a_registry_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "bootstrap", forbid_bootstrap)
+    engine = ShelfEngine(registry={UPSTREAM})
+    builder_for(engine).build_base()
+    (build,) = engine.builds
+    assert (build.tag, build.dockerfile) == (BASE_IMAGE, "images/Dockerfile.base")
+    assert f"FROM {UPSTREAM}\n" in build.files[build.dockerfile]
+    assert "git" in build.files["images/base-packages.txt"].split()
+
+
+def test_the_base_is_bootstrapped_where_none_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "bootstrap", write_tarball)
+    engine = ShelfEngine()
+    builder_for(engine).build_base()
+    assert engine.imports == [BASE_IMAGE]
+    assert engine.builds == []
+
+
+def test_what_is_up_to_date_is_not_built_again() -> None:
+    engine = ShelfEngine(registry={UPSTREAM})
+    for _ in range(2):
+        builder_for(engine).build_base()
+        builder_for(engine).build_worker()
+    assert [build.tag for build in engine.builds] == [BASE_IMAGE, DEFAULT_IMAGE]
+
+
+def test_without_the_cache_everything_is_built_again() -> None:
+    engine = ShelfEngine(registry={UPSTREAM})
+    for use_cache in (True, False):
+        builder_for(engine, use_cache=use_cache).build_base()
+        builder_for(engine, use_cache=use_cache).build_worker()
+    assert [build.use_cache for build in engine.builds] == [True, True, False, False]
+
+
+def test_a_new_base_makes_the_worker_image_stale() -> None:
+    engine = ShelfEngine(registry={UPSTREAM, "mine:1"})
+    builder_for(engine).build_base()
+    builder_for(engine).build_worker()
+    assert [status.stale for status in image_statuses(engine)] == [False, False]
+    builder_for(engine).build_base("mine:1")
+    assert [status.stale for status in image_statuses(engine)] == [False, True]
+    builder_for(engine).build_worker()
+    assert [status.stale for status in image_statuses(engine)] == [False, False]
+    assert len(engine.builds) == 3
+
+
+def test_an_own_base_that_is_nowhere_is_an_error() -> None:
+    with pytest.raises(ImageBuildError, match="mine:1"):
+        builder_for(ShelfEngine()).build_base("mine:1")
+
+
+def test_missing_images_are_listed_as_such() -> None:
+    statuses = image_statuses(ShelfEngine())
+    assert [(s.tag, s.info, s.stale) for s in statuses] == [
+        (BASE_IMAGE, None, False),
+        (DEFAULT_IMAGE, None, False),
+    ]
+
+
+def test_a_build_sees_the_certificates_and_nothing_else_of_the_machine(bundle: Path) -> None:
+    engine = ShelfEngine(registry={UPSTREAM})
+    environ = {"PIP_CERT": str(bundle), "PIP_INDEX_URL": "http://index", "HTTP_PROXY": "http://p"}
+    builder_for(engine, environ=environ).build_worker()
+    (build,) = engine.builds
+    assert set(build.files) == {"Dockerfile.worker", "ca-bundle.crt"}
+    assert build.files["ca-bundle.crt"] == "a private authority"
+    assert build.args == {
+        "BASE": BASE_IMAGE,
+        "HTTP_PROXY": "http://p",
+        "PIP_INDEX_URL": "http://index",
+    }
+
+
+def test_an_installation_without_build_files_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "_PACKAGE", tmp_path / "orchestrator")
+    with pytest.raises(ImageBuildError, match=r"`Dockerfile\.worker` is missing"):
+        images.build_files()
