@@ -15,7 +15,7 @@ from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.git import GitCommandError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, RunRecord, all_runs
-from orchestrator.repository import BACKUPS, Repository, snapshot
+from orchestrator.repository import BACKUPS, BRANCHES, Repository, snapshot
 from orchestrator.workspace import remove_tree
 from orchestrator.worktree import Worktree, open_worktree, remove_worktree
 
@@ -77,7 +77,7 @@ class _Finished:
         return f"refs/heads/{self.spec.branch}"
 
     def backup(self, round_number: int = 1) -> str:
-        """Name the ref that keeps its work; later rounds after a restore have names of their own."""
+        """Name the ref that keeps its work; rounds after a restore have names of their own."""
         suffix = "" if round_number == 1 else f".{round_number}"
         return f"{BACKUPS}{self.directory.run_id}{suffix}/{self.spec.worker_id}"
 
@@ -203,7 +203,7 @@ def _work_to_keep(repository: Repository, worker: _Finished, tip: str | None) ->
             identity=repository.identity(),
             config=repository.without_filters(),
         )
-    if kept is None or _is_merged(repository, kept, except_for=worker.ref):
+    if kept is None or _is_merged(repository, kept):
         return None
     return kept
 
@@ -220,13 +220,13 @@ def _head(repository: Repository, worktree: Worktree) -> str | None:
     return _commit(repository, f"worktrees/{worktree.git_dir.name}/HEAD")
 
 
-def _is_merged(repository: Repository, commit: str, *, except_for: str) -> bool:
-    """Tell whether another branch, remote branch or tag reaches `commit`."""
+def _is_merged(repository: Repository, commit: str) -> bool:
+    """Tell whether a branch, remote branch or tag reaches `commit` that is no worker's own."""
     refs = repository.git.text(
         "for-each-ref", f"--contains={commit}", "--format=%(refname)",
         "refs/heads", "refs/remotes", "refs/tags",
     ).splitlines()  # fmt: skip
-    return any(ref != except_for for ref in refs)
+    return not all(ref.startswith(BRANCHES) for ref in refs)
 
 
 def _backup_ref(repository: Repository, worker: _Finished, commit: str) -> str:

@@ -1,5 +1,6 @@
 """One container from start to death: its output, its deadline, its limits."""
 
+import math
 import socket
 import threading
 import time
@@ -19,6 +20,8 @@ TICK = 0.2
 """Seconds between two looks at the clock and the cancel button."""
 MEASURE = 1.0
 """Seconds between two measurements of what a container uses."""
+_NEAR = 2.0
+"""Seconds before a deadline in which nothing is measured."""
 _PIDS_PATIENCE = 3
 """Measurements in a row at the process limit: a build may touch it, a fork bomb stays."""
 _DEATH = 15.0
@@ -174,9 +177,11 @@ class _Watch:
         """Return when the container is dead."""
         self.follower.start()
         measured = started
-        while not self._ended.wait(TICK):
+        deadline = started + (self.terms.timeout or math.inf)
+        while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
             now = time.monotonic()
-            if now - measured >= MEASURE:
+            # A busy engine may take long to answer, which must not move the deadline.
+            if now - measured >= MEASURE and deadline - now > _NEAR:
                 measured = now
                 self._measure()
             self.log.tell()

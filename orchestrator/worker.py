@@ -1,11 +1,12 @@
 """One worker from start to finish: the story of the product, read this first."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 from orchestrator.agents.base import Agent, AgentOutcome, AgentOutput, AgentSettings
+from orchestrator.agents.reports import says_no_more_processes
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import ContainerEngine, ContainerSpec, TmpfsMount
@@ -68,6 +69,7 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
             cancel=run.cancel,
             emit=run.emit,
         )
+    ending = _with_last_words(ending, log)
     outcome = _read_outcome(run, log, ending)
     verdict = judge(ending, outcome, budget=run.config.budget_per_worker)
     harvested, verdict = _bring_home(run, spec, workspace, verdict)
@@ -168,6 +170,13 @@ def labels(run: RunContext, spec: WorkerSpec | None, *, role: str) -> dict[str, 
     if spec is not None:
         found[engine_base.WORKER] = str(spec.worker_id)
     return found
+
+
+def _with_last_words(ending: Ending, log: WorkerLog) -> Ending:
+    failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
+    if failed and "pids" not in ending.limits_hit and says_no_more_processes(log.stderr):
+        return replace(ending, limits_hit=(*ending.limits_hit, "pids"))
+    return ending
 
 
 def _read_outcome(run: RunContext, log: WorkerLog, ending: Ending) -> AgentOutcome | None:

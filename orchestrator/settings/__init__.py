@@ -73,7 +73,7 @@ def _merged(layers: tuple[list[Setting], ...]) -> ParallelConfig:
 
 
 def _error(problems: Problems) -> ConfigError:
-    hint = None
+    hint = "`orchestrator parallel --help` lists the options and what they take"
     if "no task was given" in problems:
         hint = 'give one as `orchestrator parallel "TASK"`, or several with `--task`'
     if len(problems) == 1:

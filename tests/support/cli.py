@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,23 @@ def orchestrator(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 170
 ) -> Completed:
     """Run `orchestrator ARGUMENTS` in `cwd` to its end."""
-    scratch = cwd.parent / f"{cwd.name}-output-{time.monotonic_ns()}"
-    out, err = scratch.with_suffix(".out"), scratch.with_suffix(".err")
     started = time.monotonic()
-    with out.open("wb") as stdout, err.open("wb") as stderr:
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = start(*arguments, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
-        try:
-            _, status, usage = _wait(process, timeout)
-        finally:
-            process.returncode = process.returncode if process.returncode is not None else 0
-    return Completed(
-        returncode=os.waitstatus_to_exitcode(status),
-        stdout=out.read_text(errors="replace"),
-        stderr=err.read_text(errors="replace"),
-        seconds=time.monotonic() - started,
-        peak_memory=usage.ru_maxrss * 1024,
-    )
+        status, usage = _wait(process, timeout)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return Completed(
+            returncode=process.returncode,
+            stdout=_text(stdout),
+            stderr=_text(stderr),
+            seconds=time.monotonic() - started,
+            peak_memory=usage.ru_maxrss * 1024,
+        )
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def start(
@@ -73,7 +75,7 @@ def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> Any:
     while time.monotonic() < deadline:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
-            return pid, status, usage
+            return status, usage
         time.sleep(0.02)
     process.kill()
     os.wait4(process.pid, 0)

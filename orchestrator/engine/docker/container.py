@@ -45,6 +45,7 @@ class DockerContainer:
     def __init__(self, client: docker.APIClient, container_id: str) -> None:
         self._client = client
         self._id = container_id
+        self._killed = False
         self._stream = self._attach()
 
     @property
@@ -92,7 +93,7 @@ class DockerContainer:
         while True:
             if self._state()["OOMKilled"]:
                 return True
-            if exit_code != _SIGKILLED or time.monotonic() >= deadline:
+            if exit_code != _SIGKILLED or self._killed or time.monotonic() >= deadline:
                 return False
             time.sleep(0.05)
 
@@ -112,6 +113,7 @@ class DockerContainer:
             try:
                 if state["Paused"]:
                     self._client.unpause(self._id)
+                self._killed = signal == "SIGKILL"
                 self._client.kill(self._id, signal)
             except docker.errors.APIError as error:
                 if error.status_code not in (404, 409):  # gone, or ended in between

@@ -1,0 +1,350 @@
+"""What a run promises, seen on a real daemon through the real command line."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from itertools import pairwise
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.engine.base import REPOSITORY
+from tests.support.cli import orchestrator, start
+from tests.support.repository import fingerprint, git, make_repository
+
+pytestmark = pytest.mark.docker
+SHELL = ("parallel", "--agent-cli", "shell")
+FORK_BOMB = "f() { f | f & }; while :; do f; sleep 0.01; done"
+EAT_MEMORY = "python3 -c 'x=[]\nwhile True: x.append(b\"x\" * 1048576)'"
+DEAF = "trap '' TERM; echo started > started.txt; while :; do sleep 0.2; done"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def client() -> docker.APIClient:
+    client = docker.APIClient(version="auto")
+    yield client
+    client.close()
+
+
+def ours(client: docker.APIClient, repo: Path) -> list[str]:
+    """Containers, networks and volumes of a repository's runs."""
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
+    return [
+        *(c["Names"][0] for c in client.containers(all=True, filters=filters)),
+        *(n["Name"] for n in client.networks(filters=filters)),
+        *(v["Name"] for v in client.volumes(filters=filters)["Volumes"] or []),
+    ]
+
+
+def task_times(results: dict) -> list[tuple[float, float]]:
+    """Read the moments that tasks printed when they began and ended."""
+    times = []
+    for result in results.values():
+        begun, ended = (Path(result["log"]) / "stdout.log").read_text().split()
+        times.append((float(begun), float(ended)))
+    return times
+
+
+def test_five_tasks_three_workers_refill_at_once(repo: Path, client: docker.APIClient) -> None:
+    naps = (1, 3, 1, 1, 1)
+    tasks = [f"--task=date +%s.%N; sleep {nap}; date +%s.%N" for nap in naps]
+    done = orchestrator(*SHELL, *tasks, "--workers", "3", "--network", "none", "--json", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert [r["status"] for r in done.results.values()] == ["success"] * 5
+    times = task_times(done.results)
+    for moment, _ in times:
+        assert sum(begun <= moment < ended for begun, ended in times) <= 3
+    # Worker 2 naps on: 4 and 5 must have begun before it ended, as 1 and 3 made room.
+    assert times[3][0] < times[1][1]
+    assert times[4][0] < times[1][1]
+    assert ours(client, repo) == []
+
+
+def test_300_megabytes_of_output_with_the_report_in_the_middle(repo: Path) -> None:
+    task = """python3 - <<'P'
+import sys, os
+out = sys.stdout.buffer
+line = b"noise \\xff\\xfe {not json} " * 40 + b"\\n"
+for _ in range(75 * 1024 * 1024 // len(line)): out.write(line)
+out.write(b'\\n{"status": "success", "steps": 7, "cost": 0.25, "note": "h\\xff"}\\n')
+for _ in range(75): out.write(b"x" * 1048576)
+for _ in range(75): out.write(b"\\xc3" * 1048576)
+out.write(b"\\n")
+for _ in range(75 * 1024 * 1024 // len(line)): out.write(line)
+P"""
+    done = orchestrator(
+        *SHELL, task, "--workers", "1", "--network", "none", "--json", cwd=repo
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = done.results[1]
+    assert (result["status"], result["steps"], result["cost"]) == ("success", 7, 0.25)
+    assert (Path(result["log"]) / "stdout.log").stat().st_size > 290 * 1024 * 1024
+    assert done.peak_memory < 150 * 1024 * 1024, f"{done.peak_memory / 2**20:.0f} MiB"
+
+
+def test_limits_end_a_worker_alone(repo: Path, client: docker.APIClient) -> None:
+    done = orchestrator(
+        *SHELL, "--task", EAT_MEMORY, "--task", FORK_BOMB, "--task", DEAF,
+        "--task", "sleep 1; echo fine > fine.txt",
+        "--workers", "4", "--memory", "64m", "--pids", "64", "--timeout-per-worker", "8",
+        "--grace", "1", "--network", "none", "--json", cwd=repo,
+    )  # fmt: skip
+    results = done.results
+    assert (results[1]["status"], results[1]["reason"]) == ("failed", "oom")
+    assert (results[2]["status"], results[2]["reason"]) == ("failed", "pids")
+    assert "pids" in results[2]["limits_hit"]
+    assert (results[3]["status"], results[3]["reason"]) == ("timeout", "timeout")
+    assert 8 <= results[3]["duration"] < 8 + 1 + 1
+    assert results[4]["status"] == "success"
+    assert done.returncode == 1
+    assert ours(client, repo) == []
+    # What the deaf one wrote before its deadline is on its branch.
+    assert git(repo, "show", "architect/parallel-3:started.txt") == "started"
+    assert results[3]["files_modified"] == ["started.txt"]
+
+
+def test_paused_container_dies_at_its_deadline(repo: Path, client: docker.APIClient) -> None:
+    arguments = ("sleep 600", "--workers", "1", "--timeout-per-worker", "4", "--grace", "1")
+    process = start(
+        *SHELL, *arguments, "--network", "none", "--json", cwd=repo, stdout=subprocess.PIPE
+    )
+    container = wait_for_container(client, repo)
+    client.pause(container)
+    stdout, _ = process.communicate(timeout=60)
+    result = json.loads(stdout)["results"][0]
+    assert result["status"] == "timeout"
+    assert 4 <= result["duration"] < 4 + 1 + 1
+    assert ours(client, repo) == []
+
+
+def wait_for_container(client: docker.APIClient, repo: Path) -> str:
+    """Wait until a worker of the repository's run is running, and give its id."""
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = client.containers(filters=filters)
+        if found and "orchestrator.worker" in found[0]["Labels"]:
+            return found[0]["Id"]
+        time.sleep(0.05)
+    raise AssertionError("no container came up")
+
+
+def test_four_web_servers_on_port_3000(repo: Path) -> None:
+    serve = (
+        'echo "$ORCHESTRATOR_WORKER_ID" > id; echo "$ORCHESTRATOR_URL_3000"; '
+        "timeout 60 python3 -m http.server $PORT"
+    )
+    process = start(
+        *SHELL, serve, "--workers", "4", "--ports", "3000", "--timeout-per-worker", "100",
+        "--grace", "1", cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        urls = set()
+        deadline = time.monotonic() + 60
+        while len(urls) < 4 and time.monotonic() < deadline:
+            line = process.stderr.readline().decode()
+            urls |= set(re.findall(r"http://127\.0\.0\.1:\d+", line))
+        drain = threading.Thread(target=process.stderr.read, daemon=True)
+        drain.start()
+        answers = sorted(fetch(f"{url}/id") for url in urls)
+        assert answers == ["1", "2", "3", "4"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 143
+        drain.join()
+        process.stderr.close()
+
+
+def fetch(url: str) -> str:
+    """Fetch a page as soon as its server answers."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read().decode().strip()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def test_ports_are_in_the_result(repo: Path) -> None:
+    done = orchestrator(
+        *SHELL, "true", "--workers", "2", "--ports", "3000,3010", "--json", cwd=repo
+    )  # fmt: skip
+    published = [port for r in done.results.values() for port in r["ports"].values()]
+    assert [sorted(r["ports"]) for r in done.results.values()] == [["3000", "3010"]] * 2
+    assert len(set(published)) == 4
+
+
+def test_git_works_inside_and_everything_comes_home(repo: Path) -> None:
+    before = fingerprint(repo)
+    task = """set -e
+test -z "$(git status --porcelain)"
+git log --oneline | wc -l
+echo committed > committed.txt; git add committed.txt; git commit -qm 'by the agent'
+git diff --stat HEAD~1 | tail -1
+echo more >> a.txt; git diff --quiet && exit 9
+rm src/app.py; mkdir -p new/dir; echo x > new/dir/untracked; ln -s a.txt link
+"""
+    done = orchestrator(*SHELL, task, "--workers", "1", "--json", cwd=repo / "src")
+    result = done.results[1]
+    assert result["status"] == "success", (Path(result["log"]) / "stderr.log").read_text()
+    assert result["files_modified"] == [
+        "a.txt", "committed.txt", "link", "new/dir/untracked", "src/app.py",
+    ]  # fmt: skip
+    assert git(repo, "log", "--format=%s", "main..architect/parallel-1").splitlines() == [
+        "architect: uncommitted work of worker 1",
+        "by the agent",
+    ]
+    worktree = repo / ".architect-parallel-1"
+    assert result["worktree_path"] == str(worktree)
+    assert git(worktree, "status", "--porcelain") == ""
+    assert (worktree / "a.txt").read_text() == "a\nmore\n"
+    assert {path.lstat().st_uid for path in worktree.rglob("*")} == {os.getuid()}
+    assert fingerprint(repo) == before
+    git(repo, "fsck", "--strict")
+    # The seed's own way to clean up by hand.
+    git(repo, "worktree", "remove", ".architect-parallel-1")
+    git(repo, "branch", "-D", "architect/parallel-1")
+
+
+def test_shallow_clone_and_detached_head(repo: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repo}", str(clone))
+    git(clone, "checkout", "-q", "--detach")
+    done = orchestrator(
+        *SHELL, "git log --oneline; echo x > new; git add -A; git commit -qm new",
+        "--workers", "1", "--network", "none", "--json", cwd=clone,
+    )  # fmt: skip
+    assert done.results[1]["status"] == "success"
+    assert done.results[1]["files_modified"] == ["new"]
+    git(clone, "fsck")
+
+
+def test_interrupt_keeps_the_work(repo: Path, client: docker.APIClient) -> None:
+    process = start(
+        *SHELL, "echo precious > precious.txt; echo written; sleep 600", "--workers", "1",
+        "--grace", "1", "--network", "none", "--json", cwd=repo,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for_container(client, repo)
+    logs = repo / ".git" / "orchestrator" / "runs"
+    deadline = time.monotonic() + 30
+    while not any(p.read_text() for p in logs.glob("*/worker-1/stdout.log")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    result = json.loads(stdout)["results"][0]
+    assert (result["status"], result["reason"]) == ("failed", "cancelled")
+    assert git(repo, "show", "architect/parallel-1:precious.txt") == "precious"
+    assert ours(client, repo) == []
+
+
+ERRORS = {
+    "no daemon": (("true",), {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}, 7),
+    "no image": (("true", "--image", "no-such-image:here"), {}, 3),
+    "no runtime": (("true", "--runtime", "no-such-runtime"), {}, 3),
+    "no base": (("true", "--base", "no-such-branch"), {}, 3),
+    "too many cpus": (("true", "--cpus", "4000"), {}, 3),
+    "workers 0": (("true", "--workers", "0"), {}, 3),
+    "workers 11": (("true", "--workers", "11"), {}, 3),
+    "workers x": (("true", "--workers", "x"), {}, 3),
+    "no task": ((), {}, 3),
+    "unknown agent": (("true", "--agent-cli", "nobody"), {}, 3),
+    "unknown option": (("true", "--no-such-option"), {}, 3),
+    "empty model": (("true", "--models", "a,,b"), {}, 3),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_one_line_and_create_nothing(repo: Path, name: str) -> None:
+    arguments, env, code = ERRORS[name]
+    before = everything(repo)
+    done = orchestrator(*SHELL, *arguments, cwd=repo, env=env)
+    assert_one_error(done, code)
+    assert everything(repo) == before
+
+
+def assert_one_error(done, code: int) -> None:
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert re.fullmatch(r"error: [^\n]+\n\nhint: [^\n]+\n", done.stderr), done.stderr
+
+
+def everything(directory: Path) -> list[str]:
+    """List every path below a directory."""
+    return sorted(str(path) for path in directory.rglob("*"))
+
+
+def test_no_repository_no_commit_bad_yaml(repo: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
+    assert everything(empty) == []
+    git(empty, "init", "-q")
+    before = everything(empty)
+    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
+    assert everything(empty) == before
+    (repo / "orchestrator.yaml").write_text("parallel_runs:\n  wokers: 3\n  max_steps: -1\n")
+    before = everything(repo)
+    done = orchestrator(*SHELL, "true", cwd=repo)
+    assert done.returncode == 3
+    assert "wokers" in done.stderr
+    assert "did you mean `parallel_runs.workers`" in done.stderr
+    assert "max_steps" in done.stderr
+    assert everything(repo) == before
+
+
+def test_numbers_go_on_and_nothing_is_overwritten(repo: Path) -> None:
+    arguments = ("--workers", "2", "--network", "none", "--json")
+    first = orchestrator(*SHELL, "echo first > work", *arguments, cwd=repo)
+    second = orchestrator(*SHELL, "echo second > work", *arguments, cwd=repo)
+    assert list(first.results) == [1, 2]
+    assert list(second.results) == [3, 4]
+    for number, text in ((1, "first"), (2, "first"), (3, "second"), (4, "second")):
+        assert git(repo, "show", f"architect/parallel-{number}:work") == text
+
+
+def test_cleanup_and_restore(repo: Path, client: docker.APIClient) -> None:
+    orchestrator(
+        *SHELL, "echo work > work; git add -A; git commit -qm work", "--workers", "2",
+        "--network", "none", cwd=repo,
+    )  # fmt: skip
+    (repo / ".architect-parallel-2" / "note").write_text("by hand\n")
+    done = orchestrator("parallel-cleanup", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert not list(repo.glob(".architect-parallel-*"))
+    assert git(repo, "branch", "--list", "architect/*") == ""
+    assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+    assert orchestrator("restore", cwd=repo).returncode == 0
+    assert (repo / ".architect-parallel-2" / "note").read_text() == "by hand\n"
+    assert git(repo, "show", "architect/parallel-1:work") == "work"
+    assert ours(client, repo) == []
+
+
+def test_two_runs_at_once_share_nothing(repo: Path) -> None:
+    arguments = (*SHELL, "--workers", "2", "--network", "none", "--json")
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    runs = [start(*arguments, f"echo {n} > who", cwd=repo, **streams) for n in "ab"]
+    numbers = []
+    for name, run in zip("ab", runs, strict=True):
+        stdout, _ = run.communicate(timeout=120)
+        for result in json.loads(stdout)["results"]:
+            numbers.append(result["worker_id"])
+            assert git(repo, "show", f"{result['branch']}:who") == name
+    assert sorted(numbers) == [1, 2, 3, 4]
+    assert all(a < b for a, b in pairwise(sorted(numbers)))
