@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import docker.errors
 import requests.exceptions
+import urllib3.exceptions
 
 from orchestrator.errors import (
     EngineError,
@@ -47,7 +48,12 @@ def translated(action: str) -> Iterator[None]:
         if _is_connection(error):
             raise _unreachable(action, error) from error
         raise EngineError(f"cannot {action}: {error}") from error
-    except (requests.exceptions.RequestException, OSError) as error:
+    # urllib3's own: docker-py reads streams past requests, so a hang-up midway comes as it is.
+    except (
+        requests.exceptions.RequestException,
+        urllib3.exceptions.HTTPError,
+        OSError,
+    ) as error:
         raise _unreachable(action, error) from error
 
 

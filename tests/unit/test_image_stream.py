@@ -1,0 +1,62 @@
+"""A daemon that goes away while it builds."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.engine.docker.images import DockerImages
+from orchestrator.errors import EngineUnavailableError
+
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b'16\r\n{"stream":"Step 1/2"}\n\r\n'
+)
+
+
+class HangUp(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        length = 0
+        while line := self.rfile.readline().strip():
+            if line.lower() == b"transfer-encoding: chunked":
+                length = -1
+            elif line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        if length >= 0:
+            self.rfile.read(length)
+        else:
+            self._read_chunks()
+        self.wfile.write(HEAD)
+
+    def _read_chunks(self) -> None:
+        while size := int(self.rfile.readline(), 16):
+            self.rfile.read(size + 2)
+        self.rfile.readline()
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Iterator[DockerImages]:
+    path = tmp_path / "engine.sock"
+    with socketserver.ThreadingUnixStreamServer(str(path), HangUp) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        client = docker.APIClient(base_url=f"unix://{path}", version="1.41")
+        yield DockerImages(client)
+        client.close()
+        server.shutdown()
+        thread.join()
+
+
+def test_a_daemon_that_hangs_up_midway_is_unreachable(images: DockerImages, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "Dockerfile").write_text("FROM scratch\n")
+    told: list[str] = []
+    with pytest.raises(EngineUnavailableError, match="cannot build `a:b`"):
+        images.build(
+            context, dockerfile="Dockerfile", tag="a:b", args={}, labels={}, progress=told.append
+        )
+    assert told == ["Step 1/2"]
