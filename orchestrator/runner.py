@@ -20,7 +20,7 @@ from orchestrator.engine.base import MANAGED, RUN, ContainerEngine, EngineFeatur
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
-from orchestrator.plan import WorkerSpec, job_count, plan_workers
+from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
 from orchestrator.record import RunDirectory, RunRecord, new_run_id
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, RunResult, WorkerResult, overall_status
@@ -98,6 +98,10 @@ class ParallelRunner:
                 "the checkout has uncommitted changes, which the workers do not see; "
                 "`--include-uncommitted` carries them over"
             )
+        chosen = "workers" in self._config.model_fields_set
+        repeated = repeated_task_notice(self._config, workers_given=chosen)
+        if repeated is not None:
+            yield repeated
 
     def run(self) -> list[WorkerResult]:
         """Run all workers and give their results, in the order of their numbers.

@@ -117,7 +117,7 @@ def test_json_has_what_each_worker_did(
     assert run["base"] == run_git(shop, "rev-parse", "HEAD").strip()
     _check_results(run["results"], example, model_server.exchanges, shop)
     assert run["cost"] == pytest.approx(sum(map(_cost, model_server.exchanges)), abs=1e-6)
-    repeats = [line for line in done.stderr.splitlines() if "repeat" in line]
+    repeats = [line for line in done.stderr.splitlines() if "first task is run" in line]
     assert len(repeats) == example.notices, done.stderr
 
 
