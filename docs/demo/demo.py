@@ -8,6 +8,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ EXPECTED_FILES = {
 }
 ONLY_TIMEOUTS = 5
 """Exit code of a run whose failures are all timeouts: worker 3 is made too slow."""
+SIGNALLED = 128
+"""Exit codes above it are of runs ended by a signal."""
 NEXT = """\
 The repository is yours to look at: {repository}
 
@@ -39,14 +42,24 @@ The repository is yours to look at: {repository}
 
 def main() -> int:
     """Run the demo; 0 when it came out as it should."""
-    repository = make_repository()
+    # Ctrl-C is for `orchestrator`: it stops its containers, and we wait for it.
+    signal.signal(signal.SIGINT, lambda *_: None)
     with model_server() as url:
+        repository = make_repository()
         code = run_workers(repository, url)
+    if not git_lines(repository, "branch", "--list", "architect/*"):
+        shutil.rmtree(repository)
+        return code  # Nothing was started, and the reason is on the screen.
     show_branches(repository)
-    problems = list(find_problems(repository, code))
+    interrupted = code > SIGNALLED
+    problems = [] if interrupted else list(find_problems(repository, code))
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
+    if problems:
+        print(f"\nhint: workers must be able to reach {url}; see their logs", file=sys.stderr)
     print(NEXT.format(repository=repository, orchestrator=shown_command()))
+    if interrupted:
+        return code
     return 1 if problems else 0
 
 
@@ -78,7 +91,7 @@ def model_server() -> Iterator[str]:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         if not url:
-            sys.exit("error: the model server did not start; is Docker running here?")
+            sys.exit("\nhint: the demo needs a Docker daemon on this machine; try `docker info`")
         try:
             yield url
         finally:
@@ -120,14 +133,7 @@ def find_problems(repository: Path, code: int) -> Iterator[str]:
     if code != ONLY_TIMEOUTS:
         yield f"`orchestrator parallel` returned {code} and not {ONLY_TIMEOUTS}"
     for branch, expected in EXPECTED_FILES.items():
-        changed = subprocess.run(
-            ["git", "diff", "--name-only", f"main...{branch}"],
-            cwd=repository,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        found = set(changed.stdout.split())
+        found = set(git_lines(repository, "diff", "--name-only", f"main...{branch}"))
         if found != expected:
             yield f"`{branch}` changes {sorted(found)} and not {sorted(expected)}"
 
@@ -143,6 +149,14 @@ def shown_command() -> str:
 def git(repository: Path, *arguments: str) -> None:
     """Run git there; its output is the user's to see."""
     subprocess.run(["git", *arguments], cwd=repository, check=True)
+
+
+def git_lines(repository: Path, *arguments: str) -> list[str]:
+    """Run git there and give what it prints; nothing when it fails."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=repository, stdout=subprocess.PIPE, text=True, check=False
+    )
+    return done.stdout.splitlines()
 
 
 if __name__ == "__main__":

@@ -23,18 +23,22 @@ class Demo:
     repository: Path
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """Run the demo once, and clear up after it."""
-    where = tmp_path_factory.mktemp("demo")
-    done = subprocess.run(
+def _run_demo(where: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, str(ROOT / "docs" / "demo" / "demo.py")],
-        env={**os.environ, "TMPDIR": str(where), "COLUMNS": "160"},
+        env={**os.environ, "TMPDIR": str(where), "COLUMNS": "160", **variables},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Run the demo once, and clear up after it."""
+    where = tmp_path_factory.mktemp("demo")
+    done = _run_demo(where)
     assert done.returncode == 0, done.stdout + done.stderr
     (repository,) = where.glob("orchestrator-demo-*")
     yield Demo(done.stdout, repository)
@@ -72,3 +76,13 @@ def test_commits_what_was_written_before_the_timeout(demo: Demo) -> None:
 def test_leaves_the_checkout_as_it_was(demo: Demo) -> None:
     assert run_git(demo.repository, "status", "--porcelain") == ""
     assert run_git(demo.repository, "rev-list", "--count", "main") == "1\n"
+
+
+def test_without_a_daemon_says_so_and_makes_nothing(tmp_path: Path) -> None:
+    done = _run_demo(tmp_path, DOCKER_HOST=f"unix://{tmp_path}/none.sock")
+
+    assert done.returncode == 1
+    assert "error: " in done.stderr
+    assert "hint: the demo needs a Docker daemon" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -107,8 +107,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     scenario = Scenario.from_json(options.scenario.read_text(encoding="utf-8"))
-    host = bridge_gateway() if options.host == "bridge" else options.host
-    with ModelServer(scenario, host=host, port=options.port) as server:
+    try:
+        host = bridge_gateway() if options.host == "bridge" else options.host
+        server = ModelServer(scenario, host=host, port=options.port)
+    except OSError as error:
+        parser.exit(1, f"error: no address to listen on: {error}\n")
+    with server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):
