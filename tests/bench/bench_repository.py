@@ -1,0 +1,135 @@
+"""A repository of 20,000 files, 200 changed by the worker: our parts against `git worktree add`.
+
+Run it with `python tests/bench/bench_repository.py [--files 20000] [--changed 200] [--rounds 3]`;
+as an ordinary user, put
+`setpriv --reuid 1234 --regid 1234 --groups "$(stat -c %g /var/run/docker.sock)" env HOME=/tmp`
+before it.
+"""
+
+import argparse
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import measure
+
+from orchestrator import runner as runner_module
+from orchestrator import worker as worker_module
+from orchestrator.config import Isolation, ParallelConfig
+from orchestrator.runner import ParallelRunner
+from orchestrator.workspace import Workspace
+from orchestrator.worktree import Worktree
+
+# Module or class, function, the part of the story that it is.
+PARTS: tuple[tuple[object, str, str], ...] = (
+    (runner_module, "base_objects", "objects of the base"),
+    (worker_module, "add_worktree", "worktree add"),
+    (worker_module, "make_store", "prepare"),
+    (worker_module, "harvest", "harvest"),
+    (Workspace, "take_back", "finish: owner"),
+    (Worktree, "update", "finish: files"),
+    (Workspace, "discard_scratch", "finish: scratch"),
+)
+BEYOND = ("prepare", "harvest", "finish: owner", "finish: files", "finish: scratch")
+# git's own commit takes 200 edits, half of them committed by the worker, the rest left to us.
+CHANGE = """set -e
+edit() { git ls-files 'src/*' | sed -n "$1" | while read -r f; do echo changed >> "$f"; done; }
+edit '1~{step}p'
+git add -A && git commit -q -m half
+edit '2~{step}p'
+"""
+
+
+class Stopwatch:
+    """Notes how long our own functions take, from the outside."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+
+    def watch(self, owner: object, name: str, part: str) -> None:
+        inner: Callable[..., Any] = getattr(owner, name)
+
+        def outer(*arguments: Any, **options: Any) -> Any:
+            answer: list[Any] = []
+            took = measure.timed(lambda: answer.append(inner(*arguments, **options)))
+            self.seconds[part].append(took)
+            return answer[0]
+
+        setattr(owner, name, outer)
+
+
+def run_one(root: Path, task: str, changed: int) -> None:
+    config = ParallelConfig(
+        tasks=(task,), workers=1, agent_cli="shell", isolation=Isolation(network="none")
+    )
+    result = ParallelRunner(config, root).run()[0]
+    assert result.status == "success", result
+    assert len(result.files_modified) == changed, (len(result.files_modified), changed)
+
+
+def raw(root: Path, number: int) -> float:
+    branch = f"raw-{number}"
+    return measure.timed(
+        lambda: measure.run(
+            "git", "worktree", "add", "-q", "--no-track", "-b", branch, f".{branch}", cwd=root
+        )
+    )
+
+
+def tasks(files: int, changed: int) -> dict[str, tuple[str, int]]:
+    step = max(files * 2 // changed, 2)
+    return {
+        f"{changed} changed": (CHANGE.replace("{step}", str(step)), len(range(0, files, step)) * 2),
+        # Reads the index and leaves something behind, so that the harvest is not skipped.
+        "git status only": ("git status > /tmp/s; git hash-object -w /tmp/s; true", 0),
+        "nothing at all": ("true", 0),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--changed", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with measure.repository(options.files, size=1000) as root:
+        rows = compare(root, tasks(options.files, options.changed), options.rounds)
+    title = f"{options.files} files, uid {os.getuid()}"
+    parts = ["worktree add", "objects of the base", *BEYOND]
+    head = ["worker", "beyond / raw add", "raw add ms", *(f"{part} ms" for part in parts)]
+    measure.table(title, head, rows)
+
+
+def compare(root: Path, work: dict[str, tuple[str, int]], rounds: int) -> list[list[str]]:
+    watch = Stopwatch()
+    for owner, name, part in PARTS:
+        watch.watch(owner, name, part)
+    # The first run in a repository finds out whether overlays work there.
+    run_one(root, "true", 0)
+    found: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in work}
+    for number in range(rounds):
+        for name, (task, changed) in work.items():
+            found[name]["raw"].append(raw(root, number * len(work) + list(work).index(name)))
+            watch.seconds.clear()
+            run_one(root, task, changed)
+            for part, seconds in watch.seconds.items():
+                found[name][part] += seconds
+            total = sum(watch.seconds[part][0] for part in BEYOND)
+            measure.note(f"{name}: beyond {total:.2f} s, raw add {found[name]['raw'][-1]:.2f} s")
+    return [_row(name, measure.medians(parts)) for name, parts in found.items()]
+
+
+def _row(name: str, parts: dict[str, float]) -> list[str]:
+    shown = ("raw", "worktree add", "objects of the base", *BEYOND)
+    beyond = sum(parts[part] for part in BEYOND)
+    return [
+        name,
+        measure.ratio(beyond, parts["raw"]),
+        *(measure.milliseconds(parts[part]) for part in shown),
+    ]
+
+
+if __name__ == "__main__":
+    main()
