@@ -1,0 +1,104 @@
+"""The ground that every test stands on: no user's configuration, no daemon by accident."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.engine.base import MANAGED, REPOSITORY, Leftover
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import EngineUnavailableError
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import make_repository
+
+POISON = "unix:///nonexistent/this-test-lacks-the-docker-mark.sock"
+_DAEMON_MARKS = ("docker", "e2e", "bench")
+
+
+@pytest.fixture(autouse=True)
+def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away what the caller's shell says of git; of Docker too, without the mark for it."""
+    for name in os.environ:
+        if name.startswith("GIT_"):
+            monkeypatch.delenv(name)
+    if not any(request.node.get_closest_marker(mark) for mark in _DAEMON_MARKS):
+        monkeypatch.setenv("DOCKER_HOST", POISON)
+        request.getfixturevalue("home")
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home directory, and no system-wide git configuration."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return home
+
+
+@pytest.fixture
+def repo(tmp_path: Path, home: Path) -> Path:  # noqa: ARG001
+    """A fresh repository with two commits."""
+    return make_repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def local_engine(tmp_path: Path) -> Iterator[LocalEngine]:
+    """An engine of processes; the test fails if it leaves one."""
+    engine = LocalEngine(tmp_path / "engine")
+    yield engine
+    left = engine.leftovers({})
+    for leftover in left:
+        engine.remove(leftover)
+    assert left == []
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """The engine on this machine; without one the test fails, it is never skipped."""
+    try:
+        engine = DockerEngine()
+    except EngineUnavailableError as error:
+        pytest.fail(f"{error.message}; tests marked `docker` need a daemon", pytrace=False)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """At the end, hold that no container, network or volume of this session's is left."""
+    yield
+    if not any(item.get_closest_marker("docker") for item in request.session.items):
+        return
+    root = str(tmp_path_factory.getbasetemp().resolve())
+    engine = DockerEngine()
+    try:
+        left = [
+            leftover
+            for leftover in engine.leftovers({MANAGED: "true"})
+            # Others work with the same daemon: only repositories below our own directory count.
+            if leftover.labels.get(REPOSITORY, "").startswith(f"{root}/")
+        ]
+        told = [_describe(leftover) for leftover in left]
+        for leftover in left:
+            engine.remove(leftover)
+    finally:
+        engine.close()
+    assert not left, "left behind by this session:\n" + "\n".join(told)
+
+
+def _describe(leftover: Leftover) -> str:
+    head = f"{leftover.kind} {leftover.id} {dict(leftover.labels)}"
+    if leftover.kind != "container":
+        return head
+    client = docker.APIClient(version="auto")
+    try:
+        state = client.inspect_container(leftover.id)["State"]
+        said = client.logs(leftover.id, tail=20).decode("utf-8", "replace")
+    except docker.errors.NotFound:
+        return f"{head} (gone meanwhile)"
+    finally:
+        client.close()
+    return f"{head}\n  {state}\n  {said}"

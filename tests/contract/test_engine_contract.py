@@ -1,0 +1,305 @@
+"""What every engine keeps to. A new engine is a new parameter of the fixture `engine`."""
+
+import secrets
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import ContainerEngine
+from orchestrator.errors import (
+    EngineError,
+    ImageNotFoundError,
+    PortTakenError,
+    UnsupportedError,
+)
+from tests.support.containers import Run, Starter, bind, finish
+
+NAP = ("sleep", "300")
+
+
+def test_the_first_byte_is_not_lost(run: Run) -> None:
+    for _ in range(3):
+        status, stdout, _ = run("printf", "first")
+        assert (status.exit_code, stdout) == (0, b"first")
+
+
+def test_output_that_was_there_before_anyone_read_is_read(start: Starter) -> None:
+    container = start("printf", "early")
+    container.wait(30)
+    assert finish(container)[1] == b"early"
+
+
+def test_stdout_and_stderr_stay_apart(run: Run) -> None:
+    _, stdout, stderr = run("sh", "-c", "echo one; echo two >&2; echo three; echo four >&2")
+    assert (stdout, stderr) == (b"one\nthree\n", b"two\nfour\n")
+
+
+def test_megabytes_arrive_whole(run: Run) -> None:
+    status, stdout, stderr = run("sh", "-c", "head -c 5000000 /dev/zero; echo done >&2")
+    assert (status.exit_code, len(stdout), stderr) == (0, 5_000_000, b"done\n")
+
+
+@pytest.mark.parametrize("code", [0, 1, 77, 255])
+def test_the_exit_code_is_the_commands(run: Run, code: int) -> None:
+    status, _, _ = run("sh", "-c", f"exit {code}")
+    assert (status.exit_code, status.oom_killed) == (code, False)
+
+
+def test_death_by_a_signal_of_its_own_is_128_more(run: Run) -> None:
+    assert run("sh", "-c", "kill -9 $$")[0].exit_code == 137
+
+
+def test_a_program_that_does_not_exist_is_127(run: Run) -> None:
+    status, _, stderr = run("no-such-program-anywhere")
+    assert status.exit_code == 127
+    assert b"no-such-program-anywhere" in stderr
+
+
+def test_wait_times_out_and_stops_nothing(start: Starter) -> None:
+    container = start(*NAP)
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        container.wait(0.3)
+    assert 0.3 <= time.monotonic() - begun < 5
+    assert container.usage() is not None
+
+
+def test_wait_without_timeout_waits_for_the_end(start: Starter) -> None:
+    container = start("sh", "-c", "sleep 0.5; exit 5")
+    assert container.wait(None).exit_code == 5
+    assert container.wait(None).exit_code == 5
+
+
+def test_wait_for_a_removed_container_is_an_error(start: Starter) -> None:
+    container = start("true")
+    container.wait(30)
+    container.remove()
+    with pytest.raises(EngineError):
+        container.wait(30)
+
+
+def test_term_ends_it_and_is_repeatable(start: Starter) -> None:
+    container = start(*NAP)
+    container.kill("SIGTERM")
+    container.kill("SIGTERM")
+    assert container.wait(10).exit_code == 143
+    container.kill("SIGTERM")
+
+
+def test_term_can_be_answered(start: Starter) -> None:
+    container = start(
+        "sh", "-c", "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    )
+    logs = container.logs()
+    said = next(logs).data
+    assert said == b"ready\n"
+    container.kill("SIGTERM")
+    said += b"".join(chunk.data for chunk in logs)
+    assert said == b"ready\nbye\n"
+    assert container.wait(10).exit_code == 9
+
+
+def test_kill_ends_what_is_deaf_to_term_and_is_repeatable(start: Starter) -> None:
+    container = start("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    logs = container.logs()
+    next(logs)
+    container.kill("SIGTERM")
+    with pytest.raises(TimeoutError):
+        container.wait(0.5)
+    container.kill("SIGKILL")
+    container.kill("SIGKILL")
+    status = container.wait(10)
+    assert (status.exit_code, status.oom_killed) == (137, False)
+    container.kill("SIGKILL")
+    assert list(logs) == []
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL", "by itself"])
+def test_children_end_with_it_and_so_do_the_logs(start: Starter, shared: Path, end: str) -> None:
+    """A child that holds the output open and goes on writing must not outlive the container."""
+    child = 'while :; do date +%s.%N > "$0"; sleep 0.05; done'
+    task = f"sh -c '{child}' \"$0\" & echo ready; " + (
+        "sleep 0.2" if end == "by itself" else "wait"
+    )
+    container = start("sh", "-c", task, "/data/beat", mounts=(bind(shared, "/data"),))
+    logs = container.logs()
+    assert next(logs).data == b"ready\n"
+    if end != "by itself":
+        container.kill(end)
+    assert list(logs) == []
+    container.wait(10)
+    beat = shared / "beat"
+    last = beat.read_text() if beat.exists() else ""
+    time.sleep(0.3)
+    assert (beat.read_text() if beat.exists() else "") == last
+
+
+def test_kill_on_one_that_has_ended_is_no_error(start: Starter) -> None:
+    container = start("sh", "-c", "exit 4")
+    container.wait(30)
+    container.kill("SIGTERM")
+    container.kill("SIGKILL")
+    assert container.wait(30).exit_code == 4
+
+
+def test_logs_end_when_another_thread_kills_it(start: Starter) -> None:
+    container = start("sh", "-c", "echo up; sleep 300")
+    killer = threading.Timer(0.3, container.kill, ("SIGKILL",))
+    killer.start()
+    assert finish(container)[1] == b"up\n"
+    killer.join()
+
+
+def test_usage_while_it_runs_and_after(start: Starter) -> None:
+    container = start("sh", "-c", "sleep 300 & sleep 300 & echo up; wait", pids=99)
+    next(container.logs())
+    usage = container.usage()
+    assert usage is not None
+    assert usage.pids is not None
+    assert 3 <= usage.pids <= 5
+    assert usage.pids_limit == 99
+    assert usage.memory is not None
+    assert usage.memory > 0
+    container.kill("SIGKILL")
+    container.wait(10)
+    assert container.usage() is None
+
+
+def test_remove_kills_and_is_repeatable(
+    engine: ContainerEngine, start: Starter, labels: dict[str, str]
+) -> None:
+    container = start(*NAP)
+    begun = time.monotonic()
+    container.remove()
+    container.remove()
+    assert time.monotonic() - begun < 10
+    assert engine.leftovers(labels) == []
+    assert container.usage() is None
+
+
+def test_mounts_are_seen_and_written(run: Run, tmp_path: Path, shared: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / "note").write_text("from outside\n")
+    status, _, stderr = run(
+        "cp", "/given/note", "/data/copy",
+        mounts=(bind(given, "/given", read_only=True), bind(shared, "/data")),
+    )  # fmt: skip
+    assert status.exit_code == 0, stderr
+    assert (shared / "copy").read_text() == "from outside\n"
+
+
+def test_a_file_can_be_mounted_into_a_mount(run: Run, tmp_path: Path, shared: Path) -> None:
+    (shared / "inner").write_text("hidden")
+    (tmp_path / "note").write_text("seen")
+    mounts = (bind(shared, "/data"), bind(tmp_path / "note", "/data/inner", read_only=True))
+    assert run("cat", "/data/inner", mounts=mounts)[1] == b"seen"
+
+
+def test_the_command_gets_its_variables_and_nothing_of_ours(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_CALLER", "sesame")
+    odd = "two words = $HOME\n'second line'"
+    _, stdout, _ = run("env", "-0", env={"ODD": odd, "HOME": "/elsewhere"})
+    seen = dict(item.split("=", 1) for item in stdout.decode().split("\0") if item)
+    assert (seen["ODD"], seen["HOME"]) == (odd, "/elsewhere")
+    assert "SECRET_OF_THE_CALLER" not in seen
+
+
+def test_arguments_arrive_as_they_are(run: Run) -> None:
+    words = ("two words", "", "$HOME", "'quoted' \"twice\"", "line\nline", "é✓")
+    _, stdout, _ = run("printf", "%s|", *words)
+    assert stdout.decode().split("|")[:-1] == list(words)
+
+
+def test_the_working_directory(run: Run, shared: Path) -> None:
+    (shared / "deep").mkdir()
+    (shared / "deep" / "here").write_text("yes")
+    mounts = (bind(shared, "/data"),)
+    assert run("cat", "here", workdir="/data/deep", mounts=mounts)[1] == b"yes"
+
+
+def test_a_taken_port_starts_nothing(
+    engine: ContainerEngine, start: Starter, labels: dict[str, str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        network = engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
+        with pytest.raises(PortTakenError):
+            start(*NAP, network=network, ports={8000: port})
+    assert [leftover.kind for leftover in engine.leftovers(labels)] == ["network"]
+
+
+def test_labels_find_what_is_left_and_remove_takes_it(
+    engine: ContainerEngine, start: Starter, labels: dict[str, str]
+) -> None:
+    running, ended = start(*NAP), start("true")
+    ended.wait(30)
+    network = engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
+    left = engine.leftovers(labels)
+    assert {(one.kind, one.id) for one in left} == {
+        ("container", running.id),
+        ("container", ended.id),
+        ("network", network),
+    }
+    assert all(labels.items() <= one.labels.items() for one in left)
+    assert engine.leftovers({**labels, "orchestrator.run": "another"}) == []
+    for one in left * 2:
+        engine.remove(one)
+    assert engine.leftovers(labels) == []
+
+
+def test_an_unknown_image_starts_nothing(
+    engine: ContainerEngine, start: Starter, labels: dict[str, str]
+) -> None:
+    with pytest.raises(ImageNotFoundError):
+        start("true", image="orchestrator/nowhere:none")
+    assert engine.leftovers(labels) == []
+    with pytest.raises(ImageNotFoundError, match="orchestrator/nowhere:none"):
+        engine.check(images=(BASE_IMAGE, "orchestrator/nowhere:none"), runtime=None)
+
+
+def test_a_name_is_given_once(
+    engine: ContainerEngine, start: Starter, labels: dict[str, str]
+) -> None:
+    name = f"orchestrator-test-{secrets.token_hex(4)}"
+    first = start(*NAP, name=name)
+    with pytest.raises(EngineError, match="in use"):
+        start(*NAP, name=name)
+    assert [leftover.id for leftover in engine.leftovers(labels)] == [first.id]
+
+
+def test_check_tells_what_the_machine_is(engine: ContainerEngine) -> None:
+    features = engine.check(images=(BASE_IMAGE,), runtime=None)
+    assert features.cpus >= 1
+    assert features.memory > 64 * 1024**2
+    assert features.runtimes
+    assert engine.name in features.version
+
+
+def test_an_unknown_runtime_is_refused(engine: ContainerEngine) -> None:
+    with pytest.raises(UnsupportedError, match="no-such-runtime"):
+        engine.check(images=(), runtime="no-such-runtime")
+
+
+def test_many_at_once(start: Starter) -> None:
+    containers = [start("sh", "-c", f"echo {n}; exit {n}") for n in range(8)]
+    results: dict[int, tuple[int, bytes]] = {}
+
+    def follow(number: int) -> None:
+        status, stdout, _ = finish(containers[number])
+        results[number] = (status.exit_code, stdout)
+
+    threads = [threading.Thread(target=follow, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == {n: (n, b"%d\n" % n) for n in range(8)}

@@ -1,0 +1,53 @@
+"""Describe a container in few words, start it, read it to its end."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import (
+    BindMount,
+    Container,
+    ContainerEngine,
+    ContainerSpec,
+    ExitStatus,
+)
+
+USER = 20_001
+Run = Callable[..., tuple[ExitStatus, bytes, bytes]]
+"""Starts a container and reads it to its end: how it ended, its stdout, its stderr."""
+
+
+class Starter:
+    """Starts containers and removes them at the end of the test."""
+
+    def __init__(self, engine: ContainerEngine, labels: Mapping[str, str]) -> None:
+        self._engine = engine
+        self._labels = labels
+
+    def spec(self, *command: str, **rest: Any) -> ContainerSpec:
+        described = {
+            "name": f"orchestrator-test-{secrets.token_hex(6)}",
+            "image": BASE_IMAGE,
+            "user": f"{USER}:{USER}",
+            "workdir": "/",
+            "labels": self._labels,
+            **rest,
+        }
+        return ContainerSpec(command=command, **described)
+
+    def __call__(self, *command: str, **rest: Any) -> Container:
+        return self._engine.start(self.spec(*command, **rest))
+
+
+def finish(container: Container) -> tuple[ExitStatus, bytes, bytes]:
+    """Read a container to its end: how it ended, its stdout, its stderr."""
+    said = {"stdout": b"", "stderr": b""}
+    for chunk in container.logs():
+        said[chunk.stream] += chunk.data
+    return container.wait(30), said["stdout"], said["stderr"]
+
+
+def bind(source: Path, target: str, *, read_only: bool = False) -> BindMount:
+    return BindMount(source=source, target=target, read_only=read_only)

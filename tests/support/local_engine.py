@@ -1,0 +1,313 @@
+"""A container engine of plain processes: what tests of everything above the seam run on.
+
+A container is a process group. There is no file system of its own: wherever a word of the command,
+a variable or the working directory is a path below a mount, the path on the host is put in its
+place. Words are looked at whole, so `sh -c 'cat /data/x'` does not find `/data`, and `cat /data/x`
+does. Nothing is isolated and no limit bites: the Docker engine is there for that.
+"""
+
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import (
+    BindMount,
+    ContainerSpec,
+    EngineFeatures,
+    ExitStatus,
+    Leftover,
+    LogChunk,
+    TmpfsMount,
+    Usage,
+)
+from orchestrator.errors import EngineError, ImageNotFoundError, PortTakenError, UnsupportedError
+from orchestrator.events import Stream
+from orchestrator.store import OBJECTS, STORE, WORKSPACE
+from orchestrator.workspace import HARVEST
+
+_CHUNK = 64 * 1024
+_DEATH = 10.0
+# The machine's own /tmp stays visible: host paths that tests hand to a task are below it.
+_SHARED = "/tmp"
+
+
+class LocalEngine:
+    """See `orchestrator.engine.base.ContainerEngine`."""
+
+    name = "local"
+
+    def __init__(self, scratch: Path, *, images: tuple[str, ...] = (BASE_IMAGE,)) -> None:
+        """Make an engine that keeps its containers' scratch space in `scratch`."""
+        self._scratch = scratch
+        self._images = images
+        self._containers: dict[str, LocalContainer] = {}
+        self._networks: dict[str, Leftover] = {}
+        self._lock = threading.Lock()
+
+    def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
+        """Know the images it was told of, and one runtime."""
+        for image in images:
+            self._check_image(image)
+        if runtime not in (None, "process"):
+            raise UnsupportedError(f"the local engine has no runtime `{runtime}`")
+        return EngineFeatures(
+            overlay=False,
+            runtimes=("process",),
+            cpus=os.cpu_count() or 1,
+            memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            version="local 1",
+        )
+
+    def _check_image(self, image: str) -> None:
+        if image not in self._images:
+            raise ImageNotFoundError(f"no such image: `{image}`")
+
+    def start(self, spec: ContainerSpec) -> "LocalContainer":
+        """Start the command as a process group of its own."""
+        self._check_image(spec.image)
+        _check_ports(spec.ports)
+        with self._lock:
+            if any(spec.name == other.spec.name for other in self._containers.values()):
+                raise EngineError(f"the name `{spec.name}` is in use")
+            container = LocalContainer(self, spec, self._scratch / secrets.token_hex(6))
+            self._containers[container.id] = container
+        return container
+
+    def create_network(self, name: str, labels: Mapping[str, str]) -> str:
+        """Remember a network."""
+        with self._lock:
+            self._networks[name] = Leftover(kind="network", id=name, labels=dict(labels))
+        return name
+
+    def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
+        """List what was not removed."""
+        with self._lock:
+            found = [
+                Leftover(kind="container", id=container.id, labels=container.spec.labels)
+                for container in self._containers.values()
+            ]
+            found += self._networks.values()
+        return [leftover for leftover in found if labels.items() <= leftover.labels.items()]
+
+    def remove(self, leftover: Leftover) -> None:
+        """Remove one object."""
+        container = self._containers.get(leftover.id)
+        if container is not None:
+            container.remove()
+        with self._lock:
+            self._networks.pop(leftover.id, None)
+
+    def forget(self, container: "LocalContainer") -> None:
+        """Called by a container that was removed."""
+        with self._lock:
+            self._containers.pop(container.id, None)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class LocalContainer:
+    """See `orchestrator.engine.base.Container`."""
+
+    def __init__(self, engine: LocalEngine, spec: ContainerSpec, scratch: Path) -> None:
+        self.spec = spec
+        self._engine = engine
+        self._scratch = scratch
+        self._ended = threading.Event()
+        self._read = threading.Event()
+        self._removed = False
+        # Whoever reads the output sleeps on the pipes; that of the end is one of them.
+        self._end_seen, self._end = os.pipe()
+        self._process = _launch(spec, scratch)
+        self._reaper = threading.Thread(target=self._reap, name=f"reap-{spec.name}", daemon=True)
+        self._reaper.start()
+
+    @property
+    def id(self) -> str:
+        """The process group."""
+        return f"local-{self._process.pid}"
+
+    def _reap(self) -> None:
+        # Not waited for yet, so the group's id cannot be given to another meanwhile.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self._signal_group(signal.SIGKILL)
+        self._process.wait()
+        self._ended.set()
+        os.close(self._end)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def logs(self) -> Iterator[LogChunk]:
+        """Yield all output until the main process ends."""
+        assert not self._read.is_set(), "the output is to be read once"
+        self._read.set()
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        open_pipes: dict[Stream, int] = {
+            "stdout": self._process.stdout.fileno(),
+            "stderr": self._process.stderr.fileno(),
+        }
+        with selectors.DefaultSelector() as selector:
+            for pipe in (*open_pipes.values(), self._end_seen):
+                os.set_blocking(pipe, False)
+                selector.register(pipe, selectors.EVENT_READ)
+            try:
+                yield from self._follow(selector, open_pipes)
+            finally:
+                self._close_pipes()
+
+    def _follow(
+        self, selector: selectors.BaseSelector, open_pipes: dict[Stream, int]
+    ) -> Iterator[LogChunk]:
+        while True:
+            ended = self._ended.is_set()
+            more = False
+            for stream, pipe in list(open_pipes.items()):
+                with suppress(BlockingIOError):
+                    data = os.read(pipe, _CHUNK)
+                    if data:
+                        more = True
+                        yield LogChunk(stream=stream, data=data)
+                    else:
+                        del open_pipes[stream]
+                        selector.unregister(pipe)
+            if ended and not more:
+                return
+            if not more:
+                selector.select()
+
+    def _close_pipes(self) -> None:
+        for file in (self._process.stdout, self._process.stderr):
+            if file is not None:
+                file.close()
+        os.close(self._end_seen)
+
+    def wait(self, timeout: float | None) -> ExitStatus:
+        """Block until the main process ends."""
+        if self._removed:
+            raise EngineError(f"no such container: {self.id}")
+        if not self._ended.wait(timeout):
+            raise TimeoutError(f"still running after {timeout} s")
+        code = self._process.returncode
+        return ExitStatus(exit_code=code if code >= 0 else 128 - code, oom_killed=False)
+
+    def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
+        """Send SIGTERM to the main process, SIGKILL to all."""
+        if self._ended.is_set():
+            return
+        if signal == "SIGKILL":
+            self._signal_group(_SIGKILL)
+        else:
+            self._process.send_signal(_SIGTERM)
+
+    def usage(self) -> Usage | None:
+        """Add up the processes of the group."""
+        sizes = list(_resident_sizes(self._process.pid))
+        if self._ended.is_set() or not sizes:
+            return None
+        return Usage(memory=sum(sizes), pids=len(sizes), pids_limit=self.spec.pids)
+
+    def remove(self) -> None:
+        """Kill it and remove its scratch space."""
+        self._signal_group_if_running()
+        if not self._ended.wait(_DEATH):
+            raise EngineError(f"{self.id} does not die")
+        if self._removed:
+            return
+        self._removed = True
+        if not self._read.is_set():
+            self._close_pipes()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._engine.forget(self)
+
+    def _signal_group_if_running(self) -> None:
+        if not self._ended.is_set():
+            self._signal_group(_SIGKILL)
+
+
+_SIGTERM, _SIGKILL = signal.SIGTERM, signal.SIGKILL
+
+
+def _check_ports(ports: Mapping[int, int]) -> None:
+    for port in ports.values():
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise PortTakenError(f"port {port}: {error.strerror}") from error
+
+
+def _launch(spec: ContainerSpec, scratch: Path) -> "subprocess.Popen[bytes]":
+    paths = _host_paths(spec, scratch)
+    words = [_translated(word, paths) for word in spec.command]
+    if words[0] == "python3":
+        words[0] = sys.executable
+    return subprocess.Popen(
+        # The shell says 127 and 126 where a program is missing or no program, as containers do.
+        ["/bin/sh", "-c", 'exec "$@"', "sh", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=_translated(spec.workdir, paths),
+        env={
+            "PATH": os.environ["PATH"],
+            **{name: _translated(value, paths) for name, value in spec.env.items()},
+            **_git_places(paths),
+        },
+        start_new_session=True,
+    )
+
+
+def _host_paths(spec: ContainerSpec, scratch: Path) -> dict[str, Path]:
+    """Give the mounts' places on the host, the deepest first."""
+    scratch.mkdir(parents=True)
+    found: dict[str, Path] = {}
+    for mount in spec.mounts:
+        if isinstance(mount, BindMount):
+            found[mount.target] = mount.source
+        elif not isinstance(mount, TmpfsMount):
+            raise EngineError("the local engine has no overlays")
+        elif mount.target != _SHARED:
+            found[mount.target] = scratch / mount.target.strip("/").replace("/", "-")
+            found[mount.target].mkdir()
+    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def _translated(word: str, paths: Mapping[str, Path]) -> str:
+    for target, place in paths.items():
+        if word == target or word.startswith(f"{target}/"):
+            return f"{place}{word.removeprefix(target)}"
+    return word
+
+
+def _git_places(paths: Mapping[str, Path]) -> dict[str, str]:
+    """Let a worker's git find its store: the `.git` that is mounted over its checkout cannot be."""
+    if HARVEST in paths or not {STORE, WORKSPACE, OBJECTS} <= paths.keys():
+        return {}
+    return {
+        "GIT_DIR": str(paths[STORE]),
+        "GIT_WORK_TREE": str(paths[WORKSPACE]),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(paths[OBJECTS]),
+    }
+
+
+def _resident_sizes(group: int) -> Iterator[int]:
+    page = os.sysconf("SC_PAGE_SIZE")
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                yield int(fields[21]) * page
