@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import docker
 import docker.errors
-import requests
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 from docker.types.daemon import CancellableStream
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
@@ -77,15 +76,15 @@ class DockerContainer:
     def wait(self, timeout: float | None) -> ExitStatus:
         """Block until it ends, or raise TimeoutError."""
         started = time.monotonic()
-        with translated("wait for the container"):
-            try:
+        try:
+            with translated("wait for the container"):
                 # requests takes fractions of a second; the SDK's stubs do not know.
                 exit_code = self._client.wait(self._id, timeout=timeout)["StatusCode"]  # type: ignore[arg-type]
-            except requests.exceptions.RequestException as error:
-                # docker-py gives the same exceptions for a time-out and for a daemon that hung up.
-                if timeout is not None and time.monotonic() - started >= timeout:
-                    raise TimeoutError(f"still running after {timeout} s") from error
-                raise
+        except EngineUnavailableError as error:
+            # docker-py gives the same exceptions for a time-out and for a daemon that hung up.
+            if timeout is not None and time.monotonic() - started >= timeout:
+                raise TimeoutError(f"still running after {timeout} s") from error
+            raise
         return ExitStatus(exit_code=exit_code, oom_killed=self._oom_killed(exit_code))
 
     def _oom_killed(self, exit_code: int) -> bool:
