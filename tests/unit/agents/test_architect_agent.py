@@ -209,6 +209,7 @@ def test_what_the_model_refused_is_told_apart_by_exact_names(
     [
         ("Authentication error: litellm.AuthenticationError: no\n", Reason.AUTH),
         ("Unexpected error: litellm.RateLimitError: slow\n", Reason.RATE_LIMITED),
+        ("\n\nAuthentication error: litellm.AuthenticationError: no\n", Reason.AUTH),
         ("Authentication error: the author is unknown\n", Reason.AGENT_ERROR),
         ("the text litellm.AuthenticationError: in a line of something else", Reason.AGENT_ERROR),
         ("", Reason.AGENT_ERROR),
