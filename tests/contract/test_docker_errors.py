@@ -1,0 +1,132 @@
+"""No exception of the SDK's leaves the gate as it is."""
+
+import inspect
+import socket
+import threading
+
+import docker.errors
+import pytest
+import requests
+import urllib3
+
+from orchestrator.engine import load_engine
+from orchestrator.engine.docker.errors import translated
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    ImageNotFoundError,
+    OrchestratorError,
+    PortTakenError,
+)
+
+SDK = [
+    kind
+    for _, kind in inspect.getmembers(docker.errors, inspect.isclass)
+    if issubclass(kind, Exception) and kind.__module__ == "docker.errors"
+]
+TRANSPORT = [
+    requests.exceptions.ConnectionError("refused"),
+    requests.exceptions.ReadTimeout("slow"),
+    requests.exceptions.ChunkedEncodingError("cut off"),
+    requests.exceptions.JSONDecodeError("not JSON", "<html>", 0),
+    urllib3.exceptions.ProtocolError("hung up"),
+    ConnectionResetError("reset"),
+    BrokenPipeError("gone"),
+]
+
+
+def make(kind: type[Exception]) -> Exception:
+    """Make one, with a word for every argument that it wants."""
+    if kind.__init__ in (Exception.__init__, ValueError.__init__):
+        return kind("something")
+    wanted = [
+        parameter
+        for parameter in inspect.signature(kind).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    return kind(*("something" for _ in wanted))
+
+
+def through(error: Exception) -> OrchestratorError:
+    with pytest.raises(OrchestratorError, match="cannot do this") as caught, translated("do this"):
+        raise error
+    return caught.value
+
+
+def test_the_sdk_has_the_exceptions_we_know() -> None:
+    assert {"APIError", "DockerException", "StreamParseError"} <= {kind.__name__ for kind in SDK}
+    assert len(SDK) >= 15
+
+
+@pytest.mark.parametrize("kind", SDK)
+def test_every_exception_of_the_sdk_is_translated(kind: type[Exception]) -> None:
+    error = make(kind)
+    ours = through(error)
+    assert isinstance(ours, EngineError | ImageNotFoundError)
+    assert ours.__cause__ is error
+
+
+@pytest.mark.parametrize("error", TRANSPORT, ids=lambda error: type(error).__name__)
+def test_a_lost_connection_is_an_engine_that_is_not_there(error: Exception) -> None:
+    ours = through(error)
+    assert isinstance(ours, EngineUnavailableError)
+    assert ours.hint is not None
+
+
+def test_an_error_of_ours_passes_as_it_is() -> None:
+    error = PortTakenError("taken")
+    with pytest.raises(PortTakenError) as caught, translated("do this"):
+        raise error
+    assert caught.value is error
+
+
+def test_a_bug_of_ours_is_not_an_engine_error() -> None:
+    with pytest.raises(KeyError), translated("do this"):
+        raise KeyError("bug")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("driver failed: Bind for 127.0.0.1:80 failed: port is already allocated", PortTakenError),
+        ("listen tcp4 127.0.0.1:80: bind: address already in use", PortTakenError),
+        ("no space left on device", EngineError),
+    ],
+)
+def test_what_the_daemon_says_decides(said: str, expected: type[Exception]) -> None:
+    error = docker.errors.APIError("500 Server Error", explanation=said)
+    ours = through(error)
+    assert type(ours) is expected
+    assert said in ours.message
+
+
+def test_a_socket_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    with pytest.raises(EngineUnavailableError) as caught:
+        load_engine("docker")
+    assert caught.value.hint is not None
+    assert caught.value.exit_code == 7
+
+
+def test_a_port_that_nobody_listens_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{probe.getsockname()[1]}")
+        with pytest.raises(EngineUnavailableError):
+            load_engine("docker")
+
+
+def test_a_daemon_that_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        hang_up = threading.Thread(target=lambda: server.accept()[0].close())
+        hang_up.start()
+        with pytest.raises(EngineUnavailableError):
+            load_engine("docker")
+        hang_up.join(5)
+
+
+def test_what_is_no_address_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "nonsense://")
+    with pytest.raises(EngineError):
+        load_engine("docker")
