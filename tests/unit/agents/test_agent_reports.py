@@ -23,7 +23,7 @@ REPORT: dict[str, object] = {
 PRINTED = json.dumps(REPORT, indent=2).encode()
 MIB = 1024 * 1024
 CPU_SECONDS = 8.0
-"""Far above what is measured (1 s on a quiet machine) and far below what an unbounded search takes."""
+"""Far above what is measured (1 s on a quiet machine) and far below an unbounded search."""
 
 
 @pytest.fixture
