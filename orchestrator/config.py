@@ -48,6 +48,14 @@ class Limits(_Model):
     """File descriptors of one process."""
     tmp: Size = Field(default=1024**3, ge=1024**2)
     """Bytes in each of `/tmp` and the home directory; they count as memory."""
+    disk: Size = Field(default=8 * 1024**3, ge=1024**2)
+    """Bytes a worker may write to its files and its git store."""
+    inodes: int = Field(default=1_000_000, ge=100)
+    """Files and directories a worker may make there."""
+    log_limit: Size = Field(default=1024**3, ge=64 * 1024)
+    """Bytes it may print."""
+    idle_timeout: float = Field(default=0.0, ge=0)
+    """Seconds it may print nothing; 0 is for ever."""
     grace: float = Field(default=10.0, ge=0)
     """Seconds between SIGTERM and SIGKILL."""
 

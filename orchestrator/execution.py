@@ -8,22 +8,19 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
-from orchestrator.engine.base import Container, ContainerEngine, ContainerSpec, ExitStatus, Usage
+from orchestrator.config import Limits
+from orchestrator.engine.base import Container, ContainerEngine, ContainerSpec, ExitStatus
 from orchestrator.errors import EngineError, OrchestratorError, PortTakenError
 from orchestrator.events import Emit, WorkerStarted, WorkerStopping
-from orchestrator.judge import Ending
+from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
+from orchestrator.meter import Meter, mib
 from orchestrator.results import Reason
 
 TICK = 0.2
 """Seconds between two looks at the clock and the cancel button."""
-MEASURE = 1.0
-"""Seconds between two measurements of what a container uses."""
-_NEAR = 2.0
-"""Seconds before a deadline in which nothing is measured."""
-_PIDS_PATIENCE = 3
-"""Measurements in a row at the process limit: a build may touch it, a fork bomb stays."""
 _DEATH = 15.0
 """Seconds after SIGKILL by which the engine must have seen the end."""
 _PORT_ATTEMPTS = 5
@@ -59,7 +56,9 @@ class Terms:
 
     worker_id: int
     timeout: float | None
-    grace: float
+    limits: Limits
+    writable: tuple[Path, ...]
+    """Directories on the host that grow as it writes."""
     budget: float | None
     ports: tuple[int, ...]
 
@@ -118,8 +117,8 @@ def execute(
         stopped=watch.stopped,
         error=watch.error,
         ports=tuple(ports.items()),
-        peak_memory=watch.peak_memory,
-        limits_hit=tuple(watch.limits_hit),
+        peak_memory=watch.meter.peak_memory,
+        limits_hit=tuple(watch.meter.limits_hit),
     )
 
 
@@ -150,17 +149,15 @@ class _Watch:
     cancel: Cancel
     emit: Emit
     exit_status: ExitStatus | None = None
-    stopped: Reason | None = None
+    stopped: Stop | None = None
     error: OrchestratorError | None = None
-    peak_memory: int | None = None
-    limits_hit: list[str] = field(default_factory=list)
     ended_at: float | None = None
-    _at_pids_limit: int = 0
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         name = f"follow-{self.terms.worker_id}"
         self.follower = threading.Thread(target=self._follow, name=name, daemon=True)
+        self.meter = Meter(self.container, self.terms.limits, self.terms.writable)
 
     def _follow(self) -> None:
         try:
@@ -176,55 +173,37 @@ class _Watch:
     def run(self, started: float) -> None:
         """Return when the container is dead."""
         self.follower.start()
-        measured = started
         deadline = started + (self.terms.timeout or math.inf)
         while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
-            now = time.monotonic()
-            # A busy engine may take long to answer, which must not move the deadline.
-            if now - measured >= MEASURE and deadline - now > _NEAR:
-                measured = now
-                self._measure()
+            self.meter.look(before=deadline)
             self.log.tell()
-            self.stopped = self._reason_to_stop(now - started)
+            self.stopped = self._reason_to_stop(deadline)
             if self.stopped is not None:
                 self._stop()
                 return
 
-    def _reason_to_stop(self, elapsed: float) -> Reason | None:
-        terms = self.terms
-        if terms.timeout is not None and elapsed >= terms.timeout:
-            return Reason.TIMEOUT
+    def _reason_to_stop(self, deadline: float) -> Stop | None:
+        now, terms, limits = time.monotonic(), self.terms, self.terms.limits
+        if now >= deadline:
+            return Stop(Reason.TIMEOUT, f"stopped at its deadline of {terms.timeout:g} s")
         if self.cancel.asked:
-            return Reason.CANCELLED
-        if self._at_pids_limit >= _PIDS_PATIENCE:
-            return Reason.PIDS
+            return Stop(Reason.CANCELLED, "cancelled")
+        if self.log.size > limits.log_limit:
+            return Stop(Reason.LOG_LIMIT, f"stopped: it printed more than {mib(limits.log_limit)}")
+        if limits.idle_timeout and now - self.log.heard_at > limits.idle_timeout:
+            return Stop(Reason.IDLE, f"stopped: it printed nothing for {limits.idle_timeout:g} s")
         if terms.budget is not None and (self.log.cost or 0.0) > terms.budget:
-            return Reason.BUDGET
-        return None
-
-    def _measure(self) -> None:
-        try:
-            usage = self.container.usage()
-        except EngineError:
-            # Said again, and acted on, by whoever waits for the container's end.
-            return
-        if usage is not None:
-            self._note(usage)
-
-    def _note(self, usage: Usage) -> None:
-        if usage.memory is not None:
-            self.peak_memory = max(self.peak_memory or 0, usage.memory)
-        at_limit = usage.pids is not None and usage.pids >= (usage.pids_limit or usage.pids + 1)
-        self._at_pids_limit = self._at_pids_limit + 1 if at_limit else 0
-        if at_limit and "pids" not in self.limits_hit:
-            self.limits_hit.append("pids")
+            spent = f"${self.log.cost:.4f} of ${terms.budget:.4f}"
+            return Stop(Reason.BUDGET, f"stopped: it has spent {spent}")
+        return self.meter.verdict
 
     def _stop(self) -> None:
         """SIGTERM, grace, SIGKILL: dead within grace + 1 s whatever the processes do."""
-        reason = str(self.stopped)
+        reason = str(self.stopped.reason) if self.stopped else ""
+        grace = self.terms.limits.grace
         self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=reason))
-        deadline = time.monotonic() + self.terms.grace
-        if not self.cancel.killed and self.terms.grace > 0:
+        deadline = time.monotonic() + grace
+        if not self.cancel.killed and grace > 0:
             self.container.kill("SIGTERM")
             while time.monotonic() < deadline and not self.cancel.killed:
                 if self._ended.wait(min(TICK, max(deadline - time.monotonic(), 0))):

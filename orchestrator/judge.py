@@ -9,6 +9,14 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.results import Reason, Status
 
 
+@dataclass(frozen=True)
+class Stop:
+    """Why we end a worker, and what was measured."""
+
+    reason: Reason
+    measured: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ending:
     """What the engine saw of one worker."""
@@ -17,7 +25,7 @@ class Ending:
     duration: float
     exit_status: ExitStatus | None
     """None when the container never ran or its end was not seen."""
-    stopped: Reason | None = None
+    stopped: Stop | None = None
     """Why we ended it, if we did."""
     error: OrchestratorError | None = None
     ports: tuple[tuple[int, int], ...] = ()
@@ -34,11 +42,17 @@ class Verdict:
     message: str | None
 
 
-_STOPPED = {
-    Reason.TIMEOUT: (Status.TIMEOUT, "stopped at its deadline"),
-    Reason.BUDGET: (Status.PARTIAL, "stopped: it has spent its budget"),
-    Reason.PIDS: (Status.FAILED, "stopped: it kept forking against its process limit"),
-    Reason.CANCELLED: (Status.FAILED, "cancelled"),
+# Anything else that we stop has failed.
+_STATUS_OF_STOP = {
+    Reason.TIMEOUT: Status.TIMEOUT,
+    Reason.IDLE: Status.TIMEOUT,
+    Reason.BUDGET: Status.PARTIAL,
+}
+# What a limit that a failed worker ran into makes of its reason.
+_LIMITS = {
+    "pids": (Reason.PIDS, "it ran into its process limit"),
+    "open_files": (Reason.OPEN_FILES, "it ran into its limit of open files"),
+    "tmp": (Reason.DISK, "it filled /tmp or its home directory"),
 }
 
 
@@ -58,8 +72,9 @@ def judge(ending: Ending, outcome: AgentOutcome | None, *, budget: float | None)
     failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
     if outcome.status is Status.SUCCESS:
         return _confirmed(ending, outcome, failed=failed, budget=budget)
-    if failed and "pids" in ending.limits_hit:
-        return Verdict(outcome.status, Reason.PIDS, "it ran into its process limit")
+    if failed and ending.limits_hit:
+        reason, message = _LIMITS[ending.limits_hit[0]]
+        return Verdict(outcome.status, reason, message)
     return Verdict(outcome.status, outcome.reason, outcome.message)
 
 
@@ -67,8 +82,8 @@ def _by_engine(ending: Ending) -> Verdict | None:
     if ending.error is not None:
         return Verdict(Status.FAILED, Reason.ENGINE_ERROR, ending.error.message)
     if ending.stopped is not None:
-        status, message = _STOPPED[ending.stopped]
-        return Verdict(status, ending.stopped, message)
+        status = _STATUS_OF_STOP.get(ending.stopped.reason, Status.FAILED)
+        return Verdict(status, ending.stopped.reason, ending.stopped.measured)
     if ending.exit_status is not None and ending.exit_status.oom_killed:
         return Verdict(Status.FAILED, Reason.OOM, "killed: it needed more memory than its limit")
     return None

@@ -27,9 +27,14 @@ class WorkerLog:
         *,
         emit: Emit,
         read_progress: Callable[[str], AgentProgress | None],
+        limit: int,
     ) -> None:
         self.stdout = directory / "stdout.log"
         self.stderr = directory / "stderr.log"
+        self.size = 0
+        """Bytes the container has printed."""
+        self.heard_at = time.monotonic()
+        """When it last printed."""
         self.cost: float | None = None
         """The latest cost that the agent told, USD."""
         self.failure: OSError | None = None
@@ -39,6 +44,7 @@ class WorkerLog:
         self._pending: tuple[Stream, bytes] | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()
+        self._limit = limit
         self._worker_id = worker_id
         self._emit = emit
         self._read_progress = read_progress
@@ -76,9 +82,12 @@ class WorkerLog:
         self.tell()
 
     def _keep(self, chunk: LogChunk) -> None:
-        if self.failure is None:
+        room = self._limit - self.size
+        self.size += len(chunk.data)
+        self.heard_at = time.monotonic()
+        if self.failure is None and room > 0:
             try:
-                self._files[chunk.stream].write(chunk.data)
+                self._files[chunk.stream].write(chunk.data[:room])
             except OSError as error:
                 # A full disk must not stop the reading, or the container would hang on its output.
                 self.failure = error

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from orchestrator.agents.base import Agent, AgentOutcome, AgentOutput, AgentSettings
-from orchestrator.agents.reports import says_no_more_processes
+from orchestrator.agents.symptoms import limits_named
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import ContainerEngine, ContainerSpec, TmpfsMount
@@ -64,7 +64,7 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         ending = execute(
             run.engine,
             _worker_container(run, spec, workspace),
-            _terms(run, spec),
+            _terms(run, spec, workspace),
             log=log,
             cancel=run.cancel,
             emit=run.emit,
@@ -98,14 +98,16 @@ def _open_log(run: RunContext, spec: WorkerSpec) -> WorkerLog:
         spec.worker_id,
         emit=run.emit,
         read_progress=run.agent.progress,
+        limit=run.config.limits.log_limit,
     )
 
 
-def _terms(run: RunContext, spec: WorkerSpec) -> Terms:
+def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
     return Terms(
         worker_id=spec.worker_id,
         timeout=run.config.timeout,
-        grace=run.config.limits.grace,
+        limits=run.config.limits,
+        writable=workspace.writable(),
         budget=run.config.budget_per_worker,
         ports=run.config.isolation.ports,
     )
@@ -174,9 +176,10 @@ def labels(run: RunContext, spec: WorkerSpec | None, *, role: str) -> dict[str, 
 
 def _with_last_words(ending: Ending, log: WorkerLog) -> Ending:
     failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
-    if failed and "pids" not in ending.limits_hit and says_no_more_processes(log.stderr):
-        return replace(ending, limits_hit=(*ending.limits_hit, "pids"))
-    return ending
+    if not failed:
+        return ending
+    named = (limit for limit in limits_named(log.stderr) if limit not in ending.limits_hit)
+    return replace(ending, limits_hit=(*ending.limits_hit, *named))
 
 
 def _read_outcome(run: RunContext, log: WorkerLog, ending: Ending) -> AgentOutcome | None:

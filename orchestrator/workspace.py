@@ -88,6 +88,11 @@ class Workspace:
             target=WORKSPACE,
         )
 
+    def writable(self) -> tuple[Path, ...]:
+        """Give the directories that grow as the worker writes."""
+        tree = self.store.copy if self.mode == "bind" else self.store.upper
+        return tree, self.store.git
+
     def is_untouched(self) -> bool:
         """Tell whether the worker wrote nothing at all; False where that is not certain."""
         if self.mode == "bind":

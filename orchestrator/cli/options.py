@@ -57,6 +57,14 @@ Image = Annotated[
 Cpus = Annotated[Text, _setting("cpus", "N", "CPUs of a worker [default: 2, or all there are].")]
 Memory = Annotated[Text, _setting("memory", "SIZE", "Memory of a worker, as `512m`.", size=True)]
 Pids = Annotated[Text, _setting("pids", "N", "Processes and threads of a worker.")]
+Disk = Annotated[Text, _setting("disk", "SIZE", "What a worker may write, as `2g`.", size=True)]
+Inodes = Annotated[Text, _setting("inodes", "N", "Files and directories a worker may make.")]
+LogLimit = Annotated[
+    Text, _setting("log_limit", "SIZE", "What a worker may print, as `100m`.", size=True)
+]
+IdleTimeout = Annotated[
+    Text, _setting("idle_timeout", "SECONDS", "How long a worker may print nothing; 0 is no limit.")
+]
 Grace = Annotated[Text, _setting("grace", "SECONDS", "Time between SIGTERM and SIGKILL.")]
 Runtime = Annotated[Text, _setting("runtime", "NAME", "OCI runtime, as `runsc`.")]
 Network = Annotated[Text, _setting("network", "none|open", "What a worker can reach.")]

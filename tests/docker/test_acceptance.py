@@ -57,7 +57,7 @@ def task_times(results: dict) -> list[tuple[float, float]]:
 
 
 def test_five_tasks_three_workers_refill_at_once(repo: Path, client: docker.APIClient) -> None:
-    naps = (1, 3, 1, 1, 1)
+    naps = (1, 8, 1, 1, 1)
     tasks = [f"--task=date +%s.%N; sleep {nap}; date +%s.%N" for nap in naps]
     done = orchestrator(*SHELL, *tasks, "--workers", "3", "--network", "none", "--json", cwd=repo)
     assert done.returncode == 0, done.stderr
@@ -348,3 +348,42 @@ def test_two_runs_at_once_share_nothing(repo: Path) -> None:
             assert git(repo, "show", f"{result['branch']}:who") == name
     assert sorted(numbers) == [1, 2, 3, 4]
     assert all(a < b for a, b in pairwise(sorted(numbers)))
+
+
+def test_disk_log_inodes_and_silence_each_end_one_worker(
+    repo: Path, client: docker.APIClient
+) -> None:
+    done = orchestrator(
+        *SHELL,
+        "--task", "echo kept > kept; head -c 300m /dev/zero > big; sleep 100",
+        "--task", "mkdir many; cd many; seq 1 9000 | xargs touch; sleep 100",
+        "--task", "yes | head -c 100m; sleep 100",
+        "--task", "echo once; sleep 100",
+        "--task", "for n in 1 2 3 4; do echo $n; sleep 4; done; echo fine > fine",
+        "--task", "head -c 200m /dev/zero > /tmp/big",
+        "--workers", "6", "--disk", "100m", "--inodes", "5000", "--log-limit", "10m",
+        "--idle-timeout", "10", "--grace", "1", "--timeout-per-worker", "60",
+        "--network", "none", "--json", "--config", str(small_tmp(repo)), cwd=repo,
+    )  # fmt: skip
+    seen = {n: (r["status"], r["reason"]) for n, r in done.results.items()}
+    assert seen == {
+        1: ("failed", "disk"),
+        2: ("failed", "inodes"),
+        3: ("failed", "log_limit"),
+        4: ("timeout", "idle"),
+        5: ("success", None),
+        6: ("failed", "disk"),
+    }
+    assert "its limit is 100 MiB" in done.results[1]["message"]
+    assert "its limit is 5,000" in done.results[2]["message"]
+    assert all(r["duration"] < 30 for r in done.results.values())
+    assert git(repo, "show", "architect/parallel-1:kept") == "kept"
+    assert (Path(done.results[3]["log"]) / "stdout.log").stat().st_size <= 10 * 1024 * 1024
+    assert ours(client, repo) == []
+
+
+def small_tmp(repo: Path) -> Path:
+    """Write a configuration with little room in /tmp."""
+    path = repo.parent / "small-tmp.yaml"
+    path.write_text("container:\n  tmp: 64m\n")
+    return path

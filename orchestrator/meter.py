@@ -1,0 +1,104 @@
+"""Measure a running container, now and then, and say when it has used too much."""
+
+import time
+from pathlib import Path
+
+from orchestrator.config import Limits
+from orchestrator.diskuse import DiskUse, disk_use
+from orchestrator.engine.base import Container, Usage
+from orchestrator.errors import EngineError
+from orchestrator.judge import Stop
+from orchestrator.results import Reason
+
+MEASURE = 1.0
+"""Seconds between two measurements of what a container uses."""
+_MEASURE_DISK = 0.25
+"""Seconds between two looks at what it has written, at least; a large tree is looked at less."""
+_SHARE = 0.1
+"""Share of our time that goes into looking at what one worker has written."""
+_NEAR = 2.0
+"""Seconds before a deadline in which nothing is measured."""
+_PATIENCE = 3
+"""Measurements in a row at the process limit, or with locked directories, before we act: a build
+may touch it, a fork bomb stays."""
+
+
+def mib(size: int) -> str:
+    """Write bytes for people."""
+    return f"{size / 2**20:,.0f} MiB"
+
+
+class Meter:
+    """Measures one container; its owner asks, and acts on `verdict`."""
+
+    def __init__(self, container: Container, limits: Limits, writable: tuple[Path, ...]) -> None:
+        self.peak_memory: int | None = None
+        """Bytes, the most that was seen."""
+        self.limits_hit: list[str] = []
+        self.verdict: Stop | None = None
+        self._container = container
+        self._limits = limits
+        self._writable = writable
+        # What was there before the worker wrote anything, such as its checkout in mode bind.
+        self._before = disk_use(writable, most_files=limits.inodes * 2)
+        self._at_pids_limit = self._locked = 0
+        self._next_usage = time.monotonic() + MEASURE
+        self._next_disk = time.monotonic() + _MEASURE_DISK
+        self._cost = 0.0
+
+    def look(self, *, before: float) -> None:
+        """Measure what is due, unless the moment `before` is near: it must not be missed."""
+        now = time.monotonic()
+        if before - now < max(_NEAR, 2 * self._cost):
+            return
+        if now >= self._next_disk:
+            self._note_disk(disk_use(self._writable, most_files=self._most_files()))
+            self._cost = time.monotonic() - now
+            self._next_disk = time.monotonic() + max(_MEASURE_DISK, self._cost / _SHARE)
+        if now >= self._next_usage:
+            self._next_usage = now + MEASURE
+            self._measure_usage()
+
+    def _most_files(self) -> int:
+        return self._before.files + self._limits.inodes
+
+    def _measure_usage(self) -> None:
+        try:
+            usage = self._container.usage()
+        except EngineError:
+            # Said again, and acted on, by whoever waits for the container's end.
+            return
+        if usage is not None:
+            self._note_usage(usage)
+
+    def _note_usage(self, usage: Usage) -> None:
+        if usage.memory is not None:
+            self.peak_memory = max(self.peak_memory or 0, usage.memory)
+        at_limit = usage.pids is not None and usage.pids >= (usage.pids_limit or usage.pids + 1)
+        self._at_pids_limit = self._at_pids_limit + 1 if at_limit else 0
+        if at_limit and "pids" not in self.limits_hit:
+            self.limits_hit.append("pids")
+        if self._at_pids_limit >= _PATIENCE:
+            self.verdict = Stop(
+                Reason.PIDS, f"stopped: it kept forking against its limit of {usage.pids} processes"
+            )
+
+    def _note_disk(self, use: DiskUse) -> None:
+        limits = self._limits
+        written, made = use.size - self._before.size, use.files - self._before.files
+        self._locked = self._locked + 1 if use.hidden else 0
+        if written > limits.disk:
+            self.limits_hit.append("disk")
+            self.verdict = Stop(
+                Reason.DISK, f"stopped: it wrote {mib(written)}, its limit is {mib(limits.disk)}"
+            )
+        elif made > limits.inodes:
+            self.limits_hit.append("inodes")
+            self.verdict = Stop(
+                Reason.INODES, f"stopped: it made {made:,} files, its limit is {limits.inodes:,}"
+            )
+        elif self._locked * _MEASURE_DISK > _PATIENCE * MEASURE:
+            self.limits_hit.append("disk")
+            self.verdict = Stop(
+                Reason.DISK, "stopped: it keeps directories locked, and what is in them uncounted"
+            )
