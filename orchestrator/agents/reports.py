@@ -22,13 +22,6 @@ _MAX_LINES: Final = 250_000
 _MAX_PARSED: Final = 16 * 1024 * 1024
 
 _TAIL: Final = 8 * 1024
-_NO_MORE_PROCESSES: Final = (
-    "Cannot fork",  # dash
-    "fork: Resource temporarily unavailable",  # bash, git
-    "can't start new thread",  # Python
-    "BlockingIOError: [Errno 11]",
-    "spawn EAGAIN",  # Node.js
-)
 _LONGEST_TOKEN: Final = 16
 """An error this close to the end of a window may come from the cut: `-Infinity`, `\\ud83d`."""
 # Possessive: without it a long run of blanks would be walked twice.
@@ -181,12 +174,3 @@ def _chunks_backward(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def _read(file: BinaryIO, start: int, size: int) -> bytes:
     file.seek(start)
     return file.read(size)
-
-
-def says_no_more_processes(stderr: Path) -> bool:
-    """Tell whether a program's last words are that it could start no process or thread.
-
-    A fork bomb may be over before anyone can measure it; what it says then is all there is.
-    """
-    words = text_tail(stderr, _TAIL)
-    return any(phrase in words for phrase in _NO_MORE_PROCESSES)
