@@ -1,0 +1,108 @@
+"""The corpus: one shell script per attack, with what must come of it in lines that begin `#:`."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+SCRIPTS = Path(__file__).parent / "scripts"
+NONE = r"(?!)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """A hostile task."""
+
+    name: str
+    what: str
+    script: str
+    repository: str = ""
+    """What the repository it needs is like: `submodule`, `tracked_hooks`, ..."""
+    options: tuple[str, ...] = ()
+    """Further options of the run."""
+    group: str = ""
+    """Attacks of one group run side by side."""
+    honest: bool = True
+    """Whether it commits honest work first, which must arrive."""
+    status: str = "success"
+    reason: str | None = None
+    refused: str | None = None
+    """What the message says when nothing of it is let in."""
+    note: str | None = None
+    """What the message says of what was left out."""
+    within: float | None = None
+    """Seconds until it is dead."""
+    most: dict[str, int] = field(default_factory=dict)
+    """Numbers that it reports, and how high they may be."""
+    never: str = NONE
+    always: tuple[str, ...] = ()
+
+    def task(self, variables: dict[str, str]) -> str:
+        """Give the whole task, with what the harness tells it."""
+        told = {**variables, "HONEST": "yes" if self.honest else "no"}
+        head = "".join(f"{name}='{value}'\n" for name, value in told.items())
+        return f"{head}{(SCRIPTS / 'prelude.sh').read_text()}\n{self.script}\ntrue\n"
+
+    def surroundings(self) -> tuple[str, tuple[str, ...], str]:
+        """Say which attacks it can share a run with: those that answer the same."""
+        return self.repository, self.options, self.group
+
+    def broken_rules(self, output: str) -> list[str]:
+        """Compare what it reports of itself with what it may reach."""
+        reports = re.findall(r"^REPORT (.*)$", output, re.MULTILINE)
+        text = "\n".join(reports)
+        broken = [f"it reports `{r}`" for r in reports if re.search(self.never, r)]
+        broken += [f"it does not report `{line}`" for line in self.always if line not in text]
+        for key, most in self.most.items():
+            numbers = [int(n) for n in re.findall(rf"^{key}=(\d+)$", text, re.MULTILINE)]
+            if not numbers:
+                broken.append(f"it reports no `{key}`")
+            elif max(numbers) > most:
+                broken.append(f"{key}: {max(numbers)}, more than {most}")
+        return broken
+
+
+def load(name: str) -> Attack:
+    """Read one attack."""
+    script = (CORPUS / f"{name}.sh").read_text()
+    said: dict[str, list[str]] = {}
+    for key, value in re.findall(r"^#: (\w+) ?(.*)$", script, re.MULTILINE):
+        said.setdefault(key, []).append(value)
+    status, _, reason = said.get("ends", ["success"])[0].partition(" ")
+    refused = said.get("refused", [None])[0]
+    if refused is not None:
+        status, reason = "failed", "harvest_refused"
+    return Attack(
+        name=name,
+        what=script.splitlines()[0].removeprefix("# "),
+        script=script,
+        repository=said.get("repository", [""])[0],
+        options=tuple(said.get("options", [""])[0].split()),
+        group=said.get("group", [""])[0],
+        honest=said.get("honest") != ["no"],
+        status=status,
+        reason=reason or None,
+        refused=refused,
+        note=said.get("note", [None])[0],
+        within=float(said["within"][0]) if "within" in said else None,
+        most={key: int(n) for key, n in (value.split() for value in said.get("most", []))},
+        never=said.get("never", [NONE])[0],
+        always=tuple(said.get("always", [])),
+    )
+
+
+def names() -> list[str]:
+    """List every attack, in order."""
+    return sorted(
+        (path.stem for path in CORPUS.glob("*.sh")), key=lambda name: int(name.partition("-")[0])
+    )
+
+
+def grouped(attacks: list[Attack], size: int) -> list[tuple[Attack, ...]]:
+    """Put attacks that can share a run together, at most `size` in one."""
+    alike: dict[tuple[str, tuple[str, ...], str], list[Attack]] = {}
+    for attack in attacks:
+        alike.setdefault(attack.surroundings(), []).append(attack)
+    return [
+        tuple(found[at : at + size]) for found in alike.values() for at in range(0, len(found), size)
+    ]

@@ -1,0 +1,291 @@
+"""One run of the real command line: attackers side by side with a worker that does its job."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+
+from tests.attacks.attack import SCRIPTS, Attack
+from tests.attacks.caller import Caller
+from tests.attacks.target import HONEST, Target, make_target
+
+LIMITS = ("--memory", "256m", "--pids", "128", "--cpus", "1")
+TIME = ("--timeout-per-worker", "40", "--grace", "1")
+LONGEST = 170.0
+"""Seconds by which every run must have ended."""
+MOST_MEMORY = 600 * 1024
+"""KiB that we, or a git of ours, may ever hold."""
+_ADDRESS_SPACE = 12 * 1024**3
+"""Bytes: where a bomb does go off, it must not take this machine with it."""
+_SIBLING = "sleep 2; echo done > sibling.txt; git add sibling.txt; git commit -qm sibling"
+# What steers a terminal: C0 but the newline, DEL, C1, and the characters that change direction.
+_RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass
+class Observation:
+    """What one attack did."""
+
+    attack: Attack
+    harms: list[str] = field(default_factory=list)
+    """What it did to the host, the repository, its siblings or our report."""
+    outcome: str = ""
+    """Status, reason and message of its worker."""
+
+
+@dataclass
+class Campaign:
+    """One run of several attacks."""
+
+    observations: list[Observation]
+    harms: list[str] = field(default_factory=list)
+    """What cannot be laid at one attacker's door."""
+    seconds: float = 0.0
+
+
+def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Campaign:
+    """Attack a fresh repository at `place`, and look at everything afterwards."""
+    target = make_target(caller, place, attacks[0].repository)
+    marks = place.parent / f"{place.name}-marks"
+    marks.mkdir()
+    campaign = Campaign([Observation(attack) for attack in attacks])
+    traps = [_set_trap(marks, attack) for attack in attacks]
+    caller.own(marks)
+    before = [_looked_at(trap) for trap in traps]
+    tasks = [attack.task(_told(target, marks, attack)) for attack in attacks] + [_SIBLING]
+    with _meanwhile(target, len(tasks), campaign.harms):
+        started = time.monotonic()
+        done = _orchestrate(target, tasks, attacks[0].options)
+        campaign.seconds = time.monotonic() - started
+    campaign.harms += done.harms
+    if done.results:
+        _look(campaign, target, done)
+    _next(target, len(tasks), campaign.harms)
+    for observation, trap, was in zip(campaign.observations, traps, before, strict=True):
+        if (marks / observation.attack.name).exists():
+            observation.harms.append("code of the task ran on the host")
+        if _looked_at(trap) != was:
+            observation.harms.append("something on the host followed a link of the task's")
+    campaign.harms += target.broken_objects()
+    _clean_up(target, campaign.harms)
+    return campaign
+
+
+def _told(target: Target, marks: Path, attack: Attack) -> dict[str, str]:
+    mark = marks / attack.name
+    return {"MARK": str(mark), "TRAP": f"{mark}.trap", **target.private}
+
+
+def _set_trap(marks: Path, attack: Attack) -> Path:
+    trap = marks / f"{attack.name}.trap"
+    (trap / "below").mkdir(parents=True)
+    (trap / "secret").write_text("CANARY-host-secret\n")
+    now = time.time()
+    for path in (trap / "secret", trap / "below", trap):
+        # Read before it was written: file systems that note a first look only note this one.
+        os.utime(path, (now - 1000, now - 500))
+    return trap
+
+
+def _looked_at(trap: Path) -> list[tuple[int, int]]:
+    infos = [path.stat() for path in (trap, trap / "below", trap / "secret")]
+    return [(info.st_atime_ns, info.st_mtime_ns) for info in infos]
+
+
+@dataclass
+class _Done:
+    harms: list[str]
+    results: list[dict[str, Any]]
+    run_directory: Path
+
+
+def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> _Done:
+    arguments = [word for task in tasks for word in ("--task", task)]
+    command = [
+        target.caller.python, "-m", "orchestrator", "parallel", "--agent-cli", "shell", "--json",
+        "--workers", str(len(tasks)), *LIMITS, *(() if "--grace" in options else TIME), *options,
+        *arguments,
+    ]  # fmt: skip
+    out, err = (target.path.parent / f"{target.path.name}.{name}" for name in ("out", "err"))
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        process = target.caller.popen(
+            command, target.path, stdout=stdout, stderr=stderr, preexec_fn=_bound
+        )
+        harms = _wait(process)
+    said = out.read_text(errors="surrogateescape") + err.read_text(errors="surrogateescape")
+    if match := _RAW.search(said):
+        harms.append(f"a raw {match[0]!r} in our output")
+    if len(said) > 5_000_000:
+        harms.append(f"{len(said)} characters of output")
+    if "CANARY-host-secret" in said or "CANARY-private" in said:
+        harms.append("a secret in our output")
+    runs = target.path / ".git" / "orchestrator" / "runs"
+    try:
+        report = json.loads(out.read_text(), parse_constant=lambda word: 1 / 0)
+        return _Done(harms, report["results"], runs / report["run_id"])
+    except (ValueError, ZeroDivisionError, KeyError) as error:
+        return _Done([*harms, f"no report ({error}): {err.read_text()[-2000:]}"], [], runs)
+
+
+def _bound() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+
+
+def _wait(process: subprocess.Popen[bytes]) -> list[str]:
+    deadline = time.monotonic() + LONGEST
+    while time.monotonic() < deadline:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            mib = usage.ru_maxrss >> 10
+            return [f"we took {mib} MiB"] if usage.ru_maxrss > MOST_MEMORY else []
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return [f"the run still went on after {LONGEST:.0f} s"]
+
+
+def _look(campaign: Campaign, target: Target, done: _Done) -> None:
+    results = done.results
+    campaign.harms += target.harms(len(results))
+    sibling = results[-1]
+    if sibling["status"] != "success" or sibling["files_modified"] != ["sibling.txt"]:
+        campaign.harms.append(f"the sibling's work did not arrive: {sibling['message']}")
+    for observation, result in zip(campaign.observations, results, strict=False):
+        number = result["worker_id"]
+        log = _log(done.run_directory / f"worker-{number}" / "stdout.log")
+        message = result["message"] or ""
+        observation.outcome = f"{result['status']} {result['reason'] or ''}: {message}"
+        observation.harms += [
+            *target.worktree_harms(number),
+            *observation.attack.broken_rules(log),
+            *_verdict(observation.attack, result),
+            *_arrival(observation.attack, target, result),
+        ]
+
+
+def _log(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _verdict(attack: Attack, result: dict[str, Any]) -> list[str]:
+    message = result["message"] or ""
+    found = []
+    if (result["status"], result["reason"]) != (attack.status, attack.reason):
+        found.append(f"ended {result['status']} ({result['reason']}): {message}")
+    for wanted in (attack.refused, attack.note):
+        if wanted is not None and not re.search(wanted, message):
+            found.append(f"the message does not say `{wanted}`: {message}")
+    if attack.within is not None and result["duration"] > attack.within:
+        found.append(f"dead only after {result['duration']} s")
+    if len(message) > 5000:
+        found.append(f"a message of {len(message)} characters")
+    return found
+
+
+def _arrival(attack: Attack, target: Target, result: dict[str, Any]) -> list[str]:
+    """Say what is wrong with what came of the attacker's own honest work."""
+    branch = result["branch"]
+    base = target.refs["refs/heads/main"]
+    if target.git("rev-parse", branch) != result["commit"]:
+        return ["the branch is not where the result says"]
+    if attack.refused is not None:
+        moved = target.git("rev-parse", branch) != base
+        return ["the branch moved though it was refused"] if moved else []
+    if "CANARY" in target.git("log", "--format=", "--patch", "--no-textconv", f"{base}..{branch}"):
+        return ["something that it was not given is on its branch"]
+    if not attack.honest:
+        return []
+    try:
+        arrived = target.git("cat-file", "-p", f"{branch}:{HONEST}") == "honest"
+    except AssertionError:
+        arrived = False
+    checked_out = (target.worktree(result["worker_id"]) / HONEST).exists()
+    return [] if arrived and checked_out else ["its honest work did not arrive"]
+
+
+@contextmanager
+def _meanwhile(target: Target, workers: int, harms: list[str]) -> Iterator[None]:
+    """Be the user who looks at things while the run goes on."""
+    places = [str(target.path), *(str(target.worktree(n)) for n in range(1, workers + 1))]
+    command = ["sh", str(SCRIPTS / "meanwhile.sh"), *places]
+    process = target.caller.popen(
+        command, target.path, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda: harms.extend(_lines(process)))
+    reader.start()
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+        reader.join()
+        process.stdout.close()
+
+
+def _lines(process: subprocess.Popen[bytes]) -> list[str]:
+    assert process.stdout is not None
+    return process.stdout.read().decode(errors="replace").splitlines()
+
+
+def _next(target: Target, workers: int, harms: list[str]) -> None:
+    """Be the user who goes on working after the run."""
+    places = [str(target.worktree(n)) for n in range(1, workers + 1)] + [str(target.path)]
+    script = str(SCRIPTS / "next.sh")
+    try:
+        said = target.caller.run("sh", script, *places, cwd=target.path, timeout=150)
+    except subprocess.TimeoutExpired:
+        said = "git does not come back"
+    harms += said.splitlines()
+    if (target.path / ".git" / "orchestrator").exists():
+        main = target.git("log", "--format=%H", "main").splitlines()
+        if target.refs["refs/heads/main"] not in main:
+            harms.append("main lost its commit")
+
+
+def _clean_up(target: Target, harms: list[str]) -> None:
+    """Remove everything as the user would, and see what is left."""
+    command = (target.caller.python, "-m", "orchestrator", "parallel-cleanup", "--purge")
+    try:
+        target.caller.run(*command, cwd=target.path)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        harms.append(f"clean-up: {str(error)[-500:]}")
+    left = sorted(path.name for path in target.path.glob(".architect-parallel-*"))
+    runs = target.path / ".git" / "orchestrator" / "runs"
+    left += sorted(str(path) for path in runs.glob("*")) if runs.exists() else []
+    harms += [f"left after clean-up: {name}" for name in left]
+    harms += [f"left in the engine: {name}" for name in _left_in_engine(target)]
+    shutil.rmtree(target.path, ignore_errors=True)
+
+
+def _left_in_engine(target: Target) -> list[str]:
+    client = docker.APIClient(version="auto")
+    try:
+        ours = {"label": f"orchestrator.repository={target.path}/.git"}
+        found = [item["Id"] for item in client.containers(all=True, filters=ours)]
+        found += [item["Id"] for item in client.networks(filters=ours)]
+        found += [item["Name"] for item in client.volumes(filters=ours)["Volumes"] or []]
+    finally:
+        client.close()
+    return found
+
+

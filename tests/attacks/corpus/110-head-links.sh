@@ -1,0 +1,6 @@
+# HEAD and its branch as links out of the store, in a circle, and as names that climb.
+ln -sf "$TRAP/secret" "$GIT_DIRECTORY/packed-refs"
+branch=$GIT_DIRECTORY/refs/heads/architect/parallel-$ORCHESTRATOR_WORKER_ID
+rm "$branch"; ln -s "$TRAP/secret" "$branch"
+rm "$GIT_DIRECTORY/HEAD"; echo 'ref: refs/heads/../../../../../proc/self/environ' > "$GIT_DIRECTORY/HEAD"
+mv "$GIT_DIRECTORY/HEAD" "$GIT_DIRECTORY/circle"; ln -s circle "$GIT_DIRECTORY/HEAD"

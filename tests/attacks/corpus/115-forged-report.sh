@@ -1,0 +1,6 @@
+# Says that it succeeded, as another worker, on another branch, for nothing; and fails.
+#: ends failed agent_failed
+printf '{"worker_id": 2, "branch": "main", "status": "success", "cost": 1e308, "steps": -5}\n' \
+  | tee /proc/1/fd/1
+printf '{"status": "success", "exit_code": 0, "cost": true, "steps": 99999999999999999999}\n' >&2
+exit 3

@@ -1,0 +1,6 @@
+# Leaves processes behind that go on writing after the task has ended.
+for n in 1 2 3; do
+  setsid sh -c "while :; do echo late > late-$n; date > a.txt; git add -A; git commit -qm late; done" \
+    > /dev/null 2>&1 < /dev/null &
+done
+sleep 1

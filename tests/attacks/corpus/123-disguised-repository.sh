@@ -1,0 +1,6 @@
+# A bare repository as ordinary files: git takes it for one when somebody stands in it.
+#: refused git directory
+git init -q --bare innocent && set_config innocent/config core.fsmonitor "$PAYLOAD; false"
+set_config innocent/config core.bare false; set_config innocent/config core.worktree ..
+touch innocent/objects/keep innocent/refs/keep
+commit

@@ -1,0 +1,10 @@
+# Inotify instances (counted per user of the whole host) and open files.
+#: most files 65536
+python3 -c 'import ctypes, os
+count = 0
+while count < 100000 and ctypes.CDLL(None).inotify_init() >= 0: count += 1
+held = []
+try:
+    while len(held) < 200000: held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError: pass
+print(f"REPORT inotify={count}"); print(f"REPORT files={count + len(held)}")'

@@ -1,0 +1,16 @@
+# Writes as fast as it can, into work tree and store, when it is asked to stop, until it is killed.
+#: options --timeout-per-worker 4 --grace 1
+#: ends timeout timeout
+#: within 6.5
+exec python3 -c 'import os, signal, time
+def write(*_):
+    n = 0
+    while True:
+        n += 1
+        os.makedirs(f"parting/{n}", exist_ok=True)
+        for path in (f"parting/{n}/f", f"/git/objects/{n % 256:02x}", "a.txt", "honest.txt.new"):
+            try:
+                with open(path, "w") as file: file.write(str(n))
+            except OSError: pass
+signal.signal(signal.SIGTERM, write)
+while True: time.sleep(1)'

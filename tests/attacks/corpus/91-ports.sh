@@ -1,0 +1,7 @@
+# Listens where its port is published and answers with rubbish.
+#: options --ports 8000
+timeout 3 python3 -c 'import socket
+with socket.create_server(("0.0.0.0", 8000)) as server:
+    while True:
+        connection, _ = server.accept(); connection.sendall(b"\0\xff" * 100000); connection.close()'
+true
