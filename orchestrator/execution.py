@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,12 +98,17 @@ def execute(
         return Ending(started_at=None, duration=0.0, exit_status=None, error=error)
     started_at = datetime.now(UTC)
     started = time.monotonic()
-    emit(WorkerStarted(worker_id=terms.worker_id, container=container.id, ports=ports))
     watch = _Watch(container=container, terms=terms, log=log, cancel=cancel, emit=emit)
     try:
+        emit(WorkerStarted(worker_id=terms.worker_id, container=container.id, ports=ports))
         watch.run(started)
     except OrchestratorError as error:
         watch.error = error
+    except BaseException:
+        # A bug of ours or of a watcher's: the container must not run on behind the next worker's.
+        with suppress(OrchestratorError):
+            container.remove()
+        raise
     duration = (watch.ended_at or time.monotonic()) - started
     try:
         container.remove()

@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import Agent
 from orchestrator.config import BASE_IMAGE, ParallelConfig
+from orchestrator.egress import allowed_destinations
 from orchestrator.engine import load_engine
-from orchestrator.engine.base import MANAGED, RUN, ContainerEngine, EngineFeatures
+from orchestrator.engine.base import MANAGED, RUN, ContainerEngine, Egress, EngineFeatures
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
@@ -141,6 +142,7 @@ class ParallelRunner:
                 agent=agent,
                 image=image,
                 cpus=_cpus(self._config, features),
+                egress=_egress(self._config, agent),
                 notices=tuple(self._notices(repository)),
             )
             with _opened(ground, base, self._emit, self._cancel) as (run, workers):
@@ -169,6 +171,7 @@ class _Ground:
     agent: Agent
     image: str
     cpus: float
+    egress: Egress | None
     notices: tuple[str, ...]
 
 
@@ -181,6 +184,17 @@ def _cpus(config: ParallelConfig, features: EngineFeatures) -> float:
             f"cpus: {wanted:g} is more than the machine has", hint=f"at most {features.cpus}"
         )
     return wanted
+
+
+def _egress(config: ParallelConfig, agent: Agent) -> Egress | None:
+    isolation = config.isolation
+    if isolation.network == "none":
+        return None
+    environment = {**_inherited(agent), **isolation.env}
+    urls = [value for name, value in environment.items() if name.endswith(("_BASE", "_URL"))]
+    if config.api_base is not None:
+        urls.append(config.api_base)
+    return Egress(image=BASE_IMAGE, allowed=allowed_destinations(isolation.allow, urls))
 
 
 @contextmanager
@@ -265,6 +279,7 @@ def _share(
         shallow=base_objects(ground.repository, base, directory.objects, history=isolation.history),
         mode=choose_mode(ground.engine, ground.features, ground.repository),
         network="none",
+        egress=ground.egress,
         cpus=ground.cpus,
         inherited_env=_inherited(ground.agent),
         emit=emit,
@@ -308,7 +323,8 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         try:
             result = run_worker(run, spec)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
-            traceback.print_exc(file=(run.directory.path / "internal-error.log").open("a"))
+            with (run.directory.path / "internal-error.log").open("a") as file:
+                traceback.print_exc(file=file)
             result = failure(run, spec, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
     run.directory.write_result(result)
     run.emit(WorkerDone(result=result))
