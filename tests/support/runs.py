@@ -1,0 +1,41 @@
+"""Whole runs on the local engine, with each task a command line."""
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.engine.base import ContainerEngine
+from orchestrator.results import RunResult
+from orchestrator.runner import ParallelRunner
+from tests.support.repository import git
+
+GRACE = 0.3
+
+
+def configured(*tasks: str, **rest: Any) -> ParallelConfig:
+    """Describe a run with a slot for each task, unless told otherwise."""
+    options = {
+        "tasks": tasks,
+        "agent_cli": "shell",
+        "workers": len(tasks),
+        "timeout_per_worker": 60,
+        "limits": Limits(grace=GRACE),
+        "isolation": Isolation(network="none"),
+    }
+    return ParallelConfig(**{**options, **rest})
+
+
+def shell_run(root: Path, engine: ContainerEngine, *tasks: str, **rest: Any) -> RunResult:
+    """Run the tasks to their end."""
+    return ParallelRunner(configured(*tasks, **rest), root, engine=engine).execute()
+
+
+def branches(repo: Path) -> list[str]:
+    """Name the workers' branches."""
+    found = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/architect")
+    return found.splitlines()
+
+
+def show(repo: Path, place: str) -> str:
+    """Give a file's content in a commit, as in `architect/parallel-1:a.txt`."""
+    return git(repo, "show", place)

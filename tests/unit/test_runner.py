@@ -1,0 +1,281 @@
+"""One run from plan to results: real git, processes for containers."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agents.shell import ShellAgent
+from orchestrator.config import Isolation
+from orchestrator.engine.base import ROLE, WORKER, ContainerSpec
+from orchestrator.errors import EngineError, PortTakenError
+from orchestrator.events import Event, RunDone, RunStarted, WorkerDone, WorkerOutput, WorkerStarted
+from orchestrator.record import RunDirectory
+from orchestrator.results import Reason, RunResult, Status, exit_code
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.repository import fingerprint, git
+from tests.support.runs import branches, configured, shell_run, show
+
+
+def run_directory(repo: Path, result: RunResult) -> RunDirectory:
+    return RunDirectory(repo / ".git" / "orchestrator" / "runs" / result.run_id)
+
+
+def test_each_worker_commits_on_its_own_branch(repo: Path, local_engine: LocalEngine) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    result = shell_run(
+        repo, local_engine,
+        "echo one > one.txt",
+        "echo two >> a.txt && git add -A && git commit -qm 'by hand' && rm src/app.py",
+        "cat a.txt",
+    )  # fmt: skip
+    assert (result.status, result.base) == (Status.SUCCESS, base)
+    first, second, third = result.results
+    assert [one.worker_id for one in result.results] == [1, 2, 3]
+    assert (first.files_modified, first.insertions, first.deletions) == (["one.txt"], 1, 0)
+    assert second.files_modified == ["a.txt", "src/app.py"]
+    assert (third.files_modified, third.commit) == ([], base)
+    assert show(repo, "architect/parallel-1:one.txt") == "one"
+    log = git(repo, "log", "--format=%s", f"{base}..architect/parallel-2").splitlines()
+    assert log == ["architect: uncommitted work of worker 2", "by hand"]
+    for worker in result.results:
+        assert git(repo, "rev-parse", worker.branch) == worker.commit
+        assert git(repo, "merge-base", base, worker.branch) == base
+
+
+def test_the_worktree_shows_what_the_branch_has(repo: Path, local_engine: LocalEngine) -> None:
+    task = "rm a.txt; mkdir -p 'new folder'; echo x > 'new folder/é\n.txt'; chmod +x src/app.py"
+    (worker,) = shell_run(repo, local_engine, task).results
+    tree = Path(worker.worktree_path)
+    assert tree == repo / ".architect-parallel-1"
+    assert not (tree / "a.txt").exists()
+    assert (tree / "new folder" / "é\n.txt").read_text() == "x\n"
+    assert (tree / "src" / "app.py").stat().st_mode & 0o111
+    assert git(tree, "status", "--porcelain") == ""
+    assert git(tree, "rev-parse", "--abbrev-ref", "HEAD") == "architect/parallel-1"
+    assert worker.files_modified == ["a.txt", "new folder/é\n.txt", "src/app.py"]
+
+
+def test_a_failed_worker_keeps_its_work(repo: Path, local_engine: LocalEngine) -> None:
+    failed, fine = shell_run(
+        repo, local_engine, "echo half > half.txt; echo broke >&2; exit 3", "true"
+    ).results
+    assert (failed.status, failed.reason) == (Status.FAILED, Reason.AGENT_FAILED)
+    assert (failed.exit_code, failed.message) == (3, "broke")
+    assert show(repo, "architect/parallel-1:half.txt") == "half"
+    assert fine.status is Status.SUCCESS
+
+
+def test_a_worker_past_its_deadline_keeps_its_work(repo: Path, local_engine: LocalEngine) -> None:
+    task = (
+        "echo a > done.txt; git add -A; git commit -qm mine; echo b > doing.txt; "
+        "trap '' TERM; while :; do sleep 0.05; done"
+    )
+    (worker,) = shell_run(repo, local_engine, task, timeout_per_worker=0.8).results
+    assert (worker.status, worker.reason) == (Status.TIMEOUT, Reason.TIMEOUT)
+    assert worker.exit_code == 137
+    assert 1.1 <= worker.duration < 1.1 + 1
+    assert worker.files_modified == ["doing.txt", "done.txt"]
+    assert git(repo, "log", "-1", "--format=%s", f"{worker.branch}~1") == "mine"
+
+
+def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngine) -> None:
+    task = """echo w > w; echo '{"cost": 0.5}'; exec sleep 60"""
+    (worker,) = shell_run(repo, local_engine, task, budget_per_worker=0.1).results
+    assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.BUDGET)
+    assert (worker.cost, worker.cost_known) == (0.5, True)
+    assert worker.files_modified == ["w"]
+
+
+def test_cancel_keeps_work_and_starts_no_more(repo: Path, local_engine: LocalEngine) -> None:
+    def press(event: Event) -> None:
+        if isinstance(event, WorkerOutput) and event.line == "ready":
+            runner.cancel()
+
+    config = configured("echo w > w; echo ready; exec sleep 60", "true", "true", workers=1)
+    runner = ParallelRunner(config, repo, engine=local_engine, emit=press)
+    first, *rest = runner.execute().results
+    assert (first.status, first.reason) == (Status.FAILED, Reason.CANCELLED)
+    assert (first.files_modified, first.exit_code) == (["w"], 143)
+    assert {one.reason for one in rest} == {Reason.CANCELLED}
+    assert branches(repo) == ["architect/parallel-1"]
+    assert not (repo / ".architect-parallel-2").exists()
+
+
+def test_a_hard_cancel_waits_for_no_grace(repo: Path, local_engine: LocalEngine) -> None:
+    def press(event: Event) -> None:
+        if isinstance(event, WorkerOutput):
+            runner.cancel(kill=True)
+
+    config = configured("trap '' TERM; echo up; while :; do sleep 0.05; done")
+    config = config.model_copy(update={"limits": config.limits.model_copy(update={"grace": 50.0})})
+    runner = ParallelRunner(config, repo, engine=local_engine, emit=press)
+    (worker,) = runner.run()
+    assert (worker.reason, worker.exit_code) == (Reason.CANCELLED, 137)
+    assert worker.duration < 5
+
+
+class AgentWithABug(ShellAgent):
+    def command(self, spec, settings):
+        if spec.task == "bug":
+            raise KeyError("a bug of ours")
+        return super().command(spec, settings)
+
+
+def test_a_bug_in_one_worker_does_not_hurt_the_others(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    config = configured("echo 1 > one", "bug", "echo 3 > three", workers=2)
+    runner = ParallelRunner(config, repo, engine=local_engine, agent=AgentWithABug())
+    result = runner.execute()
+    assert [one.status for one in result.results] == ["success", "failed", "success"]
+    assert result.results[1].reason is Reason.INTERNAL_ERROR
+    assert "a bug of ours" in (result.results[1].message or "")
+    assert exit_code(result.results) == 70
+    log = (run_directory(repo, result).path / "internal-error.log").read_text()
+    assert "Traceback" in log
+    assert "a bug of ours" in log
+
+
+class RefusingEngine(LocalEngine):
+    """Refuses worker 2's container, and the first attempt of any with ports."""
+
+    attempts = 0
+
+    def start(self, spec: ContainerSpec) -> LocalContainer:
+        if (spec.labels[ROLE], spec.labels[WORKER]) == ("worker", "2"):
+            raise EngineError("no room for it")
+        self.attempts += 1
+        if spec.ports and self.attempts == 1:
+            raise PortTakenError("taken meanwhile")
+        return super().start(spec)
+
+
+def test_a_container_that_cannot_start_fails_that_worker_alone(repo: Path, tmp_path: Path) -> None:
+    engine = RefusingEngine(tmp_path / "engine")
+    first, second = shell_run(repo, engine, "echo 1 > one", "echo 2 > two").results
+    assert (first.status, first.files_modified) == (Status.SUCCESS, ["one"])
+    assert (second.reason, second.message) == (Reason.ENGINE_ERROR, "no room for it")
+    assert engine.leftovers({}) == []
+
+
+def test_a_port_taken_meanwhile_is_chosen_again(repo: Path, tmp_path: Path) -> None:
+    engine = RefusingEngine(tmp_path / "engine")
+    task = 'echo "$PORT $ORCHESTRATOR_URL_3000 $ORCHESTRATOR_URL_3001"'
+    isolation = Isolation(ports=(3000, 3001))
+    (worker,) = shell_run(repo, engine, task, isolation=isolation).results
+    assert list(worker.ports) == [3000, 3001]
+    urls = " ".join(f"http://127.0.0.1:{port}" for port in worker.ports.values())
+    assert (Path(worker.log or "") / "stdout.log").read_text() == f"3000 {urls}\n"
+    assert engine.leftovers({}) == []
+
+
+def test_the_base_checkout_stays_as_it_is(repo: Path, local_engine: LocalEngine) -> None:
+    (repo / "a.txt").write_text("edited\n")
+    (repo / "staged.txt").write_text("staged\n")
+    git(repo, "add", "staged.txt")
+    (repo / "untracked.txt").write_text("untracked\n")
+    git(repo, "stash", "list")
+    before = fingerprint(repo)
+    result = shell_run(repo, local_engine, "echo w > w; cat a.txt; ls", "exit 1")
+    assert fingerprint(repo) == before
+    seen = (Path(result.results[0].log or "") / "stdout.log").read_text()
+    assert "edited" not in seen
+    assert "staged.txt" not in seen
+    git(repo, "fsck", "--strict", "--no-dangling")
+
+
+def test_uncommitted_work_is_carried_over_when_asked(repo: Path, local_engine: LocalEngine) -> None:
+    (repo / "a.txt").write_text("edited\n")
+    (repo / "untracked.txt").write_text("untracked\n")
+    (repo / ".gitignore").write_text("secret\n")
+    (repo / "secret").write_text("sesame\n")
+    before, head = fingerprint(repo), git(repo, "rev-parse", "HEAD")
+    task = "cat a.txt untracked.txt; test ! -e secret; echo more >> a.txt"
+    result = shell_run(repo, local_engine, task, include_uncommitted=True)
+    (worker,) = result.results
+    assert worker.status is Status.SUCCESS
+    assert worker.files_modified == ["a.txt"]
+    assert show(repo, f"{worker.branch}:a.txt") == "edited\nmore"
+    assert git(repo, "rev-parse", f"{worker.branch}~2") == head
+    assert git(repo, "rev-parse", f"{worker.branch}~1") == result.base
+    assert fingerprint(repo) == before
+
+
+def test_events_tell_the_story_and_the_record_keeps_it(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    told: list[Event] = []
+    config = configured("echo hello", "true", workers=1)
+    runner = ParallelRunner(config, repo, engine=local_engine, emit=told.append)
+    result = runner.execute()
+    kinds = [event.type for event in told]
+    assert isinstance(told[0], RunStarted)
+    assert told[0].slots == 1
+    worker = ["worker_preparing", "worker_started", "worker_harvesting", "worker_done"]
+    quiet = [kind for kind in kinds if kind != "worker_output"]
+    assert quiet == ["run_started", *worker, *worker, "run_done"]
+    assert [one.line for one in told if isinstance(one, WorkerOutput)] == ["hello"]
+    assert isinstance(told[-1], RunDone)
+    assert told[-1].result == result
+    assert [one.result for one in told if isinstance(one, WorkerDone)] == result.results
+    directory = run_directory(repo, result)
+    record = directory.record()
+    assert record is not None
+    assert (record.run_id, record.base, len(record.workers)) == (result.run_id, result.base, 2)
+    assert [directory.result(n) for n in (1, 2)] == result.results
+    assert not directory.is_live()
+    assert not directory.objects.exists()
+    lines = (directory.path / "events.ndjson").read_text().splitlines()
+    assert len(lines) == len(quiet)
+
+
+def test_a_run_is_live_while_it_runs(repo: Path, local_engine: LocalEngine) -> None:
+    seen: list[bool] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            (path,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+            seen.append(RunDirectory(path).is_live())
+
+    ParallelRunner(configured("true"), repo, engine=local_engine, emit=look).run()
+    assert seen == [True]
+
+
+def test_the_network_of_a_run_is_gone_afterwards(repo: Path, local_engine: LocalEngine) -> None:
+    during: list[int] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            left = local_engine.leftovers({})
+            during.append(sum(leftover.kind == "network" for leftover in left))
+
+    config = configured("true", "true", isolation=Isolation(network="open"))
+    ParallelRunner(config, repo, engine=local_engine, emit=look).run()
+    assert during == [1, 1]
+    assert local_engine.leftovers({}) == []
+
+
+def test_an_observer_that_breaks_breaks_no_worker(repo: Path, local_engine: LocalEngine) -> None:
+    running: list[int] = []
+
+    def broken(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            running.append(len(local_engine.leftovers({})))
+            if event.worker_id == 1:
+                raise ValueError("the view broke")
+
+    config = configured("sleep 60", "echo 2 > two", workers=1)
+    first, second = ParallelRunner(config, repo, engine=local_engine, emit=broken).run()
+    assert first.reason is Reason.INTERNAL_ERROR
+    assert (second.status, second.files_modified) == (Status.SUCCESS, ["two"])
+    assert running == [1, 1]
+
+
+@pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"])
+def test_called_from_inside_a_git_hook(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "/nonexistent")
+    (worker,) = shell_run(repo, local_engine, "echo w > w").results
+    assert (worker.status, worker.files_modified) == (Status.SUCCESS, ["w"])
