@@ -7,10 +7,12 @@ the worktree that the user sees.
 """
 
 import os
-import shutil
+import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -100,10 +102,9 @@ class Workspace:
         try:
             if any(self.store.upper.iterdir()):
                 return False
-            found = [path for path in (self.store.git / "objects").rglob("*") if path.is_file()]
+            return _holds_no_objects(self.store.git / "objects")
         except OSError:
             return False
-        return found == [self.store.git / "objects" / "info" / "alternates"]
 
     def take_back(self) -> None:
         """Make the user's worktree the caller's again; no worker could ever write to it."""
@@ -117,18 +118,58 @@ class Workspace:
             remove_tree(path)
 
 
+def _holds_no_objects(objects: Path) -> bool:
+    """Tell whether an object directory is as it was made, without walking into anything else."""
+    folders = (objects, objects / "info", objects / "pack")
+    if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
+        return False
+    return [_names(folder) for folder in folders] == [{"info", "pack"}, {"alternates"}, set()]
+
+
 def remove_tree(path: Path) -> None:
     """Remove a directory that a worker may have made hard to remove; follows no link.
 
+    Directories inside directories move up before they are emptied, so that no depth is too much.
     What cannot be removed is left: the next clean-up meets it again.
     """
-    for folder, directories, _ in os.walk(path.parent):
-        if Path(folder) == path.parent:
-            directories[:] = [path.name]
-        for name in directories:
-            _unlock(Path(folder, name))
-    # An overlay's scratch belongs to root and cannot be read, but it is empty and can be removed.
-    shutil.rmtree(path, onerror=lambda _function, name, _error: _remove_empty(Path(name)))
+    spare = (path / f"{secrets.token_hex(8)}-{number}" for number in count())
+    stuck: set[str] = set()
+    _unlock(path)
+    while names := _names(path) - stuck:
+        stuck |= {name for name in names if not _removed(path / name, spare)}
+    _remove_empty(path)
+
+
+def _names(directory: Path) -> set[str]:
+    try:
+        return set(os.listdir(directory))  # noqa: PTH208  # names alone
+    except OSError:
+        return set()
+
+
+def _removed(entry: Path, spare: Iterator[Path]) -> bool:
+    try:
+        if not stat.S_ISDIR(entry.lstat().st_mode):
+            entry.unlink()
+        # An overlay's scratch belongs to root and cannot be read, but it is empty.
+        elif not _remove_empty(entry):
+            _unlock(entry)
+            _empty(entry, spare)
+            entry.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def _empty(directory: Path, spare: Iterator[Path]) -> None:
+    with os.scandir(directory) as children:
+        for child in children:
+            path = Path(child.path)
+            if not child.is_dir(follow_symlinks=False):
+                path.unlink()
+            elif not _remove_empty(path):
+                _unlock(path)  # a directory that moves must be writable itself
+                path.rename(next(spare))
 
 
 def _unlock(directory: Path) -> None:
@@ -137,9 +178,12 @@ def _unlock(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-def _remove_empty(directory: Path) -> None:
-    with suppress(OSError):
+def _remove_empty(directory: Path) -> bool:
+    try:
         directory.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def choose_mode(engine: ContainerEngine, features: EngineFeatures, repository: Repository) -> Mode:
