@@ -193,7 +193,8 @@ class Repository:
 
     def _used_numbers(self) -> frozenset[int]:
         refs = self.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
-        suffixes = [ref.removeprefix(BRANCHES) for ref in refs.splitlines()]
+        # A branch `architect/parallel-1/x` is in the way of `architect/parallel-1` too.
+        suffixes = [ref.removeprefix(BRANCHES).partition("/")[0] for ref in refs.splitlines()]
         paths = self.top.glob(f"{DIRECTORIES}*")
         suffixes += [path.name.removeprefix(DIRECTORIES) for path in paths]
         return frozenset(int(suffix) for suffix in suffixes if suffix.isdecimal())
