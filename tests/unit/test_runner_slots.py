@@ -1,0 +1,115 @@
+"""How many at one time, and who gets which number."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from orchestrator.config import Isolation
+from orchestrator.results import Status
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import branches, shell_run
+
+ROOT = Path(__file__).parents[2]
+COUNT = 'cd "$SYNC"; touch run-$ORCHESTRATOR_WORKER_ID; ls | grep -c ^run- >> counts; '
+LEAVE = "; rm run-$ORCHESTRATOR_WORKER_ID"
+# Given up after five seconds, so that a failure is a failure and not a time-out.
+WAIT = "for i in $(seq 100); do test -e go && break; sleep 0.05; done; test -e go"
+
+
+def shared(tmp_path: Path) -> tuple[Path, Isolation]:
+    place = tmp_path / "sync"
+    place.mkdir()
+    return place, Isolation(network="none", env={"SYNC": str(place)})
+
+
+def test_a_slot_is_refilled_at_once_and_never_more_run(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    """The first holds its slot until the last lets it go: waiting for a whole batch would fail."""
+    place, isolation = shared(tmp_path)
+    tasks = [COUNT + WAIT + LEAVE, *[COUNT + "sleep 0.05" + LEAVE] * 3, COUNT + "touch go" + LEAVE]
+    result = shell_run(repo, local_engine, *tasks, workers=2, isolation=isolation)
+    assert [one.status for one in result.results] == ["success"] * 5
+    counts = [int(line) for line in (place / "counts").read_text().split()]
+    assert len(counts) == 5
+    assert max(counts) == 2
+
+
+def test_as_many_as_asked_for_run_at_one_time(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    """Each waits until all four are there."""
+    place, isolation = shared(tmp_path)
+    meet = (
+        COUNT
+        + "for i in $(seq 99); do test $(ls | grep -c ^run-) -eq 4 && exit; sleep 0.05; done; false"
+    )
+    result = shell_run(repo, local_engine, *[meet] * 4, isolation=isolation)
+    assert result.status is Status.SUCCESS
+    assert (place / "counts").exists()
+
+
+def test_more_models_than_tasks_repeat_the_first_task(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    task = 'echo "$ORCHESTRATOR_MODEL" > model.txt'
+    models = ("small", "large", "huge")
+    result = shell_run(repo, local_engine, task, models=models, workers=2)
+    assert [(one.task, one.model) for one in result.results] == [(task, m) for m in models]
+    for one in result.results:
+        assert git(repo, "show", f"{one.branch}:model.txt") == one.model
+
+
+def test_numbers_in_use_are_passed_over(repo: Path, local_engine: LocalEngine) -> None:
+    git(repo, "branch", "architect/parallel-2")
+    (repo / ".architect-parallel-4").mkdir()
+    (repo / ".architect-parallel-4" / "mine").write_text("mine")
+    (repo / ".architect-parallel-x").mkdir()
+    before = git(repo, "rev-parse", "architect/parallel-2")
+    alone = shell_run(repo, local_engine, "echo 1 > one")
+    assert [one.worker_id for one in alone.results] == [1]
+    pair = shell_run(repo, local_engine, "echo a > a", "echo b > b")
+    assert [one.worker_id for one in pair.results] == [5, 6]
+    assert pair.status is Status.SUCCESS
+    assert git(repo, "rev-parse", "architect/parallel-2") == before
+    assert [path.name for path in (repo / ".architect-parallel-4").iterdir()] == ["mine"]
+
+
+def test_a_branch_below_a_workers_is_in_its_way(repo: Path, local_engine: LocalEngine) -> None:
+    git(repo, "branch", "architect/parallel-1/mine")
+    git(repo, "branch", "architect/other")
+    (worker,) = shell_run(repo, local_engine, "true").results
+    assert worker.worker_id == 2
+    assert branches(repo)[:2] == ["architect/other", "architect/parallel-1/mine"]
+
+
+RUN = """
+import json, sys
+from pathlib import Path
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
+repo, scratch = Path(sys.argv[1]), Path(sys.argv[2])
+result = shell_run(repo, LocalEngine(scratch), *["echo $PPID > mine.txt"] * 3)
+print(json.dumps([[one.worker_id, one.status, one.files_modified] for one in result.results]))
+"""
+
+
+def test_two_runs_at_once_take_numbers_of_their_own(repo: Path, tmp_path: Path) -> None:
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", RUN, str(repo), str(tmp_path / name)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+        )
+        for name in ("first", "second")
+    ]
+    said = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
+    numbers = [[number for number, _, _ in results] for results in said]
+    assert sorted(numbers) == [[1, 2, 3], [4, 5, 6]]
+    for results in said:
+        assert [rest for _, *rest in results] == [["success", ["mine.txt"]]] * 3
+    assert branches(repo) == [f"architect/parallel-{n}" for n in range(1, 7)]
+    git(repo, "fsck", "--strict", "--no-dangling")
