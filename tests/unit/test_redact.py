@@ -1,0 +1,188 @@
+"""No spelling of a value gets through, wherever a stream is cut, and nothing else is touched."""
+
+import base64
+import json
+import random
+import re
+import string
+import subprocess
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from orchestrator.redact import Redactor, secret_variables
+from orchestrator.results import Status, WorkerResult
+
+TOKEN = b's3cr3t/T0ken+with?odd&chars="q" \\ end'
+PEM = "\n".join(
+    ["-----BEGIN KEY-----", *(f"line{n:02}" + "QmFzZTY0" * 7 for n in range(12)), "-----END KEY--"]
+).encode()
+
+
+def encodings(value: bytes) -> dict[str, bytes]:
+    text = value.decode()
+    spelt = {
+        "raw": value,
+        "hex": value.hex().encode(),
+        "HEX": value.hex().upper().encode(),
+        "url": quote(value).encode(),
+        "url-all": quote(value, safe="").encode(),
+        "url-plus": quote_plus(value).encode(),
+        "url-lower": re.sub("%..", lambda c: c[0].lower(), quote(value, safe="")).encode(),
+        "json": json.dumps(text).encode(),
+    }  # fmt: skip
+    for before in range(3):
+        padded = b"key: "[: 3 + before] + value + b" and more"
+        spelt[f"base64-{before}"] = base64.b64encode(padded)
+        spelt[f"base64url-{before}"] = base64.urlsafe_b64encode(padded)
+    return spelt
+
+
+def stream(redactor: Redactor, chunks: list[bytes]) -> bytes:
+    fed = redactor.stream()
+    return b"".join([*(fed.feed(chunk) for chunk in chunks), fed.flush()])
+
+
+@pytest.mark.parametrize("name", encodings(TOKEN))
+def test_every_spelling_is_found_wherever_the_stream_is_cut(name: str) -> None:
+    spelt = encodings(TOKEN)[name]
+    redactor = Redactor({"API": TOKEN})
+    data = b"before " + spelt + b"\nafter"
+    whole = redactor.data(data)
+    assert b"[redacted:API]" in whole
+    # Of base64 a character at either end may say something of the neighbours too.
+    assert len(whole) <= len(data) - len(spelt) + len(b"[redacted:API]") + 24
+    assert whole.startswith(b"before ")
+    assert whole.endswith(b"\nafter")
+    for cut in range(len(data) + 1):
+        assert stream(redactor, [data[:cut], data[cut:]]) == whole, cut
+    assert stream(redactor, [data[i : i + 1] for i in range(len(data))]) == whole
+
+
+def test_random_streams_are_the_same_whole_and_in_pieces() -> None:
+    random.seed(20)
+    alphabet = "ab"  # values that overlap themselves and each other
+    for _ in range(300):
+        values = {
+            name: "".join(random.choices(alphabet, k=random.randint(8, 12))).encode()
+            for name in "XYZ"
+        }
+        redactor = Redactor(values)
+        noise = "".join(random.choices(alphabet, k=60)).encode()
+        data = b"".join(random.sample([*values.values(), noise, noise[:7]], 5))
+        chunks = []
+        rest = data
+        while rest:
+            cut = random.randint(1, 9)
+            chunks.append(rest[:cut])
+            rest = rest[cut:]
+        whole = redactor.data(data)
+        assert stream(redactor, chunks) == whole
+        assert redactor.names_in(whole) == frozenset()
+
+
+def test_nothing_else_is_touched_or_held_back() -> None:
+    random.seed(21)
+    redactor = Redactor({"API": b"correct horse battery"})
+    fed = redactor.stream()
+    for _ in range(200):
+        # No first letter of a value, nor of any spelling of it, but in words that go on otherwise.
+        chunk = random.randbytes(random.randint(0, 300)).replace(b"c", b"") + b"correct hat\n"
+        assert fed.feed(chunk) == chunk
+    assert fed.flush() == b""
+
+
+def test_what_is_held_back_is_shorter_than_the_longest_spelling() -> None:
+    value = b"A" * 32
+    fed = Redactor({"API": value}).stream()
+    given = sum(len(fed.feed(b"A" * 10)) for _ in range(3))
+    assert given == 0
+    assert fed.feed(b"A" * 9 + b"\n") == b"[redacted:API]" + b"A" * 7 + b"\n"
+    fed.feed(b"A" * 31)
+    assert fed.flush() == b"A" * 31
+
+
+@pytest.mark.parametrize("before", range(3))
+def test_every_line_of_a_long_value_is_found(before: int) -> None:
+    redactor = Redactor({"PEM": PEM})
+    lines = PEM.split(b"\n")
+    shown = redactor.data(PEM + b" | " + lines[5] + base64.b64encode(b"x" * before + PEM))
+    for line in lines:
+        assert line not in shown
+        for start in range(3):
+            if len(line) > 24:
+                assert base64.b64encode(line[start : start + 24]) not in shown
+    left = shown.replace(b"[redacted:PEM]", b"")
+    assert len(left) < len(PEM) / 10
+
+
+@pytest.mark.parametrize("command", ["base64", "base64 -w64", "xxd -p", "base64 -w0"])
+def test_what_the_usual_programs_make_of_a_file(command: str) -> None:
+    words = command.split()
+    if words[0] == "xxd":
+        text = PEM.hex()
+        said = "\n".join(text[i : i + 60] for i in range(0, len(text), 60)).encode()
+    else:
+        said = subprocess.run(words, input=PEM, capture_output=True, check=True).stdout
+    shown = Redactor({"PEM": PEM}).data(said)
+    left = shown.replace(b"[redacted:PEM]", b"")
+    assert len(left) < len(said) / 10
+
+
+def test_a_short_value_is_left_alone() -> None:
+    redactor = Redactor({"PIN": b"1234567", "EMPTY": b"", "BLANK": b"   \n"})
+    assert redactor.data(b"1234567 and nothing") == b"1234567 and nothing"
+    assert redactor.text("x") == "x"
+
+
+def test_texts_and_models_are_cleaned_and_others_are_the_same() -> None:
+    redactor = Redactor({"API": TOKEN, "STATUS": b"success_"})
+    result = WorkerResult(
+        worker_id=1, branch="b", model="m", status=Status.SUCCESS, worktree_path="/w",
+        task=f"use {TOKEN.decode()}", message="\udcff " + TOKEN.decode(),
+        files_modified=["a", f"x/{TOKEN.hex()}"],
+    )  # fmt: skip
+    clean = redactor.model(result)
+    assert clean.task == "use [redacted:API]"
+    assert clean.message == "\udcff [redacted:API]"
+    assert clean.files_modified == ["a", "x/[redacted:API]"]
+    assert clean.status is Status.SUCCESS
+    assert Redactor().model(result) is result
+
+
+def test_the_longer_of_two_values_wins() -> None:
+    redactor = Redactor({"SHORT": b"password", "LONG": b"password-of-the-database"})
+    assert redactor.text("password-of-the-database") == "[redacted:LONG]"
+    assert redactor.text("password-of") == "[redacted:SHORT]-of"
+
+
+def test_variables_are_secret_by_their_name() -> None:
+    env = {
+        "OPENAI_API_KEY": "sk-1234567890",
+        "GITHUB_TOKEN": "ghp_1234567890",
+        "PGPASSWORD": "correct-horse",
+        "DATABASE_URL": "postgres://user:battery-staple@host/db",
+        "OPENAI_BASE_URL": "https://api.example.org/v1",
+        "KEYBOARD": "us-international",
+        "LANGUAGE": "english-language",
+    }
+    assert secret_variables(env) == {
+        "OPENAI_API_KEY": b"sk-1234567890",
+        "GITHUB_TOKEN": b"ghp_1234567890",
+        "PGPASSWORD": b"correct-horse",
+        "DATABASE_URL": b"battery-staple",
+    }
+
+
+def test_many_values_at_once() -> None:
+    random.seed(22)
+    letters = string.ascii_letters + string.digits
+    values = {f"K{n}": "".join(random.choices(letters, k=8 + n)).encode() for n in range(40)}
+    redactor = Redactor(values)
+    data = b"\n".join(spelt for value in values.values() for spelt in encodings(value).values())
+    shown = redactor.data(data)
+    assert shown.count(b"[redacted:") == data.count(b"\n") + 1
+    for value in values.values():
+        assert stream(Redactor({"V": value}), [b"xyz" + value]) == b"xyz[redacted:V]"
+    assert redactor.names_in(data) == frozenset(values)
+    assert redactor.names_in(shown) == frozenset()
