@@ -173,6 +173,25 @@ class Git:
             raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
 
 
+def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:
+    """Make an empty bare repository.
+
+    By hand: every worker needs three, and `git init` takes as long as all else about them.
+
+    Args:
+        git_dir: Is made.
+        object_format: `sha1` or `sha256`.
+        branch: What HEAD points at.
+    """
+    for name in ("objects/info", "objects/pack", "refs/heads"):
+        (git_dir / name).mkdir(parents=True)
+    (git_dir / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+    # Not said where it need not be: other readers of git directories stumble over extensions.
+    extra = f"1\n[extensions]\n\tobjectFormat = {object_format}\n"
+    version = "0\n" if object_format == "sha1" else extra
+    (git_dir / "config").write_text(f"[core]\n\tbare = true\n\trepositoryformatversion = {version}")
+
+
 def discover(directory: Path) -> tuple[Path, Path, Path]:
     """Find the repository around `directory`: its top level, git directory and common directory.
 

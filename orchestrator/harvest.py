@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.git import Git, GitCommandError
+from orchestrator.git import Git, GitCommandError, make_bare
 from orchestrator.repository import Repository
 from orchestrator.sanitize import one_line
 
@@ -81,9 +81,7 @@ def import_harvest(
 def _import_checked(
     repository: Repository, pack: Path, quarantine: Path, *, base: str, tip: str
 ) -> None:
-    Git(quarantine).run(
-        "init", "-q", "--bare", "--template=", f"--object-format={repository.object_format()}"
-    )
+    make_bare(quarantine, object_format=repository.object_format)
     (quarantine / "objects" / "info" / "alternates").write_text(f"{repository.objects_dir}\n")
     shallow = repository.common_dir / "shallow"
     if shallow.exists():
@@ -124,7 +122,7 @@ def _check_trees(git: Git, *, base: str, tip: str) -> None:
                 f"a commit adds a submodule or nested repository: {one_line(path)}"
             )
     entries = _entries(git, tip)
-    if len(entries) > max(MAX_ENTRIES, 2 * len(_entries(git, base))):
+    if len(entries) > MAX_ENTRIES and len(entries) > 2 * len(_entries(git, base)):
         raise HarvestRefusedError(f"the tree has {len(entries)} entries, too many to check out")
     _check_disguised(entries)
     _check_size(git, base=base, tip=tip)

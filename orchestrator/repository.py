@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from orchestrator.errors import ConfigError, RepositoryError
@@ -109,18 +110,19 @@ class Repository:
 
     def identity(self) -> tuple[str, str]:
         """Give the name and e-mail that commits are made with."""
-        return self._setting("user.name") or _NAME, self._setting("user.email") or _EMAIL
+        found = self._configured
+        return found.get("user.name") or _NAME, found.get("user.email") or _EMAIL
 
-    def _setting(self, key: str) -> str | None:
-        try:
-            return self.git.text("config", "--get", key)
-        except GitCommandError:
-            return None
+    @cached_property
+    def _configured(self) -> dict[str, str]:
+        # All at once, as of the first look: a git process for each key and worker adds up.
+        answer = self.git.run("config", "--list", "-z").decode("utf-8", "surrogateescape")
+        pairs = (entry.partition("\n") for entry in answer.split("\0") if entry)
+        return {key: value for key, _, value in pairs}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
-        """Give those of `keys` that the user has configured."""
-        found = {key: self._setting(key) for key in keys}
-        return {key: value for key, value in found.items() if value is not None}
+        """Give those of `keys`, in small letters, that the user has configured."""
+        return {key: self._configured[key] for key in keys if key in self._configured}
 
     def without_filters(self) -> dict[str, str]:
         """Give settings that switch the configured clean and smudge drivers off.
@@ -137,6 +139,7 @@ class Repository:
         off = {"smudge": "", "clean": "", "process": "", "required": "false"}
         return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}
 
+    @cached_property
     def object_format(self) -> str:
         """`sha1` or `sha256`."""
         return self.git.text("rev-parse", "--show-object-format")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.git import Git
+from orchestrator.git import Git, make_bare
 from orchestrator.repository import Repository
 from orchestrator.worktree import Worktree
 
@@ -157,10 +157,7 @@ def _make_git_dir(
     options: StoreOptions,
     settings: Mapping[str, str],
 ) -> None:
-    Git(git_dir).run(
-        "init", "-q", "--bare", "--template=", f"--initial-branch={branch}",
-        f"--object-format={repository.object_format()}",
-    )  # fmt: skip
+    make_bare(git_dir, object_format=repository.object_format, branch=branch)
     with (git_dir / "config").open("a") as config:
         config.write("[core]\n\tbare = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
         for key, value in settings.items():
@@ -171,7 +168,7 @@ def _make_git_dir(
     reference.write_text(f"{options.base}\n")
     (git_dir / "info").mkdir(exist_ok=True)
     (git_dir / "info" / "exclude").write_text(
-        "".join(f"{pattern}\n" for pattern in (*options.excluded, "/.git-of-a-nested-repository*"))
+        "".join(f"{pattern}\n" for pattern in (*options.excluded, ".git-of-a-nested-repository*"))
     )
     if options.shallow:
         (git_dir / "shallow").write_text("".join(f"{c}\n" for c in sorted(options.shallow)))

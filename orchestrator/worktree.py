@@ -35,7 +35,8 @@ class Worktree:
         """
         git = Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
         git.succeeds("update-index", "-q", "--refresh")
-        git.run("read-tree", "-m", "-u", base, tip)
+        if tip != base:
+            git.run("read-tree", "-m", "-u", base, tip)
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
