@@ -64,7 +64,11 @@ class Isolation(_Model):
     """How closed a worker's container is."""
 
     network: Literal["none", "open"] = "open"
-    """`none`: no network at all. `open`: out to anywhere, no way to another worker."""
+    """`none`: no network at all. `open`: the internet, but neither this machine, nor private
+    networks, nor another worker."""
+    allow: tuple[str, ...] = ()
+    """`HOST[:PORT]` that `open` reaches all the same: a name, an IPv4 address or network, or
+    `host.docker.internal` for this machine. The model's base URLs are allowed by themselves."""
     runtime: str | None = None
     """OCI runtime, as the engine knows it (`runsc`). Default: the engine's own."""
     env: dict[str, str] = Field(default_factory=dict)

@@ -26,6 +26,11 @@ MAX_ENTRIES = 200_000
 """Files and directories of a tree, unless its base has half as many already."""
 MAX_CHECKOUT = 4 * 1024**3
 """Bytes of all files that differ from the base, unpacked."""
+_LISTING = 64 * 1024**2
+"""Bytes of a list of what is new; a tree of few objects can stand for more files than there are."""
+_LARGEST_DELTA = "256m"
+_PATH_MAX = 4095
+_NAME_MAX = 255
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _GITLINK = b"160000"
 _REF = "refs/heads/harvest"
@@ -45,8 +50,18 @@ class Harvested:
     """What was left out or changed on the way, for people."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What a worker started from: all that its commits may be made of, beside its own objects."""
+
+    base: str
+    objects: Path
+    """An object directory with what the base reaches, and nothing else of the repository."""
+    shallow: frozenset[str]
+
+
 def import_harvest(
-    repository: Repository, *, out: Path, quarantine: Path, branch: str, base: str
+    repository: Repository, *, out: Path, quarantine: Path, branch: str, origin: Origin
 ) -> Harvested:
     """Check what the helper container wrote to `out` and move the worker's branch to it.
 
@@ -54,8 +69,8 @@ def import_harvest(
         repository: Where it goes.
         out: The directory with `pack`, `tip` and `notes`.
         quarantine: A directory to be made, and removed again.
-        branch: The worker's branch; it must be at `base`.
-        base: The commit that the worker started from.
+        branch: The worker's branch; it must be at its base.
+        origin: What the worker started from.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are not what they should be.
@@ -65,35 +80,34 @@ def import_harvest(
     if not _OBJECT_ID.fullmatch(tip):
         raise HarvestRefusedError("the harvest gave no commit")
     notes = _read_notes(out / "notes")
-    if tip == base:
+    if tip == origin.base:
         return Harvested(tip, notes)
     try:
-        _import_checked(repository, out / "pack", quarantine, base=base, tip=tip)
+        _import_checked(repository, out / "pack", quarantine, origin, tip)
+    except OutputTooLongError as error:
+        raise HarvestRefusedError(f"too much to check: {one_line(error.message)}") from error
     except GitCommandError as error:
         raise HarvestRefusedError(one_line(error.message)) from error
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)
     with repository.lock():
-        repository.move_branch(branch, new=tip, old=base)
+        repository.move_branch(branch, new=tip, old=origin.base)
     return Harvested(tip, notes)
 
 
 def _import_checked(
-    repository: Repository, pack: Path, quarantine: Path, *, base: str, tip: str
+    repository: Repository, pack: Path, quarantine: Path, origin: Origin, tip: str
 ) -> None:
-    make_bare(quarantine, object_format=repository.object_format)
-    (quarantine / "objects" / "info" / "alternates").write_text(f"{repository.objects_dir}\n")
-    shallow = repository.common_dir / "shallow"
-    if shallow.exists():
-        shutil.copyfile(shallow, quarantine / "shallow")
-    git = Git(quarantine)
+    git = _make_quarantine(repository, quarantine, origin)
     with _open_regular(pack) as file:
         git.run(
             "index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1",
             f"--max-input-size={MAX_PACK}", stdin=file,
+            # A delta of a few bytes can stand for gigabytes, which git would unpack in memory.
+            env={"GIT_ALLOC_LIMIT": _LARGEST_DELTA},
         )  # fmt: skip
-    _check_history(git, base=base, tip=tip)
-    _check_trees(git, base=base, tip=tip)
+    _check_history(git, base=origin.base, tip=tip)
+    _check_trees(git, base=origin.base, tip=tip, top=repository.top)
     git.run("update-ref", _REF, tip)
     with repository.lock():
         repository.git.run(
@@ -102,44 +116,83 @@ def _import_checked(
         )  # fmt: skip
 
 
+def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -> Git:
+    """Make a repository that knows what the worker was given.
+
+    Were it to know all of the user's objects, a worker could make a commit or file that it was not
+    given part of its own history, by its id alone.
+    """
+    git = Git(quarantine)
+    git.run("init", "-q", "--bare", "--template=", f"--object-format={repository.object_format()}")
+    (quarantine / "objects" / "info" / "alternates").write_text(f"{origin.objects}\n")
+    if origin.shallow:
+        lines = (f"{commit}\n" for commit in sorted(origin.shallow))
+        (quarantine / "shallow").write_text("".join(lines))
+    return git
+
+
 def _check_history(git: Git, *, base: str, tip: str) -> None:
     if git.text("cat-file", "-t", tip) != "commit":
         raise HarvestRefusedError("the harvest's tip is not a commit")
     if not git.succeeds("merge-base", "--is-ancestor", base, tip):
         raise HarvestRefusedError("the worker's history is not on top of its base")
-    # Connectivity: everything the new commits need is in the pack or in the repository.
-    git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")
-
-
-def _check_trees(git: Git, *, base: str, tip: str) -> None:
-    log = git.run(
-        "log", "--format=", "--raw", "-z", "-m", "-r", "--no-abbrev", "--no-renames",
-        "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", f"{base}..{tip}",
+    # Connectivity, too: everything the new commits need was in the pack, or given to the worker.
+    new = git.listing(
+        "rev-list", "--objects", "--no-object-names", tip, f"^{base}", limit=_LISTING
     )  # fmt: skip
-    for mode, path in _new_entries(log):
+    _check_total(git, new)
+
+
+def _check_trees(git: Git, *, base: str, tip: str, top: Path) -> None:
+    # -t: directories without a file are walked through as well, and must count.
+    log = git.listing(
+        "log", "--format=", "--raw", "-z", "-m", "-r", "-t", "--no-abbrev", "--no-renames",
+        "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", f"{base}..{tip}",
+        limit=_LISTING,
+    )  # fmt: skip
+    for mode, _, path in _raw_entries(log):
         if mode == _GITLINK:
             raise HarvestRefusedError(
                 f"a commit adds a submodule or nested repository: {one_line(path)}"
             )
-    entries = _entries(git, tip)
-    if len(entries) > MAX_ENTRIES and len(entries) > 2 * len(_entries(git, base)):
+    before = _entries(git, base, limit=None)
+    limit = max(_LISTING, 2 * sum(map(len, before)))
+    entries = _entries(git, tip, limit=limit)
+    if len(entries) > max(MAX_ENTRIES, 2 * len(before)):
         raise HarvestRefusedError(f"the tree has {len(entries)} entries, too many to check out")
     _check_disguised(entries)
+    _check_names(entries - before, top)
     _check_size(git, base=base, tip=tip)
 
 
-def _new_entries(log: bytes) -> Iterator[tuple[bytes, str]]:
-    """Read `--raw -z`: `:old_mode new_mode old new status`, NUL, path, NUL."""
+def _raw_entries(log: bytes) -> Iterator[tuple[bytes, bytes, str]]:
+    """Read `--raw -z`: `:old_mode new_mode old new status`, NUL, path, NUL.
+
+    A path may look like the line before it, so they are taken two by two.
+    """
     fields = iter(log.split(b"\0"))
     for field in fields:
         header = field.lstrip(b"\n")
         if header.startswith(b":"):
-            yield header.split(b" ")[1], next(fields, b"").decode("utf-8", "replace")
+            _, mode, _, new, _ = header.split(b" ")
+            yield mode, new, next(fields, b"").decode("utf-8", "replace")
 
 
-def _entries(git: Git, commit: str) -> frozenset[bytes]:
-    listing = git.run("ls-tree", "-r", "-t", "-z", "--name-only", commit)
-    return frozenset(listing.split(b"\0")) - {b""}
+def _entries(git: Git, commit: str, *, limit: int | None) -> frozenset[bytes]:
+    arguments = ("ls-tree", "-r", "-t", "-z", "--name-only", commit)
+    found = git.run(*arguments) if limit is None else git.listing(*arguments, limit=limit)
+    return frozenset(found.split(b"\0")) - {b""}
+
+
+def _check_names(added: frozenset[bytes], top: Path) -> None:
+    room = _PATH_MAX - len(os.fsencode(top / f"{DIRECTORIES}00")) - 1
+    for path in added:
+        if path.startswith(DIRECTORIES.encode()):
+            shown = one_line(os.fsdecode(path))
+            raise HarvestRefusedError(f"a file lies where workers' worktrees are: {shown}")
+        if len(path) > room or len(path.rpartition(b"/")[2]) > _NAME_MAX:
+            shown = one_line(os.fsdecode(path))
+            raise HarvestRefusedError(f"a path is too long to check out: {shown}")
 
 
 def _check_disguised(entries: frozenset[bytes]) -> None:
@@ -157,14 +210,13 @@ def _check_disguised(entries: frozenset[bytes]) -> None:
 
 def _check_size(git: Git, *, base: str, tip: str) -> None:
     raw = git.run("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", base, tip)
-    blobs = [
-        field.split(b" ")[3] for field in raw.split(b"\0")
-        if field.startswith(b":") and not field.endswith(b"D")
-    ]  # fmt: skip
-    sizes = git.run(
-        "cat-file", "--batch-check=%(objectsize)", "--buffer", stdin=b"\n".join(blobs) + b"\n"
-    )
-    total = sum(int(size) for size in sizes.split() if size.isdigit())
+    _check_total(git, b"".join(new + b"\n" for _, new, _ in _raw_entries(raw)))
+
+
+def _check_total(git: Git, ids: bytes) -> None:
+    sizes = git.run("cat-file", "--batch-check=%(objectsize)", "--buffer", stdin=ids)
+    # What was deleted has no size: its id is all zeros, and missing.
+    total = sum(int(size) for size in sizes.splitlines() if size.isdigit())
     if total > MAX_CHECKOUT:
         raise HarvestRefusedError(f"the changed files have {total} bytes, too many to check out")
 

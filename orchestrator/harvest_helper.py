@@ -15,11 +15,15 @@ import re
 import stat
 import subprocess
 import sys
+import tempfile
 
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 MOST_NOTES = 20
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_AS_THEY_ARE = "* -text -ident -working-tree-encoding\n"
+_OBJECT_FOLDER = re.compile(r"[0-9a-f]{2}|pack")
+_OBJECT_FILE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?|pack-[0-9a-f]+\.(?:pack|idx)")
 
 
 class Harvest:
@@ -45,7 +49,13 @@ class Harvest:
 
     def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> str:
         """Run git on the host-made directory."""
-        done = subprocess.run(
+        done = self._start(*arguments, stdin=stdin)
+        if check and done.returncode:
+            raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode(errors="replace").strip() if not done.returncode else ""
+
+    def _start(self, *arguments: str, stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
             ["git", "-c", "safe.directory=*", *arguments],
             input=stdin,
             capture_output=True,
@@ -53,9 +63,6 @@ class Harvest:
             cwd=self.workspace,
             check=False,
         )
-        if check and done.returncode:
-            raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
-        return done.stdout.decode(errors="replace").strip() if not done.returncode else ""
 
     def note(self, what: str, path: str) -> None:
         """Remember that something was left out or changed."""
@@ -93,6 +100,35 @@ class Harvest:
             self.note("special file removed", entry.path)
             os.unlink(entry.path)
         return False
+
+    def tidy_store(self) -> None:
+        """Leave objects and packs alone in the store; all else is put aside.
+
+        A commit graph may lie, an alternates file lead anywhere, a FIFO never answer.
+        """
+        make_usable(self.store, stat.S_IRWXU)
+        aside = tempfile.mkdtemp(prefix="aside-", dir=self.store)
+        objects = os.path.join(self.store, "objects")
+        if os.path.lexists(objects) and not is_directory(objects):
+            os.rename(objects, os.path.join(aside, "objects"))
+        os.makedirs(objects, exist_ok=True)
+        make_usable(objects, stat.S_IRWXU)
+        for name in os.listdir(objects):
+            folder = os.path.join(objects, name)
+            if _OBJECT_FOLDER.fullmatch(name) and is_directory(folder):
+                self._tidy_folder(folder, aside)
+            else:
+                put_aside(folder, aside)
+
+    def _tidy_folder(self, folder: str, aside: str) -> None:
+        make_usable(folder, stat.S_IRWXU)
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            info = os.lstat(path)
+            if stat.S_ISREG(info.st_mode) and _OBJECT_FILE.fullmatch(name):
+                make_usable(path, stat.S_IRUSR, info)
+            else:
+                put_aside(path, aside)
 
     def parent(self, base: str, branch: str) -> str:
         """Give the worker's last commit if it is on top of the base, else the base."""
@@ -143,16 +179,30 @@ class Harvest:
         # -m keeps what the index knows of unchanged files; -i because others differ from the base.
         self.git("read-tree", "-i", "-m", parent)
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self.left_out)]
-        stdin = b"\0".join(os.fsencode(item) for item in wanted)
         # --ignore-errors: a name that git refuses must not keep the rest from being added.
-        self.git(
-            "add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
-            stdin=stdin, check=False,
-        )  # fmt: skip
+        self._add(b"\0".join(os.fsencode(item) for item in wanted))
         tree = self.git("write-tree")
         if tree == self.git("rev-parse", f"{parent}^{{tree}}"):
             return parent
         return self.git("commit-tree", tree, "-p", parent, stdin=message.encode())
+
+    def _add(self, wanted: bytes, *, again: bool = True) -> None:
+        done = self._start(
+            "add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
+            stdin=wanted,
+        )  # fmt: skip
+        if done.returncode == 0:
+            return
+        said = last_line(done.stderr[-1000:].decode(errors="replace"))
+        if done.returncode == 1:
+            self.notes.append(f"some files could not be added: {said}")
+        elif again:
+            # One file that cannot be converted as its attributes say would keep all others out.
+            write(os.path.join(self.env["GIT_DIR"], "info", "attributes"), _AS_THEY_ARE)
+            self.notes.append(f"files were added as they are: {said}")
+            self._add(wanted, again=False)
+        else:
+            raise RuntimeError(f"git add: {said}")
 
     def pack(self, base: str, tip: str) -> None:
         """Write the output files."""
@@ -184,12 +234,29 @@ def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> Non
         os.chmod(path, mode | bits)
 
 
+def is_directory(path: str) -> bool:
+    """Tell whether it is one itself, and not a link to one."""
+    return stat.S_ISDIR(os.lstat(path).st_mode)
+
+
+def put_aside(path: str, directory: str) -> None:
+    """Move a file or directory out of the way, under any name."""
+    if is_directory(path):
+        make_usable(path, stat.S_IRWXU)
+    os.rename(path, os.path.join(tempfile.mkdtemp(dir=directory), "it"))
+
+
 def free_name(path: str) -> str:
     """Give `path`, or `path` with a number, that does not exist."""
     number = 1
     while os.path.lexists(candidate := path if number == 1 else f"{path}-{number}"):
         number += 1
     return candidate
+
+
+def last_line(text: str) -> str:
+    """Give the last line of what git said."""
+    return text.strip().rpartition("\n")[2]
 
 
 def write(path: str, text: str) -> None:
@@ -203,6 +270,7 @@ def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest
     base, branch, message = rest
     harvest = Harvest(workspace, store, git_dir, objects, out)
     harvest.tidy()
+    harvest.tidy_store()
     tip = harvest.commit(harvest.parent(base, branch), message)
     harvest.pack(base, tip)
 

@@ -1,5 +1,7 @@
 """One worker from start to finish: the story of the product, read this first."""
 
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -9,11 +11,18 @@ from orchestrator.agents.base import Agent, AgentOutcome, AgentOutput, AgentSett
 from orchestrator.agents.symptoms import limits_named
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.engine import base as engine_base
-from orchestrator.engine.base import ContainerEngine, ContainerSpec, TmpfsMount
+from orchestrator.engine.base import (
+    Container,
+    ContainerEngine,
+    ContainerSpec,
+    Egress,
+    ExitStatus,
+    TmpfsMount,
+)
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Emit, WorkerHarvesting, WorkerPreparing
 from orchestrator.execution import Cancel, Terms, execute
-from orchestrator.harvest import Harvested, HarvestRefusedError, import_harvest
+from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
 from orchestrator.judge import Ending, Verdict, judge
 from orchestrator.logs import WorkerLog
 from orchestrator.plan import WorkerSpec
@@ -46,6 +55,7 @@ class RunContext:
     shallow: frozenset[str]
     mode: Mode
     network: str
+    egress: Egress | None
     cpus: float
     inherited_env: Mapping[str, str]
     emit: Emit
@@ -140,6 +150,7 @@ def _worker_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
         network=run.network,
+        egress=run.egress,
         cpus=run.cpus,
         memory=limits.memory,
         pids=limits.pids,
@@ -227,7 +238,7 @@ def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harveste
         out=workspace.store.out,
         quarantine=workspace.store.root / "quarantine",
         branch=spec.branch,
-        base=run.base,
+        origin=Origin(base=run.base, objects=run.directory.objects, shallow=run.shallow),
     )
 
 
@@ -252,15 +263,29 @@ def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
         )
     )  # fmt: skip
     try:
-        said = b"".join(chunk.data for chunk in container.logs())[-4000:]
-        status = container.wait(HARVEST_TIMEOUT)
-    except TimeoutError as error:
-        raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT} s") from error
+        said, status = _last_words(container)
     finally:
         container.remove()
     if status.exit_code != 0:
         last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise HarvestRefusedError(f"the harvest failed: {one_line(last)}")
+
+
+def _last_words(container: Container) -> tuple[bytes, ExitStatus]:
+    """Wait for the harvest's end, and give the end of what it said."""
+    deadline = time.monotonic() + HARVEST_TIMEOUT
+    late = threading.Timer(HARVEST_TIMEOUT, container.kill, args=("SIGKILL",))
+    late.start()
+    try:
+        said = b""
+        for chunk in container.logs():
+            said = (said + chunk.data)[-4000:]
+    finally:
+        late.cancel()
+    status = container.wait(None)
+    if time.monotonic() >= deadline:
+        raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
+    return said, status
 
 
 def _result(

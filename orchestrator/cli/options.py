@@ -68,6 +68,12 @@ IdleTimeout = Annotated[
 Grace = Annotated[Text, _setting("grace", "SECONDS", "Time between SIGTERM and SIGKILL.")]
 Runtime = Annotated[Text, _setting("runtime", "NAME", "OCI runtime, as `runsc`.")]
 Network = Annotated[Text, _setting("network", "none|open", "What a worker can reach.")]
+Allow = Annotated[
+    Texts,
+    typer.Option(
+        "--allow", metavar="HOST[:PORT]", help="A private host that `open` reaches all the same."
+    ),
+]
 Ports = Annotated[
     Text, _setting("ports", "CSV", "Container ports to publish on 127.0.0.1, as `3000,3010`.")
 ]

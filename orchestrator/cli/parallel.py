@@ -46,6 +46,7 @@ def parallel(
     grace: options.Grace = None,
     runtime: options.Runtime = None,
     network: options.Network = None,
+    allow: options.Allow = None,
     env: options.Env = None,
     env_file: options.EnvFile = None,
     ports: options.Ports = None,

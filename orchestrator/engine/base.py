@@ -45,6 +45,21 @@ class TmpfsMount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Egress:
+    """What a container on a network must not reach, and what it may all the same.
+
+    Closed: the machine itself, private and link-local networks (with the cloud's metadata service),
+    other containers. The rules stand before the container starts, out of its reach.
+    """
+
+    image: str
+    """Where the rules are set from; it has `nft`."""
+    allowed: tuple[tuple[str, int | None], ...] = ()
+    """Address or network, or `host.docker.internal` for the machine itself; port, or None for all.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
     """One container, wholly described. Everything not said is closed."""
 
@@ -59,6 +74,10 @@ class ContainerSpec:
     mounts: tuple[BindMount | OverlayMount | TmpfsMount, ...] = ()
     network: str = "none"
     """`none`, or the id of a network made by `create_network`."""
+    egress: Egress | None = None
+    """None leaves the network as it is."""
+    extra_hosts: Mapping[str, str] = field(default_factory=dict)
+    """Host name to address, beside what the network knows."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """Container port to port on 127.0.0.1."""
     cpus: float | None = None

@@ -45,6 +45,8 @@ class DockerContainer:
         self._client = client
         self._id = container_id
         self._killed = False
+        self.guard: DockerContainer | None = None
+        """What holds its network, and goes with it."""
         self._stream = self._attach()
 
     @property
@@ -138,6 +140,9 @@ class DockerContainer:
     def remove(self) -> None:
         """Remove it and its anonymous volumes; repeatable."""
         remove_container(self._client, self._id)
+        if self.guard is not None:
+            self.guard.close()
+            self.guard.remove()
 
 
 @repeatable
@@ -187,6 +192,7 @@ def _host_config(client: docker.APIClient, spec: ContainerSpec) -> dict[str, Any
         mounts=[_mount(mount, spec.labels) for mount in spec.mounts if not _is_tmpfs(mount)],
         tmpfs={mount.target: _tmpfs(mount, spec) for mount in spec.mounts if _is_tmpfs(mount)},  # type: ignore[arg-type]  # narrowed by _is_tmpfs
         network_mode=spec.network,
+        extra_hosts=dict(spec.extra_hosts),
         port_bindings={inside: ("127.0.0.1", host) for inside, host in spec.ports.items()},
         init=True,
         read_only=True,

@@ -1,26 +1,29 @@
 """The Docker engine: checks, containers, networks and what is left of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import docker
 import docker.errors
 import docker.utils
 
-from orchestrator.engine.base import ContainerSpec, EngineFeatures, Leftover
+from orchestrator.engine.base import ContainerSpec, EngineFeatures, Leftover, TmpfsMount
 from orchestrator.engine.docker.container import (
     DockerContainer,
-    create_arguments,
     remove_container,
     repeatable,
 )
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.guard import create, start_guard
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.errors import ImageNotFoundError, UnsupportedError
 
 # Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
 _CONNECTIONS = 64
 _TIMEOUT = 60
+_VOLUME = 1024**3
+"""Bytes of each volume that an image declares; they count as the worker's memory."""
 
 
 class DockerEngine(DockerImages):
@@ -70,15 +73,34 @@ class DockerEngine(DockerImages):
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Create, attach, start; on any failure nothing is left."""
-        with translated("create the container"):
-            created = self._client.create_container(**create_arguments(self._client, spec))
+        if spec.egress is None:
+            return self._start(spec)
+        guard = start_guard(self._client, spec, spec.egress)
         try:
-            container = DockerContainer(self._client, created["Id"])
+            container = self._start(replace(spec, network=f"container:{guard.id}", ports={}))
+        except BaseException:
+            guard.remove()
+            raise
+        container.guard = guard
+        return container
+
+    def _start(self, spec: ContainerSpec) -> DockerContainer:
+        container = create(self._client, self._with_volumes_in_memory(spec))
+        try:
             container.start()
         except BaseException:
-            remove_container(self._client, created["Id"])
+            container.remove()
             raise
         return container
+
+    def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
+        """Cover the volumes that the image declares: on disk they would have no limit."""
+        with translated("inspect the image"):
+            image = self._client.inspect_image(spec.image)  # type: ignore[no-untyped-call]
+        mounted = {mount.target for mount in spec.mounts}
+        declared = set((image.get("Config") or {}).get("Volumes") or {}) - mounted
+        tmpfs = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
+        return replace(spec, mounts=(*spec.mounts, *tmpfs))
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Make a bridge whose containers cannot reach each other."""

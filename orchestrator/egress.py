@@ -1,0 +1,78 @@
+"""What a worker on the network may reach although it is private: told by the user, or implied."""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from orchestrator.errors import ConfigError
+
+HOST = "host.docker.internal"
+"""The name for this machine, inside a container."""
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_PORTS = {"http": 80, "https": 443}
+
+Destination = tuple[str, int | None]
+
+
+def allowed_destinations(
+    wishes: Iterable[str], base_urls: Iterable[str]
+) -> tuple[Destination, ...]:
+    """Give addresses and ports that stay reachable.
+
+    Args:
+        wishes: `HOST[:PORT]` as `--allow` takes them.
+        base_urls: Where the model's API is; what cannot be resolved is left to the agent to tell.
+
+    Raises:
+        ConfigError: A wish is no host, or its name cannot be resolved.
+    """
+    found: dict[Destination, None] = {}
+    for wish in wishes:
+        found |= dict.fromkeys(_wanted(wish))
+    for url in base_urls:
+        found |= dict.fromkeys(_implied(url))
+    return tuple(found)
+
+
+def _wanted(wish: str) -> list[Destination]:
+    host, port = _split(wish)
+    try:
+        return [(address, port) for address in _addresses(host)]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"`--allow`: cannot resolve `{host}`",
+            hint="give a name, an IPv4 address or network, or `host.docker.internal`, "
+            "each with or without `:PORT`",
+        ) from error
+
+
+def _split(wish: str) -> tuple[str, int | None]:
+    host, colon, port = wish.rpartition(":")
+    if not colon:
+        return wish, None
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"`--allow`: no such port: `{port}`", hint="as in `--allow HOST:8080`")
+    return host, int(port)
+
+
+def _addresses(host: str) -> list[str]:
+    if host == HOST:
+        return [HOST]
+    try:
+        return [str(ipaddress.IPv4Network(host, strict=False))]
+    except ValueError:
+        if not _NAME.fullmatch(host):
+            raise
+    answers = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    return sorted({str(answer[4][0]) for answer in answers})
+
+
+def _implied(url: str) -> list[Destination]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme)
+        return [(address, port) for address in _addresses(parts.hostname or "")]
+    except (OSError, ValueError):
+        return []
