@@ -9,6 +9,7 @@ from types import TracebackType
 from orchestrator.agents.base import AgentProgress
 from orchestrator.engine.base import LogChunk
 from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
+from orchestrator.redact import RedactedStream, Redactor
 from orchestrator.sanitize import one_line
 
 _LINE = 64 * 1024
@@ -28,6 +29,7 @@ class WorkerLog:
         emit: Emit,
         read_progress: Callable[[str], AgentProgress | None],
         limit: int,
+        redactor: Redactor | None = None,
     ) -> None:
         self.stdout = directory / "stdout.log"
         self.stderr = directory / "stderr.log"
@@ -44,7 +46,12 @@ class WorkerLog:
         self._pending: tuple[Stream, bytes] | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()
-        self._limit = limit
+        self._room = limit
+        known = redactor or Redactor()
+        self._redacted: dict[Stream, RedactedStream] = {
+            "stdout": known.stream(),
+            "stderr": known.stream(),
+        }
         self._worker_id = worker_id
         self._emit = emit
         self._read_progress = read_progress
@@ -58,6 +65,8 @@ class WorkerLog:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for stream, redacted in self._redacted.items():
+            self._take(stream, redacted.flush())
         for stream, rest in self._partial.items():
             if rest.strip():
                 self._pending = (stream, rest)
@@ -67,27 +76,31 @@ class WorkerLog:
 
     def write(self, chunk: LogChunk) -> None:
         """Keep a chunk and remember its last line."""
-        self._keep(chunk)
-        head, newline, tail = chunk.data.rpartition(b"\n")
-        started = self._partial[chunk.stream]
+        self.size += len(chunk.data)
+        self.heard_at = time.monotonic()
+        self._take(chunk.stream, self._redacted[chunk.stream].feed(chunk.data))
+
+    def _take(self, stream: Stream, data: bytes) -> None:
+        self._keep(stream, data)
+        head, newline, tail = data.rpartition(b"\n")
+        started = self._partial[stream]
         if not newline:
-            self._partial[chunk.stream] = (started + tail)[:_LINE]
+            self._partial[stream] = (started + tail)[:_LINE]
             return
-        self._partial[chunk.stream] = tail[:_LINE]
-        lines = (started + head[:_LINE] if b"\n" not in head else head).rsplit(b"\n", 8)
+        self._partial[stream] = tail[:_LINE]
+        lines = (started + head).rsplit(b"\n", 8)
         with self._lock:
-            self._pending = (chunk.stream, lines[-1])
-        if chunk.stream == "stdout":
+            self._pending = (stream, lines[-1])
+        if stream == "stdout":
             self._note_progress(lines)
         self.tell()
 
-    def _keep(self, chunk: LogChunk) -> None:
-        room = self._limit - self.size
-        self.size += len(chunk.data)
-        self.heard_at = time.monotonic()
-        if self.failure is None and room > 0:
+    def _keep(self, stream: Stream, data: bytes) -> None:
+        kept = data[: self._room]
+        self._room -= len(kept)
+        if self.failure is None and kept:
             try:
-                self._files[chunk.stream].write(chunk.data[:room])
+                self._files[stream].write(kept)
             except OSError as error:
                 # A full disk must not stop the reading, or the container would hang on its output.
                 self.failure = error
