@@ -1,0 +1,169 @@
+"""A worker's output: whole on disk, bounded in memory, a line now and then for people."""
+
+import errno
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agents.shell import ShellAgent
+from orchestrator.engine.base import LogChunk
+from orchestrator.events import Event, WorkerOutput, WorkerProgress
+from orchestrator.logs import WorkerLog
+
+
+class Heard(list[Event]):
+    @property
+    def lines(self) -> list[str]:
+        return [event.line for event in self if isinstance(event, WorkerOutput)]
+
+    @property
+    def costs(self) -> list[float | None]:
+        return [event.cost for event in self if isinstance(event, WorkerProgress)]
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def log(tmp_path: Path, heard: Heard) -> Iterator[WorkerLog]:
+    log = make(tmp_path, heard)
+    with log:
+        yield log
+
+
+def make(directory: Path, heard: Heard, limit: int = 1 << 40) -> WorkerLog:
+    progress = ShellAgent().progress
+    return WorkerLog(directory, 1, emit=heard.append, read_progress=progress, limit=limit)
+
+
+def out(data: bytes) -> LogChunk:
+    return LogChunk(stream="stdout", data=data)
+
+
+def err(data: bytes) -> LogChunk:
+    return LogChunk(stream="stderr", data=data)
+
+
+def test_both_streams_are_kept_byte_for_byte(log: WorkerLog) -> None:
+    for chunk in (out(b"one\nt"), err(b"\xff\x00\n"), out(b"wo"), err(b"last")):
+        log.write(chunk)
+    assert log.stdout.read_bytes() == b"one\ntwo"
+    assert log.stderr.read_bytes() == b"\xff\x00\nlast"
+    assert log.size == 14
+
+
+def test_what_was_written_is_on_disk_at_once(log: WorkerLog) -> None:
+    log.write(out(b"x"))
+    assert log.stdout.read_bytes() == b"x", "a crash of ours must lose nothing"
+
+
+def test_a_flood_is_told_in_a_few_lines(log: WorkerLog, heard: Heard) -> None:
+    chunk = out(b"a line of output\n" * 4000)
+    tracemalloc.start()
+    for _ in range(300):
+        log.write(chunk)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert log.stdout.stat().st_size == 300 * len(chunk.data)
+    assert 1 <= len(heard.lines) <= 40
+    assert peak < 4 << 20
+
+
+def test_a_line_without_end_stays_bounded(log: WorkerLog, heard: Heard) -> None:
+    tracemalloc.start()
+    for _ in range(2000):
+        log.write(out(b"x" * 32_000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
+    log.write(out(b"\n"))
+    log.tell(now=True)
+    assert [len(line) for line in heard.lines] == [200]
+
+
+def test_a_line_in_pieces_is_told_whole(log: WorkerLog, heard: Heard) -> None:
+    for piece in (b"he", b"ll", b"o\nwor"):
+        log.write(out(piece))
+    log.tell(now=True)
+    assert heard.lines == ["hello"]
+
+
+def test_streams_do_not_mix_in_a_line(log: WorkerLog, heard: Heard) -> None:
+    log.write(out(b"out "))
+    log.write(err(b"err\n"))
+    log.tell(now=True)
+    log.write(out(b"still out\n"))
+    log.tell(now=True)
+    assert heard.lines == ["err", "out still out"]
+
+
+@pytest.mark.parametrize("last", [out(b"no newline"), err(b"no newline")])
+def test_a_last_line_without_newline_is_told(tmp_path: Path, heard: Heard, last: LogChunk) -> None:
+    with make(tmp_path, heard) as log:
+        log.write(out(b"first\n"))
+        log.write(last)
+    assert heard.lines[-1] == "no newline"
+
+
+def test_what_is_told_cannot_steer_a_terminal(log: WorkerLog, heard: Heard) -> None:
+    log.write(out(b"\x1b[2Jgone\xff\n"))
+    log.tell(now=True)
+    assert heard.lines == ["\ufffd[2Jgone\ufffd"]
+
+
+def test_blank_lines_are_not_told(log: WorkerLog, heard: Heard) -> None:
+    log.write(out(b"  \n"))
+    log.tell(now=True)
+    assert heard.lines == []
+
+
+PROGRESS = json.dumps({"cost": 0.5, "steps": 2}).encode()
+
+
+@pytest.mark.parametrize("cut", range(0, len(PROGRESS) + 2, 3))
+@pytest.mark.parametrize("after", [b"", b"more\n", b"more\nand more\npart"])
+def test_progress_is_seen_wherever_it_is_cut(
+    log: WorkerLog, heard: Heard, cut: int, after: bytes
+) -> None:
+    line = PROGRESS + b"\n" + after
+    log.write(out(b"before\n" + line[:cut]))
+    log.write(out(line[cut:]))
+    assert log.cost == 0.5
+    assert heard.costs == [0.5]
+
+
+def test_the_latest_progress_counts(log: WorkerLog, heard: Heard) -> None:
+    log.write(out(b'{"cost": 1}\n{"cost": 2}\nnoise\n'))
+    assert (log.cost, heard.costs) == (2, [2])
+
+
+def test_progress_on_stderr_is_noise(log: WorkerLog) -> None:
+    log.write(err(b'{"cost": 1}\n'))
+    assert log.cost is None
+
+
+def test_a_full_disk_does_not_stop_the_reading(tmp_path: Path, heard: Heard) -> None:
+    """On the device that is always full the container's output must still be taken."""
+    (tmp_path / "stdout.log").symlink_to("/dev/full")
+    with make(tmp_path, heard) as log:
+        log.write(out(b'{"cost": 1}\n'))
+        log.write(out(b"more\n"))
+        log.write(err(b"kept?\n"))
+    assert log.failure is not None
+    assert log.failure.errno == errno.ENOSPC
+    assert log.cost == 1
+    assert heard.lines
+
+
+def test_beyond_its_limit_nothing_is_kept_but_all_is_counted(tmp_path: Path, heard: Heard) -> None:
+    with make(tmp_path, heard, limit=10) as log:
+        log.write(out(b"12345678"))
+        log.write(err(b"90ab"))
+        log.write(out(b"cdef"))
+    assert log.stdout.read_bytes() + log.stderr.read_bytes() == b"1234567890"
+    assert log.size == 16

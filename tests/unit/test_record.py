@@ -1,0 +1,163 @@
+"""What a run leaves on disk outlives a crash at any instant."""
+
+import json
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import Isolation, ParallelConfig
+from orchestrator.events import Notice, WorkerOutput, WorkerPreparing
+from orchestrator.plan import plan_workers
+from orchestrator.record import (
+    RunDirectory,
+    RunRecord,
+    all_runs,
+    new_run_id,
+    write_atomically,
+)
+from orchestrator.results import Status, WorkerResult
+
+
+@pytest.fixture
+def record() -> RunRecord:
+    config = ParallelConfig(tasks=("one", "two"), isolation=Isolation(env={"TOKEN": "sesame"}))
+    return RunRecord(
+        run_id="20260101-000000-abcdef",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        top=Path("/repo"),
+        base="0" * 40,
+        engine="local 1",
+        config=config,
+        workers=plan_workers(config),
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path, record: RunRecord) -> RunDirectory:
+    directory = RunDirectory(tmp_path / "runs" / record.run_id)
+    directory.create(record)
+    yield directory
+    directory.release()
+
+
+def test_the_plan_is_read_back_without_the_callers_variables(
+    directory: RunDirectory, record: RunRecord
+) -> None:
+    assert "sesame" not in (directory.path / "run.json").read_text()
+    read = RunDirectory(directory.path).record()
+    assert read is not None
+    assert (read.workers, read.base, read.top) == (record.workers, record.base, record.top)
+    assert read.config.tasks == record.config.tasks
+    assert read.config.isolation.env == {}
+
+
+def test_others_may_not_look(directory: RunDirectory) -> None:
+    assert directory.path.stat().st_mode & 0o077 == 0
+
+
+def test_it_is_live_until_released(directory: RunDirectory) -> None:
+    other = RunDirectory(directory.path)
+    assert other.is_live()
+    assert other.is_live(), "looking must not take the lease"
+    directory.release()
+    directory.release()
+    assert not other.is_live()
+    assert not RunDirectory(directory.path.parent / "none").is_live()
+
+
+def test_it_is_not_live_once_its_process_is_killed(tmp_path: Path, record: RunRecord) -> None:
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from orchestrator.record import RunDirectory, RunRecord\n"
+        "record = RunRecord.model_validate_json(sys.argv[2])\n"
+        "directory = RunDirectory(Path(sys.argv[1])); directory.create(record)\n"
+        "print('held', flush=True); time.sleep(60)"
+    ).replace("\n", "\n")
+    path = tmp_path / "run"
+    command = [sys.executable, "-c", code, str(path), record.model_dump_json()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert RunDirectory(path).is_live()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(10)
+        assert not RunDirectory(path).is_live()
+        assert RunDirectory(path).record() is not None
+
+
+def result(**rest: object) -> WorkerResult:
+    return WorkerResult(
+        worker_id=1, branch="b", model="m", status=Status.SUCCESS, worktree_path="/w", **rest
+    )
+
+
+def test_a_result_is_read_back(directory: RunDirectory) -> None:
+    assert directory.result(1) is None
+    directory.write_result(result(task="日本\nx"))
+    assert directory.result(1) == result(task="日本\nx")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"worker_id": 1}', b"\xff\xfe"])
+def test_a_broken_file_is_no_result_and_no_plan(directory: RunDirectory, content: bytes) -> None:
+    directory.worker(1).mkdir()
+    (directory.worker(1) / "result.json").write_bytes(content)
+    (directory.path / "run.json").write_bytes(content)
+    assert directory.result(1) is None
+    assert directory.record() is None
+
+
+def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
+    """Killed again and again while it writes, a process leaves one whole version or the other."""
+    path = tmp_path / "file"
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from orchestrator.record import write_atomically\n"
+        "print('up', flush=True)\n"
+        "for n in range(10**9): write_atomically(Path(sys.argv[1]), str(n % 10) * 1_000_000)"
+    )
+    write_atomically(path, "0" * 1_000_000)
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=-1) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            for _ in range(20):
+                text = path.read_text()
+                assert (len(text), len(set(text))) == (1_000_000, 1)
+            writer.kill()
+        text = path.read_text()
+        assert (len(text), len(set(text))) == (1_000_000, 1)
+
+
+def test_a_disk_that_is_full_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+    (tmp_path / "file.new").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_the_event_log_has_a_line_for_each_transition(directory: RunDirectory) -> None:
+    directory.log_event(Notice(message="two\nlines"))
+    directory.log_event(WorkerOutput(worker_id=1, stream="stdout", line="noise"))
+    directory.log_event(WorkerPreparing(worker_id=1))
+    lines = (directory.path / "events.ndjson").read_text().splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["notice", "worker_preparing"]
+
+
+def test_runs_are_listed_oldest_first(tmp_path: Path) -> None:
+    assert list(all_runs(tmp_path)) == []
+    for name in ("20260102-000000-a", "20260101-000000-b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    (tmp_path / "runs" / "a file").write_text("")
+    (tmp_path / "runs" / "0-link").symlink_to("/")
+    found = [directory.run_id for directory in all_runs(tmp_path)]
+    assert found == ["20260101-000000-b", "20260102-000000-a"]
+
+
+def test_run_ids_do_not_repeat() -> None:
+    assert len({new_run_id() for _ in range(100)}) == 100

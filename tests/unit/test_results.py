@@ -1,0 +1,108 @@
+"""How results sum up, and what they look like to a script."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code, overall_status
+
+SEED_FIELDS = [
+    "worker_id", "branch", "model", "status", "steps", "cost", "duration", "files_modified",
+    "worktree_path",
+]  # fmt: skip
+
+
+def worker(status: str = "success", reason: Reason | None = None, **rest) -> WorkerResult:
+    return WorkerResult(
+        worker_id=1,
+        branch="architect/parallel-1",
+        model="default",
+        status=Status(status),
+        reason=reason,
+        worktree_path="/repo/.architect-parallel-1",
+        **rest,
+    )
+
+
+OK = worker()
+FAILED = worker("failed", Reason.AGENT_FAILED)
+PARTIAL = worker("partial", Reason.MAX_STEPS)
+LATE = worker("timeout", Reason.TIMEOUT)
+IDLE = worker("timeout", Reason.IDLE)
+NO_KEY = worker("failed", Reason.AUTH)
+SPENT = worker("partial", Reason.BUDGET)
+ENGINE = worker("failed", Reason.ENGINE_ERROR)
+BUG = worker("failed", Reason.INTERNAL_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("results", "any_code", "all_code", "status"),
+    [
+        ([OK, OK], 0, 0, "success"),
+        ([], 0, 0, "success"),
+        ([FAILED], 1, 1, "failed"),
+        ([OK, FAILED], 1, 0, "failed"),
+        ([PARTIAL], 2, 2, "partial"),
+        ([OK, PARTIAL], 2, 0, "partial"),
+        ([PARTIAL, FAILED], 1, 1, "failed"),
+        ([LATE, LATE], 5, 5, "timeout"),
+        ([LATE, IDLE], 5, 5, "timeout"),
+        ([OK, LATE], 5, 0, "timeout"),
+        ([PARTIAL, LATE], 5, 5, "timeout"),
+        ([LATE, FAILED], 1, 1, "failed"),
+        ([NO_KEY, NO_KEY], 4, 4, "failed"),
+        ([OK, NO_KEY], 4, 0, "failed"),
+        ([NO_KEY, FAILED], 1, 1, "failed"),
+        ([SPENT], 6, 6, "partial"),
+        ([OK, SPENT], 6, 0, "partial"),
+        ([SPENT, PARTIAL], 2, 2, "partial"),
+        ([SPENT, FAILED], 1, 1, "failed"),
+        ([ENGINE, LATE], 7, 7, "failed"),
+        ([OK, ENGINE], 7, 0, "failed"),
+        ([BUG, ENGINE], 70, 70, "failed"),
+    ],
+)
+def test_exit_code_and_status(
+    results: list[WorkerResult], any_code: int, all_code: int, status: str
+) -> None:
+    assert exit_code(results) == any_code
+    assert exit_code(results, fail_on="all") == all_code
+    assert overall_status(results) == status
+
+
+def test_the_order_of_results_does_not_matter() -> None:
+    results = [OK, PARTIAL, LATE, FAILED, ENGINE, BUG]
+    assert exit_code(results[::-1]) == exit_code(results) == 70
+    assert overall_status(results[::-1]) == overall_status(results)
+
+
+def test_the_seed_fields_come_first_and_are_plain_json() -> None:
+    dumped = json.loads(worker(cost=0.5, steps=3, files_modified=["a"]).model_dump_json())
+    assert list(dumped)[:9] == SEED_FIELDS
+    assert dumped["status"] == "success"
+    assert dumped["reason"] is None
+
+
+def test_a_run_is_read_back_as_it_was_written() -> None:
+    run = RunResult(
+        run_id="r", status=Status.FAILED, base="b", engine="e", duration=1.0, cost=0.5,
+        results=[worker(ports={3000: 40000}), NO_KEY],
+    )  # fmt: skip
+    assert RunResult.model_validate_json(run.model_dump_json()) == run
+    assert list(json.loads(run.model_dump_json())) == [
+        "run_id", "status", "base", "engine", "duration", "cost", "results",
+    ]  # fmt: skip
+
+
+def test_a_result_takes_no_nonsense_and_does_not_change() -> None:
+    with pytest.raises(ValidationError):
+        worker(cost=-1.0)
+    with pytest.raises(ValidationError):
+        WorkerResult.model_validate({**OK.model_dump(), "status": "finished"})
+    with pytest.raises(ValidationError):
+        OK.status = Status.FAILED
+
+
+def test_the_title_is_the_worktrees_name() -> None:
+    assert OK.title == ".architect-parallel-1"
