@@ -4,6 +4,7 @@ Whatever of a worker is dirty or unmerged is first kept as a commit under
 `refs/orchestrator/backup/<run>/<N>`, from where `restore` brings it back.
 """
 
+import os
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ from orchestrator.git import GitCommandError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, RunRecord, all_runs
 from orchestrator.repository import BACKUPS, BRANCHES, Repository, snapshot
+from orchestrator.secret_files import forget
 from orchestrator.workspace import remove_tree
 from orchestrator.worktree import Worktree, open_worktree, remove_worktree
 
@@ -116,6 +118,9 @@ def cleanup(
         for worker in _remaining(repository, finished, workers)
     ]
     purged = _purge(repository, finished, workers, dry_run=dry_run) if purge else ()
+    if not dry_run:
+        for run in finished:
+            forget(run.run_id, os.environ)
     if not dry_run and not workers:
         for run in finished:
             _forget_scratch(run)

@@ -13,6 +13,7 @@ BASE_IMAGE = "orchestrator/base:latest"
 
 DEFAULT_TIMEOUT = 600.0
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE)
+_SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 
@@ -31,7 +32,12 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 
 class _Model(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        # The text of an error is printed where it came from, and an input may be a secret.
+        hide_input_in_errors=True,
     )
 
 
@@ -73,10 +79,20 @@ class Isolation(_Model):
     """OCI runtime, as the engine knows it (`runsc`). Default: the engine's own."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables set in the container, beside those the agent needs."""
+    secrets: tuple[str, ...] = ()
+    """Variables of the caller that a worker gets as files in `/run/secrets`; an option may say
+    `NAME=@FILE` too. Their values are taken out of all that a run shows and keeps."""
     history: Literal["full", "shallow"] = "full"
     """`full`: all commits the base reaches. `shallow`: the base alone, for a big repository."""
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
     """Container ports published on 127.0.0.1, each worker at ports of its own."""
+
+    @field_validator("secrets")
+    @classmethod
+    def _no_values(cls, secrets: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_SECRET.fullmatch(secret) for secret in secrets):
+            raise ValueError("a secret is given as `NAME` or `NAME=@FILE`, never by its value")
+        return secrets
 
     @field_validator("env")
     @classmethod

@@ -70,8 +70,9 @@ class RunDirectory:
         self._lease = (self.path / "lease").open("w")
         fcntl.flock(self._lease, fcntl.LOCK_EX)
         # Values of the caller's variables may be secrets, and need not outlive the run.
-        hidden = {"config": {"isolation": {"env"}}}
-        write_atomically(self.path / "run.json", record.model_dump_json(indent=2, exclude=hidden))
+        hidden: dict[str, bool | dict[str, bool]] = {"isolation": {"env": True}, "api_base": True}
+        plan = record.model_dump_json(indent=2, exclude={"config": hidden})
+        write_atomically(self.path / "run.json", plan)
 
     def is_live(self) -> bool:
         """Tell whether the process that runs it still lives: the kernel drops a dead one's lock."""

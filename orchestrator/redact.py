@@ -75,6 +75,11 @@ class Redactor:
         longest_first = sorted(found, key=len, reverse=True)
         self._expression = re.compile(b"|".join(map(re.escape, longest_first)))
 
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything to look for."""
+        return bool(self._names)
+
     def stream(self) -> "RedactedStream":
         """Give a way to feed it one stream, chunk by chunk."""
         return RedactedStream(self)

@@ -23,8 +23,10 @@ from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, Worker
 from orchestrator.execution import Cancel
 from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
 from orchestrator.record import RunDirectory, RunRecord, new_run_id
+from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, RunResult, WorkerResult, overall_status
+from orchestrator.secret_files import Secrets, read_secrets
 from orchestrator.store import base_objects
 from orchestrator.worker import RunContext, failure, labels, run_worker
 from orchestrator.workspace import choose_mode, remove_tree
@@ -78,20 +80,22 @@ class ParallelRunner:
 
         Raises:
             RepositoryError: There is no repository, or no commit to start from.
-            ConfigError: The agent program is unknown.
+            ConfigError: The agent program is unknown, or a secret cannot be had.
         """
         repository = Repository(self._root)
         base = repository.resolve(self._config.base)
-        image = self._config.image or (self._agent or load_agent(self._config.agent_cli)).image
+        agent = self._agent or load_agent(self._config.agent_cli)
+        secrets = read_secrets(self._config.isolation.secrets, os.environ)
         first = repository.free_block(job_count(self._config))
-        return RunPlan(
+        plan = RunPlan(
             base=base,
             top=repository.top,
             workers=plan_workers(self._config, first=first),
-            image=image,
+            image=self._config.image or agent.image,
             timeout=self._config.timeout,
             notices=tuple(self._notices(repository)),
         )
+        return _redactor(self._config, agent, secrets).model(plan)
 
     def _notices(self, repository: Repository) -> Iterator[str]:
         if not self._config.include_uncommitted and repository.is_dirty():
@@ -130,6 +134,7 @@ class ParallelRunner:
         base = repository.resolve(self._config.base)
         agent = self._agent or load_agent(self._config.agent_cli)
         image = self._config.image or agent.image
+        secrets = read_secrets(self._config.isolation.secrets, os.environ)
         with self._connected() as engine:
             features = engine.check(
                 images=(image, BASE_IMAGE), runtime=self._config.isolation.runtime
@@ -143,6 +148,8 @@ class ParallelRunner:
                 image=image,
                 cpus=_cpus(self._config, features),
                 egress=_egress(self._config, agent),
+                secrets=secrets,
+                redactor=_redactor(self._config, agent, secrets),
                 notices=tuple(self._notices(repository)),
             )
             with _opened(ground, base, self._emit, self._cancel) as (run, workers):
@@ -172,6 +179,8 @@ class _Ground:
     image: str
     cpus: float
     egress: Egress | None
+    secrets: Secrets
+    redactor: Redactor
     notices: tuple[str, ...]
 
 
@@ -197,6 +206,13 @@ def _egress(config: ParallelConfig, agent: Agent) -> Egress | None:
     return Egress(image=BASE_IMAGE, allowed=allowed_destinations(isolation.allow, urls))
 
 
+def _redactor(config: ParallelConfig, agent: Agent, secrets: Secrets) -> Redactor:
+    environment = {**_inherited(agent), **config.isolation.env}
+    if config.api_base is not None:
+        environment["api_base"] = config.api_base
+    return Redactor({**secret_variables(environment), **secrets.values})
+
+
 @contextmanager
 def _opened(
     ground: _Ground, head: str, emit: Emit, cancel: Cancel
@@ -205,7 +221,7 @@ def _opened(
     repository = ground.repository
     base = _base(ground, head)
     directory, workers = _reserve(ground, base)
-    recorder = _Recorder(directory, emit)
+    recorder = _Recorder(directory, emit, ground.redactor)
     try:
         try:
             run = _share(ground, base, directory, recorder, cancel)
@@ -254,7 +270,7 @@ def _reserve(ground: _Ground, base: str) -> tuple[RunDirectory, tuple[WorkerSpec
             config=config,
             workers=workers,
         )
-        directory.create(record)
+        directory.create(ground.redactor.model(record))
         try:
             repository.claim([worker.branch for worker in workers], base)
         except OrchestratorError:
@@ -282,6 +298,8 @@ def _share(
         egress=ground.egress,
         cpus=ground.cpus,
         inherited_env=_inherited(ground.agent),
+        secrets=ground.secrets,
+        redactor=ground.redactor,
         emit=emit,
         cancel=cancel,
     )
@@ -324,21 +342,24 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult:
             result = run_worker(run, spec)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
             with (run.directory.path / "internal-error.log").open("a") as file:
-                traceback.print_exc(file=file)
+                file.write(run.redactor.text(traceback.format_exc()))
             result = failure(run, spec, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
+    result = run.redactor.model(result)
     run.directory.write_result(result)
     run.emit(WorkerDone(result=result))
     return result
 
 
 class _Recorder:
-    """Tells an event to the run's record and to whoever watches."""
+    """Tells an event, without its secrets, to the run's record and to whoever watches."""
 
-    def __init__(self, directory: RunDirectory, emit: Emit) -> None:
+    def __init__(self, directory: RunDirectory, emit: Emit, redactor: Redactor) -> None:
         self._directory = directory
         self._emit = emit
+        self._redactor = redactor
 
     def __call__(self, event: Event) -> None:
+        event = self._redactor.model(event)
         self._directory.log_event(event)
         self._emit(event)
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+from orchestrator import secret_files
 from orchestrator.agents.base import Agent, AgentOutcome, AgentOutput, AgentSettings
 from orchestrator.agents.symptoms import limits_named
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import (
+    BindMount,
     Container,
     ContainerEngine,
     ContainerSpec,
@@ -20,16 +22,19 @@ from orchestrator.engine.base import (
     TmpfsMount,
 )
 from orchestrator.errors import OrchestratorError
-from orchestrator.events import Emit, WorkerHarvesting, WorkerPreparing
+from orchestrator.events import Emit, Notice, WorkerHarvesting, WorkerPreparing
 from orchestrator.execution import Cancel, Terms, execute
 from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
 from orchestrator.judge import Ending, Verdict, judge
+from orchestrator.leaks import leak_notes, leaks
 from orchestrator.logs import WorkerLog
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
+from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.sanitize import one_line
+from orchestrator.secret_files import Secrets
 from orchestrator.store import OBJECTS, STORE, WORKSPACE, StoreOptions, make_store
 from orchestrator.workspace import HARVEST, HOME, OUT, Mode, Workspace, worker_user
 from orchestrator.worktree import Changes, add_worktree, changes
@@ -58,6 +63,8 @@ class RunContext:
     egress: Egress | None
     cpus: float
     inherited_env: Mapping[str, str]
+    secrets: Secrets
+    redactor: Redactor
     emit: Emit
     cancel: Cancel
 
@@ -71,19 +78,29 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         return failure(run, spec, Reason.SETUP_FAILED, error.message)
     log = _open_log(run, spec)
     with log:
-        ending = execute(
-            run.engine,
-            _worker_container(run, spec, workspace),
-            _terms(run, spec, workspace),
-            log=log,
-            cancel=run.cancel,
-            emit=run.emit,
-        )
+        ending = _run_container(run, spec, workspace, log)
     ending = _with_last_words(ending, log)
     outcome = _read_outcome(run, log, ending)
     verdict = judge(ending, outcome, budget=run.config.budget_per_worker)
     harvested, verdict = _bring_home(run, spec, workspace, verdict)
     return _result(run, spec, ending, outcome, harvested, verdict)
+
+
+def _run_container(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, log: WorkerLog
+) -> Ending:
+    try:
+        with run.secrets.laid_out(run.directory.run_id, spec.worker_id, workspace.user) as secrets:
+            return execute(
+                run.engine,
+                _worker_container(run, spec, workspace, secrets),
+                _terms(run, spec, workspace),
+                log=log,
+                cancel=run.cancel,
+                emit=run.emit,
+            )
+    except OrchestratorError as error:
+        return Ending(started_at=None, duration=0.0, exit_status=None, error=error)
 
 
 def prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
@@ -109,6 +126,7 @@ def _open_log(run: RunContext, spec: WorkerSpec) -> WorkerLog:
         emit=run.emit,
         read_progress=run.agent.progress,
         limit=run.config.limits.log_limit,
+        redactor=run.redactor,
     )
 
 
@@ -123,8 +141,11 @@ def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
     )
 
 
-def _worker_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> ContainerSpec:
+def _worker_container(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None
+) -> ContainerSpec:
     config, limits = run.config, run.config.limits
+    given = {} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}
     command = run.agent.command(
         spec,
         AgentSettings(
@@ -143,9 +164,10 @@ def _worker_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -
         user=workspace.user_text,
         workdir=WORKSPACE,
         labels=labels(run, spec, role="worker"),
-        env={**_environment(), **run.inherited_env, **command.env, **config.isolation.env},
+        env={**_environment(), **given, **run.inherited_env, **command.env, **config.isolation.env},
         mounts=(
             *workspace.mounts(),
+            *_secret_mounts(secrets),
             TmpfsMount(target="/tmp", size=limits.tmp),  # noqa: S108  # the container's own
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
@@ -157,6 +179,12 @@ def _worker_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -
         open_files=limits.open_files,
         runtime=config.isolation.runtime,
     )
+
+
+def _secret_mounts(secrets: Path | None) -> tuple[BindMount, ...]:
+    if secrets is None:
+        return ()
+    return (BindMount(source=secrets, target=secret_files.TARGET, read_only=True),)
 
 
 def _environment() -> dict[str, str]:
@@ -221,7 +249,20 @@ def _bring_home(
         note = f"the worktree was changed meanwhile and is not updated ({error.message})"
         harvested = Harvested(harvested.tip, (*harvested.notes, note))
     workspace.discard_scratch()
-    return harvested, verdict
+    return _with_leaks(run, spec, harvested), verdict
+
+
+def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harvested:
+    try:
+        found = leaks(run.repository, run.redactor, base=run.base, tip=harvested.tip)
+    except OrchestratorError as error:
+        # The work is in: a warning that cannot be given must not take it away again.
+        notes: tuple[str, ...] = (f"it was not searched for secrets ({error.message})",)
+    else:
+        notes = leak_notes(found, spec.branch)
+    for note in notes:
+        run.emit(Notice(message=note))
+    return Harvested(harvested.tip, (*harvested.notes, *notes))
 
 
 def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harvested:
@@ -244,7 +285,9 @@ def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harveste
 
 def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
     script = files("orchestrator").joinpath("harvest_helper.py").read_text()
-    message = _MESSAGE.format(worker=spec.worker_id, task=one_line(spec.task, limit=500))
+    message = _MESSAGE.format(
+        worker=spec.worker_id, task=one_line(run.redactor.text(spec.task), limit=500)
+    )
     container = run.engine.start(
         ContainerSpec(
             name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}-harvest",
@@ -268,7 +311,7 @@ def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
         container.remove()
     if status.exit_code != 0:
         last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise HarvestRefusedError(f"the harvest failed: {one_line(last)}")
+        raise HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
 
 
 def _last_words(container: Container) -> tuple[bytes, ExitStatus]:

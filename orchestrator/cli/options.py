@@ -84,6 +84,12 @@ Env = Annotated[
 EnvFile = Annotated[
     Texts, typer.Option("--env-file", metavar="FILE", help="A file of lines as `--env` takes them.")
 ]
+Secret = Annotated[
+    Texts,
+    typer.Option(
+        "--secret", metavar="NAME[=@FILE]", help="Your variable as a file in /run/secrets."
+    ),
+]
 Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]
 IncludeUncommitted = Annotated[
     bool | None,

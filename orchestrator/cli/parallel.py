@@ -19,7 +19,7 @@ from orchestrator.results import RunResult, exit_code
 from orchestrator.runner import ParallelRunner
 from orchestrator.settings import load_config
 
-_NOT_SETTINGS = frozenset({"positional", "task", "config", "quiet", "json", "dry_run"})
+_NOT_SETTINGS = frozenset({"positional", "task", "config", "quiet", "json", "dry_run", "secret"})
 
 
 def parallel(
@@ -49,6 +49,7 @@ def parallel(
     allow: options.Allow = None,
     env: options.Env = None,
     env_file: options.EnvFile = None,
+    secret: options.Secret = None,
     ports: options.Ports = None,
     base: options.Base = None,
     include_uncommitted: options.IncludeUncommitted = None,
@@ -71,7 +72,7 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
     )
     asked = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
     return load_config(
-        options={"tasks": tuple(tasks), **asked},
+        options={"tasks": tuple(tasks), "secrets": tuple(given["secret"] or ()), **asked},
         environ=os.environ,
         top=find_top(Path.cwd()),
         file=given["config"],

@@ -22,7 +22,7 @@ CONTAINER_FIELDS: Mapping[str, FieldPath] = {
 }
 """Keys of the block `container:`."""
 FIELDS: Mapping[str, FieldPath] = {**RUN_FIELDS, **CONTAINER_FIELDS}
-SECRET = frozenset({"env", "api_base"})
+SECRET = frozenset({"env", "secrets", "api_base"})
 """Settings whose values may hold a credential: never shown."""
 
 

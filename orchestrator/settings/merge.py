@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +15,7 @@ Values = dict[str, object]
 Validate = Callable[[Values], ParallelConfig]
 _TASKS = RUN_FIELDS["tasks"]
 _ENV = CONTAINER_FIELDS["env"]
+_SECRETS = CONTAINER_FIELDS["secrets"]
 
 
 def validate_texts(values: Values) -> ParallelConfig:
@@ -51,14 +53,13 @@ def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
 
 
 def _both(weaker: Setting, stronger: Setting) -> Setting:
-    """Let the stronger win; variables are settings of their own, one by one."""
-    if (
-        stronger.field == _ENV
-        and isinstance(weaker.value, dict)
-        and isinstance(stronger.value, dict)
-    ):
-        both = {**weaker.value, **stronger.value}
-        return Setting(field=_ENV, value=both, label=stronger.label)
+    """Let the stronger win; variables and secrets are settings of their own, one by one."""
+    below, above = weaker.value, stronger.value
+    if stronger.field == _ENV and isinstance(below, dict) and isinstance(above, dict):
+        return replace(stronger, value={**below, **above})
+    if stronger.field == _SECRETS and isinstance(below, list) and isinstance(above, tuple):
+        by_name = {str(entry).partition("=")[0]: entry for entry in (*below, *above)}
+        return replace(stronger, value=tuple(by_name.values()))
     return stronger
 
 

@@ -14,8 +14,10 @@ PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
 _LISTS = frozenset({"models", "ports"})
 """Settings that options and variables give as `a,b`."""
+_NO_VARIABLE = frozenset({"tasks", "env", "secrets"})
+"""Workers are told where their secrets are in `ORCHESTRATOR_SECRETS`, and may run us again."""
 _VARIABLES: Mapping[str, FieldPath] = {
-    PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in {"tasks", "env"}
+    PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in _NO_VARIABLE
 }
 _BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
     "parallel_runs": RUN_FIELDS,
@@ -75,7 +77,10 @@ class _FileReader:
 
     def _setting(self, field: FieldPath, node: Node, name: str) -> Iterator[Setting]:
         value = node.plain()
-        if _is_unicode(value):
+        if field == CONTAINER_FIELDS["secrets"] and any("=" in item for item in _texts(value)):
+            # A file that came with the repository must not reach for others of this machine.
+            self._report(node, f"`{name}` takes names alone; a file is for `--secret NAME=@FILE`")
+        elif _is_unicode(value):
             yield Setting(field=field, value=value, label=f"{self._place(node)}: `{name}`")
         else:
             self._report(node, f"`{name}` contains half a character")
@@ -162,9 +167,12 @@ def from_options(
     return settings
 
 
+_FLAGS: Mapping[str, str] = {"tasks": "--task", "secrets": "--secret"}
+
+
 def flag(name: str) -> str:
     """Give the option of a setting."""
-    return "--task" if name == "tasks" else "--" + name.replace("_", "-")
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
 
 
 def _split(field: FieldPath, value: object) -> object:
