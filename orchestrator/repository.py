@@ -130,11 +130,7 @@ class Repository:
         A driver may be a program in the tree, which a worker has rewritten: what it committed is
         written out, and read back, as it is.
         """
-        try:
-            answer = self.git.run("config", "--name-only", "-z", "--get-regexp", r"^filter\..")
-        except GitCommandError:
-            return {}
-        keys = (key.decode("utf-8", "surrogateescape") for key in answer.split(b"\0") if key)
+        keys = (key for key in self._configured if key.startswith("filter."))
         drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
         off = {"smudge": "", "clean": "", "process": "", "required": "false"}
         return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}

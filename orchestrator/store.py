@@ -181,7 +181,12 @@ def _quoted(value: str) -> str:
 
 def _check_out(repository: Repository, store: Store, base: str) -> None:
     store.copy.mkdir()
-    git = Git(repository.git_dir, work_tree=store.copy, index=store.root / "index")
+    git = Git(
+        repository.git_dir,
+        work_tree=store.copy,
+        index=store.root / "index",
+        config=repository.without_filters(),
+    )
     git.run("read-tree", base)
     git.run("checkout-index", "--all", "--index", "--quiet")
     # Docker would make a missing mount point itself, as root.

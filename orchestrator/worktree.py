@@ -46,7 +46,9 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
         RepositoryError: The directory exists, or git failed.
     """
     path = repository.top / spec.directory
-    repository.git.run("worktree", "add", "--quiet", str(path), spec.branch)
+    # Files as git stores them: inside, where no filter of the user's can run, they are the same.
+    git = Git(repository.git_dir, work_tree=repository.top, config=repository.without_filters())
+    git.run("worktree", "add", "--quiet", str(path), spec.branch)
     return open_worktree(path, spec.branch)
 
 

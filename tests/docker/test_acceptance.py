@@ -387,3 +387,21 @@ def small_tmp(repo: Path) -> Path:
     path = repo.parent / "small-tmp.yaml"
     path.write_text("container:\n  tmp: 64m\n")
     return path
+
+
+def test_filters_of_the_user_neither_run_nor_show(repo: Path) -> None:
+    log = repo.parent / "filter-ran-in"
+    git(repo, "config", "filter.case.clean", f"sh -c 'pwd >> {log}; tr a-z A-Z'")
+    git(repo, "config", "filter.case.smudge", f"sh -c 'pwd >> {log}; tr A-Z a-z'")
+    (repo / ".gitattributes").write_text("*.up filter=case\n")
+    (repo / "x.up").write_text("text\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "filtered")
+    task = 'test -z "$(git status --porcelain)" && test "$(cat x.up)" = TEXT && echo MORE >> x.up'
+    done = orchestrator(
+        *SHELL, task, "--workers", "1", "--network", "none", "--json", cwd=repo
+    )  # fmt: skip
+    assert done.results[1]["files_modified"] == ["x.up"]
+    assert git(repo, "show", "architect/parallel-1:x.up") == "TEXT\nMORE"
+    assert (repo / ".architect-parallel-1" / "x.up").read_text() == "TEXT\nMORE\n"
+    assert set(log.read_text().split()) == {str(repo)}
