@@ -228,9 +228,10 @@ def _open_regular(path: Path) -> Iterator[IO[bytes]]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise HarvestRefusedError(f"the harvest left no `{path.name}`") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise HarvestRefusedError(f"`{path.name}` of the harvest is not a file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise HarvestRefusedError(f"`{path.name}` of the harvest is not a file")
         yield file
 
 
