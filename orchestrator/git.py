@@ -8,6 +8,8 @@ user trusts).
 
 import os
 import subprocess
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +26,7 @@ _CONFIG = {
     "core.pager": "cat",
     "core.attributesFile": os.devnull,
     "core.alternateRefsCommand": "true",
+    "core.bigFileThreshold": "128m",
     "core.commitGraph": "false",
     "commit.gpgSign": "false",
     "submodule.recurse": "false",
@@ -58,6 +61,10 @@ class GitCommandError(RepositoryError):
         super().__init__(f"`git {arguments[0]}` failed: {said}")
         self.returncode = exit_code
         self.stderr = stderr
+
+
+class OutputTooLongError(RepositoryError):
+    """A command printed more than it may."""
 
 
 class Git:
@@ -120,6 +127,44 @@ class Git:
             )
         return done.stdout or b""
 
+    def listing(self, *arguments: str, limit: int, stdin: bytes = b"") -> bytes:
+        """Run a command whose output a worker decides the length of, and give its stdout.
+
+        Args:
+            arguments: The command and its arguments.
+            limit: Bytes; memory stays bounded whatever the command would print.
+            stdin: Is written to a file first.
+
+        Raises:
+            GitCommandError: It failed.
+            OutputTooLongError: It prints more than `limit`; it was ended.
+        """
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
+            asked.write(stdin)
+            asked.seek(0)
+            process = subprocess.Popen(
+                self._command(arguments), stdin=asked, stdout=subprocess.PIPE,
+                stderr=said, cwd=self._cwd, env=self._env, start_new_session=True,
+            )  # fmt: skip
+            clock = threading.Timer(TIMEOUT, process.kill)
+            clock.start()
+            with process, process.stdout or said as stdout:
+                answer = stdout.read(limit + 1)
+                process.kill() if len(answer) > limit else process.wait()
+            clock.cancel()
+            if len(answer) > limit:
+                raise OutputTooLongError(f"`git {arguments[0]}` prints more than {limit} bytes")
+            if process.returncode != 0:
+                said.seek(0)
+                raise GitCommandError(
+                    arguments, process.returncode, said.read(4096).decode("utf-8", "replace")
+                )
+        return answer
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        settings = (f"{key}={value}" for key, value in self._config.items())
+        return ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
+
     def text(self, *arguments: str, stdin: bytes | None = None) -> str:
         """Run a command and give its stdout as text without the final newline."""
         return self.run(*arguments, stdin=stdin).decode("utf-8", "surrogateescape").rstrip("\n")
@@ -146,15 +191,12 @@ class Git:
         env: Mapping[str, str],
         timeout: float,
     ) -> subprocess.CompletedProcess[bytes]:
-        settings = [
-            word for key, value in self._config.items() for word in ("-c", f"{key}={value}")
-        ]
         fed: dict[str, Any] = {"stdin": stdin or subprocess.DEVNULL}
         if isinstance(stdin, bytes):
             fed = {"input": stdin}
         try:
             return subprocess.run(
-                ["git", *settings, *arguments],
+                self._command(arguments),
                 stdout=stdout or subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self._cwd,

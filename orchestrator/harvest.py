@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.git import Git, GitCommandError, make_bare
-from orchestrator.repository import Repository
+from orchestrator.git import Git, GitCommandError, OutputTooLongError, make_bare
+from orchestrator.repository import DIRECTORIES, Repository
 from orchestrator.sanitize import one_line
+from orchestrator.trees import Forest, TooDeepError
 
 MAX_PACK = 1024**3
 """Bytes of one worker's pack."""
@@ -32,7 +33,6 @@ _LARGEST_DELTA = "256m"
 _PATH_MAX = 4095
 _NAME_MAX = 255
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_GITLINK = b"160000"
 _REF = "refs/heads/harvest"
 
 
@@ -122,13 +122,12 @@ def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -
     Were it to know all of the user's objects, a worker could make a commit or file that it was not
     given part of its own history, by its id alone.
     """
-    git = Git(quarantine)
-    git.run("init", "-q", "--bare", "--template=", f"--object-format={repository.object_format()}")
+    make_bare(quarantine, object_format=repository.object_format)
     (quarantine / "objects" / "info" / "alternates").write_text(f"{origin.objects}\n")
     if origin.shallow:
         lines = (f"{commit}\n" for commit in sorted(origin.shallow))
         (quarantine / "shallow").write_text("".join(lines))
-    return git
+    return Git(quarantine)
 
 
 def _check_history(git: Git, *, base: str, tip: str) -> None:
@@ -144,38 +143,33 @@ def _check_history(git: Git, *, base: str, tip: str) -> None:
 
 
 def _check_trees(git: Git, *, base: str, tip: str, top: Path) -> None:
-    # -t: directories without a file are walked through as well, and must count.
-    log = git.listing(
-        "log", "--format=", "--raw", "-z", "-m", "-r", "-t", "--no-abbrev", "--no-renames",
-        "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", f"{base}..{tip}",
-        limit=_LISTING,
-    )  # fmt: skip
-    for mode, _, path in _raw_entries(log):
-        if mode == _GITLINK:
-            raise HarvestRefusedError(
-                f"a commit adds a submodule or nested repository: {one_line(path)}"
-            )
+    _check_forest(git, base=base, tip=tip)
     before = _entries(git, base, limit=None)
     limit = max(_LISTING, 2 * sum(map(len, before)))
     entries = _entries(git, tip, limit=limit)
-    if len(entries) > max(MAX_ENTRIES, 2 * len(before)):
-        raise HarvestRefusedError(f"the tree has {len(entries)} entries, too many to check out")
     _check_disguised(entries)
     _check_names(entries - before, top)
     _check_size(git, base=base, tip=tip)
 
 
-def _raw_entries(log: bytes) -> Iterator[tuple[bytes, bytes, str]]:
-    """Read `--raw -z`: `:old_mode new_mode old new status`, NUL, path, NUL.
-
-    A path may look like the line before it, so they are taken two by two.
-    """
-    fields = iter(log.split(b"\0"))
-    for field in fields:
-        header = field.lstrip(b"\n")
-        if header.startswith(b":"):
-            _, mode, _, new, _ = header.split(b" ")
-            yield mode, new, next(fields, b"").decode("utf-8", "replace")
+def _check_forest(git: Git, *, base: str, tip: str) -> None:
+    """Check the trees of every new commit: one in the middle harms who looks at the history."""
+    forest = Forest(git)
+    before = git.text("rev-parse", f"{base}^{{tree}}")
+    forest.read([before])
+    known = forest.gitlinks
+    log = git.listing("log", "--format=%T", f"{base}..{tip}", limit=_LISTING)
+    roots = set(log.decode().split())
+    try:
+        forest.read(roots)
+    except TooDeepError as error:
+        raise HarvestRefusedError("a path is too long to check out") from error
+    for name, _ in forest.gitlinks - known:
+        shown = one_line(os.fsdecode(name))
+        raise HarvestRefusedError(f"a commit adds a submodule or nested repository: {shown}")
+    most = max(MAX_ENTRIES, 2 * forest.size(before))
+    if any(forest.size(root) > most for root in roots):
+        raise HarvestRefusedError(f"a commit has more than {most} files, too many to check out")
 
 
 def _entries(git: Git, commit: str, *, limit: int | None) -> frozenset[bytes]:
@@ -210,7 +204,9 @@ def _check_disguised(entries: frozenset[bytes]) -> None:
 
 def _check_size(git: Git, *, base: str, tip: str) -> None:
     raw = git.run("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", base, tip)
-    _check_total(git, b"".join(new + b"\n" for _, new, _ in _raw_entries(raw)))
+    # `:old_mode new_mode old new status`, NUL, path, NUL: a path may look like the line before it.
+    lines = raw.split(b"\0")[::2]
+    _check_total(git, b"".join(line.split(b" ")[3] + b"\n" for line in lines if line))
 
 
 def _check_total(git: Git, ids: bytes) -> None:
