@@ -104,5 +104,7 @@ def grouped(attacks: list[Attack], size: int) -> list[tuple[Attack, ...]]:
     for attack in attacks:
         alike.setdefault(attack.surroundings(), []).append(attack)
     return [
-        tuple(found[at : at + size]) for found in alike.values() for at in range(0, len(found), size)
+        tuple(found[at : at + size])
+        for found in alike.values()
+        for at in range(0, len(found), size)
     ]

@@ -4,10 +4,8 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ from tests.attacks.target import HONEST, Target, make_target
 
 LIMITS = ("--memory", "256m", "--pids", "128", "--cpus", "1")
 TIME = ("--timeout-per-worker", "40", "--grace", "1")
+NETWORK = ("--network", "none")
 LONGEST = 170.0
 """Seconds by which every run must have ended."""
 MOST_MEMORY = 600 * 1024
@@ -117,7 +116,7 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
     arguments = [word for task in tasks for word in ("--task", task)]
     command = [
         target.caller.python, "-m", "orchestrator", "parallel", "--agent-cli", "shell", "--json",
-        "--workers", str(len(tasks)), *LIMITS, *(() if "--grace" in options else TIME), *options,
+        "--workers", str(len(tasks)), *LIMITS, *TIME, *NETWORK, *options,
         *arguments,
     ]  # fmt: skip
     out, err = (target.path.parent / f"{target.path.name}.{name}" for name in ("out", "err"))
@@ -135,10 +134,14 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
         harms.append("a secret in our output")
     runs = target.path / ".git" / "orchestrator" / "runs"
     try:
-        report = json.loads(out.read_text(), parse_constant=lambda word: 1 / 0)
+        report = json.loads(out.read_text(), parse_constant=_refuse)
         return _Done(harms, report["results"], runs / report["run_id"])
-    except (ValueError, ZeroDivisionError, KeyError) as error:
+    except (ValueError, KeyError) as error:
         return _Done([*harms, f"no report ({error}): {err.read_text()[-2000:]}"], [], runs)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _bound() -> None:
@@ -191,9 +194,11 @@ def _verdict(attack: Attack, result: dict[str, Any]) -> list[str]:
     found = []
     if (result["status"], result["reason"]) != (attack.status, attack.reason):
         found.append(f"ended {result['status']} ({result['reason']}): {message}")
-    for wanted in (attack.refused, attack.note):
-        if wanted is not None and not re.search(wanted, message):
-            found.append(f"the message does not say `{wanted}`: {message}")
+    found += [
+        f"the message does not say `{wanted}`: {message}"
+        for wanted in (attack.refused, attack.note)
+        if wanted is not None and not re.search(wanted, message)
+    ]
     if attack.within is not None and result["duration"] > attack.within:
         found.append(f"dead only after {result['duration']} s")
     if len(message) > 5000:
@@ -270,11 +275,11 @@ def _clean_up(target: Target, harms: list[str]) -> None:
     except (AssertionError, subprocess.TimeoutExpired) as error:
         harms.append(f"clean-up: {str(error)[-500:]}")
     left = sorted(path.name for path in target.path.glob(".architect-parallel-*"))
-    runs = target.path / ".git" / "orchestrator" / "runs"
-    left += sorted(str(path) for path in runs.glob("*")) if runs.exists() else []
+    left += target.git("for-each-ref", "--format=%(refname)", "refs/heads/architect").splitlines()
     harms += [f"left after clean-up: {name}" for name in left]
     harms += [f"left in the engine: {name}" for name in _left_in_engine(target)]
-    shutil.rmtree(target.path, ignore_errors=True)
+    # Python's own would recurse too deeply.
+    subprocess.run(["rm", "-rf", str(target.path)], check=True)
 
 
 def _left_in_engine(target: Target) -> list[str]:
@@ -287,5 +292,3 @@ def _left_in_engine(target: Target) -> list[str]:
     finally:
         client.close()
     return found
-
-

@@ -96,7 +96,7 @@ class Target:
     def _odd_files(self, top: Path) -> Iterator[str]:
         for folder, directories, files in os.walk(top):
             for name in (*directories, *files):
-                info = os.lstat(os.path.join(folder, name))
+                info = (Path(folder) / name).lstat()
                 kind = stat.S_IFMT(info.st_mode)
                 if kind not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
                     yield f"special file: {name!r}"

@@ -1,5 +1,5 @@
 # Looks for siblings on its network.
-#: options --ports 8000
+#: options --ports 8000 --network open
 #: never reached=
 python3 -c 'import socket, time
 mine = socket.gethostbyname(socket.gethostname())

@@ -1,4 +1,5 @@
 # Looks for a container runtime: sockets, and the daemon's TCP ports on this machine's bridge.
+#: options --ports 8000 --network open
 #: never (socket|tcp)=
 for socket in /var/run/docker.sock /run/docker.sock /run/containerd/containerd.sock \
   /run/podman/podman.sock /run/user/*/docker.sock /var/run/crio/crio.sock; do

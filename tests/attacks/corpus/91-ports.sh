@@ -1,5 +1,5 @@
 # Listens where its port is published and answers with rubbish.
-#: options --ports 8000
+#: options --ports 8000 --network open
 timeout 3 python3 -c 'import socket
 with socket.create_server(("0.0.0.0", 8000)) as server:
     while True:
