@@ -1,0 +1,242 @@
+"""A secret reaches its worker and nothing else: not the engine's records, not ours, no terminal."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.engine.base import REPOSITORY
+from tests.support.cli import orchestrator, start
+from tests.support.repository import git
+
+pytestmark = pytest.mark.docker
+VALUE = "CANARY-9f3+secret/value=1?"
+TOKEN = {"DEPLOY_TOKEN": VALUE}
+SHELL = ("parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1", "--json")
+WAIT = "while ! test -e /tmp/go; do sleep 0.1; done"
+PRINT = """python3 - <<'P'
+import base64, json, os, sys, time, urllib.parse
+path = os.environ["ORCHESTRATOR_SECRETS"] + "/DEPLOY_TOKEN"
+value = open(path).read()
+def say(text):
+    sys.stdout.write(text + "\\n"); sys.stdout.flush()
+say("length %d" % len(value))
+say(value)
+for before in range(3):
+    say(base64.b64encode(b"x" * before + value.encode() + b"tail").decode())
+    say(base64.urlsafe_b64encode(b"x" * before + value.encode()).decode())
+say(urllib.parse.quote(value, safe="")); say(urllib.parse.quote_plus(value)); say(value.encode().hex())
+for cut in range(1, len(value)):
+    sys.stdout.write(value[:cut]); sys.stdout.flush(); time.sleep(0.02); say(value[cut:])
+print(value, file=sys.stderr)
+say(json.dumps({"status": "partial", "steps": 2, "note": value}))
+open("named-" + value.replace("/", "_"), "w").close()
+P
+echo "the end is $(cat /run/secrets/DEPLOY_TOKEN)" >&2; exit 3"""
+
+
+@pytest.fixture
+def client() -> Iterator[docker.APIClient]:
+    client = docker.APIClient(version="auto")
+    yield client
+    client.close()
+
+
+def spellings(value: str = VALUE) -> list[bytes]:
+    raw = value.encode()
+    encoded = [base64.b64encode(b"x" * n + raw)[4:-4] for n in range(3)]
+    return [raw, raw.hex().encode(), *encoded, *(e.replace(b"/", b"_") for e in encoded)]
+
+
+def assert_nowhere(*places: Path | str) -> None:
+    for place in places:
+        files = [Path(place)] if isinstance(place, Path) else []
+        if files and files[0].is_dir():
+            files = [path for path in files[0].rglob("*") if path.is_file()]
+        contents = [(str(f), f.read_bytes()) for f in files] or [("output", str(place).encode())]
+        for name, content in contents:
+            assert not [s for s in spellings() if s in content], name
+
+
+def state(repo: Path) -> Path:
+    return repo / ".git" / "orchestrator"
+
+
+def in_memory() -> list[Path]:
+    return list(Path("/dev/shm").glob("orchestrator-*"))
+
+
+def of_run(repo: Path) -> list[Path]:
+    """What runs of this repository have in memory."""
+    ids = {path.name for path in (state(repo) / "runs").iterdir()}
+    return [path for path in in_memory() if path.name.removeprefix("orchestrator-") in ids]
+
+
+@pytest.fixture(autouse=True)
+def shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+
+
+def test_no_spelling_of_it_is_kept_or_shown(repo: Path) -> None:
+    done = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", PRINT, cwd=repo, env=TOKEN)
+    result = done.results[1]
+    assert (result["status"], result["reason"]) == ("failed", "agent_failed")
+    assert result["steps"] == 2
+    assert result["message"] == "the end is [redacted:DEPLOY_TOKEN]"
+    stdout = (Path(result["log"]) / "stdout.log").read_text()
+    assert stdout.startswith(f"length {len(VALUE)}\n[redacted:DEPLOY_TOKEN]\n")
+    assert stdout.count("[redacted:DEPLOY_TOKEN]") == 1 + 6 + 3 + len(VALUE) - 1 + 1
+    shown = [
+        path for path in state(repo).rglob("*") if path.is_file() and "upper" not in path.parts
+    ]
+    assert len(shown) >= 5
+    assert_nowhere(*shown, done.stdout, done.stderr)
+    assert of_run(repo) == []
+
+
+def test_a_task_that_names_it_and_a_variable_that_is_one(repo: Path) -> None:
+    task = f"echo {VALUE} > a.txt; env"
+    done = orchestrator(*SHELL, "--env", f"API_KEY={VALUE}", task, cwd=repo)
+    assert done.results[1]["task"] == "echo [redacted:API_KEY] > a.txt; env"
+    shown = [
+        path for path in state(repo).rglob("*") if path.is_file() and "upper" not in path.parts
+    ]
+    assert_nowhere(*shown, done.stdout, done.stderr)
+    message = git(repo, "log", "-1", "--format=%B", "architect/parallel-1")
+    assert "Task: echo [redacted:API_KEY]" in message
+    plan = orchestrator(*SHELL, "--env", f"API_KEY={VALUE}", task, "--dry-run", cwd=repo)
+    assert_nowhere(plan.stdout, plan.stderr)
+
+
+def wait_for(client: docker.APIClient, repo: Path, count: int = 1) -> list[str]:
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = client.containers(filters=filters)
+        workers = [c["Id"] for c in found if c["Labels"].get("orchestrator.role") == "worker"]
+        if len(workers) == count:
+            return workers
+        time.sleep(0.05)
+    raise AssertionError("the workers did not come up")
+
+
+def inside(client: docker.APIClient, container: str, command: str) -> str:
+    made = client.exec_create(container, ["sh", "-c", command])
+    return client.exec_start(made["Id"]).decode()
+
+
+def test_the_file_is_the_workers_own_and_the_engine_knows_no_value(
+    repo: Path, client: docker.APIClient, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_bytes(b"first line of a key\nsecond\xff line\n")
+    process = start(
+        *SHELL, "--secret", "DEPLOY_TOKEN", "--secret", f"KEY=@{tmp_path / 'key'}", WAIT,
+        cwd=repo, env=TOKEN, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    (container,) = wait_for(client, repo)
+    assert_nowhere(json.dumps(client.inspect_container(container)))
+    (directory,) = of_run(repo)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert inside(client, container, "cat /run/secrets/DEPLOY_TOKEN") == VALUE
+    assert (
+        inside(client, container, "sha256sum < /run/secrets/KEY")
+        == subprocess.run(
+            ["sha256sum"],
+            stdin=(tmp_path / "key").open(),
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+    )
+    assert inside(client, container, "stat -c '%a %u' /run/secrets /run/secrets/*; id -u") == (
+        "500 {0}\n400 {0}\n400 {0}\n{0}\n".format(20_001 if os.getuid() == 0 else os.getuid())
+    )
+    refused = inside(client, container, "echo x > /run/secrets/new; rm /run/secrets/KEY")
+    assert refused.count("Read-only file system") == 2
+    assert "DEPLOY_TOKEN" not in inside(client, container, "env")
+    assert VALUE not in Path(f"/proc/{process.pid}/cmdline").read_text()
+    inside(client, container, "touch /tmp/go")
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert_nowhere(stdout.decode(), stderr.decode())
+    assert of_run(repo) == []
+
+
+def test_two_workers_have_their_own_directories(repo: Path, client: docker.APIClient) -> None:
+    process = start(
+        *SHELL, "--workers", "2", "--secret", "DEPLOY_TOKEN", WAIT,
+        cwd=repo, env=TOKEN, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    containers = wait_for(client, repo, 2)
+    sources = set()
+    for container in containers:
+        assert inside(client, container, "cat /run/secrets/*") == VALUE
+        # Neither the directory above nor another worker's is to be seen from inside.
+        assert inside(client, container, "ls /run/secrets") == "DEPLOY_TOKEN\n"
+        assert inside(client, container, "ls -d /dev/shm/*").endswith("No such file or directory\n")
+        mounts = client.inspect_container(container)["Mounts"]
+        sources |= {m["Source"] for m in mounts if m["Destination"] == "/run/secrets"}
+    assert {Path(source).name for source in sources} == {"worker-1", "worker-2"}
+    inside(client, containers[0], "touch /tmp/go")
+    inside(client, containers[1], "touch /tmp/go")
+    process.communicate(timeout=60)
+    assert of_run(repo) == []
+
+
+def test_a_killed_run_leaves_nothing_after_a_cleanup(repo: Path, client: docker.APIClient) -> None:
+    process = start(
+        *SHELL, "--secret", "DEPLOY_TOKEN", WAIT, cwd=repo, env=TOKEN,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(client, repo)
+    orchestrator("parallel-cleanup", cwd=repo)
+    (directory,) = of_run(repo)
+    assert list(directory.rglob("DEPLOY_TOKEN")), "a live run's secrets were taken away"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    orchestrator("parallel-cleanup", "--dry-run", cwd=repo)
+    assert of_run(repo) == [directory]
+    assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+    assert of_run(repo) == []
+
+
+def test_a_secret_in_a_commit_is_told(repo: Path) -> None:
+    task = "cp /run/secrets/DEPLOY_TOKEN kept.txt; head -c 3000000 /dev/zero > big; git add -A; git commit -qm x"
+    done = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", task, cwd=repo, env=TOKEN)
+    result = done.results[1]
+    assert result["status"] == "success"
+    told = "`architect/parallel-1` holds the value of `DEPLOY_TOKEN` in kept.txt"
+    assert result["message"] == told
+    assert told in done.stderr
+    clean = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", "echo x > x", cwd=repo, env=TOKEN)
+    assert clean.results[2]["message"] is None
+
+
+@pytest.mark.parametrize(
+    ("secret", "env", "said"),
+    [
+        ("MISSING", {}, "secret `MISSING` is not set in the environment"),
+        ("SHORT", {"SHORT": "abc1234"}, "secret `SHORT` is shorter than 8 bytes"),
+        ("FILE=@/nonexistent/file", {}, "secret file `/nonexistent/file` cannot be read"),
+        (f"DEPLOY_TOKEN={VALUE}", {}, "never by its value"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_what_cannot_be_had_is_one_error(
+    repo: Path, secret: str, env: dict[str, str], said: str, more: tuple[str, ...]
+) -> None:
+    arguments = (*SHELL, *more, "--secret", secret, "true")
+    done = orchestrator(*arguments, cwd=repo, env=env)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert said in done.stderr
+    debug = orchestrator("--debug", *arguments, cwd=repo, env=env)
+    assert_nowhere(done.stderr, debug.stderr)
+    assert "abc1234" not in debug.stderr
+    assert not state(repo).exists() or not (state(repo) / "runs").exists()
