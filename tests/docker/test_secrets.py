@@ -1,6 +1,7 @@
 """A secret reaches its worker and nothing else: not the engine's records, not ours, no terminal."""
 
 import base64
+import hashlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from tests.support.cli import orchestrator, start
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
+KEY = b"first line of a key\nsecond\xff line\n"
 VALUE = "CANARY-9f3+secret/value=1?"
 TOKEN = {"DEPLOY_TOKEN": VALUE}
 SHELL = ("parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1", "--json")
@@ -32,7 +34,8 @@ say(value)
 for before in range(3):
     say(base64.b64encode(b"x" * before + value.encode() + b"tail").decode())
     say(base64.urlsafe_b64encode(b"x" * before + value.encode()).decode())
-say(urllib.parse.quote(value, safe="")); say(urllib.parse.quote_plus(value)); say(value.encode().hex())
+say(urllib.parse.quote(value, safe="")); say(urllib.parse.quote_plus(value))
+say(value.encode().hex())
 for cut in range(1, len(value)):
     sys.stdout.write(value[:cut]); sys.stdout.flush(); time.sleep(0.02); say(value[cut:])
 print(value, file=sys.stderr)
@@ -135,7 +138,7 @@ def inside(client: docker.APIClient, container: str, command: str) -> str:
 def test_the_file_is_the_workers_own_and_the_engine_knows_no_value(
     repo: Path, client: docker.APIClient, tmp_path: Path
 ) -> None:
-    (tmp_path / "key").write_bytes(b"first line of a key\nsecond\xff line\n")
+    (tmp_path / "key").write_bytes(KEY)
     process = start(
         *SHELL, "--secret", "DEPLOY_TOKEN", "--secret", f"KEY=@{tmp_path / 'key'}", WAIT,
         cwd=repo, env=TOKEN, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -145,16 +148,8 @@ def test_the_file_is_the_workers_own_and_the_engine_knows_no_value(
     (directory,) = of_run(repo)
     assert directory.stat().st_mode & 0o777 == 0o700
     assert inside(client, container, "cat /run/secrets/DEPLOY_TOKEN") == VALUE
-    assert (
-        inside(client, container, "sha256sum < /run/secrets/KEY")
-        == subprocess.run(
-            ["sha256sum"],
-            stdin=(tmp_path / "key").open(),
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-    )
+    digest = inside(client, container, "sha256sum < /run/secrets/KEY").split()[0]
+    assert digest == hashlib.sha256(KEY).hexdigest()
     assert inside(client, container, "stat -c '%a %u' /run/secrets /run/secrets/*; id -u") == (
         "500 {0}\n400 {0}\n400 {0}\n{0}\n".format(20_001 if os.getuid() == 0 else os.getuid())
     )
@@ -208,7 +203,8 @@ def test_a_killed_run_leaves_nothing_after_a_cleanup(repo: Path, client: docker.
 
 
 def test_a_secret_in_a_commit_is_told(repo: Path) -> None:
-    task = "cp /run/secrets/DEPLOY_TOKEN kept.txt; head -c 3000000 /dev/zero > big; git add -A; git commit -qm x"
+    keep = "cp /run/secrets/DEPLOY_TOKEN kept.txt; head -c 3000000 /dev/zero > big"
+    task = f"{keep}; git add -A; git commit -qm x; git rm -q kept.txt; git commit -qm y"
     done = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", task, cwd=repo, env=TOKEN)
     result = done.results[1]
     assert result["status"] == "success"
