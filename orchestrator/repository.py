@@ -110,19 +110,23 @@ class Repository:
 
     def identity(self) -> tuple[str, str]:
         """Give the name and e-mail that commits are made with."""
-        found = self._configured
+        found = self.configured
         return found.get("user.name") or _NAME, found.get("user.email") or _EMAIL
 
     @cached_property
-    def _configured(self) -> dict[str, str]:
+    def configured(self) -> dict[str, str]:
+        """Every setting that the user's own git knows here; of several the one that counts."""
         # All at once, as of the first look: a git process for each key and worker adds up.
-        answer = self.git.run("config", "--list", "-z").decode("utf-8", "surrogateescape")
-        pairs = (entry.partition("\n") for entry in answer.split("\0") if entry)
-        return {key: value for key, _, value in pairs}
+        answer = self.git.run("config", "--list", "--show-scope", "-z")
+        fields = answer.decode("utf-8", "surrogateescape").split("\0")
+        pairs = zip(fields[::2], fields[1::2], strict=False)
+        # What we say on the command line is not the user's.
+        entries = (entry.partition("\n") for scope, entry in pairs if scope != "command")
+        return {key: value for key, _, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
         """Give those of `keys`, in small letters, that the user has configured."""
-        return {key: self._configured[key] for key in keys if key in self._configured}
+        return {key: self.configured[key] for key in keys if key in self.configured}
 
     def without_filters(self) -> dict[str, str]:
         """Give settings that switch the configured clean and smudge drivers off.
@@ -130,7 +134,7 @@ class Repository:
         A driver may be a program in the tree, which a worker has rewritten: what it committed is
         written out, and read back, as it is.
         """
-        keys = (key for key in self._configured if key.startswith("filter."))
+        keys = (key for key in self.configured if key.startswith("filter."))
         drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
         off = {"smudge": "", "clean": "", "process": "", "required": "false"}
         return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}

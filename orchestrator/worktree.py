@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.drivers import keep_off
 from orchestrator.errors import RepositoryError
 from orchestrator.git import Git
 from orchestrator.plan import WorkerSpec
@@ -49,7 +50,9 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
     # Files as git stores them: inside, where no filter of the user's can run, they are the same.
     git = Git(repository.git_dir, work_tree=repository.top, config=repository.without_filters())
     git.run("worktree", "add", "--quiet", str(path), spec.branch)
-    return open_worktree(path, spec.branch)
+    worktree = open_worktree(path, spec.branch)
+    keep_off(repository, path, worktree.git_dir)
+    return worktree
 
 
 def open_worktree(path: Path, branch: str) -> Worktree:

@@ -12,7 +12,7 @@ def test_depth_beyond_any_path_is_no_obstacle(tmp_path: Path) -> None:
     here = os.open(".", os.O_RDONLY)
     os.chdir(top)
     for _ in range(3000):
-        os.mkdir("d")
+        Path("d").mkdir()
         os.chdir("d")
     Path("file").touch()
     os.fchdir(here)

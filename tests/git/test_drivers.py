@@ -1,0 +1,113 @@
+"""Programs of the tree are kept off in workers' worktrees, and other programs are not."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drivers import keep_off
+from orchestrator.plan import WorkerSpec
+from orchestrator.repository import Repository
+from orchestrator.worktree import Worktree, add_worktree
+from tests.support.repository import git, make_repository
+
+
+def worktree_of(repo: Path) -> Worktree:
+    repository = Repository(repo)
+    spec = WorkerSpec(worker_id=1, task="x", model=None)
+    with repository.lock():
+        repository.claim([spec.branch], git(repo, "rev-parse", "HEAD"))
+        return add_worktree(repository, spec)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "harmless"),
+    [
+        ("core.hooksPath", ".githooks/", "/dev/null"),
+        ("core.hooksPath", "src", "/dev/null"),
+        ("core.fsmonitor", "./watch", "false"),
+        ("filter.nb.clean", "python src/app.py", ""),
+        ("filter.a.b.smudge", "sh -c 'cat | tools/later.sh'", ""),
+        ("diff.nb.textconv", "tools/later.sh", "cat"),
+        ("merge.nb.driver", "./merge %A %O %B", "false"),
+        ("filter.nb.process", "python a.txt", ""),
+    ],
+)
+def test_program_of_the_tree_is_kept_off(repo: Path, key: str, value: str, harmless: str) -> None:
+    git(repo, "config", key, value)
+
+    path = worktree_of(repo).path
+
+    assert git(path, "config", "--get", key) == harmless
+    assert git(repo, "config", "--get", key) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("core.hooksPath", "/opt/hooks"),
+        ("core.hooksPath", "~/hooks"),
+        ("filter.lfs.clean", "git-lfs clean -- %f"),
+        ("filter.nb.clean", "nbstripout"),
+        ("alias.run", "!./src/app.py"),
+    ],
+)
+def test_other_programs_stay_and_nothing_is_written(repo: Path, key: str, value: str) -> None:
+    git(repo, "config", key, value)
+    before = (repo / ".git" / "config").read_bytes()
+
+    worktree = worktree_of(repo)
+
+    assert git(worktree.path, "config", "--get", key) == value
+    assert (repo / ".git" / "config").read_bytes() == before
+    assert not (worktree.git_dir / "config.worktree").exists()
+
+
+def test_required_filter_that_is_off_is_not_required(repo: Path) -> None:
+    git(repo, "config", "filter.nb.clean", "./tools/clean.sh")
+    git(repo, "config", "filter.nb.required", "true")
+
+    path = worktree_of(repo).path
+    (path / ".gitattributes").write_text("* filter=nb\n")
+    git(path, "add", "-A")
+
+    assert git(path, "diff", "--cached", "--name-only") == ".gitattributes"
+
+
+def test_settings_of_the_user_count_too(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = .husky\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+
+    path = worktree_of(repo).path
+
+    assert git(path, "config", "--get", "core.hooksPath") == "/dev/null"
+
+
+def test_main_worktree_set_by_configuration_stays_its_own(repo: Path) -> None:
+    git(repo, "config", "core.hooksPath", ".githooks")
+    git(repo, "config", "core.worktree", str(repo))
+
+    path = worktree_of(repo).path
+
+    assert git(path, "rev-parse", "--show-toplevel") == str(path)
+    assert git(repo, "rev-parse", "--show-toplevel") == str(repo)
+
+
+def test_a_second_worktree_finds_the_extension_enabled(repo: Path) -> None:
+    git(repo, "config", "core.hooksPath", ".githooks")
+    worktree = worktree_of(repo)
+    config = (repo / ".git" / "config").read_bytes()
+
+    keep_off(Repository(repo), worktree.path, worktree.git_dir)
+
+    assert (repo / ".git" / "config").read_bytes() == config
