@@ -66,8 +66,8 @@ def _total(result: RunResult) -> str:
 
 
 def run_json(result: RunResult) -> str:
-    """Give the one JSON object."""
-    return result.model_dump_json(indent=2)
+    """Give the one JSON object, in ASCII: it may be shown on a terminal."""
+    return json.dumps(result.model_dump(mode="json"), indent=2)
 
 
 def after_run(result: RunResult) -> str:
