@@ -1,10 +1,13 @@
 """What a run is asked to do: frozen, validated, with every default in one place."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from orchestrator.presets import PRESETS, Preset
 
 DEFAULT_IMAGE = "orchestrator/worker:architect"
 """What the `architect` agent runs in; `orchestrator image build` makes it."""
@@ -131,6 +134,9 @@ class ParallelConfig(_Model):
     """Carry uncommitted and untracked files of the checkout over to the workers."""
     fail_on: Literal["any", "all"] = "any"
     """`all`: the exit code is 0 as soon as one worker succeeded."""
+    preset: Preset | None = None
+    """Defaults for a kind of work, which everything else that is given overrides. `untrusted`:
+    closed and small. `ci`: for builds and tests. `trusted`: generous."""
     limits: Limits = Limits()
     isolation: Isolation = Isolation()
 
@@ -151,6 +157,17 @@ class ParallelConfig(_Model):
         return tuple(model.strip() for model in models)
 
     @model_validator(mode="after")
+    def _fill_in_the_preset(self) -> "ParallelConfig":
+        if self.preset is None:
+            return self
+        # In place: an instance that is being made cannot be exchanged for another.
+        parts = PRESETS[self.preset]
+        self.__dict__.update(_not_given(self, parts["run"]))
+        for name, part in (("limits", self.limits), ("isolation", self.isolation)):
+            self.__dict__[name] = part.model_copy(update=_not_given(part, parts[name]))
+        return self
+
+    @model_validator(mode="after")
     def _ports_need_a_network(self) -> "ParallelConfig":
         if self.isolation.ports and self.isolation.network == "none":
             raise ValueError("ports cannot be published with network none")
@@ -160,6 +177,10 @@ class ParallelConfig(_Model):
     def timeout(self) -> float | None:
         """Seconds a worker may run, or None."""
         return self.timeout_per_worker or None
+
+
+def _not_given(model: BaseModel, values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if name not in model.model_fields_set}
 
 
 def repository_config_files(top: Path) -> tuple[Path, ...]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import Agent
-from orchestrator.config import BASE_IMAGE, ParallelConfig
+from orchestrator.config import BASE_IMAGE, Limits, ParallelConfig
 from orchestrator.egress import allowed_destinations
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import MANAGED, RUN, ContainerEngine, Egress, EngineFeatures
@@ -22,6 +22,7 @@ from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
+from orchestrator.presets import Preset
 from orchestrator.record import RunDirectory, RunRecord, new_run_id
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
@@ -44,6 +45,11 @@ class RunPlan(BaseModel):
     workers: tuple[WorkerSpec, ...]
     image: str
     timeout: float | None
+    preset: Preset | None
+    limits: Limits
+    network: str
+    history: str
+    secrets: tuple[str, ...]
     notices: tuple[str, ...]
 
 
@@ -93,6 +99,11 @@ class ParallelRunner:
             workers=plan_workers(self._config, first=first),
             image=self._config.image or agent.image,
             timeout=self._config.timeout,
+            preset=self._config.preset,
+            limits=self._config.limits,
+            network=self._config.isolation.network,
+            history=self._config.isolation.history,
+            secrets=tuple(secrets.values),
             notices=tuple(self._notices(repository)),
         )
         return _redactor(self._config, agent, secrets).model(plan)

@@ -9,6 +9,7 @@ from orchestrator.sanitize import one_line
 
 UNKNOWN = "?"
 _GAP = "  "
+_UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
 
 
 def duration(seconds: float) -> str:
@@ -27,6 +28,12 @@ def money(cost: float, *, known: bool = True) -> str:
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
+
+
+def size(number: int) -> str:
+    """`512m`, `4g`, as options take it."""
+    divisor, unit = next(unit for unit in _UNITS if number % unit[0] == 0)
+    return f"{number // divisor}{unit}"
 
 
 def count(number: int, noun: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli.formats import size
 from orchestrator.config import Isolation, Limits, ParallelConfig
 
 _DEFAULTS: dict[str, Any] = {
@@ -12,22 +13,16 @@ _DEFAULTS: dict[str, Any] = {
     for model in (ParallelConfig, Limits, Isolation)
     for name, field in model.model_fields.items()
 }
-_UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
 
 
 def _number(value: float) -> str:
     return f"{value:g}"
 
 
-def _size(value: int) -> str:
-    divisor, unit = next(unit for unit in _UNITS if value % unit[0] == 0)
-    return f"{value // divisor}{unit}"
-
-
-def _setting(name: str, metavar: str, about: str, *, size: bool = False) -> Any:  # noqa: ANN401
+def _setting(name: str, metavar: str, about: str, *, in_bytes: bool = False) -> Any:  # noqa: ANN401
     default = _DEFAULTS[name]
     if isinstance(default, (int, float)):
-        default = _size(int(default)) if size else _number(default)
+        default = size(int(default)) if in_bytes else _number(default)
     text = f"{about} [default: {default}]" if default else about
     return typer.Option("--" + name.replace("_", "-"), metavar=metavar, help=text)
 
@@ -55,12 +50,14 @@ Image = Annotated[
     Text, _setting("image", "IMAGE", "Container image, instead of the agent program's own.")
 ]
 Cpus = Annotated[Text, _setting("cpus", "N", "CPUs of a worker [default: 2, or all there are].")]
-Memory = Annotated[Text, _setting("memory", "SIZE", "Memory of a worker, as `512m`.", size=True)]
+Memory = Annotated[
+    Text, _setting("memory", "SIZE", "Memory of a worker, as `512m`.", in_bytes=True)
+]
 Pids = Annotated[Text, _setting("pids", "N", "Processes and threads of a worker.")]
-Disk = Annotated[Text, _setting("disk", "SIZE", "What a worker may write, as `2g`.", size=True)]
+Disk = Annotated[Text, _setting("disk", "SIZE", "What a worker may write, as `2g`.", in_bytes=True)]
 Inodes = Annotated[Text, _setting("inodes", "N", "Files and directories a worker may make.")]
 LogLimit = Annotated[
-    Text, _setting("log_limit", "SIZE", "What a worker may print, as `100m`.", size=True)
+    Text, _setting("log_limit", "SIZE", "What a worker may print, as `100m`.", in_bytes=True)
 ]
 IdleTimeout = Annotated[
     Text, _setting("idle_timeout", "SECONDS", "How long a worker may print nothing; 0 is no limit.")
@@ -101,6 +98,9 @@ IncludeUncommitted = Annotated[
 ]
 FailOn = Annotated[
     Text, _setting("fail_on", "any|all", "`all`: exit 0 as soon as one worker succeeded.")
+]
+Preset = Annotated[
+    Text, _setting("preset", "NAME", "Defaults for a kind of work: `untrusted`, `ci`, `trusted`.")
 ]
 Config = Annotated[
     Path | None,

@@ -36,6 +36,7 @@ def parallel(
     max_steps: options.MaxSteps = None,
     agent_cli: options.AgentCli = None,
     image: options.Image = None,
+    preset: options.Preset = None,
     cpus: options.Cpus = None,
     memory: options.Memory = None,
     pids: options.Pids = None,

@@ -5,7 +5,16 @@ import os
 import sys
 from collections import Counter
 
-from orchestrator.cli.formats import UNKNOWN, count, duration, explanation, money, outcome, table
+from orchestrator.cli.formats import (
+    UNKNOWN,
+    count,
+    duration,
+    explanation,
+    money,
+    outcome,
+    size,
+    table,
+)
 from orchestrator.results import RunResult, Status, WorkerResult
 from orchestrator.runner import RunPlan
 from orchestrator.sanitize import one_line
@@ -98,8 +107,25 @@ def plan_table(plan: RunPlan) -> str:
         task, model = one_line(spec.task), one_line(spec.model_name)
         rows.append((str(spec.worker_id), task, model, spec.branch, worktree))
     timeout = "none" if plan.timeout is None else duration(plan.timeout)
-    facts = f"base: {plan.base}\nimage: {plan.image}\ntimeout: {timeout}"
-    return f"{table(rows, width=terminal_width())}\n\n{facts}"
+    facts = {"base": plan.base, "image": plan.image, "timeout": timeout, **_terms(plan)}
+    lines = [f"{name}: {value}" for name, value in facts.items()]
+    return "\n".join([table(rows, width=terminal_width()), "", *lines])
+
+
+def _terms(plan: RunPlan) -> dict[str, str]:
+    """Say what a worker may use, presets and defaults put in."""
+    limits = plan.limits
+    cpus = "2 or all CPUs" if limits.cpus is None else f"{limits.cpus:g} CPUs"
+    sizes = {"memory": limits.memory, "tmp": limits.tmp, "disk": limits.disk}
+    found = [cpus, *(f"{size(number)} {name}" for name, number in sizes.items())]
+    terms = {
+        "preset": plan.preset or "",
+        "limits": ", ".join([*found, f"{limits.pids} pids", f"{limits.inodes} inodes"]),
+        "network": plan.network,
+        "history": plan.history,
+        "secrets": ", ".join(plan.secrets),
+    }
+    return {name: value for name, value in terms.items() if value}
 
 
 def plan_json(plan: RunPlan) -> str:
@@ -114,5 +140,5 @@ def plan_json(plan: RunPlan) -> str:
         }
         for spec in plan.workers
     ]
-    facts = {"base": plan.base, "image": plan.image, "timeout": plan.timeout}
+    facts = plan.model_dump(mode="json", exclude={"workers", "top", "notices"})
     return json.dumps({**facts, "workers": workers}, indent=2)

@@ -176,6 +176,8 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(repository, capsys):
         f"2       optimize  claude-sonnet-4-6  architect/parallel-2  {where}2\n"
         f"3       optimize  default            architect/parallel-3  {where}3\n"
         f"\nbase: {base}\nimage: orchestrator/worker:architect\ntimeout: 10 min\n"
+        "limits: 2 or all CPUs, 4g memory, 1g tmp, 8g disk, 512 pids, 1000000 inodes\n"
+        "network: open\nhistory: full\n"
     )
 
 

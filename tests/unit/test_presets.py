@@ -1,0 +1,109 @@
+"""A preset fills in what nobody asked for, and nothing else; the documentation says the same."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.formats import size
+from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.presets import PRESETS
+from orchestrator.settings import load_config
+from orchestrator.settings.fields import FIELDS, is_size
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "presets.md"
+ANY = ParallelConfig(tasks=("t",))
+
+
+def load(options=None, *, environ=None, file=None) -> ParallelConfig:
+    options = {"tasks": ("t",), **(options or {})}
+    return load_config(options=options, environ=environ or {}, top=None, file=file)
+
+
+def value_of(config: ParallelConfig, field: tuple[str, ...]) -> object:
+    found: object = config
+    for name in field:
+        found = getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_value_of_a_preset_is_valid_and_arrives(name):
+    config = ParallelConfig(tasks=("t",), preset=name)
+    for part, values in PRESETS[name].items():
+        for key, value in values.items():
+            field = FIELDS[key]
+            assert len(field) == 1 if part == "run" else field[0] == part
+            assert value_of(config, field) == value
+    # The models themselves refuse what is out of range, of the wrong type or unknown.
+    checked = ParallelConfig.model_validate_json(config.model_dump_json())
+    assert checked == config
+
+
+def test_none_is_todays_defaults():
+    assert load() == ANY
+    assert (ANY.limits, ANY.isolation) == (Limits(), Isolation())
+
+
+def test_whatever_is_given_anywhere_overrides_it(tmp_path):
+    file = tmp_path / "orchestrator.yaml"
+    file.write_text(
+        "parallel_runs: {preset: trusted, timeout_per_worker: 7}\ncontainer: {pids: 99}\n"
+    )
+    environ = {"ORCHESTRATOR_MEMORY": "3g", "ORCHESTRATOR_NETWORK": "open"}
+    config = load({"preset": "untrusted", "cpus": "1.5"}, environ=environ, file=file)
+    assert config.preset == "untrusted"
+    assert (config.timeout, config.limits.pids) == (7, 99)
+    assert (config.limits.memory, config.limits.cpus) == (3 * 1024**3, 1.5)
+    assert (config.isolation.network, config.isolation.history) == ("open", "shallow")
+    assert config.limits.disk == PRESETS["untrusted"]["limits"]["disk"]
+
+
+def test_a_value_given_that_is_the_default_counts_as_given():
+    explicit = ParallelConfig(
+        tasks=("t",), preset="untrusted", limits=Limits(pids=512), timeout_per_worker=600
+    )
+    assert (explicit.limits.pids, explicit.timeout) == (512, 600)
+    assert explicit.limits.memory == 1024**3
+
+
+def test_what_the_preset_closes_does_not_go_with_ports():
+    with pytest.raises(ConfigError, match="ports cannot be published with network none"):
+        load({"preset": "untrusted", "ports": "3000"})
+    assert load({"preset": "untrusted", "ports": "3000", "network": "open"}).isolation.ports
+
+
+def test_an_unknown_one_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        load({"preset": "paranoid"})
+    assert caught.value.message == (
+        "option `--preset` is `paranoid`: must be one of `untrusted`, `ci`, `trusted`"
+    )
+
+
+def table() -> str:
+    """What the page must say."""
+    configs = [ANY, *(ParallelConfig(tasks=("t",), preset=name) for name in PRESETS)]
+    keys = dict.fromkeys(key for parts in PRESETS.values() for p in parts.values() for key in p)
+    head = ["setting", "none", *(f"`{name}`" for name in PRESETS)]
+    rows = [head, ["---"] * len(head)]
+    rows += [[f"`{key}`", *(shown(key, value_of(c, FIELDS[key])) for c in configs)] for key in keys]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def shown(key: str, value: object) -> str:
+    if value is None:
+        return "2, or all"
+    if key == "idle_timeout" and value == 0:
+        return "no limit"
+    if is_size(FIELDS[key]):
+        return size(int(str(value)))
+    return f"{value:g} s" if key.endswith(("timeout", "per_worker", "grace")) else str_of(value)
+
+
+def str_of(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def test_the_page_has_the_table():
+    assert table() in PAGE.read_text(), f"put this table into {PAGE}:\n{table()}"
