@@ -77,6 +77,8 @@ def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
         run("git", "init", "-q", "-b", "main", str(root))
         run("git", "config", "user.email", "bench@localhost", cwd=root)
         run("git", "config", "user.name", "bench", cwd=root)
+        # A collection in the background would run on while others are measured.
+        run("git", "config", "gc.auto", "0", cwd=root)
         fill(root, files, size)
         run("git", "add", "-A", cwd=root)
         run("git", "commit", "-q", "-m", "base", cwd=root)
