@@ -312,6 +312,15 @@ def test_files_too_large_to_check_out_are_refused(
     assert not ground.has(tip)
 
 
+def test_one_file_at_many_places_counts_each_time(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harvest, "MAX_CHECKOUT", 1_000_000)
+    tip = ground.hand_over(ground.commit_files(**{f"zeros{n}": "0" * 300_000 for n in range(4)}))
+    ground.refused("too many to check out")
+    assert not ground.has(tip)
+
+
 def test_a_branch_that_moved_meanwhile_is_left_alone(ground: Ground) -> None:
     ground.hand_over(ground.commit_files(new="x"))
     other = git(ground.repo, "rev-parse", "HEAD~1")
