@@ -23,6 +23,7 @@ VARIABLE = "ORCHESTRATOR_SECRETS"
 MAX_BYTES = 16 * 1024
 """Of one secret."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
+_MOUNTS = Path("/proc/mounts")
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -57,9 +58,10 @@ class Secrets:
             _write(directory, self.values, owner)
             yield directory
         finally:
-            _remove(directory)
-            with suppress(OSError):
-                directory.parent.rmdir()
+            if _is_ours(directory.parent):
+                _remove(directory)
+                with suppress(OSError):
+                    directory.parent.rmdir()
 
 
 def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
@@ -143,7 +145,7 @@ def _is_in_memory(directory: Path) -> bool:
         return False
     place = directory.resolve()
     best, kind = Path(), ""
-    for line in Path("/proc/mounts").read_text(errors="surrogateescape").splitlines():
+    for line in _MOUNTS.read_text(errors="surrogateescape").splitlines():
         _, target, file_system, *_ = line.split(" ")
         mount = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), target))
         # Of two on one directory the later hides the earlier.

@@ -1,0 +1,173 @@
+"""Secrets are in memory or nowhere, and what is not ours is left alone."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from orchestrator import secret_files
+from orchestrator.config import Isolation
+from orchestrator.errors import ConfigError, EngineError
+from orchestrator.secret_files import forget, memory_root, read_secrets
+from orchestrator.settings import load_config
+
+OWNER = (os.getuid(), os.getgid())
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A directory that counts as memory."""
+    root = tmp_path / "memory"
+    root.mkdir()
+    monkeypatch.setattr(secret_files, "_candidates", lambda _: (root,))
+    monkeypatch.setattr(secret_files, "_is_in_memory", lambda directory: directory == root)
+    return root
+
+
+def test_values_come_from_variables_and_files(tmp_path: Path, memory: Path) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(b"\xff of a file\n")
+    secrets = read_secrets(("A", f"B=@{file}"), {"A": "\udcfe of a variable"})
+    assert secrets.values == {"A": b"\xfe of a variable", "B": b"\xff of a file\n"}
+    assert secrets.root == memory
+
+
+@pytest.mark.usefixtures("memory")
+def test_all_that_cannot_be_had_are_named(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(b"x" * (16 * 1024 + 1))
+    with pytest.raises(ConfigError) as caught:
+        read_secrets(("A", "B", f"C=@{large}", "D"), {"B": " 1234567\n", "D": "long enough"})
+    assert caught.value.message == (
+        "secret `A` is not set in the environment; secret `B` is shorter than 8 bytes; "
+        "secret `C` is larger than 16 KiB"
+    )
+    assert caught.value.hint == "set it, or read it from a file with `--secret A=@FILE`"
+
+
+def test_a_disk_is_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    assert memory_root(environ) != tmp_path
+    assert memory_root({"XDG_RUNTIME_DIR": "/dev/shm"}) == Path("/dev/shm")
+    monkeypatch.setattr(secret_files, "_candidates", lambda _: (tmp_path, tmp_path / "none"))
+    with pytest.raises(ConfigError, match="secrets need a directory in memory") as caught:
+        read_secrets(("A",), {"A": "long enough"})
+    assert "/dev/shm" in str(caught.value.hint)
+    assert read_secrets((), {}).root is None
+
+
+def test_a_link_into_memory_is_where_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/shm")
+    assert memory_root({"XDG_RUNTIME_DIR": str(tmp_path / "link")}) == tmp_path / "link"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "usable"),
+    [
+        (("/ ext4", "{0} tmpfs"), True),
+        (("{0} tmpfs", "/ ext4"), True),
+        (("/ tmpfs", "{0} ext4"), False),
+        (("{0} tmpfs", "{0} ext4"), False),
+        (("/ ext4", "{0}x tmpfs"), False),
+    ],
+)
+def test_the_innermost_and_latest_mount_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounts: tuple[str, ...], usable: bool
+) -> None:
+    root = tmp_path / "a directory"
+    root.mkdir()
+    written = str(root).replace(" ", "\\040")
+    lines = [f"source {mount.format(written)} rw 0 0\n" for mount in mounts]
+    (tmp_path / "mounts").write_text("".join(lines))
+    monkeypatch.setattr(secret_files, "_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(secret_files, "_candidates", lambda _: (root,))
+    found = None
+    with suppress(ConfigError):
+        found = memory_root({})
+    assert found == (root if usable else None)
+
+
+def test_it_is_gone_after_an_error_and_siblings_stay(memory: Path) -> None:
+    secrets = read_secrets(("A",), {"A": "long enough"})
+    with secrets.laid_out("run", 2, OWNER) as other:
+        with suppress(ZeroDivisionError), secrets.laid_out("run", 1, OWNER) as given:
+            assert given == memory / "orchestrator-run" / "worker-1"
+            assert given.parent.stat().st_mode & 0o777 == 0o700
+            assert given.stat().st_mode & 0o777 == 0o500
+            assert (given / "A").stat().st_mode & 0o777 == 0o400
+            raise ZeroDivisionError
+        assert names(memory / "orchestrator-run") == ["worker-2"]
+        assert (other / "A").read_text() == "long enough"
+    assert names(memory) == []
+
+
+def test_nothing_is_written_where_somebody_was_first(memory: Path, tmp_path: Path) -> None:
+    secrets = read_secrets(("A",), {"A": "long enough"})
+    (tmp_path / "trap" / "worker-1").mkdir(parents=True)
+    (tmp_path / "trap" / "worker-1").chmod(0o755)
+    (memory / "orchestrator-run").symlink_to(tmp_path / "trap")
+    with pytest.raises(EngineError, match="belongs to somebody else"):
+        secrets.laid_out("run", 1, OWNER).__enter__()
+    forget("run", {})
+    assert names(tmp_path / "trap") == ["worker-1"]
+    assert (tmp_path / "trap" / "worker-1").stat().st_mode & 0o777 == 0o755
+    assert (memory / "orchestrator-run").is_symlink()
+
+
+def test_a_full_memory_is_the_workers_error_and_leaves_nothing(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    secrets = read_secrets(("A",), {"A": "long enough"})
+    monkeypatch.setattr(os, "fchown", full)
+    with pytest.raises(EngineError, match="No space left on device"):
+        secrets.laid_out("run", 1, OWNER).__enter__()
+    assert names(memory) == []
+
+
+def test_forget_removes_one_run(memory: Path) -> None:
+    secrets = read_secrets(("A",), {"A": "long enough"})
+    secrets.laid_out("dead", 1, OWNER).__enter__()
+    with secrets.laid_out("live", 1, OWNER) as live:
+        forget("dead", {})
+        forget("dead", {})
+        assert names(memory) == ["orchestrator-live"]
+        assert (live / "A").exists()
+
+
+def load(secrets: tuple[str, ...] | None, file: Path | None = None) -> tuple[str, ...]:
+    environ = {"ORCHESTRATOR_SECRETS": "/run/secrets"}
+    options = {"tasks": ("t",), "secrets": secrets}
+    return load_config(options=options, environ=environ, top=None, file=file).isolation.secrets
+
+
+def test_a_file_names_secrets_and_options_add_to_them(tmp_path: Path) -> None:
+    file = tmp_path / "orchestrator.yaml"
+    file.write_text("container: {secrets: [A, B]}\n")
+    assert load(None, file) == ("A", "B")
+    assert load(("C", "B=@b.key"), file) == ("A", "B=@b.key", "C")
+    file.write_text("container: {secrets: [A, KEYS=@/home/user/.ssh/id_rsa]}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(None, file)
+    assert caught.value.message == (
+        f"{file}:1: `container.secrets` takes names alone; a file is for `--secret NAME=@FILE`"
+    )
+
+
+@pytest.mark.parametrize("entry", ["A=the value", "", "a-b", "../x", "A=@", "1A", "A/B", "x" * 101])
+def test_a_value_or_a_path_is_no_name(entry: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load((entry,))
+    assert caught.value.message == (
+        "option `--secret`: a secret is given as `NAME` or `NAME=@FILE`, never by its value"
+    )
+    with pytest.raises(ValueError, match="never by its value") as raised:
+        Isolation(secrets=(entry,))
+    assert "the value" not in str(raised.value)
