@@ -16,7 +16,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def _number(value: float) -> str:
-    return f"{value:g}"
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _setting(name: str, metavar: str, about: str, *, in_bytes: bool = False) -> Any:  # noqa: ANN401
@@ -30,7 +30,7 @@ def _setting(name: str, metavar: str, about: str, *, in_bytes: bool = False) -> 
 Text = str | None
 Texts = list[str] | None
 
-Positional = Annotated[Text, typer.Argument(metavar="TASK", help="A task, the first one.")]
+Positional = Annotated[Text, typer.Argument(metavar="TASK", help="The first task.")]
 Task = Annotated[
     Texts, typer.Option("--task", metavar="CMD", help="A task; give it again for the next worker.")
 ]
@@ -41,7 +41,7 @@ AgentCli = Annotated[
     Text, _setting("agent_cli", "NAME", "The agent program; `shell` runs tasks as commands.")
 ]
 MaxSteps = Annotated[Text, _setting("max_steps", "N", "Steps an agent may take.")]
-Budget = Annotated[Text, _setting("budget_per_worker", "USD", "What a worker may spend.")]
+Budget = Annotated[Text, _setting("budget_per_worker", "USD", "USD that a worker may spend.")]
 Timeout = Annotated[
     Text, _setting("timeout_per_worker", "SECONDS", "How long a worker may take; 0 is no limit.")
 ]
@@ -49,7 +49,7 @@ ApiBase = Annotated[Text, _setting("api_base", "URL", "Base URL of the model's A
 Image = Annotated[
     Text, _setting("image", "IMAGE", "Container image, instead of the agent program's own.")
 ]
-Cpus = Annotated[Text, _setting("cpus", "N", "CPUs of a worker [default: 2, or all there are].")]
+Cpus = Annotated[Text, _setting("cpus", "N", "CPUs of a worker. [default: 2, or all]")]
 Memory = Annotated[
     Text, _setting("memory", "SIZE", "Memory of a worker, as `512m`.", in_bytes=True)
 ]
@@ -64,11 +64,13 @@ IdleTimeout = Annotated[
 ]
 Grace = Annotated[Text, _setting("grace", "SECONDS", "Time between SIGTERM and SIGKILL.")]
 Runtime = Annotated[Text, _setting("runtime", "NAME", "OCI runtime, as `runsc`.")]
-Network = Annotated[Text, _setting("network", "none|open", "What a worker can reach.")]
+Network = Annotated[
+    Text, _setting("network", "none|open", "`open`: the internet, no private network.")
+]
 Allow = Annotated[
     Texts,
     typer.Option(
-        "--allow", metavar="HOST[:PORT]", help="A private host that `open` reaches all the same."
+        "--allow", metavar="HOST[:PORT]", help="A private host to reach with `open`; repeatable."
     ),
 ]
 Ports = Annotated[
@@ -76,7 +78,9 @@ Ports = Annotated[
 ]
 Env = Annotated[
     Texts,
-    typer.Option("--env", metavar="K[=V]", help="A variable in the container; K takes your own."),
+    typer.Option(
+        "--env", metavar="K[=V]", help="A variable for workers; K alone takes your value."
+    ),
 ]
 EnvFile = Annotated[
     Texts, typer.Option("--env-file", metavar="FILE", help="A file of lines as `--env` takes them.")
@@ -92,7 +96,7 @@ IncludeUncommitted = Annotated[
     bool | None,
     typer.Option(
         "--include-uncommitted/--no-include-uncommitted",
-        help="Start from the checkout as it stands.",
+        help="Start from the checkout with its uncommitted changes.",
         show_default=False,
     ),
 ]

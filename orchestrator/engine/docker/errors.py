@@ -74,5 +74,14 @@ def _is_connection(error: BaseException) -> bool:
 
 def _unreachable(action: str, error: BaseException) -> EngineUnavailableError:
     return EngineUnavailableError(
-        f"cannot {action}: the Docker engine does not answer ({error})", hint=UNREACHABLE_HINT
+        f"cannot {action}: the Docker engine does not answer ({_root(error)})",
+        hint=UNREACHABLE_HINT,
     )
+
+
+def _root(error: BaseException) -> str:
+    """Give the system's own words, which the SDK wraps in the names of three classes."""
+    root = error
+    while inner := root.__cause__ or root.__context__:
+        root = inner
+    return (isinstance(root, OSError) and root.strerror) or str(error)
