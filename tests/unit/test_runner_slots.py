@@ -1,8 +1,10 @@
 """How many at one time, and who gets which number."""
 
+import fcntl
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from orchestrator.config import Isolation
@@ -95,6 +97,20 @@ repo, scratch = Path(sys.argv[1]), Path(sys.argv[2])
 result = shell_run(repo, LocalEngine(scratch), *["echo $PPID > mine.txt"] * 3)
 print(json.dumps([[one.worker_id, one.status, one.files_modified] for one in result.results]))
 """
+
+
+def test_numbers_are_taken_by_one_at_a_time(repo: Path, local_engine: LocalEngine) -> None:
+    """As long as another process holds the lock, a run takes none."""
+    state = repo / ".git" / "orchestrator"
+    state.mkdir()
+    run = threading.Thread(target=shell_run, args=(repo, local_engine, "true"))
+    with (state / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run.start()
+        run.join(0.7)
+        assert branches(repo) == []
+    run.join(30)
+    assert branches(repo) == ["architect/parallel-1"]
 
 
 def test_two_runs_at_once_take_numbers_of_their_own(repo: Path, tmp_path: Path) -> None:
