@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,63 +144,65 @@ def _check_history(git: Git, *, base: str, tip: str) -> None:
 
 
 def _check_trees(git: Git, *, base: str, tip: str, top: Path) -> None:
-    _check_forest(git, base=base, tip=tip)
-    before = _entries(git, base, limit=None)
-    limit = max(_LISTING, 2 * sum(map(len, before)))
-    entries = _entries(git, tip, limit=limit)
-    _check_disguised(entries)
-    _check_names(entries - before, top)
-    _check_size(git, base=base, tip=tip)
-
-
-def _check_forest(git: Git, *, base: str, tip: str) -> None:
     """Check the trees of every new commit: one in the middle harms who looks at the history."""
     forest = Forest(git)
     before = git.text("rev-parse", f"{base}^{{tree}}")
     forest.read([before])
-    known = forest.gitlinks
+    known = _Known(forest, before)
     log = git.listing("log", "--format=%T", f"{base}..{tip}", limit=_LISTING)
     roots = set(log.decode().split())
     try:
         forest.read(roots)
     except TooDeepError as error:
         raise HarvestRefusedError("a path is too long to check out") from error
-    for name, _ in forest.gitlinks - known:
+    for name, _ in forest.gitlinks - known.gitlinks:
         shown = one_line(os.fsdecode(name))
         raise HarvestRefusedError(f"a commit adds a submodule or nested repository: {shown}")
-    most = max(MAX_ENTRIES, 2 * forest.size(before))
-    if any(forest.size(root) > most for root in roots):
+    _check_disguised(forest, roots, known)
+    for root in roots:
+        _check_extent(forest, root, known, top)
+    _check_links(git, forest.links - known.links)
+    _check_size(git, base=base, tip=tip)
+
+
+class _Known:
+    """What the base has: that much is the user's own, and may stay."""
+
+    def __init__(self, forest: Forest, root: str) -> None:
+        self.gitlinks, self.links, self.disguised = forest.gitlinks, forest.links, forest.disguised
+        self.is_disguised = root in forest.disguised
+        self.names, self.longest_name = forest.names(root), forest.longest_name
+        self.size, self.longest = forest.size(root), forest.longest(root)
+
+
+def _check_disguised(forest: Forest, roots: AbstractSet[str], known: _Known) -> None:
+    """Refuse a git directory that lies in a tree as ordinary files: git would walk into it."""
+    allowed = known.disguised | (roots if known.is_disguised else frozenset())
+    if forest.disguised - allowed:
+        raise HarvestRefusedError(
+            "a git directory lies in the tree: a directory has `HEAD` beside "
+            "`objects`, `refs` or `commondir`"
+        )
+
+
+def _check_extent(forest: Forest, root: str, known: _Known, top: Path) -> None:
+    most = max(MAX_ENTRIES, 2 * known.size)
+    if forest.size(root) > most:
         raise HarvestRefusedError(f"a commit has more than {most} files, too many to check out")
-
-
-def _entries(git: Git, commit: str, *, limit: int | None) -> frozenset[bytes]:
-    arguments = ("ls-tree", "-r", "-t", "-z", "--name-only", commit)
-    found = git.run(*arguments) if limit is None else git.listing(*arguments, limit=limit)
-    return frozenset(found.split(b"\0")) - {b""}
-
-
-def _check_names(added: frozenset[bytes], top: Path) -> None:
-    room = _PATH_MAX - len(os.fsencode(top / f"{DIRECTORIES}00")) - 1
-    for path in added:
-        if path.startswith(DIRECTORIES.encode()):
-            shown = one_line(os.fsdecode(path))
+    for name in forest.names(root) - known.names:
+        if name.startswith(DIRECTORIES.encode()):
+            shown = one_line(os.fsdecode(name))
             raise HarvestRefusedError(f"a file lies where workers' worktrees are: {shown}")
-        if len(path) > room or len(path.rpartition(b"/")[2]) > _NAME_MAX:
-            shown = one_line(os.fsdecode(path))
-            raise HarvestRefusedError(f"a path is too long to check out: {shown}")
+    room = _PATH_MAX - len(os.fsencode(top / f"{DIRECTORIES}00")) - 1
+    too_long = forest.longest(root) > max(room, known.longest)
+    if too_long or forest.longest_name > max(_NAME_MAX, known.longest_name):
+        raise HarvestRefusedError("a path is too long to check out")
 
 
-def _check_disguised(entries: frozenset[bytes]) -> None:
-    """Refuse a git directory that lies in the tree as ordinary files: git would walk into it."""
-    for path in entries:
-        directory, _, name = path.rpartition(b"/")
-        if name.lower() != b"head":
-            continue
-        prefix = directory + b"/" if directory else b""
-        siblings = {prefix + sibling for sibling in (b"objects", b"refs", b"commondir")}
-        if not siblings.isdisjoint(entries):
-            shown = one_line(os.fsdecode(directory or b"."))
-            raise HarvestRefusedError(f"a git directory lies in the tree: {shown}")
+def _check_links(git: Git, links: Iterable[str]) -> None:
+    sizes = _sizes(git, "".join(f"{link}\n" for link in links).encode())
+    if not all(0 < size <= _PATH_MAX for size in sizes):
+        raise HarvestRefusedError("a symbolic link is empty or too long to be made")
 
 
 def _check_size(git: Git, *, base: str, tip: str) -> None:
@@ -210,11 +213,15 @@ def _check_size(git: Git, *, base: str, tip: str) -> None:
 
 
 def _check_total(git: Git, ids: bytes) -> None:
-    sizes = git.run("cat-file", "--batch-check=%(objectsize)", "--buffer", stdin=ids)
-    # What was deleted has no size: its id is all zeros, and missing.
-    total = sum(int(size) for size in sizes.splitlines() if size.isdigit())
+    total = sum(_sizes(git, ids))
     if total > MAX_CHECKOUT:
         raise HarvestRefusedError(f"the changed files have {total} bytes, too many to check out")
+
+
+def _sizes(git: Git, ids: bytes) -> list[int]:
+    sizes = git.run("cat-file", "--batch-check=%(objectsize)", "--buffer", stdin=ids)
+    # What was deleted has no size: its id is all zeros, and missing.
+    return [int(size) for size in sizes.splitlines() if size.isdigit()]
 
 
 @contextmanager

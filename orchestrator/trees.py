@@ -13,7 +13,9 @@ MAX_DEPTH = 1000
 """Directories inside each other; paths of the system end not far above."""
 _MAX_BYTES = 256 * 1024**2
 """Bytes of all trees of one depth."""
-_DIRECTORY, _GITLINK = b"40000", b"160000"
+_DIRECTORY, _GITLINK, _LINK = b"40000", b"160000", b"120000"
+_GIT_DIRECTORY = frozenset((b"objects", b"refs", b"commondir"))
+"""Beside a HEAD, any of these makes a directory one that git takes for its own."""
 
 
 class TooDeepError(Exception):
@@ -22,9 +24,28 @@ class TooDeepError(Exception):
 
 @dataclass(frozen=True)
 class _Tree:
-    entries: int
-    directories: tuple[str, ...]
+    names: frozenset[bytes]
+    directories: tuple[tuple[bytes, str], ...]
     gitlinks: frozenset[tuple[bytes, str]]
+    links: frozenset[str]
+
+    @property
+    def longest_name(self) -> int:
+        return max(map(len, self.names), default=0)
+
+    @property
+    def is_disguised(self) -> bool:
+        # Without regard to case: some file systems have none.
+        names = {name.lower() for name in self.names}
+        return b"head" in names and not names.isdisjoint(_GIT_DIRECTORY)
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """What one tree and all below it come to."""
+
+    size: int
+    longest: int
 
 
 class Forest:
@@ -33,12 +54,27 @@ class Forest:
     def __init__(self, git: Git) -> None:
         self._git = git
         self._trees: dict[str, _Tree] = {}
-        self._sizes: dict[str, int] = {}
+        self._extents: dict[str, _Extent] = {}
 
     @property
     def gitlinks(self) -> frozenset[tuple[bytes, str]]:
         """Name and commit of every submodule in what was read."""
         return frozenset(link for tree in self._trees.values() for link in tree.gitlinks)
+
+    @property
+    def links(self) -> frozenset[str]:
+        """Every symbolic link in what was read."""
+        return frozenset(link for tree in self._trees.values() for link in tree.links)
+
+    @property
+    def longest_name(self) -> int:
+        """Bytes of the longest name in what was read."""
+        return max((tree.longest_name for tree in self._trees.values()), default=0)
+
+    @property
+    def disguised(self) -> frozenset[str]:
+        """Trees in what was read that git would take for a git directory, once checked out."""
+        return frozenset(name for name, tree in self._trees.items() if tree.is_disguised)
 
     def read(self, roots: Iterable[str]) -> None:
         """Read the trees `roots` and all below them.
@@ -55,21 +91,35 @@ class Forest:
                 return
             read = dict(_read(self._git, wanted))
             self._trees |= read
-            wanted = {name for tree in read.values() for name in tree.directories}
+            wanted = {found for tree in read.values() for _, found in tree.directories}
         raise TooDeepError
+
+    def names(self, root: str) -> frozenset[bytes]:
+        """Give the names right in a tree."""
+        return self._trees[root].names
 
     def size(self, root: str) -> int:
         """Count the files and directories that a tree stands for."""
+        return self._extent(root).size
+
+    def longest(self, root: str) -> int:
+        """Count the bytes of the longest path in a tree."""
+        return self._extent(root).longest
+
+    def _extent(self, root: str) -> _Extent:
         pending = [root]
         while pending:
             tree = self._trees[pending[-1]]
-            unknown = set(tree.directories) - self._sizes.keys()
+            unknown = {name for _, name in tree.directories} - self._extents.keys()
             if unknown:
                 pending += unknown
-            else:
-                below = sum(self._sizes[name] for name in tree.directories)
-                self._sizes[pending.pop()] = tree.entries + below
-        return self._sizes[root]
+                continue
+            below = [(len(name) + 1, self._extents[found]) for name, found in tree.directories]
+            self._extents[pending.pop()] = _Extent(
+                size=len(tree.names) + sum(extent.size for _, extent in below),
+                longest=max([tree.longest_name, *(own + e.longest for own, e in below)]),
+            )
+        return self._extents[root]
 
 
 def _read(git: Git, names: set[str]) -> Iterator[tuple[str, _Tree]]:
@@ -86,16 +136,19 @@ def _read(git: Git, names: set[str]) -> Iterator[tuple[str, _Tree]]:
 
 def _parse(content: bytes, id_length: int) -> _Tree:
     """Read `mode name`, NUL, the id as bytes; over and over."""
-    entries, at = 0, 0
-    directories: list[str] = []
-    gitlinks = []
+    at = 0
+    names: set[bytes] = set()
+    found: dict[bytes, list[tuple[bytes, str]]] = {_DIRECTORY: [], _GITLINK: [], _LINK: []}
     while at < len(content):
         end = content.index(b"\0", at)
         mode, _, name = content[at:end].partition(b" ")
         at = end + 1 + id_length
-        entries += 1
-        if mode == _DIRECTORY:
-            directories.append(content[end + 1 : at].hex())
-        elif mode == _GITLINK:
-            gitlinks.append((name, content[end + 1 : at].hex()))
-    return _Tree(entries, tuple(directories), frozenset(gitlinks))
+        names.add(name)
+        if mode in found:
+            found[mode].append((name, content[end + 1 : at].hex()))
+    return _Tree(
+        names=frozenset(names),
+        directories=tuple(found[_DIRECTORY]),
+        gitlinks=frozenset(found[_GITLINK]),
+        links=frozenset(link for _, link in found[_LINK]),
+    )
