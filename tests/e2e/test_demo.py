@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.markdown import blocks
+from tests.docs.session import matches, steps
 from tests.e2e.conftest import ROOT, run_git
 
 pytestmark = [pytest.mark.docker, pytest.mark.e2e]
@@ -53,6 +55,13 @@ def test_shows_the_command_the_table_and_what_to_do_next(demo: Demo) -> None:
     assert "timeout" in demo.output
     assert str(demo.repository) in demo.output
     assert "parallel-cleanup" in demo.output
+
+
+def test_prints_what_the_readme_shows(demo: Demo) -> None:
+    session = [step for block in blocks("README.md") for step in steps(block)]
+    (shown,) = (step.expected for step in session if step.command == "make demo")
+
+    assert matches(shown, demo.output)
 
 
 def test_keeps_a_commit_that_the_agent_made_itself(demo: Demo) -> None:

@@ -1,0 +1,188 @@
+"""Hold the generated parts of the documentation to the code; `--write` brings them in step.
+
+Part of `make check`; needs no daemon. A generated part of a page stands between
+`<!-- generated: NAME -->` and `<!-- end -->`.
+"""
+
+import argparse
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cli.parallel import parallel
+from orchestrator.engine import base as engine_base
+from orchestrator.results import Reason, WorkerResult
+from orchestrator.settings import json_schema
+from orchestrator.settings.fields import CONTAINER_FIELDS, RUN_FIELDS, allowed, field_schema
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMA = Path("docs/reference/config.schema.json")
+HELP_WIDTH = "80"
+_PART = re.compile(r"(?<=<!-- generated: )(?P<name>[^>]+?) -->\n.*?(?=<!-- end -->)", re.DOTALL)
+_NOTHING = "-"
+_SIZES = ((1024**3, "g"), (1024**2, "m"))
+_BLOCKS = {"parallel_runs": RUN_FIELDS, "container": CONTAINER_FIELDS}
+_NO_VARIABLE = frozenset({"tasks", "env"})
+
+
+def main(root: Path = ROOT, arguments: list[str] | None = None) -> int:
+    """Check, or write; 1 when something is out of step."""
+    parser = argparse.ArgumentParser(description="Hold the documentation to the code")
+    parser.add_argument("--write", action="store_true", help="rewrite what is out of step")
+    options = parser.parse_args(arguments)
+    problems = list(missing_words(root))
+    for path, text in wanted_files(root):
+        if (root / path).read_text(encoding="utf-8") == text:
+            continue
+        if options.write:
+            (root / path).write_text(text, encoding="utf-8")
+        else:
+            problems.append(f"{path} is out of step with the code")
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if problems:
+        print("\nhint: run `.venv/bin/python docs/check.py --write`", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def pages(root: Path) -> list[Path]:
+    """List the pages of the documentation, relative to `root`."""
+    found = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+    return sorted(path.relative_to(root) for path in found if "sample" not in path.parts)
+
+
+def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
+    """Give every file that has generated parts, as it should be."""
+    yield SCHEMA, json.dumps(json_schema(), indent=2) + "\n"
+    for page in pages(root):
+        text = (root / page).read_text(encoding="utf-8")
+        if "<!-- generated: " in text:
+            yield page, _PART.sub(_generated, text)
+
+
+def _generated(match: re.Match[str]) -> str:
+    kind, _, argument = match["name"].partition(" ")
+    return f"{match['name']} -->\n{GENERATORS[kind](argument)}\n"
+
+
+def missing_words(root: Path) -> Iterator[str]:
+    """Name what the hand-written reference leaves out."""
+    reference = root / "docs" / "reference"
+    result = (reference / "result.md").read_text(encoding="utf-8")
+    for reason in Reason:
+        if f"| `{reason.value}` |" not in result:
+            yield f"docs/reference/result.md has no row for the reason `{reason.value}`"
+    labels = (reference / "labels.md").read_text(encoding="utf-8")
+    for name in label_names():
+        if f"`{name}`" not in labels:
+            yield f"docs/reference/labels.md has no row for the label `{name}`"
+
+
+def label_names() -> list[str]:
+    """List the labels that the engine's objects carry."""
+    constants = (value for name, value in vars(engine_base).items() if name.isupper())
+    return [value for value in constants if isinstance(value, str)]
+
+
+def help_text(command: str) -> str:
+    """Give what `orchestrator COMMAND --help` prints."""
+    shown = " ".join(["orchestrator", *command.split(), "--help"])
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", *command.split(), "--help"],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": HELP_WIDTH},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    text = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+    return f"```text\n$ {shown}\n{text}\n```"
+
+
+def settings_table(block: str) -> str:
+    """Give a row for every key of a block of the configuration file."""
+    rows = ["| Key | Takes | Default | Option | Meaning |", "|---|---|---|---|---|"]
+    options = set(inspect.signature(parallel).parameters)
+    for name, field in _BLOCKS[block].items():
+        schema = field_schema(field)
+        cells = (
+            f"`{name}`",
+            allowed(field).removeprefix("a ").replace("|", "\\|"),
+            _default(schema),
+            _option(name, options),
+            schema["description"],
+        )
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    value = schema.get("default")
+    if value in (None, [], {}):
+        return _NOTHING
+    if isinstance(value, int) and not isinstance(value, bool):
+        for size, unit in _SIZES:
+            if value % size == 0 and value:
+                return f"`{value // size}{unit}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{json.dumps(value).strip(chr(34))}`"
+
+
+def _option(name: str, options: set[str]) -> str:
+    if name == "tasks":
+        return "`--task`, `TASK`"
+    return f"`--{name.replace('_', '-')}`" if name in options else _NOTHING
+
+
+def variables(_: str) -> str:
+    """List the environment variables."""
+    names = [f"ORCHESTRATOR_{name.upper()}" for block in _BLOCKS.values() for name in block
+             if name not in _NO_VARIABLE]  # fmt: skip
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def result_table(_: str) -> str:
+    """Give a row for every field of a `WorkerResult`."""
+    schema = WorkerResult.model_json_schema()
+    rows = ["| Field | Type | Meaning |", "|---|---|---|"]
+    for name, field in schema["properties"].items():
+        rows.append(f"| `{name}` | {_kind(field)} | {field.get('description', '')} |")
+    return "\n".join(rows)
+
+
+def _kind(field: Mapping[str, Any]) -> str:
+    if "anyOf" in field:
+        return " or ".join(_kind(option) for option in field["anyOf"])
+    if "$ref" in field:
+        return field["$ref"].rpartition("/")[2].lower()
+    if field["type"] == "array":
+        return f"list of {_kind(field['items'])}"
+    names = {"date-time": "time", "integer": "int", "number": "float", "object": "mapping"}
+    return names.get(field.get("format", field["type"]), field["type"])
+
+
+def layers(_: str) -> str:
+    """List the import layers, the topmost first."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (listed,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    lines = (layer.replace("orchestrator.", "").replace(" |", ",") for layer in listed)
+    return "\n".join(["```text", *lines, "```"])
+
+
+GENERATORS: Mapping[str, Callable[[str], str]] = {
+    "help": help_text,
+    "settings": settings_table,
+    "variables": variables,
+    "result": result_table,
+    "layers": layers,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

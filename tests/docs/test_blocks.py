@@ -1,0 +1,153 @@
+"""Every command of the documentation, run as it is written."""
+
+import json
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.results import RunResult, WorkerResult
+from orchestrator.settings import load_config
+from tests.docs.markdown import ROOT, Block, blocks, pages
+from tests.docs.session import Step, run_session, steps
+from tests.e2e.conftest import caller_environment
+from tests.support.bridge import bridge_gateway
+from tests.support.model_script import Rule, Scenario, ToolCall, Turn
+from tests.support.model_server import ModelServer
+
+LANGUAGES = {"console", "sh", "python", "yaml", "json", "toml", "text"}
+COMMANDS = ("console", "sh", "python", "yaml")
+
+COVERED: Mapping[str, tuple[str, str]] = {
+    "make setup": ("tests/unit/test_setup_engine.py", "setup-engine.sh"),
+    "make demo": ("tests/e2e/test_demo.py", "demo.py"),
+    "make test": (".ci/run", "make test"),
+    "make check": (".ci/run", "make check"),
+    "make bench": ("Makefile", "-m bench"),
+    ".venv/bin/python docs/check.py --write": ("tests/docs/test_pages.py", '["--write"]'),
+    'orchestrator parallel "optimize the project\'s SQL queries" '
+    "--models gpt-4o,claude-sonnet-4-6,deepseek-chat": (
+        "tests/e2e/test_seed_examples.py",
+        "--models gpt-4o,claude-sonnet-4-6,deepseek-chat",
+    ),
+    'orchestrator parallel --task "add tests to src/auth.py" --task "add tests to src/users.py" '
+    '--task "add tests to src/billing.py" --workers 3': (
+        "tests/e2e/test_seed_examples.py",
+        '--task "add tests to src/billing.py" --workers 3',
+    ),
+    'orchestrator parallel --task "refactor payments module" --task "refactor users module" '
+    "--budget-per-worker 2.0 --timeout-per-worker 300": (
+        "tests/e2e/test_seed_examples.py",
+        "--budget-per-worker 2.0 --timeout-per-worker 300",
+    ),
+}
+"""Commands that another test runs: the file, and words of it that show so."""
+
+ANSWER = ToolCall(name="write_file", arguments={"path": "NOTES.md", "content": "Three modules.\n"})
+SCENARIO = Scenario((Rule(turns=(Turn(calls=(ANSWER,)), Turn(text="Wrote NOTES.md."))),))
+
+
+def _plain(command: str) -> str:
+    return " ".join(command.replace("\\\n", " ").split())
+
+
+def _session(page: str) -> list[Step]:
+    return [
+        step
+        for block in blocks(page)
+        for step in steps(block)
+        if _plain(step.command) not in COVERED and not _is_pytest(step)
+    ]
+
+
+def _is_pytest(step: Step) -> bool:
+    return step.command.startswith(".venv/bin/pytest")
+
+
+ALL = [block for page in pages() for block in blocks(page)]
+
+
+def _of(*languages: str) -> list[object]:
+    return [pytest.param(b, id=b.place) for b in ALL if b.language in languages]
+
+
+@pytest.mark.parametrize("block", [pytest.param(b, id=b.place) for b in ALL])
+def test_a_block_says_what_it_is(block: Block) -> None:
+    assert block.language in LANGUAGES
+
+
+@pytest.mark.docker
+@pytest.mark.e2e
+@pytest.mark.parametrize("page", [page for page in pages() if _session(page)])
+def test_the_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path, shop: Path) -> None:
+    with ModelServer(SCENARIO, host=bridge_gateway()) as server:
+        env = {**caller_environment(tmp_path, server.url), "COLUMNS": "160"}
+        env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+        env["PYTHONPATH"] = str(ROOT)
+        problems = run_session(
+            _session(page), repository=shop, scratch=tmp_path / "session", env=env
+        )
+        cleanup = ["orchestrator", "parallel-cleanup", "--purge"]
+        subprocess.run(cleanup, cwd=shop, env=env, check=True, capture_output=True)
+
+    if problems:
+        pytest.fail("\n\n".join(problems), pytrace=False)
+
+
+@pytest.mark.parametrize("block", _of("yaml"))
+def test_a_configuration_is_one(block: Block, tmp_path: Path) -> None:
+    document = yaml.safe_load(block.text)
+    if isinstance(document, list) or "jobs" in document:
+        assert list(steps(block)), "steps of a CI job run something"
+        return
+    file = tmp_path / "orchestrator.yaml"
+    file.write_text(block.text)
+
+    config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=None)
+
+    assert config.tasks
+
+
+@pytest.mark.parametrize("block", _of("json"))
+def test_a_result_is_one(block: Block) -> None:
+    document = json.loads(block.text)
+
+    parsed = (RunResult if "results" in document else WorkerResult).model_validate(document)
+
+    assert parsed.status
+
+
+@pytest.mark.parametrize("block", _of("toml"))
+def test_toml_is_toml(block: Block) -> None:
+    assert tomllib.loads(block.text)
+
+
+@pytest.mark.parametrize("command", COVERED)
+def test_what_another_test_runs_is_in_the_documentation_and_in_that_test(command: str) -> None:
+    found = [step for page in pages() for b in blocks(page) for step in steps(b)]
+    file, words = COVERED[command]
+
+    assert command in {_plain(step.command) for step in found}
+    assert words in " ".join((ROOT / file).read_text().replace("\\\n", " ").split())
+
+
+PYTEST = sorted({s.command for p in pages() for b in blocks(p) for s in steps(b) if _is_pytest(s)})
+
+
+@pytest.mark.parametrize("command", PYTEST)
+def test_a_selection_of_tests_selects_some(command: str) -> None:
+    arguments = shlex.split(command)[1:]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
