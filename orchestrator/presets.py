@@ -41,7 +41,7 @@ PRESETS: Mapping[Preset, Mapping[str, Mapping[str, object]]] = {
         "limits": {
             "memory": 16 * _GIB,
             "pids": 4096,
-            "open_files": 65_536,
+            "open_files": 16_384,
             "tmp": 4 * _GIB,
             "disk": 64 * _GIB,
             "inodes": 8_000_000,

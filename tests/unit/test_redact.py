@@ -182,7 +182,10 @@ def test_many_values_at_once() -> None:
     data = b"\n".join(spelt for value in values.values() for spelt in encodings(value).values())
     shown = redactor.data(data)
     assert shown.count(b"[redacted:") == data.count(b"\n") + 1
-    for value in values.values():
-        assert stream(Redactor({"V": value}), [b"xyz" + value]) == b"xyz[redacted:V]"
+    for name, value in values.items():
+        for known in (redactor, Redactor({name: value})):
+            for before in range(8):
+                told = b"-" * before + b"[redacted:" + name.encode() + b"]"
+                assert stream(known, [b"-" * before + value]) == told
     assert redactor.names_in(data) == frozenset(values)
     assert redactor.names_in(shown) == frozenset()
