@@ -92,7 +92,9 @@ def _interpreter(caller: Caller) -> str:
     tried = (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}")
     for python in tried:
         try:
-            caller.run(python, "-c", "import orchestrator.cli.app, docker", cwd=caller.home)
+            # By way of a shell: setpriv itself still starts what only root may.
+            start = f"exec {python} -c 'import orchestrator.cli.app, docker'"
+            caller.run("sh", "-c", start, cwd=caller.home)
         except (AssertionError, OSError):
             continue
         return python

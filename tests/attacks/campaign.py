@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import threading
@@ -29,7 +28,6 @@ LONGEST = 170.0
 MOST_MEMORY = 600 * 1024
 """KiB that we, or a git of ours, may ever hold."""
 _ADDRESS_SPACE = 12 * 1024**3
-"""Bytes: where a bomb does go off, it must not take this machine with it."""
 _SIBLING = "sleep 2; echo done > sibling.txt; git add sibling.txt; git commit -qm sibling"
 # What steers a terminal: C0 but the newline, DEL, C1, and the characters that change direction.
 _RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -54,6 +52,8 @@ class Campaign:
     harms: list[str] = field(default_factory=list)
     """What cannot be laid at one attacker's door."""
     seconds: float = 0.0
+    mode: str = ""
+    """How the work tree was mounted: `overlay` or `bind`."""
 
 
 def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Campaign:
@@ -114,16 +114,17 @@ class _Done:
 
 def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> _Done:
     arguments = [word for task in tasks for word in ("--task", task)]
+    # Where a bomb does go off, it must not take this machine with it.
+    bound = ("prlimit", f"--as={_ADDRESS_SPACE}")
     command = [
-        target.caller.python, "-m", "orchestrator", "parallel", "--agent-cli", "shell", "--json",
+        *bound, target.caller.python, "-m", "orchestrator", "parallel",
+        "--agent-cli", "shell", "--json",
         "--workers", str(len(tasks)), *LIMITS, *TIME, *NETWORK, *options,
         *arguments,
     ]  # fmt: skip
     out, err = (target.path.parent / f"{target.path.name}.{name}" for name in ("out", "err"))
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = target.caller.popen(
-            command, target.path, stdout=stdout, stderr=stderr, preexec_fn=_bound
-        )
+        process = target.caller.popen(command, target.path, stdout=stdout, stderr=stderr)
         harms = _wait(process)
     said = out.read_text(errors="surrogateescape") + err.read_text(errors="surrogateescape")
     if match := _RAW.search(said):
@@ -142,10 +143,6 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
-
-
-def _bound() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
 
 
 def _wait(process: subprocess.Popen[bytes]) -> list[str]:
@@ -168,6 +165,7 @@ def _wait(process: subprocess.Popen[bytes]) -> list[str]:
 
 def _look(campaign: Campaign, target: Target, done: _Done) -> None:
     results = done.results
+    campaign.mode = "bind" if list(done.run_directory.glob("worker-*/copy")) else "overlay"
     campaign.harms += target.harms(len(results))
     sibling = results[-1]
     if sibling["status"] != "success" or sibling["files_modified"] != ["sibling.txt"]:

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,19 +47,25 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
 
 
 @pytest.fixture(scope="session")
-def campaigns(everyone: dict[str, Caller], grounds: Path, table: Table) -> Run:
-    """Give a function that makes a run once, however often it is asked."""
+def campaigns(everyone: dict[str, Caller], table: Table) -> Run:
+    """Give a function that makes a run once for every caller, however often it is asked."""
     known: dict[tuple[str, str, tuple[str, ...]], Campaign] = {}
 
     def run(name: str, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
-        key = (name, mode, tuple(attack.name for attack in attacks))
-        if key not in known:
-            # A comma in the path: overlay options cannot be told it, so a checkout is mounted.
-            folder = "with,comma" if mode == "bind" else "plain"
-            place = grounds / name / folder / attacks[0].name
-            known[key] = run_campaign(everyone[name], place, attacks)
-            for observation in known[key].observations:
-                table.add(observation, column=f"{name}, {mode}")
-        return known[key]
+        names = tuple(attack.name for attack in attacks)
+        if (name, mode, names) not in known:
+            with ThreadPoolExecutor(len(everyone)) as pool:
+                made = {who: pool.submit(_attack, everyone[who], mode, attacks) for who in everyone}
+            for who, campaign in made.items():
+                known[who, mode, names] = campaign.result()
+                for observation in campaign.result().observations:
+                    table.add(observation, column=f"{who}, {mode}")
+        return known[name, mode, names]
 
     return run
+
+
+def _attack(caller: Caller, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
+    # A comma in the path: an overlay's options cannot be told it, so a checkout is mounted.
+    folder = "with,comma" if mode == "bind" else "plain"
+    return run_campaign(caller, caller.home / folder / attacks[0].name, attacks)

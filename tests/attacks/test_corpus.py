@@ -12,6 +12,10 @@ pytestmark = pytest.mark.docker
 SIZE = 9
 CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
 GROUPS = grouped([load(name) for name in names()], SIZE)
+# What differs where the worker has a checkout of its own: everything it does to files.
+BIND = ("20", "21", "31", "32", "37", "39", "40", "44", "45", "46", "102", "117", "138")
+BIND_GROUPS = grouped([load(name) for name in names() if name.partition("-")[0] in BIND], SIZE)
+BIND_CASES = [(group, attack) for group in BIND_GROUPS for attack in group]
 CASES = [(group, attack) for group in GROUPS for attack in group]
 
 
@@ -21,10 +25,26 @@ def test_attack_harms_nothing(caller: str, group: tuple, attack: object, campaig
     campaign = campaigns(caller, "overlay", group)
 
     found = next(o for o in campaign.observations if o.attack is attack)
+    assert found.outcome, campaign.harms
     assert found.harms == [], found.outcome
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("group", GROUPS, ids=[f"with-{group[0].name}" for group in GROUPS])
 def test_run_as_a_whole_harms_nothing(caller: str, group: tuple, campaigns: Run) -> None:
-    assert campaigns(caller, "overlay", group).harms == []
+    campaign = campaigns(caller, "overlay", group)
+
+    assert (campaign.mode, campaign.harms) == ("overlay", [])
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize(("group", "attack"), BIND_CASES, ids=[a.name for _, a in BIND_CASES])
+def test_attack_harms_nothing_without_overlay(
+    caller: str, group: tuple, attack: object, campaigns: Run
+) -> None:
+    campaign = campaigns(caller, "bind", group)
+
+    found = next(o for o in campaign.observations if o.attack is attack)
+    assert found.outcome, campaign.harms
+    assert found.harms == [], found.outcome
+    assert (campaign.mode, campaign.harms) == ("bind", [])
