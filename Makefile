@@ -40,7 +40,7 @@ demo: images
 	$(BIN)/python docs/demo/demo.py
 
 bench: images
-	$(BIN)/pytest -m bench -p no:xdist -s
+	for bench in tests/bench/bench_*.py; do $(BIN)/python $$bench || exit; done
 
 # Images and the engine stay.
 clean:
