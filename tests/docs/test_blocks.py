@@ -28,7 +28,17 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make demo": ("tests/e2e/test_demo.py", "demo.py"),
     "make test": (".ci/run", "make test"),
     "make check": (".ci/run", "make check"),
-    "make bench": ("Makefile", "-m bench"),
+    "make bench": ("Makefile", "tests/bench/bench_*.py"),
+    # Measurements take minutes, and mean nothing on a machine that does something else.
+    **{
+        f".venv/bin/python tests/bench/{command}": (f"tests/bench/{command.split()[0]}", "main()")
+        for command in (
+            "bench_trivial.py --rounds 5",
+            "bench_repository.py --rounds 3",
+            "bench_logs.py --rounds 3",
+            "bench_start.py",
+        )
+    },
     ".venv/bin/python docs/check.py --write": ("tests/docs/test_pages.py", '["--write"]'),
     'orchestrator parallel "optimize the project\'s SQL queries" '
     "--models gpt-4o,claude-sonnet-4-6,deepseek-chat": (
