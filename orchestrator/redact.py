@@ -54,10 +54,15 @@ def url_password(value: str) -> str | None:
 class Redactor:
     """Replaces values by `[redacted:NAME]`."""
 
-    def __init__(self, values: Mapping[str, bytes] | None = None) -> None:
-        """Learn the values, by name; those under `SHORTEST` bytes are left alone."""
+    def __init__(self, *sources: Mapping[str, bytes]) -> None:
+        """Learn values by name; those under `SHORTEST` bytes are left alone.
+
+        Args:
+            sources: Where two have the same name, both are learnt; of two names for a value the
+                first is shown.
+        """
         found: dict[bytes, str] = {}
-        for name, value in (values or {}).items():
+        for name, value in (item for source in sources for item in source.items()):
             for spelling in _spellings(value.strip()):
                 found.setdefault(spelling, name)
         self._names = found

@@ -156,6 +156,12 @@ def test_the_longer_of_two_values_wins() -> None:
     assert redactor.text("password-of") == "[redacted:SHORT]-of"
 
 
+def test_two_values_of_one_name_are_both_found() -> None:
+    redactor = Redactor({"A": b"value of one", "B": b"another value"}, {"A": b"value of two"})
+    assert redactor.text("value of one, value of two") == "[redacted:A], [redacted:A]"
+    assert Redactor({"A": b"the same"}, {"B": b"the same"}).text("the same") == "[redacted:A]"
+
+
 def test_variables_are_secret_by_their_name() -> None:
     env = {
         "OPENAI_API_KEY": "sk-1234567890",

@@ -1,0 +1,75 @@
+"""No secret is kept or told by a run, however it comes up in it."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agents.base import AgentCommand, AgentSettings
+from orchestrator.agents.shell import ShellAgent
+from orchestrator.config import Isolation
+from orchestrator.events import Event
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import configured, shell_run
+
+VALUE = "correct-horse-battery"
+
+
+class BrokenAgent(ShellAgent):
+    """Has a bug that quotes what it was told."""
+
+    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:  # noqa: ARG002
+        raise ZeroDivisionError(settings.api_base)
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", VALUE)
+
+
+def kept(repo: Path) -> str:
+    """All that the repository's runs keep, but for the workers' own files."""
+    files = [path for path in (repo / ".git" / "orchestrator").rglob("*") if path.is_file()]
+    ours = [path for path in files if not {"copy", "upper"} & set(path.parts)]
+    return "\n".join(path.read_text(errors="replace") for path in ours)
+
+
+def test_a_bug_that_quotes_it(repo: Path, local_engine: LocalEngine) -> None:
+    events: list[Event] = []
+    config = configured(
+        "true",
+        api_base=f"https://user:{VALUE}@host.example/",
+        isolation=Isolation(network="none", secrets=("DEPLOY_TOKEN",)),
+    )
+    runner = ParallelRunner(
+        config, repo, emit=events.append, engine=local_engine, agent=BrokenAgent()
+    )
+    (result,) = runner.execute().results
+    assert result.reason is Reason.INTERNAL_ERROR
+    assert result.message is not None
+    assert "https://user:[redacted:DEPLOY_TOKEN]@host" in result.message
+    assert "ZeroDivisionError: https://user:[redacted:DEPLOY_TOKEN]@host" in kept(repo)
+    assert VALUE not in kept(repo)
+    assert VALUE not in "".join(event.model_dump_json() for event in events)
+
+
+def test_a_worker_reads_its_secret_and_its_name_is_taken_out(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    task = 'cp "$ORCHESTRATOR_SECRETS"/DEPLOY_TOKEN "$(cat "$ORCHESTRATOR_SECRETS"/DEPLOY_TOKEN)"'
+    isolation = Isolation(network="none", secrets=("DEPLOY_TOKEN",))
+    (result,) = shell_run(repo, local_engine, task, isolation=isolation).results
+    assert result.files_modified == ["[redacted:DEPLOY_TOKEN]"]
+    assert result.message == (
+        "`architect/parallel-1` holds the value of `DEPLOY_TOKEN` in [redacted:DEPLOY_TOKEN]"
+    )
+    assert VALUE not in kept(repo)
+
+
+def test_without_secrets_nothing_is_given(repo: Path, local_engine: LocalEngine) -> None:
+    task = 'test -z "${ORCHESTRATOR_SECRETS+set}" && echo "$DEPLOY_TOKEN" > seen'
+    (result,) = shell_run(repo, local_engine, task).results
+    assert result.files_modified == ["seen"]
+    assert result.message is None
