@@ -6,14 +6,31 @@ import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, UnsupportedError
 
 HOST = "host.docker.internal"
 """The name for this machine, inside a container."""
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
 
+# Known to use the kernel's own network stack. Others (gVisor, Kata) may have one of their own,
+# past which packet filter rules in the container's network namespace do nothing.
+_FILTERED = frozenset({"runc", "crun", "youki", "nvidia", "io.containerd.runc.v2"})
+
 Destination = tuple[str, int | None]
+
+
+def check_runtime(runtime: str | None) -> None:
+    """Refuse a network that could not be closed to the machine.
+
+    Raises:
+        UnsupportedError: The runtime may bring a network stack that no rule of ours reaches.
+    """
+    if runtime is not None and runtime not in _FILTERED:
+        raise UnsupportedError(
+            f"with runtime `{runtime}` the network cannot be closed to this machine",
+            hint="use `--network none` with it",
+        )
 
 
 def allowed_destinations(

@@ -132,6 +132,12 @@ def all_runs(state_dir: Path) -> Iterator[RunDirectory]:
                 yield RunDirectory(path)
 
 
+def live_numbers(state_dir: Path) -> frozenset[int]:
+    """Give the worker numbers of runs that go on, whatever became of their branches."""
+    records = (run.record() for run in all_runs(state_dir) if run.is_live())
+    return frozenset(spec.worker_id for record in records if record for spec in record.workers)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader, or a crash at any instant, finds all of it or the old one."""
     scratch = path.with_name(f"{path.name}.new")

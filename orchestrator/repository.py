@@ -160,12 +160,16 @@ class Repository:
         with path.open("a") as file:
             file.write(f"{separator}{_EXCLUDE}\n")
 
-    def free_block(self, count: int) -> int:
+    def free_block(self, count: int, *, taken: frozenset[int] = frozenset()) -> int:
         """Give the first of the lowest block of numbers without directory or branch.
 
         To be called with the lock held, and followed by `claim`.
+
+        Args:
+            count: How many.
+            taken: Numbers in use by a run that goes on.
         """
-        used = self._used_numbers()
+        used = taken | self._used_numbers()
         candidates = range(1, max(used, default=0) + 2)
         return next(n for n in candidates if used.isdisjoint(range(n, n + count)))
 

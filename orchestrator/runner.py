@@ -6,33 +6,31 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.agents import load_agent
 from orchestrator.agents.base import Agent
-from orchestrator.config import BASE_IMAGE, Limits, ParallelConfig
-from orchestrator.egress import allowed_destinations
+from orchestrator.config import Limits, ParallelConfig
+from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine import load_engine
-from orchestrator.engine.base import MANAGED, RUN, ContainerEngine, Egress, EngineFeatures
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.engine.base import MANAGED, RUN, ContainerEngine
+from orchestrator.errors import OrchestratorError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
+from orchestrator.preflight import check_ground, choose_agent, make_redactor
 from orchestrator.presets import Preset
-from orchestrator.record import RunDirectory, RunRecord, new_run_id
-from orchestrator.redact import Redactor, secret_variables
+from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_id
+from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, RunResult, WorkerResult, overall_status
-from orchestrator.secret_files import Secrets, read_secrets
+from orchestrator.secret_files import read_secrets
 from orchestrator.store import base_objects
-from orchestrator.worker import RunContext, failure, labels, run_worker
+from orchestrator.worker import failure, run_worker
 from orchestrator.workspace import choose_mode, remove_tree
-
-_DEFAULT_CPUS = 2.0
 
 
 class RunPlan(BaseModel):
@@ -90,14 +88,16 @@ class ParallelRunner:
         """
         repository = Repository(self._root)
         base = repository.resolve(self._config.base)
-        agent = self._agent or load_agent(self._config.agent_cli)
+        agent, image = choose_agent(self._config, self._agent)
         secrets = read_secrets(self._config.isolation.secrets, os.environ)
-        first = repository.free_block(job_count(self._config))
+        first = repository.free_block(
+            job_count(self._config), taken=live_numbers(repository.state_dir)
+        )
         plan = RunPlan(
             base=base,
             top=repository.top,
             workers=plan_workers(self._config, first=first),
-            image=self._config.image or agent.image,
+            image=image,
             timeout=self._config.timeout,
             preset=self._config.preset,
             limits=self._config.limits,
@@ -106,7 +106,7 @@ class ParallelRunner:
             secrets=tuple(secrets.values),
             notices=tuple(self._notices(repository)),
         )
-        return _redactor(self._config, agent, secrets).model(plan)
+        return make_redactor(self._config, agent, secrets).model(plan)
 
     def _notices(self, repository: Repository) -> Iterator[str]:
         if not self._config.include_uncommitted and repository.is_dirty():
@@ -141,30 +141,11 @@ class ParallelRunner:
         Raises:
             OrchestratorError: The run could not start; nothing was created.
         """
-        repository = Repository(self._root)
-        base = repository.resolve(self._config.base)
-        agent = self._agent or load_agent(self._config.agent_cli)
-        image = self._config.image or agent.image
-        secrets = read_secrets(self._config.isolation.secrets, os.environ)
         with self._connected() as engine:
-            features = engine.check(
-                images=(image, BASE_IMAGE), runtime=self._config.isolation.runtime
-            )
-            ground = _Ground(
-                config=self._config,
-                repository=repository,
-                engine=engine,
-                features=features,
-                agent=agent,
-                image=image,
-                cpus=_cpus(self._config, features),
-                egress=_egress(self._config, agent),
-                secrets=secrets,
-                redactor=_redactor(self._config, agent, secrets),
-                notices=tuple(self._notices(repository)),
-            )
-            with _opened(ground, base, self._emit, self._cancel) as (run, workers):
-                return _carry_out(run, workers, features.version)
+            ground = check_ground(self._config, self._root, engine, self._agent)
+            notices = tuple(self._notices(ground.repository))
+            with _opened(ground, notices, self._emit, self._cancel) as (run, workers):
+                return _carry_out(run, workers)
 
     @contextmanager
     def _connected(self) -> Iterator[ContainerEngine]:
@@ -178,59 +159,13 @@ class ParallelRunner:
             engine.close()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Ground:
-    """What was checked and found good before anything was created."""
-
-    config: ParallelConfig
-    repository: Repository
-    engine: ContainerEngine
-    features: EngineFeatures
-    agent: Agent
-    image: str
-    cpus: float
-    egress: Egress | None
-    secrets: Secrets
-    redactor: Redactor
-    notices: tuple[str, ...]
-
-
-def _cpus(config: ParallelConfig, features: EngineFeatures) -> float:
-    wanted = config.limits.cpus
-    if wanted is None:
-        return min(_DEFAULT_CPUS, features.cpus)
-    if wanted > features.cpus:
-        raise ConfigError(
-            f"cpus: {wanted:g} is more than the machine has", hint=f"at most {features.cpus}"
-        )
-    return wanted
-
-
-def _egress(config: ParallelConfig, agent: Agent) -> Egress | None:
-    isolation = config.isolation
-    if isolation.network == "none":
-        return None
-    environment = {**_inherited(agent), **isolation.env}
-    urls = [value for name, value in environment.items() if name.endswith(("_BASE", "_URL"))]
-    if config.api_base is not None:
-        urls.append(config.api_base)
-    return Egress(image=BASE_IMAGE, allowed=allowed_destinations(isolation.allow, urls))
-
-
-def _redactor(config: ParallelConfig, agent: Agent, secrets: Secrets) -> Redactor:
-    environment = {**_inherited(agent), **config.isolation.env}
-    if config.api_base is not None:
-        environment["api_base"] = config.api_base
-    return Redactor({**secret_variables(environment), **secrets.values})
-
-
 @contextmanager
 def _opened(
-    ground: _Ground, head: str, emit: Emit, cancel: Cancel
+    ground: Ground, notices: tuple[str, ...], emit: Emit, cancel: Cancel
 ) -> Iterator[tuple[RunContext, tuple[WorkerSpec, ...]]]:
     """Claim numbers and make what the workers share; all of that is gone again at the end."""
     repository = ground.repository
-    base = _base(ground, head)
+    base = _base(ground)
     directory, workers = _reserve(ground, base)
     recorder = _Recorder(directory, emit, ground.redactor)
     try:
@@ -243,17 +178,22 @@ def _opened(
             raise
         slots = min(ground.config.workers, len(workers))
         recorder(RunStarted(run_id=directory.run_id, base=base, workers=workers, slots=slots))
-        for notice in ground.notices:
+        for notice in notices:
             recorder(Notice(message=notice))
         yield run, workers
     finally:
-        for leftover in ground.engine.leftovers({MANAGED: "true", RUN: directory.run_id}):
-            ground.engine.remove(leftover)
+        try:
+            for leftover in ground.engine.leftovers({MANAGED: "true", RUN: directory.run_id}):
+                ground.engine.remove(leftover)
+        except OrchestratorError as error:
+            # The results stand; what is left is found by its labels.
+            recorder(Notice(message=f"not all was removed ({error.message})"))
         remove_tree(directory.objects)
         directory.release()
 
 
-def _base(ground: _Ground, head: str) -> str:
+def _base(ground: Ground) -> str:
+    head = ground.repository.resolve(ground.config.base)
     if not ground.config.include_uncommitted:
         return head
     state_dir = ground.repository.state_dir
@@ -265,12 +205,13 @@ def _base(ground: _Ground, head: str) -> str:
     )
 
 
-def _reserve(ground: _Ground, base: str) -> tuple[RunDirectory, tuple[WorkerSpec, ...]]:
+def _reserve(ground: Ground, base: str) -> tuple[RunDirectory, tuple[WorkerSpec, ...]]:
     repository, config = ground.repository, ground.config
     directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
     with repository.lock():
         repository.exclude_worktrees()
-        first = repository.free_block(job_count(config))
+        taken = live_numbers(repository.state_dir)
+        first = repository.free_block(job_count(config), taken=taken)
         workers = plan_workers(config, first=first)
         record = RunRecord(
             run_id=directory.run_id,
@@ -292,25 +233,16 @@ def _reserve(ground: _Ground, base: str) -> tuple[RunDirectory, tuple[WorkerSpec
 
 
 def _share(
-    ground: _Ground, base: str, directory: RunDirectory, emit: Emit, cancel: Cancel
+    ground: Ground, base: str, directory: RunDirectory, emit: Emit, cancel: Cancel
 ) -> RunContext:
     isolation = ground.config.isolation
     run = RunContext(
-        config=ground.config,
-        repository=ground.repository,
+        **vars(ground),
         directory=directory,
-        engine=ground.engine,
-        agent=ground.agent,
-        image=ground.image,
         base=base,
         shallow=base_objects(ground.repository, base, directory.objects, history=isolation.history),
         mode=choose_mode(ground.engine, ground.features, ground.repository),
         network="none",
-        egress=ground.egress,
-        cpus=ground.cpus,
-        inherited_env=_inherited(ground.agent),
-        secrets=ground.secrets,
-        redactor=ground.redactor,
         emit=emit,
         cancel=cancel,
     )
@@ -321,11 +253,7 @@ def _share(
     return replace(run, network=network)
 
 
-def _inherited(agent: Agent) -> dict[str, str]:
-    return {name: os.environ[name] for name in agent.inherited_env if name in os.environ}
-
-
-def _carry_out(run: RunContext, workers: tuple[WorkerSpec, ...], engine: str) -> RunResult:
+def _carry_out(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunResult:
     started = time.monotonic()
     with ThreadPoolExecutor(run.config.workers, thread_name_prefix="worker") as pool:
         results = list(pool.map(lambda spec: _finish(run, spec), workers))
@@ -333,7 +261,7 @@ def _carry_out(run: RunContext, workers: tuple[WorkerSpec, ...], engine: str) ->
         run_id=run.directory.run_id,
         status=overall_status(results),
         base=run.base,
-        engine=engine,
+        engine=run.features.version,
         duration=round(time.monotonic() - started, 3),
         cost=sum(result.cost for result in results),
         results=results,

@@ -18,6 +18,9 @@ from typing import Literal
 
 from orchestrator.config import BASE_IMAGE
 from orchestrator.engine.base import (
+    MANAGED,
+    REPOSITORY,
+    ROLE,
     BindMount,
     ContainerEngine,
     ContainerSpec,
@@ -216,7 +219,7 @@ def probe_overlay(engine: ContainerEngine, state_dir: Path) -> bool:
                 command=("sh", "-c", "echo yes > probe"),
                 user=f"{uid}:{gid}",
                 workdir=WORKSPACE,
-                labels={"orchestrator.managed": "true", "orchestrator.role": "probe"},
+                labels={MANAGED: "true", ROLE: "probe", REPOSITORY: str(state_dir.parent)},
                 mounts=(OverlayMount(**layers, target=WORKSPACE),),
             )
         )

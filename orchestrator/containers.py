@@ -1,0 +1,106 @@
+"""The containers of one worker, wholly described: its own, and the one that harvests it."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from orchestrator import secret_files
+from orchestrator.agents.base import AgentSettings
+from orchestrator.config import BASE_IMAGE
+from orchestrator.context import RunContext, labels
+from orchestrator.engine.base import BindMount, ContainerSpec, TmpfsMount
+from orchestrator.plan import WorkerSpec
+from orchestrator.sanitize import one_line
+from orchestrator.store import OBJECTS, STORE, WORKSPACE
+from orchestrator.workspace import HARVEST, HOME, OUT, Workspace
+
+_TMP = "/tmp"  # noqa: S108  # the container's own
+_HARVEST_MEMORY = 1024**3
+_HARVEST_TMP = 64 * 1024**2
+_MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
+
+
+def worker_container(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None
+) -> ContainerSpec:
+    """Describe a worker's container.
+
+    Args:
+        run: The run.
+        spec: The worker.
+        workspace: Its files.
+        secrets: The directory that holds its secrets, if it has any.
+    """
+    config, limits = run.config, run.config.limits
+    given = {} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}
+    command = run.agent.command(
+        spec,
+        AgentSettings(
+            profile=config.agent,
+            max_steps=config.max_steps,
+            budget=config.budget_per_worker,
+            timeout=config.timeout,
+            grace=limits.grace,
+            api_base=config.api_base,
+        ),
+    )
+    return ContainerSpec(
+        name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}",
+        image=run.image,
+        command=command.argv,
+        user=workspace.user_text,
+        workdir=WORKSPACE,
+        labels=labels(run, spec, role="worker"),
+        env={**_environment(), **given, **run.inherited_env, **command.env, **config.isolation.env},
+        mounts=(
+            *workspace.mounts(),
+            *_secret_mounts(secrets),
+            TmpfsMount(target=_TMP, size=limits.tmp),
+            TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
+        ),
+        network=run.network,
+        egress=run.egress,
+        cpus=run.cpus,
+        memory=limits.memory,
+        pids=limits.pids,
+        open_files=limits.open_files,
+        runtime=config.isolation.runtime,
+    )
+
+
+def _secret_mounts(secrets: Path | None) -> tuple[BindMount, ...]:
+    if secrets is None:
+        return ()
+    return (BindMount(source=secrets, target=secret_files.TARGET, read_only=True),)
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "HOME": HOME,
+        # The user has no entry in the image's passwd; programs that ask get these.
+        "USER": "worker",
+        "LOGNAME": "worker",
+        # Its own work tree belongs to the worker; anything else it meets is its own affair.
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
+
+
+def harvest_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> ContainerSpec:
+    """Describe the container that commits and packs what a dead worker wrote; no network."""
+    script = files("orchestrator").joinpath("harvest_helper.py").read_text()
+    task = one_line(run.redactor.text(spec.task), limit=500)
+    message = _MESSAGE.format(worker=spec.worker_id, task=task)
+    places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT)
+    return ContainerSpec(
+        name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}-harvest",
+        image=BASE_IMAGE,
+        command=("python3", "-I", "-c", script, *places, run.base, spec.branch, message),
+        user=workspace.user_text,
+        workdir="/",
+        labels=labels(run, spec, role="harvest"),
+        mounts=(*workspace.harvest_mounts(), TmpfsMount(target=_TMP, size=_HARVEST_TMP)),
+        cpus=run.cpus,
+        memory=max(run.config.limits.memory, _HARVEST_MEMORY),
+        open_files=run.config.limits.open_files,
+    )

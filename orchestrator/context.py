@@ -1,0 +1,67 @@
+"""What the parts of one run share, and how its objects in the engine are labelled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.agents.base import Agent
+from orchestrator.config import ParallelConfig
+from orchestrator.engine import base as engine_base
+from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
+from orchestrator.events import Emit
+from orchestrator.execution import Cancel
+from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunDirectory
+from orchestrator.redact import Redactor
+from orchestrator.repository import Repository
+from orchestrator.secret_files import Secrets
+from orchestrator.workspace import Mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What was checked and found good before anything was created."""
+
+    config: ParallelConfig
+    repository: Repository
+    engine: ContainerEngine
+    features: EngineFeatures
+    agent: Agent
+    image: str
+    cpus: float
+    egress: Egress | None
+    """None where there is no network."""
+    inherited_env: Mapping[str, str]
+    secrets: Secrets
+    redactor: Redactor
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext(Ground):
+    """What all workers of a run share."""
+
+    directory: RunDirectory
+    base: str
+    """The commit they start from."""
+    shallow: frozenset[str]
+    """Commits that are cut off from their parents."""
+    mode: Mode
+    network: str
+    emit: Emit
+    cancel: Cancel
+
+
+def labels(run: RunContext, spec: WorkerSpec | None, *, role: str) -> dict[str, str]:
+    """Say whose an object of the engine is: enough for another process to take over."""
+    found = {
+        engine_base.MANAGED: "true",
+        engine_base.RUN: run.directory.run_id,
+        engine_base.REPOSITORY: str(run.repository.common_dir),
+        engine_base.ROLE: role,
+    }
+    if spec is not None:
+        found[engine_base.WORKER] = str(spec.worker_id)
+    if run.config.timeout is not None and role == "worker":
+        deadline = datetime.now(UTC) + timedelta(seconds=run.config.timeout)
+        found[engine_base.DEADLINE] = deadline.isoformat(timespec="seconds")
+    return found

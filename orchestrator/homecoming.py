@@ -1,0 +1,104 @@
+"""Bring a worker's work home: packed in a container, checked on the host, put on its branch."""
+
+import threading
+import time
+
+from orchestrator.containers import harvest_container
+from orchestrator.context import RunContext
+from orchestrator.engine.base import Container, ExitStatus
+from orchestrator.errors import OrchestratorError
+from orchestrator.events import Notice, WorkerHarvesting
+from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
+from orchestrator.judge import Verdict
+from orchestrator.leaks import leak_notes, leaks
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
+from orchestrator.sanitize import one_line
+from orchestrator.workspace import Workspace
+
+HARVEST_TIMEOUT = 300.0
+"""Seconds for committing and packing what a worker wrote."""
+
+
+def bring_home(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, verdict: Verdict
+) -> tuple[Harvested, Verdict]:
+    """Commit what the worker wrote on its branch; also when it failed."""
+    run.emit(WorkerHarvesting(worker_id=spec.worker_id))
+    try:
+        harvested = harvest(run, spec, workspace)
+    except OrchestratorError as error:
+        kept = f"{error.message}; what it wrote is kept in {workspace.store.root}"
+        if verdict.status is Status.SUCCESS:
+            verdict = Verdict(Status.FAILED, Reason.HARVEST_REFUSED, kept)
+        else:
+            verdict = Verdict(verdict.status, verdict.reason, f"{verdict.message}; {kept}")
+        return Harvested(run.base, ()), verdict
+    finally:
+        workspace.take_back()
+    try:
+        workspace.worktree.update(run.repository, base=run.base, tip=harvested.tip)
+    except OrchestratorError as error:
+        note = f"the worktree was changed meanwhile and is not updated ({error.message})"
+        harvested = Harvested(harvested.tip, (*harvested.notes, note))
+    workspace.discard_scratch()
+    return _with_leaks(run, spec, harvested), verdict
+
+
+def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harvested:
+    try:
+        found = leaks(run.repository, run.redactor, base=run.base, tip=harvested.tip)
+    except OrchestratorError as error:
+        # The work is in: a warning that cannot be given must not take it away again.
+        notes: tuple[str, ...] = (f"it was not searched for secrets ({error.message})",)
+    else:
+        notes = leak_notes(found, spec.branch)
+    for note in notes:
+        run.emit(Notice(message=note))
+    return Harvested(harvested.tip, (*harvested.notes, *notes))
+
+
+def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harvested:
+    """Pack in a container without network, check on the host, move the branch.
+
+    Raises:
+        OrchestratorError: Nothing was let in; the worker's files are still where it wrote them.
+    """
+    if workspace.is_untouched():
+        return Harvested(run.base, ())
+    _pack(run, spec, workspace)
+    return import_harvest(
+        run.repository,
+        out=workspace.store.out,
+        quarantine=workspace.store.root / "quarantine",
+        branch=spec.branch,
+        origin=Origin(base=run.base, objects=run.directory.objects, shallow=run.shallow),
+    )
+
+
+def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
+    container = run.engine.start(harvest_container(run, spec, workspace))
+    try:
+        said, status = _last_words(container)
+    finally:
+        container.remove()
+    if status.exit_code != 0:
+        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
+
+
+def _last_words(container: Container) -> tuple[bytes, ExitStatus]:
+    """Wait for the harvest's end, and give the end of what it said."""
+    deadline = time.monotonic() + HARVEST_TIMEOUT
+    late = threading.Timer(HARVEST_TIMEOUT, container.kill, args=("SIGKILL",))
+    late.start()
+    try:
+        said = b""
+        for chunk in container.logs():
+            said = (said + chunk.data)[-4000:]
+    finally:
+        late.cancel()
+    status = container.wait(None)
+    if time.monotonic() >= deadline:
+        raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
+    return said, status
