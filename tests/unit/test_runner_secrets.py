@@ -73,3 +73,18 @@ def test_without_secrets_nothing_is_given(repo: Path, local_engine: LocalEngine)
     (result,) = shell_run(repo, local_engine, task).results
     assert result.files_modified == ["seen"]
     assert result.message is None
+
+
+def test_a_task_that_names_it_and_a_short_password_in_a_url(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    events: list[Event] = []
+    isolation = Isolation(network="none", env={"API_KEY": VALUE, "NAME": "an ordinary value"})
+    config = configured(f": {VALUE}", api_base="https://user:short@host", isolation=isolation)
+    runner = ParallelRunner(config, repo, emit=events.append, engine=local_engine)
+    assert runner.plan().workers[0].task == ": [redacted:API_KEY]"
+    runner.execute()
+    told = kept(repo) + "".join(event.model_dump_json() for event in events)
+    assert ": [redacted:API_KEY]" in told
+    for secret in (VALUE, "short", "an ordinary value"):
+        assert secret not in told
