@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ def label_names() -> list[str]:
     return [value for value in constants if isinstance(value, str)]
 
 
+@cache
 def help_text(command: str) -> str:
     """Give what `orchestrator COMMAND --help` prints."""
     shown = " ".join(["orchestrator", *command.split(), "--help"])
