@@ -59,6 +59,8 @@ class Origin:
     objects: Path
     """An object directory with what the base reaches, and nothing else of the repository."""
     shallow: frozenset[str]
+    room: int = MAX_CHECKOUT
+    """Bytes that the files which differ from the base may take, checked out."""
 
 
 def import_harvest(
@@ -108,7 +110,7 @@ def _import_checked(
             env={"GIT_ALLOC_LIMIT": _LARGEST_DELTA},
         )  # fmt: skip
     _check_history(git, base=origin.base, tip=tip)
-    _check_trees(git, base=origin.base, tip=tip, top=repository.top)
+    _check_trees(git, origin, tip=tip, top=repository.top)
     git.run("update-ref", _REF, tip)
     with repository.lock():
         repository.git.run(
@@ -140,10 +142,11 @@ def _check_history(git: Git, *, base: str, tip: str) -> None:
     new = git.listing(
         "rev-list", "--objects", "--no-object-names", tip, f"^{base}", limit=_LISTING
     )  # fmt: skip
-    _check_total(git, new)
+    _check_total(git, new, MAX_CHECKOUT)
 
 
-def _check_trees(git: Git, *, base: str, tip: str, top: Path) -> None:
+def _check_trees(git: Git, origin: Origin, *, tip: str, top: Path) -> None:
+    base = origin.base
     """Check the trees of every new commit: one in the middle harms who looks at the history."""
     forest = Forest(git)
     before = git.text("rev-parse", f"{base}^{{tree}}")
@@ -162,7 +165,7 @@ def _check_trees(git: Git, *, base: str, tip: str, top: Path) -> None:
     for root in roots:
         _check_extent(forest, root, known, top)
     _check_links(git, forest.links - known.links)
-    _check_size(git, base=base, tip=tip)
+    _check_size(git, base=base, tip=tip, room=origin.room)
 
 
 class _Known:
@@ -205,16 +208,16 @@ def _check_links(git: Git, links: Iterable[str]) -> None:
         raise HarvestRefusedError("a symbolic link is empty or too long to be made")
 
 
-def _check_size(git: Git, *, base: str, tip: str) -> None:
+def _check_size(git: Git, *, base: str, tip: str, room: int) -> None:
     raw = git.run("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", base, tip)
     # `:old_mode new_mode old new status`, NUL, path, NUL: a path may look like the line before it.
     lines = raw.split(b"\0")[::2]
-    _check_total(git, b"".join(line.split(b" ")[3] + b"\n" for line in lines if line))
+    _check_total(git, b"".join(line.split(b" ")[3] + b"\n" for line in lines if line), room)
 
 
-def _check_total(git: Git, ids: bytes) -> None:
+def _check_total(git: Git, ids: bytes, room: int) -> None:
     total = sum(_sizes(git, ids))
-    if total > MAX_CHECKOUT:
+    if total > room:
         raise HarvestRefusedError(f"the changed files have {total} bytes, too many to check out")
 
 

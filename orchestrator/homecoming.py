@@ -72,7 +72,12 @@ def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harveste
         out=workspace.store.out,
         quarantine=workspace.store.root / "quarantine",
         branch=spec.branch,
-        origin=Origin(base=run.base, objects=run.directory.objects, shallow=run.shallow),
+        origin=Origin(
+            base=run.base,
+            objects=run.directory.objects,
+            shallow=run.shallow,
+            room=run.config.limits.disk,
+        ),
     )
 
 
