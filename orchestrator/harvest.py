@@ -165,7 +165,7 @@ def _check_trees(git: Git, origin: Origin, *, tip: str, top: Path) -> None:
     for root in roots:
         _check_extent(forest, root, known, top)
     _check_links(git, forest.links - known.links)
-    _check_size(git, base=base, tip=tip, room=origin.room)
+    _check_size(git, base=base, tip=tip, room=min(origin.room, MAX_CHECKOUT))
 
 
 class _Known:
