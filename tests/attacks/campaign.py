@@ -62,10 +62,10 @@ def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Ca
     marks = place.parent / f"{place.name}-marks"
     marks.mkdir()
     campaign = Campaign([Observation(attack) for attack in attacks])
-    traps = [_set_trap(marks, attack) for attack in attacks]
+    traps = [set_trap(marks, attack) for attack in attacks]
     caller.own(marks)
-    before = [_looked_at(trap) for trap in traps]
-    tasks = [attack.task(_told(target, marks, attack)) for attack in attacks] + [_SIBLING]
+    before = [looked_at(trap) for trap in traps]
+    tasks = [attack.task(variables(target, marks, attack)) for attack in attacks] + [_SIBLING]
     with _meanwhile(target, len(tasks), campaign.harms):
         started = time.monotonic()
         done = _orchestrate(target, tasks, attacks[0].options)
@@ -73,23 +73,25 @@ def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Ca
     campaign.harms += done.harms
     if done.results:
         _look(campaign, target, done)
-    _next(target, len(tasks), campaign.harms)
+    campaign.harms += next_steps(target, len(tasks))
     for observation, trap, was in zip(campaign.observations, traps, before, strict=True):
         if (marks / observation.attack.name).exists():
             observation.harms.append("code of the task ran on the host")
-        if _looked_at(trap) != was:
+        if looked_at(trap) != was:
             observation.harms.append("something on the host followed a link of the task's")
     campaign.harms += target.broken_objects()
     _clean_up(target, campaign.harms)
     return campaign
 
 
-def _told(target: Target, marks: Path, attack: Attack) -> dict[str, str]:
+def variables(target: Target, marks: Path, attack: Attack) -> dict[str, str]:
+    """Give what a task is told."""
     mark = marks / attack.name
     return {"MARK": str(mark), "TRAP": f"{mark}.trap", **target.private}
 
 
-def _set_trap(marks: Path, attack: Attack) -> Path:
+def set_trap(marks: Path, attack: Attack) -> Path:
+    """Make a directory that nobody may look into."""
     trap = marks / f"{attack.name}.trap"
     (trap / "below").mkdir(parents=True)
     (trap / "secret").write_text("CANARY-host-secret\n")
@@ -100,7 +102,8 @@ def _set_trap(marks: Path, attack: Attack) -> Path:
     return trap
 
 
-def _looked_at(trap: Path) -> list[tuple[int, int]]:
+def looked_at(trap: Path) -> list[tuple[int, int]]:
+    """Give the times that tell whether somebody did."""
     infos = [path.stat() for path in (trap, trap / "below", trap / "secret")]
     return [(info.st_atime_ns, info.st_mtime_ns) for info in infos]
 
@@ -250,7 +253,7 @@ def _lines(process: subprocess.Popen[bytes]) -> list[str]:
     return process.stdout.read().decode(errors="replace").splitlines()
 
 
-def _next(target: Target, workers: int, harms: list[str]) -> None:
+def next_steps(target: Target, workers: int) -> list[str]:
     """Be the user who goes on working after the run."""
     places = [str(target.worktree(n)) for n in range(1, workers + 1)] + [str(target.path)]
     script = str(SCRIPTS / "next.sh")
@@ -258,11 +261,9 @@ def _next(target: Target, workers: int, harms: list[str]) -> None:
         said = target.caller.run("sh", script, *places, cwd=target.path, timeout=150)
     except subprocess.TimeoutExpired:
         said = "git does not come back"
-    harms += said.splitlines()
-    if (target.path / ".git" / "orchestrator").exists():
-        main = target.git("log", "--format=%H", "main").splitlines()
-        if target.refs["refs/heads/main"] not in main:
-            harms.append("main lost its commit")
+    main = target.git("log", "--format=%H", "main").splitlines()
+    lost = [] if target.refs["refs/heads/main"] in main else ["main lost its commit"]
+    return said.splitlines() + lost
 
 
 def _clean_up(target: Target, harms: list[str]) -> None:

@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("measure_plain", default=False):
+        items[:] = [item for item in items if "test_plain" not in item.nodeid]
+
+
 @pytest.fixture(scope="session")
 def grounds() -> Iterator[Path]:
     """Give a directory that every caller can reach; pytest's own is closed to others."""

@@ -1,0 +1,24 @@
+"""What the attacks do to plain `docker run -v`; only with `--measure-plain`: it takes minutes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.attack import Attack, load, names
+from tests.attacks.caller import Caller
+from tests.attacks.plain import attack_plain
+from tests.attacks.table import Table
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.mark.parametrize("attack", [load(name) for name in names()], ids=names())
+def test_plain_docker_run_is_measured(
+    attack: Attack, everyone: dict[str, Caller], grounds: Path, table: Table
+) -> None:
+    caller = next(iter(everyone.values()))
+
+    observation = attack_plain(caller, grounds / "measured" / attack.name, attack)
+
+    table.add(observation, column="plain")
+    assert table.rows[attack.name]["plain"]
