@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-USER = "orchestrator-test"
+USER = f"attacked-{os.getpid()}"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONFIG = "[user]\n\tname = Ann\n\temail = ann@localhost\n[init]\n\tdefaultBranch = main\n"
 
