@@ -76,7 +76,8 @@ def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harveste
             base=run.base,
             objects=run.directory.objects,
             shallow=run.shallow,
-            room=run.config.limits.disk,
+            # A worker is stopped a moment after its limit, and what it wrote until then counts.
+            room=2 * run.config.limits.disk,
         ),
     )
 
