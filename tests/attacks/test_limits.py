@@ -72,6 +72,8 @@ BOMB = (
             "git commit -qm bomb"
         ),
         options=("--disk", "200m"),
+        status="failed",
+        reason="harvest_refused",
         refused="too many to check out",
     ),
 )
