@@ -203,9 +203,12 @@ def _check_extent(forest: Forest, root: str, known: _Known, top: Path) -> None:
 
 
 def _check_links(git: Git, links: Iterable[str]) -> None:
-    sizes = _sizes(git, "".join(f"{link}\n" for link in links).encode())
-    if not all(0 < size <= _PATH_MAX for size in sizes):
+    ids = "".join(f"{link}\n" for link in links).encode()
+    if not all(0 < size <= _PATH_MAX for size in _sizes(git, ids)):
         raise HarvestRefusedError("a symbolic link is empty or too long to be made")
+    targets = git.listing("cat-file", "--batch=", "--buffer", stdin=ids, limit=_LISTING)
+    if b"\0" in targets:
+        raise HarvestRefusedError("a symbolic link has a target that no path can be")
 
 
 def _check_size(git: Git, *, base: str, tip: str, room: int) -> None:

@@ -13,7 +13,8 @@ MAX_DEPTH = 1000
 """Directories inside each other; paths of the system end not far above."""
 _MAX_BYTES = 256 * 1024**2
 """Bytes of all trees of one depth."""
-_DIRECTORY, _GITLINK, _LINK = b"40000", b"160000", b"120000"
+_KIND = 0o170000
+_DIRECTORY, _GITLINK, _LINK, _FILE = 0o040000, 0o160000, 0o120000, 0o100000
 _GIT_DIRECTORY = frozenset((b"objects", b"refs", b"commondir"))
 """Beside a HEAD, any of these makes a directory one that git takes for its own."""
 
@@ -138,17 +139,22 @@ def _parse(content: bytes, id_length: int) -> _Tree:
     """Read `mode name`, NUL, the id as bytes; over and over."""
     at = 0
     names: set[bytes] = set()
-    found: dict[bytes, list[tuple[bytes, str]]] = {_DIRECTORY: [], _GITLINK: [], _LINK: []}
+    found: dict[int, list[tuple[bytes, str]]] = {_DIRECTORY: [], _GITLINK: [], _LINK: [], _FILE: []}
     while at < len(content):
         end = content.index(b"\0", at)
         mode, _, name = content[at:end].partition(b" ")
         at = end + 1 + id_length
         names.add(name)
-        if mode in found:
-            found[mode].append((name, content[end + 1 : at].hex()))
+        found[_kind(mode)].append((name, content[end + 1 : at].hex()))
     return _Tree(
         names=frozenset(names),
         directories=tuple(found[_DIRECTORY]),
         gitlinks=frozenset(found[_GITLINK]),
         links=frozenset(link for _, link in found[_LINK]),
     )
+
+
+def _kind(mode: bytes) -> int:
+    """Tell what a mode stands for as git does: by its first bits, and all else is a submodule."""
+    kind = int(mode, 8) & _KIND
+    return kind if kind in (_DIRECTORY, _LINK, _FILE) else _GITLINK

@@ -58,12 +58,22 @@ def test_its_last_commit_is_found_wherever_it_is(home_from, repo: Path, task: st
         "git commit -q --amend -m rewritten",
         "git update-ref HEAD $(git commit-tree -m root HEAD^{tree})",
         'rm "$GIT_DIR/HEAD"; rm -rf "$GIT_DIR/refs"',
+        'rm "$GIT_DIR/HEAD"; rm -rf "$GIT_DIR/refs"; mkdir "$GIT_DIR/HEAD"',
         'rm "$GIT_DIR/HEAD"; ln -s /etc/hostname "$GIT_DIR/HEAD"; rm -rf "$GIT_DIR/refs"',
         'rm "$GIT_DIR/HEAD"; mkfifo "$GIT_DIR/HEAD"; rm -rf "$GIT_DIR/refs"',
         'rm -rf "$GIT_DIR/refs"; echo "ref: refs/heads/../../../x" > "$GIT_DIR/HEAD"',
         'rm -rf "$GIT_DIR/refs"; echo 1111111111111111111111111111111111111111 > "$GIT_DIR/HEAD"',
     ],
-    ids=["amended", "new root", "no refs", "a link", "a FIFO", "a way out", "nothing there"],
+    ids=[
+        "amended",
+        "new root",
+        "no refs",
+        "a directory",
+        "a link",
+        "a FIFO",
+        "a way out",
+        "nothing there",
+    ],
 )
 def test_history_that_is_not_on_the_base_leaves_the_files(home_from, repo: Path, task: str) -> None:
     base = git(repo, "rev-parse", "HEAD")

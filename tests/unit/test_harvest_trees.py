@@ -52,13 +52,33 @@ def test_a_worktrees_name_that_a_later_commit_drops_is_refused(ground: Ground) -
     ground.refused("where workers' worktrees are: .architect-parallel-7")
 
 
-@pytest.mark.parametrize("target", ["", "x/" * 2048])
-def test_a_link_that_cannot_be_made_is_refused(ground: Ground, target: str) -> None:
-    blob = ground.feed(target, "hash-object", "-w", "--stdin")
-    tree = ground.feed(f"120000 blob {blob}\tlink\n", "mktree")
+def _crafted(ground: Ground, mode: bytes, name: bytes, object_id: str, *more: str) -> None:
+    """Hand over a commit with one entry of any mode."""
+    raw = mode + b" " + name + b"\0" + bytes.fromhex(object_id)
+    tree = ground.feed(raw, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
     tip = ground.commit_tree(tree, ground.base)
-    ground.hand_over(tip, objects="\n".join((tip, tree, blob)) + "\n")
-    ground.refused("a symbolic link is empty or too long")
+    ground.hand_over(tip, objects="\n".join((tip, tree, *more)) + "\n")
+
+
+@pytest.mark.parametrize("mode", [b"160000", b"140000", b"10000", b"60755", b"1000000"])
+def test_what_git_takes_for_a_submodule_is_refused(ground: Ground, mode: bytes) -> None:
+    _crafted(ground, mode, b"odd", ground.base)
+    ground.refused("a commit adds a submodule or nested repository: odd")
+
+
+@pytest.mark.parametrize("mode", [b"40000", b"40755", b"1040000"])
+def test_what_git_takes_for_a_directory_is_looked_into(ground: Ground, mode: bytes) -> None:
+    inner = ground.feed(f"160000 commit {ground.base}\tinner\n", "mktree")
+    _crafted(ground, mode, b"odd", inner, inner)
+    ground.refused("a commit adds a submodule or nested repository: inner")
+
+
+@pytest.mark.parametrize("mode", [b"120000", b"120777"])
+@pytest.mark.parametrize("target", ["", "x/" * 2048, "a\0b", "\0"])
+def test_a_link_that_cannot_be_made_is_refused(ground: Ground, mode: bytes, target: str) -> None:
+    blob = ground.feed(target, "hash-object", "-w", "--stdin")
+    _crafted(ground, mode, b"link", blob, blob)
+    ground.refused("a symbolic link (is empty or too long|has a target that no path can be)")
 
 
 def test_the_longest_link_there_is_comes_in(ground: Ground) -> None:
