@@ -1,0 +1,156 @@
+"""Nothing that a repository's configuration names is run, fetched or believed by our git."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from orchestrator.git import Git, GitCommandError
+from orchestrator.repository import Repository
+from orchestrator.worktree import changes
+from tests.support.repository import git, make_repository
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """Appears when something runs."""
+    return tmp_path / "MARK"
+
+
+def ours(repo: Path, **rest: Path) -> Git:
+    return Git(repo / ".git", work_tree=repo, **rest)
+
+
+def _hook(repo: Path, command: str) -> None:
+    hook = repo / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{command}\n")
+    hook.chmod(0o755)
+
+
+def _fsmonitor(repo: Path, command: str) -> None:
+    git(repo, "config", "core.fsmonitor", f"{command}; false")
+
+
+def _external_diff(repo: Path, command: str) -> None:
+    git(repo, "config", "diff.external", command)
+    (repo / "a.txt").write_text("changed\n")
+
+
+def _attributes(repo: Path, command: str) -> None:
+    (repo.parent / "attributes").write_text("* filter=evil\n")
+    git(repo, "config", "core.attributesFile", str(repo.parent / "attributes"))
+    git(repo, "config", "filter.evil.clean", f"{command}; cat")
+    (repo / "a.txt").write_text("changed\n")
+
+
+def _submodule(repo: Path, command: str) -> None:
+    inner = make_repository(repo / "inner")
+    git(repo, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    git(inner, "config", "core.fsmonitor", f"{command}; false")
+
+
+def _alternate(repo: Path, command: str) -> None:
+    other = make_repository(repo.parent / "other")
+    (repo / ".git" / "objects" / "info" / "alternates").write_text(f"{other}/.git/objects\n")
+    git(repo, "config", "core.alternateRefsCommand", f"{command}; true")
+    make_repository(repo.parent / "source")
+    git(repo.parent / "source", "commit", "-q", "--allow-empty", "-m", "new")
+
+
+@pytest.mark.parametrize(
+    ("tempt", "arguments"),
+    [
+        (_hook, ("update-ref", "refs/heads/new", "HEAD")),
+        (_fsmonitor, ("status",)),
+        (_external_diff, ("diff",)),
+        (_attributes, ("add", "-A")),
+        (_submodule, ("status",)),
+        (_alternate, ("fetch", "../source", "main")),
+    ],
+)
+def test_nothing_is_run(
+    repo: Path, mark: Path, tempt: Callable[[Path, str], None], arguments: tuple[str, ...]
+) -> None:
+    tempt(repo, f"touch '{mark}'")
+    with suppress(GitCommandError):  # an external diff that is none is an error
+        ours(repo).run(*arguments)
+    assert not mark.exists()
+    # The temptation is one: the user's own git does run it.
+    subprocess.run(["git", *arguments], cwd=repo, check=False, capture_output=True)
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["https://localhost:1/x", "ssh://localhost:1/x", "git://localhost/"]
+)
+def test_nothing_is_fetched_from_elsewhere(repo: Path, url: str) -> None:
+    with pytest.raises(GitCommandError, match=r"transport '\w+' not allowed"):
+        ours(repo).run("fetch", url)
+
+
+def test_replacements_are_not_believed(repo: Path) -> None:
+    head = git(repo, "rev-parse", "HEAD")
+    git(repo, "replace", head, git(repo, "rev-parse", "HEAD~1"))
+    assert git(repo, "ls-tree", "--name-only", "HEAD") == "a.txt"
+    assert ours(repo).text("ls-tree", "--name-only", head) == "a.txt\nsrc"
+
+
+def test_what_a_fetch_brings_is_checked(repo: Path, tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "source")
+    blob = git(source, "rev-parse", "HEAD:a.txt")
+    raw = b"100644 .git\0" + bytes.fromhex(blob)
+    tree = subprocess.run(
+        ["git", "hash-object", "-w", "-t", "tree", "--literally", "--stdin"],
+        cwd=source, input=raw, capture_output=True, check=True,
+    )  # fmt: skip
+    commit = git(source, "commit-tree", tree.stdout.decode().strip(), "-m", "evil")
+    git(source, "update-ref", "refs/heads/evil", commit)
+    with pytest.raises(GitCommandError, match="hasDotgit"):
+        ours(repo).run("fetch", "../source", "evil")
+
+
+def test_looking_writes_nothing(repo: Path) -> None:
+    index = repo / ".git" / "index"
+    os.utime(repo / "a.txt", (1, 1))
+    before = index.read_bytes()
+    ours(repo).run("status")
+    assert index.read_bytes() == before
+    git(repo, "status")
+    assert index.read_bytes() != before
+
+
+def test_a_fetch_tidies_nothing_up(repo: Path, tmp_path: Path) -> None:
+    settings = {"fetch.writeCommitGraph": "true", "gc.autoPackLimit": "1", "gc.autoDetach": "false"}
+    for name, value in {**settings, "fetch.unpackLimit": "1"}.items():
+        git(repo, "config", name, value)
+    git(repo, "repack", "-qd")
+    source = make_repository(tmp_path / "source")
+    git(source, "commit", "-q", "--allow-empty", "-m", "new")
+    ours(repo).run("fetch", "../source", "main")
+    objects = repo / ".git" / "objects"
+    assert not (objects / "info" / "commit-graphs").exists()
+    assert len(list(objects.glob("pack/*.pack"))) == 2
+    git(repo, "fetch", "../source", "main")
+    assert len(list(objects.glob("pack/*.pack"))) == 1
+
+
+def test_the_callers_variables_lead_it_nowhere(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.bare=true'")
+    assert ours(repo).text("status", "--porcelain") == ""
+
+
+def test_a_submodule_that_moved_is_seen_in_a_comparison(repo: Path) -> None:
+    """What is ignored while walking files is not ignored where commits are compared."""
+    base = git(repo, "rev-parse", "HEAD")
+    git(repo, "update-index", "--add", "--cacheinfo", f"160000,{base},vendored")
+    git(repo, "commit", "-qm", "submodule")
+    found = changes(Repository(repo), base=base, tip=git(repo, "rev-parse", "HEAD"))
+    assert found.files == ("vendored",)
