@@ -35,7 +35,7 @@ def _limit(number: int, name: str, what: str, script: str, reason: str, *options
         options=("--disk", "100m", "--inodes", "20000", *options),
         status="timeout" if reason == "idle" else "failed",
         reason=reason,
-        within=None if reason == "log_limit" else 25,
+        within=None if reason == "log_limit" else 35,
     )
 
 
@@ -66,12 +66,12 @@ OUTPUT = (
 BOMB = (
     Attack(
         name="51-zip-bomb",
-        what="Commits 3 GiB of zeros, a few megabytes as a pack.",
+        what="Commits 480 MiB of zeros, half a megabyte as a pack.",
         script=(
-            "i=0; while [ $i -lt 75 ]; do truncate -s 40M z$i; i=$((i+1)); done; git add -A; "
+            "i=0; while [ $i -lt 12 ]; do truncate -s 40M z$i; i=$((i+1)); done; git add -A; "
             "git commit -qm bomb"
         ),
-        options=("--disk", "200m"),
+        options=("--disk", "100m"),
         status="failed",
         reason="harvest_refused",
         refused="too many to check out",
