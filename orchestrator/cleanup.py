@@ -330,7 +330,8 @@ def restore(
             chosen[number] = ref
     missing = set(workers) - set(chosen)
     if missing or not chosen:
-        what = ", ".join(str(number) for number in sorted(missing)) or "any worker"
+        numbers = ", ".join(str(number) for number in sorted(missing))
+        what = f"worker {numbers}" if numbers else "any worker"
         raise ConfigError(
             f"no backup of {what}",
             hint=f"backups are under {BACKUPS}: `git for-each-ref {BACKUPS}`",

@@ -13,6 +13,7 @@ def usage_message(error: typer.TyperException) -> tuple[str, str | None]:
     if unknown and "No such option" in error.message:
         return f"unknown option: `{unknown}`", _suggestion(unknown, context)
     message = re.sub(r"'([^']*)'", r"`\1`", error.format_message().rstrip("."))
+    message = message.replace("Value error, ", "")
     return message[:1].lower() + message[1:], _help(context)
 
 

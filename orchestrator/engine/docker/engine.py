@@ -48,7 +48,8 @@ class DockerEngine(DockerImages):
         for image in images:
             if self.image_id(image) is None:
                 raise ImageNotFoundError(
-                    f"no such image: `{image}`", hint="build it with `orchestrator image build`"
+                    f"no such image: `{image}`",
+                    hint="`orchestrator image build` makes the default images; pull any other",
                 )
         runtimes = tuple(sorted(info.get("Runtimes") or {}))
         if runtime is not None and runtime not in runtimes:
