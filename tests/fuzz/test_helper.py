@@ -1,0 +1,120 @@
+"""The helper on hostile work trees: it ends, touches nothing else, and its answer is checked."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import harvest_helper
+from orchestrator.store import Store, change_owner
+from tests.fuzz.oracle import Snapshot, check_import, plain, snapshot
+from tests.fuzz.seeds import Seeds
+from tests.fuzz.workers import HostileWorker
+from tests.fuzz.world import BRANCH, World, add_store, make_world
+
+_USER = 20_001
+"""Who plays the worker where we are root: to root, no file is locked."""
+_LONGEST = 60
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A directory that another user can reach, which pytest's own is not."""
+    path = Path(tempfile.mkdtemp(prefix="orchestrator-fuzz-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def worlds(place: Path) -> tuple[World, ...]:
+    """A repository with all its history, and one without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+        worlds = (
+            make_world(place / "full", history="full", algorithm="sha1", submodule=False),
+            make_world(place / "shallow", history="shallow", algorithm="sha256", submodule=True),
+        )
+        for world in worlds:
+            add_store(world)
+    return worlds
+
+
+def test_whatever_a_worker_leaves_is_harvested_or_refused(
+    seeds: Seeds, worlds: tuple[World, ...], place: Path
+) -> None:
+    def case(seed: int) -> str:
+        world = worlds[seed % len(worlds)].copy(place / f"{seed}")
+        worker = HostileWorker(world, seed)
+        try:
+            worker.work()
+            outcome = _harvest(world)
+        except BaseException as error:
+            error.add_note(f"hostile by: {', '.join(worker.what)}")
+            raise
+        finally:
+            subprocess.run(["chmod", "-R", "u+rwx", str(world.root)], check=False)
+            subprocess.run(["rm", "-rf", str(world.root)], check=True)
+        return outcome
+
+    seeds.run(case, ordinary=40)
+    if seeds.only is None:
+        assert seeds.outcomes["accepted"] > 15, seeds.outcomes
+
+
+def _harvest(world: World) -> str:
+    before = _around(world)
+    said = _run_helper(world)
+    _hold_unchanged(world, before)
+    if said is not None:
+        sys.stdout.write(f"the harvest failed: {said}\n")
+        return "failed"
+    outcome = check_import(world)
+    if outcome == "accepted":
+        assert plain(world, "ls-tree", "--name-only", BRANCH, "honest.txt"), "honest work is lost"
+    return outcome
+
+
+def _around(world: World) -> Snapshot:
+    found = snapshot(world.root)
+    own = tuple(f"state/{name}" for name in ("copy", "git", "harvest", "out"))
+    return {path: content for path, content in found.items() if not path.startswith(own)}
+
+
+def _hold_unchanged(world: World, before: Snapshot) -> None:
+    after = _around(world)
+    differ = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+    assert not differ, f"changed outside: {differ}"
+    assert not world.mark.exists(), "something of the worker's ran"
+
+
+def _run_helper(world: World) -> str | None:
+    """Run it as a container would; give its last words if it failed."""
+    store, script = world.store, Path(harvest_helper.__file__).read_text()
+    places = (store.copy, store.git, store.harvest, world.origin.objects, store.out)
+    python, who = _unprivileged(store)
+    command = [python, "-I", "-c", script, *map(str, places), world.base, BRANCH, "message"]
+    done = subprocess.run(
+        command, cwd="/", **who, env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=_LONGEST,
+    )  # fmt: skip
+    return (
+        harvest_helper.last_line(done.stderr.decode(errors="replace")) if done.returncode else None
+    )
+
+
+def _unprivileged(store: Store) -> tuple[str, dict[str, Any]]:
+    """Give the container's own Python, and a user without rights for it, where we are root."""
+    theirs = shutil.which("python3", path="/usr/local/bin:/usr/bin")
+    if os.getuid() != 0 or theirs is None:
+        return sys.executable, {}
+    for path in (store.copy, store.git, store.harvest, store.out):
+        change_owner(path, (_USER, _USER))
+    return theirs, {"user": _USER, "group": _USER, "extra_groups": []}
