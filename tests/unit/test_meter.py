@@ -1,0 +1,81 @@
+"""A worker that takes too much is ended, with what was measured as the reason."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import Limits
+from orchestrator.diskuse import disk_use
+from orchestrator.engine.base import Usage
+from orchestrator.meter import Meter
+from orchestrator.results import Reason
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import GRACE, shell_run
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("task", "limit", "reason"),
+    [
+        ("head -c 4000000 /dev/zero > large; sleep 60", {"disk": MIB}, Reason.DISK),
+        ('head -c 4000000 /dev/zero > "$GIT_DIR/large"; sleep 60', {"disk": MIB}, Reason.DISK),
+        ("for i in $(seq 300); do echo > $i; done; sleep 60", {"inodes": 100}, Reason.INODES),
+        ("head -c 3000000 /dev/zero; sleep 60", {"log_limit": MIB}, Reason.LOG_LIMIT),
+        ("sleep 60", {"idle_timeout": 1}, Reason.IDLE),
+    ],
+)
+def test_it_is_ended_at_its_limit(
+    repo: Path, local_engine: LocalEngine, task: str, limit: dict[str, int], reason: Reason
+) -> None:
+    limits = Limits(grace=GRACE, **limit)
+    (result,) = shell_run(repo, local_engine, task, limits=limits).results
+    assert result.reason is reason
+    assert result.duration < 30
+
+
+class _Forking:
+    """A container at its limit of processes."""
+
+    def usage(self) -> Usage:
+        return Usage(memory=1, pids=10, pids_limit=10)
+
+
+def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.meter.MEASURE", 0.0)
+    meter = Meter(_Forking(), Limits(), ())  # type: ignore[arg-type]
+    looks = 0
+    while meter.verdict is None:
+        meter.look(before=float("inf"))
+        looks += 1
+        assert looks < 10
+    assert looks > 1
+    assert meter.verdict.reason is Reason.PIDS
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "large").write_bytes(bytes(MIB))
+    (tmp_path / "worker").mkdir()
+    (tmp_path / "worker" / "file").symlink_to(tmp_path / "outside" / "large")
+    (tmp_path / "worker" / "directory").symlink_to(tmp_path / "outside")
+    found = disk_use([tmp_path / "worker"], most_files=100)
+    assert (found.files, found.hidden) == (2, 0)
+    assert found.size < MIB
+
+
+def test_one_file_with_many_names_takes_its_room_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(os.urandom(MIB))
+    for number in range(5):
+        os.link(tmp_path / "file", tmp_path / f"{number}")
+    found = disk_use([tmp_path], most_files=100)
+    assert found.files == 6
+    assert MIB <= found.size < 2 * MIB
+
+
+def test_counting_stops_beyond_the_limit(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "file").touch()
+    assert 50 < disk_use([tmp_path], most_files=50).files < 60
