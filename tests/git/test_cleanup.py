@@ -1,0 +1,114 @@
+"""A clean-up loses nothing that was written, and touches nothing that is not its own."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cleanup import CleanupReport, cleanup, restore
+from orchestrator.engine.base import MANAGED, REPOSITORY, RUN
+from orchestrator.record import all_runs
+from orchestrator.repository import Repository
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import shell_run, show
+
+COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
+
+
+@pytest.fixture
+def worktree(repo: Path, local_engine: LocalEngine) -> Path:
+    """The worktree of a worker that did its job."""
+    (result,) = shell_run(repo, local_engine, COMMIT).results
+    return Path(result.worktree_path)
+
+
+def clean(repo: Path, **rest: bool) -> CleanupReport:
+    return cleanup(repo, engine=None, **rest)
+
+
+def test_unmerged_and_uncommitted_work_is_kept(repo: Path, worktree: Path) -> None:
+    (worktree / "note.txt").write_text("mine")
+    (cleaned,) = clean(repo).workers
+    assert not worktree.exists()
+    assert git(repo, "for-each-ref", "refs/heads/architect") == ""
+    assert show(repo, f"{cleaned.backup}:note.txt") == "mine"
+    assert show(repo, f"{cleaned.backup}:done.txt") == "done"
+    restore(repo)
+    assert (worktree / "note.txt").read_text() == "mine"
+
+
+def test_a_second_backup_leaves_the_first(repo: Path, worktree: Path) -> None:
+    (first,) = clean(repo).workers
+    restore(repo)
+    git(worktree, "commit", "-q", "--amend", "-m", "changed my mind")
+    (second,) = clean(repo).workers
+    assert first.backup
+    assert second.backup
+    assert git(repo, "log", "-1", "--format=%s", first.backup) == "done"
+    assert git(repo, "log", "-1", "--format=%s", second.backup) == "changed my mind"
+
+
+def test_merged_work_needs_no_backup(repo: Path, worktree: Path) -> None:
+    git(repo, "merge", "-q", "architect/parallel-1")
+    (cleaned,) = clean(repo).workers
+    assert cleaned.backup is None
+    assert not worktree.exists()
+
+
+def test_a_live_run_is_left_alone(repo: Path, worktree: Path) -> None:
+    (run,) = all_runs(Repository(repo).state_dir)
+    with (run.path / "lease").open("r+") as lease:
+        fcntl.flock(lease, fcntl.LOCK_EX)
+        report = clean(repo)
+    assert report.live == (run.run_id,)
+    assert report.workers == ()
+    assert worktree.exists()
+
+
+def test_what_is_no_worktree_any_more_is_left_alone(repo: Path, worktree: Path) -> None:
+    (worktree / ".git").unlink()
+    (worktree / "precious").write_text("mine")
+    (cleaned,) = clean(repo).workers
+    assert "not the worktree any more" in (cleaned.problem or "")
+    assert (worktree / "precious").exists()
+
+
+def test_a_branch_that_is_checked_out_elsewhere_stays(repo: Path, worktree: Path) -> None:
+    git(worktree, "checkout", "-q", "--detach")
+    git(repo, "checkout", "-q", "architect/parallel-1")
+    (cleaned,) = clean(repo).workers
+    assert "is checked out in" in (cleaned.problem or "")
+    assert git(repo, "rev-parse", "HEAD")
+
+
+def test_programs_of_the_tree_do_not_run(repo: Path, local_engine: LocalEngine) -> None:
+    """A filter of the user's may be a program in the tree, which the worker has rewritten."""
+    mark = repo.parent / "MARK"
+    task = f"echo '#!/bin/sh\ntouch {mark}; cat' > clean; chmod +x clean; {COMMIT}"
+    (result,) = shell_run(repo, local_engine, f"echo '* filter=f' > .gitattributes; {task}").results
+    worktree = Path(result.worktree_path)
+    git(repo, "config", "filter.f.clean", str(worktree / "clean"))
+    (worktree / "note.txt").write_text("mine")
+    (cleaned,) = clean(repo).workers
+    assert not mark.exists()
+    assert show(repo, f"{cleaned.backup}:note.txt") == "mine"
+
+
+def test_objects_of_others_stay(repo: Path, worktree: Path, local_engine: LocalEngine) -> None:
+    labels = {MANAGED: "true", REPOSITORY: str(Repository(repo).common_dir), RUN: "another"}
+    network = local_engine.create_network("another", labels)
+    report = cleanup(repo, engine=local_engine)
+    assert report.leftovers == 0
+    assert not worktree.exists()
+    (left,) = local_engine.leftovers(labels)
+    assert left.id == network
+    local_engine.remove(left)
+
+
+def test_a_dry_run_touches_nothing(repo: Path, worktree: Path) -> None:
+    before = git(repo, "for-each-ref")
+    (cleaned,) = clean(repo, dry_run=True).workers
+    assert cleaned.backup
+    assert worktree.exists()
+    assert git(repo, "for-each-ref") == before
