@@ -57,10 +57,13 @@ class WorkerResult(BaseModel):
     worker_id: int
     """1-based; names the worktree and the branch."""
     branch: str
+    """The worker's branch, without `refs/heads/`."""
     model: str
     """`default` when none was asked for."""
     status: Status
+    """`success`, `partial`, `failed` or `timeout`."""
     steps: int = Field(default=0, ge=0)
+    """Steps, by the agent's own word; 0 when unknown."""
     cost: float = Field(default=0.0, ge=0)
     """USD. 0.0 when unknown: see `cost_known`."""
     duration: float = Field(default=0.0, ge=0)
@@ -71,23 +74,33 @@ class WorkerResult(BaseModel):
     """Absolute."""
 
     task: str | None = None
+    """What it was asked to do."""
     reason: Reason | None = None
+    """Why it is not a success; null when it is."""
     message: str | None = None
     """One line for people."""
     attempts: int = 1
+    """How often it was started."""
     exit_code: int | None = None
+    """Of the container's main process; null when its end was not seen."""
     commit: str | None = None
     """The commit the branch points at."""
     insertions: int = 0
+    """Lines added, by git's word."""
     deletions: int = 0
+    """Lines removed, by git's word."""
     tokens: int | None = None
+    """By the agent's own word; null when unknown."""
     cost_known: bool = False
+    """Whether anyone said what it cost."""
     ports: dict[int, int] = Field(default_factory=dict)
     """Container port to the port on 127.0.0.1 where it was published."""
     limits_hit: list[str] = Field(default_factory=list)
+    """Limits it ran into, also when it got over them."""
     peak_memory: int | None = None
-    """Bytes."""
+    """Bytes in use, the most that was measured, once a second."""
     started_at: datetime | None = None
+    """When its container ran; null when it never did."""
     log: str | None = None
     """Directory with the worker's whole stdout.log and stderr.log."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import measure
 
+from orchestrator import homecoming
 from orchestrator import runner as runner_module
 from orchestrator import worker as worker_module
 from orchestrator.config import Isolation, ParallelConfig
@@ -27,7 +28,7 @@ PARTS: tuple[tuple[object, str, str], ...] = (
     (runner_module, "base_objects", "objects of the base"),
     (worker_module, "add_worktree", "worktree add"),
     (worker_module, "make_store", "prepare"),
-    (worker_module, "harvest", "harvest"),
+    (homecoming, "harvest", "harvest"),
     (Workspace, "take_back", "finish: owner"),
     (Worktree, "update", "finish: files"),
     (Workspace, "discard_scratch", "finish: scratch"),
