@@ -28,22 +28,19 @@ def make_repository(path: Path) -> Path:
     return path
 
 
-def fingerprint(repo: Path) -> dict[str, str]:
+def fingerprint(repo: Path, *, with_git: bool = True) -> dict[str, str]:
     """Give everything of a base checkout that a run must leave byte-identical."""
     files = sorted(path for path in repo.rglob("*") if path.is_file() and not _ours(repo, path))
-    return {
-        "status": git(repo, "status", "--porcelain"),
-        "head": git(repo, "rev-parse", "HEAD"),
-        "refs": "\n".join(
-            line
-            for line in git(repo, "for-each-ref").splitlines()
-            if "refs/heads/architect/" not in line
-        ),
-        **{
-            str(path.relative_to(repo)): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in files
-        },
+    found = {
+        str(path.relative_to(repo)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
     }
+    if not with_git:
+        return found
+    refs = git(repo, "for-each-ref").splitlines()
+    found["refs"] = "\n".join(line for line in refs if "refs/heads/architect/" not in line)
+    found["status"] = git(repo, "status", "--porcelain")
+    found["head"] = git(repo, "rev-parse", "HEAD")
+    return found
 
 
 def _ours(repo: Path, path: Path) -> bool:
