@@ -1,9 +1,12 @@
 """What may lie in the trees of new commits: all of them, not the last one's alone."""
 
+import hashlib
+import zlib
 from pathlib import Path
 
 import pytest
 
+from orchestrator import harvest
 from tests.support.repository import git
 from tests.unit.test_harvest_import import Ground
 
@@ -85,3 +88,33 @@ def test_the_longest_link_there_is_comes_in(ground: Ground) -> None:
     (ground.clone / "link").symlink_to("x/" * 2047 + "x")
     tip = ground.hand_over(ground.commit_files())
     assert ground.bring_in().tip == tip
+
+
+@pytest.mark.parametrize(("name", "depth"), [(b"d" * 200, 30), (b"d", 3000)])
+def test_a_path_that_is_too_long_is_refused(ground: Ground, name: bytes, depth: int) -> None:
+    found = ground.feed("text\n", "hash-object", "-w", "--stdin")
+    made, mode = [found], b"100644"
+    for _ in range(depth):
+        raw = mode + b" " + name + b"\0" + bytes.fromhex(found)
+        found, mode = hashlib.sha1(b"tree %d\0" % len(raw) + raw).hexdigest(), b"40000"
+        path = ground.clone / ".git" / "objects" / found[:2] / found[2:]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(zlib.compress(b"tree %d\0" % len(raw) + raw))
+        made.append(found)
+    tip = ground.commit_tree(found, ground.base)
+    ground.hand_over(tip, objects="\n".join((tip, *made)) + "\n")
+    ground.refused("a path is too long to check out")
+
+
+def test_a_name_that_is_too_long_is_refused(ground: Ground) -> None:
+    blob = ground.feed("text\n", "hash-object", "-w", "--stdin")
+    _crafted(ground, b"100644", b"x" * 256, blob, blob)
+    ground.refused("a path is too long to check out")
+
+
+def test_what_a_later_commit_drops_counts(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harvest, "MAX_CHECKOUT", 100_000)
+    ground.commit_files(large="x" * 200_000)
+    (ground.clone / "large").unlink()
+    ground.hand_over(ground.commit_files(new="text\n"))
+    ground.refused("too many to check out")

@@ -1,0 +1,78 @@
+"""Flags whose effect is too slow, or too dear, to see; and what an image may not bring along."""
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import pytest
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import MANAGED, TmpfsMount
+from tests.support.containers import Run, Starter, finish
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def client() -> Iterator[docker.APIClient]:
+    """The daemon, past our engine."""
+    client = docker.APIClient(version="auto")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def meddling_image(client: docker.APIClient) -> Iterator[str]:
+    """An image with a volume, an entry point and a health check of its own."""
+    tag = f"orchestrator-test-{secrets.token_hex(4)}"
+    source = client.create_container(BASE_IMAGE, "true", labels={MANAGED: "true"})["Id"]
+    changes = ["VOLUME /volume", 'ENTRYPOINT ["/bin/echo", "entry"]', "HEALTHCHECK CMD /bin/true"]
+    try:
+        client.commit(source, repository=tag, changes="\n".join(changes))
+    finally:
+        client.remove_container(source, force=True)
+    yield tag
+    client.remove_image(tag, force=True)
+
+
+def host_config(client: docker.APIClient, container_id: str) -> dict[str, Any]:
+    config: dict[str, Any] = client.inspect_container(container_id)["HostConfig"]
+    return config
+
+
+def test_what_the_daemon_was_told(client: docker.APIClient, docker_start: Starter) -> None:
+    host = host_config(client, docker_start("sleep", "300", cpus=0.5).id)
+    assert host["NanoCpus"] == 500_000_000
+    assert host["IpcMode"] == "private"
+    assert host["LogConfig"]["Type"] == "json-file"
+    assert host["LogConfig"]["Config"]["max-size"] == "5m"
+    assert host["LogConfig"]["Config"]["max-file"] == "2"
+    assert not host["Privileged"]
+    assert host["PidMode"] == host["UTSMode"] == ""
+    assert host["Devices"] in ([], None)
+
+
+def test_scratch_space_has_no_devices_no_setuid_and_few_files(docker_run: Run) -> None:
+    task = "grep ' /scratch ' /proc/mounts; df -i /scratch | tail -1"
+    mounts = (TmpfsMount(target="/scratch", size=2 << 20, inodes=50),)
+    mount, files = docker_run("sh", "-c", task, mounts=mounts)[1].decode().splitlines()
+    assert {"nosuid", "nodev"} <= set(mount.split()[3].split(","))
+    assert files.split()[1] == "50"
+
+
+def test_the_images_own_program_and_health_check_do_not_run(
+    client: docker.APIClient, docker_start: Starter, meddling_image: str
+) -> None:
+    container = docker_start("echo", "ours", image=meddling_image)
+    assert client.inspect_container(container.id)["Config"]["Healthcheck"] == {"Test": ["NONE"]}
+    assert finish(container)[1] == b"ours\n"
+
+
+def test_the_images_volumes_are_bounded_and_leave_nothing(
+    client: docker.APIClient, docker_start: Starter, meddling_image: str
+) -> None:
+    container = docker_start("grep", " /volume ", "/proc/mounts", image=meddling_image)
+    mounts = client.inspect_container(container.id)["Mounts"]
+    assert finish(container)[1].startswith(b"tmpfs /volume tmpfs rw,nosuid,nodev")
+    assert mounts == []
