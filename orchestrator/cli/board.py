@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.formats import duration, money
-from orchestrator.cli.live import notice_line, port_lines
+from orchestrator.cli.lines import notice_line, port_lines
 from orchestrator.events import (
     Event,
     Notice,
