@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
@@ -21,15 +22,26 @@ _NULL = "/dev/null"
 _REDACTOR = Redactor({"KEY": b"the value of a key"})
 
 
-def snapshot(root: Path) -> Snapshot:
-    """Look at every file, directory and link, following none."""
+def snapshot(root: Path, *, without: Iterable[Path] = ()) -> Snapshot:
+    """Look at every file, directory and link, following none.
+
+    Args:
+        root: Where to start.
+        without: Directories not to go into, which a worker may have made too deep to.
+    """
     found = {}
+    skipped = {str(path) for path in without}
     for folder, directories, files in os.walk(root):
+        directories[:] = [name for name in directories if str(Path(folder, name)) not in skipped]
         for name in (*directories, *files):
             path = Path(folder, name)
             mode = path.lstat().st_mode
             found[str(path.relative_to(root))] = mode, _content(path, mode)
     return found
+
+
+def _look(world: World) -> Snapshot:
+    return snapshot(world.root, without=(world.store.copy, world.store.git))
 
 
 def _content(path: Path, mode: int) -> str:
@@ -46,7 +58,7 @@ def check_import(world: World) -> str:
     Returns:
         `accepted`, `unchanged` or `refused`.
     """
-    before = snapshot(world.root)
+    before = _look(world)
     try:
         harvested = import_harvest(
             world.repository,
@@ -57,10 +69,10 @@ def check_import(world: World) -> str:
         )
     except OrchestratorError as error:
         _check_message(error.message)
-        _check_changed(before, snapshot(world.root), world, tip=world.base, objects=False)
+        _check_changed(before, _look(world), world, tip=world.base, objects=False)
         return "refused"
     accepted = harvested.tip != world.base
-    _check_changed(before, snapshot(world.root), world, tip=harvested.tip, objects=accepted)
+    _check_changed(before, _look(world), world, tip=harvested.tip, objects=accepted)
     _check_notes(harvested)
     if not accepted:
         return "unchanged"
@@ -146,12 +158,12 @@ def _check_out(world: World, tip: str) -> None:
     """Check the branch out with plain git, and look at everything around it."""
     scratch = world.root / "scratch"
     scratch.mkdir()
-    around = snapshot(world.root)
+    around = _look(world)
     index = world.root / "scratch-index"
     plain(world, "read-tree", "-u", "--reset", tip, work_tree=scratch, index=index)
     rows = plain(world, "ls-tree", "-r", "-z", tip).split("\0")
     listed = {row.partition("\t")[2] for row in rows if row and not row.startswith("160000")}
-    after = snapshot(world.root)
+    after = _look(world)
     written = {path for path in after if after[path] != around.get(path)}
     outside = {path for path in written if not path.startswith("scratch")}
     assert not outside, sorted(outside)

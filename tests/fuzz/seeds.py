@@ -45,7 +45,7 @@ class Seeds:
         started = time.monotonic()
         try:
             self.outcomes[case(seed)] += 1
-        except Exception:  # noqa: BLE001  # whatever it is, the other seeds are tried
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001  # the other seeds are tried
             self.failures.append(f"--fuzz-seed {seed}\n{traceback.format_exc(limit=-6)}")
             return
         took = time.monotonic() - started
