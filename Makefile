@@ -1,6 +1,7 @@
 # make setup   a Docker engine that answers, a virtual environment, the images
 # make test    all tests, real containers included       make check   everything but tests
 # make demo    see it work                               make bench   measure
+# make mutation   take every protection away in turn, and see that a test notices (an hour)
 
 PYTHON ?= python3
 # Tests of one file share what they set up.
@@ -9,7 +10,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
 
-.PHONY: setup images test check demo bench clean
+.PHONY: setup images test check demo bench mutation clean
 
 setup: images
 
@@ -41,6 +42,9 @@ demo: images
 
 bench: images
 	for bench in tests/bench/bench_*.py; do $(BIN)/python $$bench || exit; done
+
+mutation: images
+	$(BIN)/python -m tests.mutation.check --report docs/protections.md
 
 # Images and the engine stay.
 clean:
