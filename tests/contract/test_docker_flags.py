@@ -8,7 +8,9 @@ import docker
 import pytest
 
 from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import MANAGED, TmpfsMount
+from orchestrator.engine.base import MANAGED, Egress, TmpfsMount
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import EngineError
 from tests.support.containers import Run, Starter, finish
 
 pytestmark = pytest.mark.docker
@@ -74,3 +76,13 @@ def test_the_images_volumes_are_bounded_and_leave_nothing(
     mounts = client.inspect_container(container.id)["Mounts"]
     assert finish(container)[1].startswith(b"tmpfs /volume tmpfs rw,nosuid,nodev")
     assert mounts == []
+
+
+def test_without_rules_that_stand_nothing_starts(
+    docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
+) -> None:
+    network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
+    nonsense = Egress(image=BASE_IMAGE, allowed=(("10.0.0.1", 10**9),))
+    with pytest.raises(EngineError, match="cannot close the worker's network"):
+        docker_start("true", network=network, egress=nonsense)
+    assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]

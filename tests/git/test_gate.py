@@ -50,7 +50,10 @@ def _attributes(repo: Path, command: str) -> None:
 def _submodule(repo: Path, command: str) -> None:
     inner = make_repository(repo / "inner")
     git(repo, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
-    git(inner, "config", "core.fsmonitor", f"{command}; false")
+    # Of a filter, unlike of what monitors files, our settings say nothing that goes down there.
+    git(inner, "config", "filter.evil.clean", f"{command}; cat")
+    (inner / ".gitattributes").write_text("* filter=evil\n")
+    (inner / "a.txt").write_text("b\n")
 
 
 def _alternate(repo: Path, command: str) -> None:
