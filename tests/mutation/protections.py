@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 ISOLATION = "tests/contract/test_docker_isolation.py"
+RULES = "tests/unit/test_network_rules.py"
 FLAGS = "tests/contract/test_docker_flags.py"
 ENGINE = "tests/contract/test_engine_contract.py"
 NETWORK = "tests/docker/test_network.py"
@@ -64,8 +65,8 @@ def _container() -> Iterator[Protection]:
         ("daemon's log bounded", 'config=_LOG)', "config={})"),
         ("tmpfs size", "size={mount.size},", ""),
         ("tmpfs inodes", "nr_inodes={mount.inodes},", ""),
-        ("tmpfs nosuid", "nosuid,", ""),
-        ("tmpfs nodev", "nodev,", ""),
+        ("tmpfs nosuid", "nosuid,", "", "the daemon adds it by itself: defence in depth"),
+        ("tmpfs nodev", "nodev,", "", "the daemon adds it by itself: defence in depth"),
         ("tmpfs mode", "mode={mount.mode},", ""),
         ("ports on 127.0.0.1 alone", '("127.0.0.1", host)', '("0.0.0.0", host)'),
         ("no entrypoint of the image's", '"entrypoint": [],', ""),
@@ -91,7 +92,7 @@ def _guard() -> Iterator[Protection]:
     networks = ("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
                 "100.64.0.0/10", "224.0.0.0/4")  # fmt: skip
     yield from _patches(
-        _GUARD, (NETWORK,),
+        _GUARD, (RULES, FLAGS, NETWORK),
         *((f"{network} closed", f'"{network}"', '"198.51.100.0/24"') for network in networks),
         ("own addresses closed", "(*_CLOSED, *own_addresses())", "_CLOSED"),
         ("IPv6 closed", '"meta nfproto ipv6 reject",', ""),
