@@ -19,7 +19,7 @@ from orchestrator.record import RunDirectory, RunRecord, all_runs
 from orchestrator.repository import BACKUPS, BRANCHES, Repository, snapshot
 from orchestrator.secret_files import forget
 from orchestrator.workspace import remove_tree
-from orchestrator.worktree import Worktree, open_worktree, remove_worktree
+from orchestrator.worktree import Worktree, add_worktree, open_worktree, remove_worktree
 
 
 class CleanedWorker(BaseModel):
@@ -189,8 +189,8 @@ def _clean(
                 if kept and backup:
                     repository.git.run("update-ref", backup, kept)
                 _remove(repository, worker, tip)
-    except OrchestratorError as error:
-        return result.model_copy(update={"problem": error.message})
+    except (OrchestratorError, OSError) as error:
+        return result.model_copy(update={"problem": str(error)})
     return result.model_copy(update={"backup": backup})
 
 
@@ -355,7 +355,7 @@ def _restore(repository: Repository, number: int, ref: str) -> RestoredWorker:
         )
     repository.exclude_worktrees()
     repository.git.run("branch", "--no-track", spec.branch, ref)
-    repository.git.run("worktree", "add", "--quiet", str(path), spec.branch)
+    add_worktree(repository, spec)
     return RestoredWorker(
         run_id=_read_backup(ref)[0],
         worker_id=number,

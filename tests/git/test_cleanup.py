@@ -1,6 +1,7 @@
 """A clean-up loses nothing that was written, and touches nothing that is not its own."""
 
 import fcntl
+import shutil
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,32 @@ def test_a_dry_run_touches_nothing(repo: Path, worktree: Path) -> None:
     assert cleaned.backup
     assert worktree.exists()
     assert git(repo, "for-each-ref") == before
+
+
+def test_a_restore_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEngine) -> None:
+    mark = repo.parent / "MARK"
+    git(repo, "config", "filter.f.smudge", "./a-filter")
+    (repo / ".gitattributes").write_text("*.txt filter=f\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a filter that lies in the tree")
+    program = f"echo '#!/bin/sh\ntouch {mark}; cat' > a-filter; chmod +x a-filter"
+    shell_run(repo, local_engine, f"{program}; echo x > z.txt")
+    clean(repo)
+    restore(repo)
+    tree = repo / ".architect-parallel-1"
+    assert (tree / "z.txt").read_text() == "x\n"
+    git(tree, "checkout", "-q", "--force", "HEAD", "--", "z.txt")
+    git(tree, "status")
+    assert not mark.exists()
+
+
+def test_one_broken_worktree_does_not_keep_the_others(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    shell_run(repo, local_engine, "echo 1 > one", "echo 2 > two")
+    shutil.rmtree(repo / ".git" / "worktrees" / "-architect-parallel-1")
+    first, second = clean(repo).workers
+    assert first.problem
+    assert (repo / ".architect-parallel-1" / "one").exists()
+    assert second.problem is None
+    assert not (repo / ".architect-parallel-2").exists()
