@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,18 +79,15 @@ class Copy:
         return Verdict(area, protection.name, noticed, "" if noticed else protection.why_not)
 
     def first_failure(self, tests: str) -> str:
-        """Run some tests until one fails, and name it."""
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:xdist",
-            "-p",
-            "no:cacheprovider",
-        ]
+        """Run some tests until one fails, and name it.
+
+        Raises:
+            RuntimeError: They could not be run.
+        """
+        # Without what protects from them, tests may leave trees that nothing else can remove.
+        scratch = self.root.with_name("tmp")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist"]
+        command += ["-p", "no:cacheprovider", "--basetemp", str(scratch)]
         env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = subprocess.run(
@@ -98,10 +96,13 @@ class Copy:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"{tests}: hangs"
+        finally:
+            subprocess.run(["rm", "-rf", str(scratch)], check=False)
         if done.returncode == 0 or done.returncode in _NO_TESTS:
             return ""
-        found = _FAILED.search(done.stdout)
-        return f"`{found[1].partition('tests/')[2]}`" if found else f"`{tests}` ends"
+        if found := _FAILED.search(done.stdout):
+            return f"`{found[1].partition('tests/')[2]}`"
+        raise RuntimeError(f"`{tests}` cannot be run: {(done.stdout + done.stderr)[-1000:]}")
 
 
 def _words(tests: str) -> list[str]:
@@ -133,6 +134,17 @@ def merged(report: Path, verdicts: Iterable[Verdict]) -> str:
     return f"{_HEAD}{table}\n"
 
 
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="orchestrator-mutation-"))
+    # Some tests are run by another user.
+    path.chmod(0o711)
+    try:
+        yield path
+    finally:
+        subprocess.run(["rm", "-rf", str(path)], check=False)
+
+
 def main() -> int:
     """Check the areas asked for; exit 1 when a protection is not covered and nothing excuses it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -148,8 +160,8 @@ def main() -> int:
         if options.only in protection.name
     ]
     verdicts = []
-    with tempfile.TemporaryDirectory(prefix="orchestrator-mutation-") as scratch:
-        copy = Copy(Path(scratch) / "copy")
+    with _scratch() as scratch:
+        copy = Copy(scratch / "copy")
         if not options.trust and not sound(copy, (protection for _, protection in chosen)):
             return 1
         for area, protection in chosen:
