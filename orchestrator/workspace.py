@@ -135,6 +135,9 @@ def remove_tree(path: Path) -> None:
     Directories inside directories move up before they are emptied, so that no depth is too much.
     What cannot be removed is left: the next clean-up meets it again.
     """
+    if path.is_symlink():
+        path.unlink()
+        return
     spare = (path / f"{secrets.token_hex(8)}-{number}" for number in count())
     stuck: set[str] = set()
     _unlock(path)

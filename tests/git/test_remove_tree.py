@@ -55,3 +55,15 @@ def test_nothing_there_is_no_error(tmp_path: Path) -> None:
     remove_tree(tmp_path / "never")
 
     assert not (tmp_path / "never").exists()
+
+
+def test_a_link_in_its_place_is_removed_alone(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "file").touch()
+    target.chmod(0o500)
+    (tmp_path / "link").symlink_to(target)
+    remove_tree(tmp_path / "link")
+    assert not (tmp_path / "link").is_symlink()
+    assert [path.name for path in target.iterdir()] == ["file"]
+    assert target.stat().st_mode & 0o777 == 0o500
