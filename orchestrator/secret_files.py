@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ MAX_BYTES = 16 * 1024
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
 _MOUNTS = Path("/proc/mounts")
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
+# One worker removes the directory of the run as another makes its own in it.
+_threads = threading.Lock()
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -55,13 +58,12 @@ class Secrets:
             return
         directory = _run_directory(self.root, run_id) / f"worker-{worker_id}"
         try:
-            _write(directory, self.values, owner)
+            with _threads:
+                _write(directory, self.values, owner)
             yield directory
         finally:
-            if _is_ours(directory.parent):
-                _remove(directory)
-                with suppress(OSError):
-                    directory.parent.rmdir()
+            with _threads:
+                _withdraw(directory)
 
 
 def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
@@ -163,6 +165,13 @@ def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int])
         _write_files(directory, values, owner)
     except OSError as error:
         raise EngineError(f"secrets could not be written: {error.strerror}") from error
+
+
+def _withdraw(directory: Path) -> None:
+    if _is_ours(directory.parent):
+        _remove(directory)
+        with suppress(OSError):
+            directory.parent.rmdir()
 
 
 def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
