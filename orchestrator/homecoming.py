@@ -6,7 +6,7 @@ import time
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
 from orchestrator.engine.base import Container, ExitStatus
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import EngineError, OrchestratorError
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
 from orchestrator.judge import Verdict
@@ -27,10 +27,12 @@ def bring_home(
     run.emit(WorkerHarvesting(worker_id=spec.worker_id))
     try:
         harvested = harvest(run, spec, workspace)
-    except OrchestratorError as error:
-        kept = f"{error.message}; what it wrote is kept in {workspace.store.root}"
+    except (OrchestratorError, OSError) as error:
+        kept = f"{error}; what it wrote is kept in {workspace.store.root}"
         if verdict.status is Status.SUCCESS:
-            verdict = Verdict(Status.FAILED, Reason.HARVEST_REFUSED, kept)
+            broke = isinstance(error, EngineError)
+            reason = Reason.ENGINE_ERROR if broke else Reason.HARVEST_REFUSED
+            verdict = Verdict(Status.FAILED, reason, kept)
         else:
             verdict = Verdict(verdict.status, verdict.reason, f"{verdict.message}; {kept}")
         return Harvested(run.base, ()), verdict

@@ -14,6 +14,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -119,7 +120,8 @@ class RunDirectory:
         if isinstance(event, WorkerOutput):
             return
         line = json.dumps(event.model_dump(mode="json")) + "\n"
-        with self._events, (self.path / "events.ndjson").open("a") as file:
+        # A full disk, or a run that was undone, costs the log a line and no worker its end.
+        with suppress(OSError), self._events, (self.path / "events.ndjson").open("a") as file:
             file.write(line)
 
 

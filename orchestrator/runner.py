@@ -17,7 +17,7 @@ from orchestrator.config import Limits, ParallelConfig
 from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import MANAGED, RUN, ContainerEngine
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
@@ -171,10 +171,12 @@ def _opened(
     try:
         try:
             run = _share(ground, base, directory, recorder, cancel)
-        except OrchestratorError:
+        except (OrchestratorError, OSError) as error:
             for worker in workers:
                 repository.drop_branch(worker.branch, at=base)
             remove_tree(directory.path)
+            if isinstance(error, OSError):
+                raise RepositoryError(f"the run could not be prepared: {error}") from error
             raise
         slots = min(ground.config.workers, len(workers))
         recorder(RunStarted(run_id=directory.run_id, base=base, workers=workers, slots=slots))
@@ -280,11 +282,17 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         try:
             result = run_worker(run, spec)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
-            with (run.directory.path / "internal-error.log").open("a") as file:
-                file.write(run.redactor.text(traceback.format_exc()))
+            said = run.redactor.text(traceback.format_exc())
+            with suppress(OSError), (run.directory.path / "internal-error.log").open("a") as file:
+                file.write(said)
             result = failure(run, spec, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
     result = run.redactor.model(result)
-    run.directory.write_result(result)
+    try:
+        run.directory.write_result(result)
+    except OSError as error:
+        # What cannot be kept can still be shown; the other workers' results must not go with it.
+        number = spec.worker_id
+        run.emit(Notice(message=f"the result of worker {number} could not be kept ({error})"))
     run.emit(WorkerDone(result=result))
     return result
 

@@ -1,0 +1,124 @@
+"""A disk that is full and an engine that goes away: what is known is still told."""
+
+import errno
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator import harvest, runner
+from orchestrator.config import Isolation
+from orchestrator.engine.base import ROLE, ContainerSpec, Leftover
+from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
+from orchestrator.events import Event
+from orchestrator.record import RunDirectory
+from orchestrator.results import Reason, Status, WorkerResult, exit_code
+from orchestrator.runner import ParallelRunner
+from orchestrator.secret_files import Secrets
+from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.runs import branches, configured, shell_run
+
+
+def full(*_: object, **__: object) -> None:
+    """Fail as a write to a full disk does."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class VanishingEngine(LocalEngine):
+    """Answers until a certain moment, and never again."""
+
+    def create_network(self, name: str, labels: Mapping[str, str]) -> str:
+        del name, labels
+        raise EngineUnavailableError("gone")
+
+    def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
+        if labels:
+            raise EngineUnavailableError("gone")
+        return super().leftovers(labels)
+
+    def start(self, spec: ContainerSpec) -> LocalContainer:
+        if spec.labels.get(ROLE) == "harvest":
+            raise EngineUnavailableError("gone")
+        return super().start(spec)
+
+
+def test_an_engine_that_goes_before_the_network_is_named(repo: Path, tmp_path: Path) -> None:
+    with pytest.raises(EngineUnavailableError, match="gone"):
+        shell_run(
+            repo, VanishingEngine(tmp_path / "e"), "true", isolation=Isolation(network="open")
+        )
+    assert branches(repo) == []
+
+
+def test_an_engine_that_goes_before_the_harvest_is_the_reason(repo: Path, tmp_path: Path) -> None:
+    (worker,) = shell_run(repo, VanishingEngine(tmp_path / "e"), "echo x > x").results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
+    assert "kept in" in (worker.message or "")
+    assert exit_code([worker]) == 7
+
+
+def test_a_result_that_cannot_be_kept_is_shown(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = RunDirectory.write_result
+
+    def broken(self: RunDirectory, result: WorkerResult) -> None:
+        if result.worker_id == 1:
+            full()
+        keep(self, result)
+
+    monkeypatch.setattr(RunDirectory, "write_result", broken)
+    told: list[Event] = []
+    config = configured("echo 1 > one", "true")
+    first, second = ParallelRunner(config, repo, engine=local_engine, emit=told.append).run()
+    assert (first.files_modified, second.status) == (["one"], Status.SUCCESS)
+    assert any("worker 1 could not be kept" in getattr(event, "message", "") for event in told)
+
+
+def test_events_that_cannot_be_kept_stop_no_worker(repo: Path, local_engine: LocalEngine) -> None:
+    # `/dev/full` says that the disk is full to whoever is root, too.
+    task = f"cd {repo}/.git/orchestrator/runs/*/ && ln -sf /dev/full events.ndjson; exit 0"
+    (worker,) = shell_run(repo, local_engine, task).results
+    assert worker.status is Status.SUCCESS
+
+
+def test_a_full_disk_before_the_start_leaves_nothing(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "base_objects", full)
+    with pytest.raises(RepositoryError, match="No space left"):
+        shell_run(repo, local_engine, "true")
+    assert branches(repo) == []
+    assert list((repo / ".git" / "orchestrator" / "runs").iterdir()) == []
+
+
+def test_a_full_disk_at_the_harvest_loses_nothing(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harvest, "make_bare", full)
+    (worker,) = shell_run(repo, local_engine, "echo x > x").results
+    assert (worker.reason, worker.exit_code) == (Reason.HARVEST_REFUSED, 0)
+    assert "No space left" in (worker.message or "")
+
+
+def test_workers_that_come_and_go_keep_their_secrets_apart(tmp_path: Path) -> None:
+    secrets = Secrets(values={"A": b"0123456789"}, root=tmp_path)
+    problems: list[EngineError] = []
+
+    def come_and_go(number: int) -> None:
+        for _ in range(400):
+            try:
+                with secrets.laid_out("run", number, (os.getuid(), os.getgid())):
+                    pass
+            except EngineError as error:
+                problems.append(error)
+
+    threads = [threading.Thread(target=come_and_go, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert list(tmp_path.iterdir()) == []
