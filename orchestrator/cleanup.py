@@ -110,7 +110,9 @@ def cleanup(
     """
     repository = Repository(root)
     runs = _select(repository, run_id)
-    live = tuple(run.run_id for run in runs if run.is_live())
+    with repository.lock():
+        # A run that is being made, with the lock held, has no lease for a moment.
+        live = tuple(run.run_id for run in runs if run.is_live())
     finished = [run for run in runs if run.run_id not in live]
     leftovers = _remove_leftovers(repository, engine, finished, workers, dry_run=dry_run)
     cleaned = [

@@ -83,7 +83,8 @@ class RunDirectory:
             return False
         with lease:
             try:
-                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Shared: two that look at once must not take each other for the run.
+                fcntl.flock(lease, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
         return False

@@ -1,5 +1,6 @@
 """What a run leaves on disk outlives a crash at any instant."""
 
+import fcntl
 import json
 import signal
 import subprocess
@@ -161,3 +162,10 @@ def test_runs_are_listed_oldest_first(tmp_path: Path) -> None:
 
 def test_run_ids_do_not_repeat() -> None:
     assert len({new_run_id() for _ in range(100)}) == 100
+
+
+def test_two_that_look_at_once_do_not_see_each_other(tmp_path: Path) -> None:
+    (tmp_path / "lease").touch()
+    with (tmp_path / "lease").open("r+") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert not RunDirectory(tmp_path).is_live()
