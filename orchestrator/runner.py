@@ -258,7 +258,12 @@ def _share(
 def _carry_out(run: RunContext, workers: tuple[WorkerSpec, ...]) -> RunResult:
     started = time.monotonic()
     with ThreadPoolExecutor(run.config.workers, thread_name_prefix="worker") as pool:
-        results = list(pool.map(lambda spec: _finish(run, spec), workers))
+        try:
+            results = list(pool.map(lambda spec: _finish(run, spec), workers))
+        except BaseException:
+            # Ctrl-C in a program that uses us: the pool waits for a grace then, not for deadlines.
+            run.cancel.press(kill=False)
+            raise
     result = RunResult(
         run_id=run.directory.run_id,
         status=overall_status(results),

@@ -12,12 +12,13 @@ from orchestrator import harvest, runner
 from orchestrator.config import Isolation
 from orchestrator.engine.base import ROLE, ContainerSpec, Leftover
 from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
-from orchestrator.events import Event
+from orchestrator.events import Event, WorkerStarted
 from orchestrator.record import RunDirectory
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
 from orchestrator.runner import ParallelRunner
 from orchestrator.secret_files import Secrets
 from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run
 
 
@@ -122,3 +123,19 @@ def test_workers_that_come_and_go_keep_their_secrets_apart(tmp_path: Path) -> No
         thread.join()
     assert problems == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_waits_for_no_deadline(repo: Path, local_engine: LocalEngine) -> None:
+    second_runs = threading.Event()
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, WorkerStarted) and event.worker_id == 2:
+            second_runs.set()
+        elif isinstance(event, WorkerStarted):
+            assert second_runs.wait(20)
+            raise KeyboardInterrupt
+
+    config = configured("sleep 60", "echo 2 > two; sleep 20; echo late > late")
+    with pytest.raises(KeyboardInterrupt):
+        ParallelRunner(config, repo, engine=local_engine, emit=interrupt).run()
+    assert git(repo, "ls-tree", "--name-only", "architect/parallel-2", "two", "late") == "two"
