@@ -115,6 +115,8 @@ def execute(
     except OrchestratorError as error:
         watch.error = watch.error or error
     watch.follower.join(timeout=_DEATH)
+    if watch.bug is not None:
+        raise watch.bug
     return Ending(
         started_at=started_at,
         duration=duration,
@@ -156,6 +158,7 @@ class _Watch:
     exit_status: ExitStatus | None = None
     stopped: Stop | None = None
     error: OrchestratorError | None = None
+    bug: BaseException | None = None
     ended_at: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -171,6 +174,8 @@ class _Watch:
             self.exit_status = self.container.wait(None)
         except OrchestratorError as error:
             self.error = error
+        except BaseException as error:  # noqa: BLE001  # raised again by whoever waits for us
+            self.bug = error
         finally:
             self.ended_at = time.monotonic()
             self._ended.set()

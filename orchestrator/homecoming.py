@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
@@ -16,6 +17,8 @@ from orchestrator.results import Reason, Status
 from orchestrator.sanitize import one_line
 from orchestrator.workspace import Workspace
 
+_DEATH = 30.0
+"""Seconds after its output's end by which a container must have ended."""
 HARVEST_TIMEOUT = 300.0
 """Seconds for committing and packing what a worker wrote."""
 
@@ -95,10 +98,16 @@ def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
         raise HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
 
 
+def _kill(container: Container) -> None:
+    # Whoever waits for the container's end is told of an engine that does not answer.
+    with suppress(OrchestratorError):
+        container.kill("SIGKILL")
+
+
 def _last_words(container: Container) -> tuple[bytes, ExitStatus]:
     """Wait for the harvest's end, and give the end of what it said."""
     deadline = time.monotonic() + HARVEST_TIMEOUT
-    late = threading.Timer(HARVEST_TIMEOUT, container.kill, args=("SIGKILL",))
+    late = threading.Timer(HARVEST_TIMEOUT, _kill, args=(container,))
     late.start()
     try:
         said = b""
@@ -106,7 +115,10 @@ def _last_words(container: Container) -> tuple[bytes, ExitStatus]:
             said = (said + chunk.data)[-4000:]
     finally:
         late.cancel()
-    status = container.wait(None)
+    try:
+        status = container.wait(_DEATH)
+    except TimeoutError as error:
+        raise EngineError("the harvest's container did not end") from error
     if time.monotonic() >= deadline:
         raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
     return said, status

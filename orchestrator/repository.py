@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git import Git, GitCommandError, discover
@@ -61,10 +62,19 @@ class Repository:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold off every other orchestrator, thread or process, that changes this repository."""
-        self.state_dir.mkdir(parents=True, exist_ok=True)
-        with _threads, (self.state_dir / "lock").open("w") as file:
+        with _threads, self._lock_file() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def _lock_file(self) -> IO[str]:
+        try:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+            return (self.state_dir / "lock").open("w")
+        except OSError as error:
+            raise RepositoryError(
+                f"cannot write to {self.state_dir}: {error.strerror}",
+                hint="runs keep their records there: it must be a directory of yours",
+            ) from error
 
     def resolve(self, revision: str) -> str:
         """Give the commit that `revision` names.
@@ -224,7 +234,10 @@ def snapshot(
     git = Git(git_dir, work_tree=work_tree, index=scratch, config=config)
     try:
         # A copy of the real index knows which files need not be read again.
-        shutil.copyfile(git_dir / "index", scratch)
+        if (git_dir / "index").exists():
+            shutil.copyfile(git_dir / "index", scratch)
+        else:
+            git.run("read-tree", parent)
         git.run("add", "-A")
         tree = git.text("write-tree")
     finally:

@@ -184,14 +184,25 @@ def _opened(
             recorder(Notice(message=notice))
         yield run, workers
     finally:
-        try:
-            for leftover in ground.engine.leftovers({MANAGED: "true", RUN: directory.run_id}):
-                ground.engine.remove(leftover)
-        except OrchestratorError as error:
+        for problem in _sweep(ground.engine, directory.run_id):
             # The results stand; what is left is found by its labels.
-            recorder(Notice(message=f"not all was removed ({error.message})"))
+            recorder(Notice(message=f"not all was removed ({problem})"))
         remove_tree(directory.objects)
         directory.release()
+
+
+def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
+    """Remove what a run made in the engine; say what stays, and go on."""
+    try:
+        leftovers = engine.leftovers({MANAGED: "true", RUN: run_id})
+    except OrchestratorError as error:
+        yield error.message
+        return
+    for leftover in leftovers:
+        try:
+            engine.remove(leftover)
+        except OrchestratorError as error:
+            yield error.message
 
 
 def _base(ground: Ground) -> str:
@@ -224,12 +235,14 @@ def _reserve(ground: Ground, base: str) -> tuple[RunDirectory, tuple[WorkerSpec,
             config=config,
             workers=workers,
         )
-        directory.create(ground.redactor.model(record))
         try:
+            directory.create(ground.redactor.model(record))
             repository.claim([worker.branch for worker in workers], base)
-        except OrchestratorError:
+        except (OrchestratorError, OSError) as error:
             directory.release()
             remove_tree(directory.path)
+            if isinstance(error, OSError):
+                raise RepositoryError(f"the run could not be recorded: {error}") from error
             raise
     return directory, workers
 

@@ -34,7 +34,9 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         ending = _run_container(run, spec, workspace, log)
     ending = _with_last_words(ending, log)
     outcome = _read_outcome(run, log, ending)
-    verdict = judge(ending, outcome, budget=run.config.budget_per_worker)
+    verdict = _with_whole_log(
+        judge(ending, outcome, budget=run.config.budget_per_worker), log.failure
+    )
     harvested, verdict = bring_home(run, spec, workspace, verdict)
     return _result(run, spec, ending, outcome, harvested, verdict)
 
@@ -108,6 +110,26 @@ def _read_outcome(run: RunContext, log: WorkerLog, ending: Ending) -> AgentOutco
     return run.agent.outcome(AgentOutput(stdout=log.stdout, stderr=log.stderr), ending.exit_status)
 
 
+def _with_whole_log(verdict: Verdict, failure: OSError | None) -> Verdict:
+    """A success that was read from half a log is none."""
+    if failure is None:
+        return verdict
+    note = f"its log is not whole ({failure.strerror})"
+    if verdict.status is Status.SUCCESS:
+        return Verdict(Status.PARTIAL, Reason.NO_REPORT, note)
+    return replace(verdict, message=f"{verdict.message}; {note}")
+
+
+def _changes(run: RunContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
+    """Compare with the base; the work is in, so a comparison that fails is a note and no more."""
+    if harvested.tip == run.base:
+        return _NOTHING, ()
+    try:
+        return changes(run.repository, base=run.base, tip=harvested.tip), ()
+    except (OrchestratorError, OSError) as error:
+        return _NOTHING, (f"what it changed could not be listed ({error})",)
+
+
 def _result(
     run: RunContext,
     spec: WorkerSpec,
@@ -116,11 +138,9 @@ def _result(
     harvested: Harvested,
     verdict: Verdict,
 ) -> WorkerResult:
-    changed = _NOTHING
-    if harvested.tip != run.base:
-        changed = changes(run.repository, base=run.base, tip=harvested.tip)
+    changed, notes = _changes(run, harvested)
     cost = None if outcome is None else outcome.cost
-    messages = [verdict.message, *harvested.notes]
+    messages = [verdict.message, *harvested.notes, *notes]
     return WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,

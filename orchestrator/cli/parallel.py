@@ -92,8 +92,8 @@ def _run(config: ParallelConfig, *, quiet: bool, as_json: bool) -> int:
     runner = ParallelRunner(config, emit=view)
 
     def stop(again: bool) -> None:
-        view(Notice(message=_stopping(config, again=again)))
         runner.cancel(kill=again)
+        view(Notice(message=_stopping(config, again=again)))
 
     with Interruption(stop) as interruption:
         try:

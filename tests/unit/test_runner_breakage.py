@@ -5,14 +5,16 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator import harvest, runner
+from orchestrator import harvest, runner, worker
 from orchestrator.config import Isolation
 from orchestrator.engine.base import ROLE, ContainerSpec, Leftover
 from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
 from orchestrator.events import Event, WorkerStarted
+from orchestrator.logs import WorkerLog
 from orchestrator.record import RunDirectory
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
 from orchestrator.runner import ParallelRunner
@@ -139,3 +141,54 @@ def test_an_interrupt_waits_for_no_deadline(repo: Path, local_engine: LocalEngin
     with pytest.raises(KeyboardInterrupt):
         ParallelRunner(config, repo, engine=local_engine, emit=interrupt).run()
     assert git(repo, "ls-tree", "--name-only", "architect/parallel-2", "two", "late") == "two"
+
+
+def test_a_log_that_is_not_whole_makes_no_success(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = WorkerLog.__init__
+
+    def on_a_full_disk(self: WorkerLog, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self._files["stdout"].close()
+        self._files["stdout"] = Path("/dev/full").open("wb", 0)  # noqa: SIM115  # its own to close
+
+    monkeypatch.setattr(WorkerLog, "__init__", on_a_full_disk)
+    (result,) = shell_run(repo, local_engine, """echo '{"status": "failed"}'""").results
+    assert (result.status, result.reason) == (Status.PARTIAL, Reason.NO_REPORT)
+    assert result.message == "its log is not whole (No space left on device)"
+
+
+def test_work_that_is_in_is_told_though_its_files_cannot_be_listed(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "changes", full)
+    (result,) = shell_run(repo, local_engine, "echo x > x").results
+    assert result.commit == git(repo, "rev-parse", "architect/parallel-1")
+    assert result.status is Status.SUCCESS
+    assert "could not be listed" in str(result.message)
+
+
+def test_a_state_directory_that_cannot_be_used_is_no_bug(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (repo / ".git" / "orchestrator").write_text("")
+    with pytest.raises(RepositoryError, match="cannot write to"):
+        shell_run(repo, local_engine, "true")
+
+
+def test_uncommitted_files_of_a_checkout_without_an_index(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (repo / ".git" / "index").unlink()
+    (repo / "fresh").write_text("fresh\n")
+    (result,) = shell_run(repo, local_engine, "cat fresh", include_uncommitted=True).results
+    assert result.status is Status.SUCCESS
+
+
+def test_a_bug_while_reading_output_is_told_as_one(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerLog, "write", full)
+    (result,) = shell_run(repo, local_engine, "echo x").results
+    assert result.reason is Reason.INTERNAL_ERROR

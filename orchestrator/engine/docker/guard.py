@@ -14,7 +14,11 @@ from typing import Any
 import docker
 
 from orchestrator.engine.base import ROLE, ContainerSpec, Egress
-from orchestrator.engine.docker.container import DockerContainer, create_arguments
+from orchestrator.engine.docker.container import (
+    DockerContainer,
+    create_arguments,
+    remove_container,
+)
 from orchestrator.engine.docker.errors import translated
 from orchestrator.errors import EngineError
 from orchestrator.sanitize import one_line
@@ -52,7 +56,11 @@ def create(client: docker.APIClient, spec: ContainerSpec) -> DockerContainer:
     """Create a container and attach to it."""
     with translated("create the container"):
         created = client.create_container(**create_arguments(client, spec))
-    return DockerContainer(client, created["Id"])
+    try:
+        return DockerContainer(client, created["Id"])
+    except BaseException:
+        remove_container(client, created["Id"])
+        raise
 
 
 def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -> ContainerSpec:
