@@ -195,7 +195,8 @@ def _helper() -> Iterator[Protection]:
     yield from _patches(
         "harvest_helper.py", (HELPER, FUZZ_HELPER),
         ("links in the store not followed", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
-         "os.O_RDONLY | os.O_NONBLOCK"),
+         "os.O_RDONLY | os.O_NONBLOCK",
+         "in the container a link leads to nothing that is not the worker's: defence in depth"),
         ("FIFOs in the store not waited for", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
          "os.O_RDONLY | os.O_NOFOLLOW"),
         ("refs lead nowhere else", '".." not in text and depth', "depth"),
@@ -234,7 +235,8 @@ def _workspace() -> Iterator[Protection]:
         ("removal follows no link", "if not stat.S_ISDIR(entry.lstat().st_mode):",
          "if not stat.S_ISDIR(entry.stat().st_mode):"),
         ("removal unlocks no link's target", "if stat.S_ISDIR(directory.lstat().st_mode):",
-         "if True:"),
+         "if True:", "links are removed before it comes to that: defence in depth"),
+        ("nothing removed through a link", "if path.is_symlink():", "if False:"),
         ("removal at any depth", "path.rename(next(spare))", "_empty(path, spare)"),
     )  # fmt: skip
     yield from _patches(
