@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.engine.base import MANAGED, REPOSITORY, RUN, ContainerEngine
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.git import GitCommandError
+from orchestrator.harvest import HarvestRefusedError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, RunRecord, all_runs
 from orchestrator.repository import BACKUPS, BRANCHES, Repository, snapshot
+from orchestrator.salvage import is_stranded, salvage
 from orchestrator.secret_files import forget
 from orchestrator.workspace import remove_tree
 from orchestrator.worktree import Worktree, add_worktree, open_worktree, remove_worktree
@@ -33,6 +35,8 @@ class CleanedWorker(BaseModel):
     worktree: str
     backup: str | None = None
     """The ref that keeps what was dirty or unmerged."""
+    note: str | None = None
+    """What became of work that its run could not put on its branch."""
     problem: str | None = None
     """Why it could not be removed."""
 
@@ -116,7 +120,7 @@ def cleanup(
     finished = [run for run in runs if run.run_id not in live]
     leftovers = _remove_leftovers(repository, engine, finished, workers, dry_run=dry_run)
     cleaned = [
-        _clean(repository, worker, purge=purge, dry_run=dry_run)
+        _clean(repository, engine, worker, purge=purge, dry_run=dry_run)
         for worker in _remaining(repository, finished, workers)
     ]
     purged = _purge(repository, finished, workers, dry_run=dry_run) if purge else ()
@@ -174,7 +178,12 @@ def _commit(repository: Repository, ref: str) -> str | None:
 
 
 def _clean(
-    repository: Repository, worker: _Finished, *, purge: bool, dry_run: bool
+    repository: Repository,
+    engine: ContainerEngine | None,
+    worker: _Finished,
+    *,
+    purge: bool,
+    dry_run: bool,
 ) -> CleanedWorker:
     result = CleanedWorker(
         run_id=worker.directory.run_id,
@@ -183,6 +192,9 @@ def _clean(
         worktree=str(worker.path),
     )
     try:
+        if is_stranded(worker.directory, worker.spec) and not purge:
+            note = _salvaged(repository, engine, worker, dry_run=dry_run)
+            result = result.model_copy(update={"note": note})
         with repository.lock():
             tip = _commit(repository, worker.ref)
             kept = None if purge else _work_to_keep(repository, worker, tip)
@@ -194,6 +206,22 @@ def _clean(
     except (OrchestratorError, OSError) as error:
         return result.model_copy(update={"problem": str(error)})
     return result.model_copy(update={"backup": backup})
+
+
+def _salvaged(
+    repository: Repository, engine: ContainerEngine | None, worker: _Finished, *, dry_run: bool
+) -> str:
+    """Put a dead run's work on its branch before the branch is kept; say what came of it."""
+    if engine is None:
+        raise RepositoryError("its run died; its work can only be brought home with the engine")
+    if dry_run:
+        return "its run died; its work would be committed first"
+    try:
+        salvage(repository, engine, worker.directory, worker.record, worker.spec)
+    except HarvestRefusedError as error:
+        kept = worker.directory.worker(worker.spec.worker_id)
+        return f"its run died; its work was refused ({error.message}) and is kept in {kept}"
+    return "its run died; its work was committed first"
 
 
 def _work_to_keep(repository: Repository, worker: _Finished, tip: str | None) -> str | None:
@@ -299,7 +327,8 @@ def _purge(
 def _forget_scratch(run: RunDirectory) -> None:
     """Drop what workers wrote aside; records and logs stay, and so does a refused harvest."""
     record = run.record()
-    remove_tree(run.objects)
+    if not any(is_stranded(run, spec) for spec in (record.workers if record else ())):
+        remove_tree(run.objects)
     for spec in record.workers if record else ():
         path = record.top / spec.directory if record else None
         state = run.worker(spec.worker_id)

@@ -100,6 +100,8 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
 
 def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
     what = f"{_verb(dry_run=dry_run)} worker {worker.worker_id}: {worker.worktree}, {worker.branch}"
+    if worker.note is not None:
+        what += f"\n  {one_line(worker.note, limit=500)}"
     if worker.backup is None:
         return what
     back = f"orchestrator restore {worker.worker_id} --run {worker.run_id}"

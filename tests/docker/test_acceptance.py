@@ -405,3 +405,29 @@ def test_filters_of_the_user_neither_run_nor_show(repo: Path) -> None:
     assert git(repo, "show", "architect/parallel-1:x.up") == "TEXT\nMORE"
     assert (repo / ".architect-parallel-1" / "x.up").read_text() == "TEXT\nMORE\n"
     assert set(log.read_text().split()) == {str(repo)}
+
+
+def test_work_of_a_killed_run_is_brought_home(repo: Path, client: docker.APIClient) -> None:
+    task = (
+        "echo c > committed; git add -A; git commit -qm c; echo u > rest; echo written; sleep 600"
+    )
+    process = start(
+        *SHELL, task, "--workers", "1", "--network", "none", cwd=repo,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for_container(client, repo)
+    runs = repo / ".git" / "orchestrator" / "runs"
+    deadline = time.monotonic() + 30
+    while not any(p.read_text() for p in runs.glob("*/worker-1/stdout.log")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait(timeout=30)
+    done = orchestrator("parallel-cleanup", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert "its run died; its work was committed first" in done.stdout
+    assert ours(client, repo) == []
+    assert orchestrator("restore", cwd=repo).returncode == 0
+    assert git(repo, "show", "architect/parallel-1:committed") == "c"
+    assert git(repo, "show", "architect/parallel-1:rest") == "u"
+    assert git(repo, "status", "--porcelain") == ""

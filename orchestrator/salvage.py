@@ -1,0 +1,103 @@
+"""Bring home the work of a worker whose orchestrator died before it could."""
+
+import re
+from pathlib import Path
+
+from orchestrator.agents import load_agent
+from orchestrator.config import BASE_IMAGE
+from orchestrator.context import RunContext
+from orchestrator.engine.base import ContainerEngine
+from orchestrator.events import Event
+from orchestrator.execution import Cancel
+from orchestrator.homecoming import harvest
+from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunDirectory, RunRecord
+from orchestrator.redact import Redactor
+from orchestrator.repository import Repository
+from orchestrator.secret_files import read_secrets
+from orchestrator.store import Store, base_objects
+from orchestrator.workspace import Workspace, worker_user
+from orchestrator.worktree import open_worktree
+
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def is_stranded(directory: RunDirectory, spec: WorkerSpec) -> bool:
+    """Tell whether a worker of a dead run may have written what is on no branch yet."""
+    store = Store(root=directory.worker(spec.worker_id))
+    wrote = store.upper.is_dir() or store.copy.is_dir()
+    return wrote and store.git.is_dir() and directory.result(spec.worker_id) is None
+
+
+def salvage(
+    repository: Repository,
+    engine: ContainerEngine,
+    directory: RunDirectory,
+    record: RunRecord,
+    spec: WorkerSpec,
+) -> None:
+    """Harvest a stranded worker: commit what it wrote, check it, put it on its branch.
+
+    Its container must be gone. To be called without the repository's lock.
+
+    Raises:
+        OrchestratorError: Nothing was let in; its files are still where it wrote them.
+    """
+    store = Store(root=directory.worker(spec.worker_id))
+    workspace = Workspace(
+        worktree=open_worktree(record.top / spec.directory, spec.branch),
+        store=store,
+        objects=directory.objects,
+        mode="bind" if store.copy.is_dir() else "overlay",
+        user=worker_user(spec.worker_id),
+    )
+    run = _context(repository, engine, directory, record, store)
+    try:
+        harvested = harvest(run, spec, workspace)
+    finally:
+        workspace.take_back()
+    workspace.worktree.update(repository, base=record.base, tip=harvested.tip)
+    workspace.discard_scratch()
+
+
+def _context(
+    repository: Repository,
+    engine: ContainerEngine,
+    directory: RunDirectory,
+    record: RunRecord,
+    store: Store,
+) -> RunContext:
+    features = engine.check(images=(BASE_IMAGE,), runtime=None)
+    if not directory.objects.is_dir():
+        history = record.config.isolation.history
+        base_objects(repository, record.base, directory.objects, history=history)
+    return RunContext(
+        config=record.config,
+        repository=repository,
+        engine=engine,
+        features=features,
+        agent=load_agent(record.config.agent_cli),
+        image=BASE_IMAGE,
+        cpus=min(record.config.limits.cpus or 1.0, features.cpus),
+        egress=None,
+        inherited_env={},
+        secrets=read_secrets((), {}),
+        redactor=Redactor(),
+        directory=directory,
+        base=record.base,
+        shallow=_shallow(store.harvest / "shallow"),
+        mode="overlay",
+        network="none",
+        emit=_ignore,
+        cancel=Cancel(),
+    )
+
+
+def _shallow(file: Path) -> frozenset[str]:
+    if not file.is_file():
+        return frozenset()
+    return frozenset(line for line in file.read_text().split() if _OBJECT_ID.fullmatch(line))
+
+
+def _ignore(event: Event) -> None:
+    """Watch nothing."""
