@@ -62,6 +62,7 @@ def test_its_last_commit_is_found_wherever_it_is(home_from, repo: Path, task: st
         'rm "$GIT_DIR/HEAD"; ln -s /etc/hostname "$GIT_DIR/HEAD"; rm -rf "$GIT_DIR/refs"',
         'rm "$GIT_DIR/HEAD"; mkfifo "$GIT_DIR/HEAD"; rm -rf "$GIT_DIR/refs"',
         'rm -rf "$GIT_DIR/refs"; echo "ref: refs/heads/../../../x" > "$GIT_DIR/HEAD"',
+        'echo "ref: $(git symbolic-ref HEAD)" > "$GIT_DIR/$(git symbolic-ref HEAD)"',
         'rm -rf "$GIT_DIR/refs"; echo 1111111111111111111111111111111111111111 > "$GIT_DIR/HEAD"',
     ],
     ids=[
@@ -72,6 +73,7 @@ def test_its_last_commit_is_found_wherever_it_is(home_from, repo: Path, task: st
         "a link",
         "a FIFO",
         "a way out",
+        "a loop",
         "nothing there",
     ],
 )
