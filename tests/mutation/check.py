@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.mutation.protections import PROTECTIONS, Protection
 
 ROOT = Path(__file__).parents[2]
-_TIMEOUT = 900
+_TIMEOUT = 400
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
 _NO_TESTS = {4, 5}
 """What pytest exits with when a file is not there, or nothing was chosen."""
