@@ -71,11 +71,23 @@ def test_whatever_a_worker_leaves_is_harvested_or_refused(
         return outcome
 
     seeds.run(case, ordinary=40)
-    if seeds.only is None:
+    if seeds.only is None and seeds.cases is None:
         assert seeds.outcomes["accepted"] > 15, seeds.outcomes
 
 
-def _harvest(world: World) -> str:
+def test_what_the_worker_locked_comes_home(worlds: tuple[World, ...], place: Path) -> None:
+    world = worlds[0].copy(place / "locked")
+    locked = world.store.copy / "locked"
+    locked.mkdir()
+    (locked / "file").write_text("kept\n")
+    (locked / "file").chmod(0)
+    locked.chmod(0)
+    world.store.git.chmod(0)
+    assert _harvest(world, honest="locked") == "accepted"
+    assert plain(world, "show", f"{BRANCH}:locked/file") == "kept\n"
+
+
+def _harvest(world: World, *, honest: str = "honest.txt") -> str:
     before = _around(world)
     said = _run_helper(world)
     _hold_unchanged(world, before)
@@ -86,7 +98,7 @@ def _harvest(world: World) -> str:
         return "failed"
     outcome = check_import(world)
     if outcome == "accepted":
-        assert plain(world, "ls-tree", "--name-only", BRANCH, "honest.txt"), "honest work is lost"
+        assert plain(world, "ls-tree", "--name-only", BRANCH, honest), "honest work is lost"
     return outcome
 
 

@@ -41,5 +41,5 @@ def test_whatever_is_handed_over_is_refused_or_sound(
         return outcome
 
     seeds.run(case, ordinary=150)
-    if seeds.only is None:
+    if seeds.only is None and seeds.cases is None:
         assert min(seeds.outcomes["accepted"], seeds.outcomes["refused"]) > 20, seeds.outcomes

@@ -13,7 +13,7 @@ IMPORT = "tests/unit/test_harvest_import.py"
 TREES = "tests/unit/test_harvest_trees.py"
 HELPER = "tests/unit/test_harvest_helper.py"
 GATE = "tests/git/test_gate.py"
-FUZZ = "tests/fuzz/test_import.py --fuzz-cases 150"
+FUZZ = "tests/fuzz/test_import.py"
 FUZZ_HELPER = "tests/fuzz/test_helper.py"
 RUNS = "tests/unit/test_runner.py tests/unit/test_runner_repositories.py"
 LIMITS = "tests/unit/test_meter.py"
@@ -124,7 +124,8 @@ def _git() -> Iterator[Protection]:
         ("submodules not entered", '    "submodule.recurse": "false",\n', "", deep),
         ("submodules not looked into", '    "diff.ignoreSubmodules": "all",\n', ""),
         ("no external diff", '    "diff.external": "",\n', ""),
-        ("no commit graph written", '    "fetch.writeCommitGraph": "false",\n', ""),
+        ("no commit graph written", '    "fetch.writeCommitGraph": "false",\n', "",
+         "`core.commitGraph` has the same effect: defence in depth"),
         ("no gc", '    "gc.auto": "0",\n    "maintenance.auto": "false",\n', ""),
         ("no protocols", '    "protocol.allow": "never",\n', ""),
         ("no repository found by chance", '    "safe.bareRepository": "explicit",\n', "",
@@ -224,7 +225,7 @@ def _helper() -> Iterator[Protection]:
 def _workspace() -> Iterator[Protection]:
     deep = "what a worker does to it is not read by the host: defence in depth"
     yield from _patches(
-        "workspace.py", (f"{CORPUS} -k 11-objects or 44-setuid",),
+        "workspace.py", ("tests/unit/test_workspace.py", f"{CORPUS} -k 11-objects"),
         ("pointer read-only", 'target=f"{WORKSPACE}/.git", read_only=True',
          'target=f"{WORKSPACE}/.git", read_only=False',
          "the host has a `.git` of its own, and never reads this one: defence in depth"),
@@ -241,7 +242,8 @@ def _workspace() -> Iterator[Protection]:
         ("removal at any depth", "path.rename(next(spare))", "_empty(path, spare)"),
     )  # fmt: skip
     yield from _patches(
-        "store.py", (RUNS, f"{CORPUS} -k 13-read or 106-foreign or 107-foreign"),
+        "store.py",
+        ("tests/unit/test_workspace.py", RUNS, f"{CORPUS} -k 13-read or 106-foreign or 107-foreign"),
         ("the base's objects alone", '"--revs", stdin=f"{base}\\n".encode()',
          '"--all", stdin=b""'),
         ("objects not writable", "(Path(folder) / name).chmod(0o444)",
@@ -275,7 +277,7 @@ def _limits() -> Iterator[Protection]:
         ("file limit", "elif made > limits.inodes:", "elif False:"),
     )  # fmt: skip
     yield from _patches(
-        "meter.py", ("tests/attacks/test_limits.py", f"{ACCEPTANCE} -k limits_end"),
+        "meter.py", (LIMITS, "tests/attacks/test_limits.py"),
         ("locked directories", "elif self._locked * _MEASURE_DISK > _PATIENCE * MEASURE:",
          "elif False:"),
         ("fork bombs ended", "if self._at_pids_limit >= _PATIENCE:", "if False:"),
