@@ -243,7 +243,7 @@ def _workspace() -> Iterator[Protection]:
     )  # fmt: skip
     yield from _patches(
         "store.py",
-        ("tests/unit/test_workspace.py", RUNS, f"{CORPUS} -k 13-read or 106-foreign or 107-foreign"),
+        ("tests/unit/test_workspace.py", RUNS, f"{CORPUS} -k 13-read or 106-f or 107-f"),
         ("the base's objects alone", '"--revs", stdin=f"{base}\\n".encode()',
          '"--all", stdin=b""'),
         ("objects not writable", "(Path(folder) / name).chmod(0o444)",
@@ -293,7 +293,7 @@ def _limits() -> Iterator[Protection]:
          "            container.remove()\n        raise", "        raise"),
     )  # fmt: skip
     yield from _patches(
-        "logs.py", ("tests/unit/test_logs.py",),
+        "logs.py", ("tests/unit/test_logs.py", "tests/unit/test_runner_secrets.py"),
         ("log on disk bounded", "kept = data[: self._room]", "kept = data"),
         ("lines bounded", "(started + tail)[:_LINE]", "started + tail"),
         ("lines sanitized", 'line = one_line(raw[:1000].decode("utf-8", "replace").strip())',
