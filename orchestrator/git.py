@@ -2,11 +2,12 @@
 
 Git is told explicitly where its directory and work tree are, never looks for them, and never runs
 anything a repository or a user's configuration names: `gitsecurityboundary` in git's own manual
-says why. Filters are the exception, where the caller asks for them (`worktree add` of a base the
-user trusts).
+says why. Filters are the exception: they run where the user's own checkout is read, and are
+switched off (`Repository.without_filters`) wherever a worker's files are.
 """
 
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -14,12 +15,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
+
 from orchestrator.errors import RepositoryError
 
 MINIMUM_VERSION = (2, 30)
 TIMEOUT = 600.0
 """Seconds any one command may take."""
 
+_LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
 _CONFIG = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -67,6 +71,11 @@ class OutputTooLongError(RepositoryError):
     """A command printed more than it may."""
 
 
+def _is_locked(error: BaseException) -> bool:
+    # Somebody else's git, the user's own perhaps, holds a lock for a moment; nothing was done yet.
+    return isinstance(error, GitCommandError) and bool(_LOCKED.search(error.stderr))
+
+
 class Git:
     """Git on one repository, told where it is."""
 
@@ -99,6 +108,12 @@ class Git:
         }
         self._env |= {key: str(place) for key, place in places.items() if place is not None}
 
+    @retry(
+        retry=retry_if_exception(_is_locked),
+        stop=stop_after_attempt(6),
+        wait=wait_exponential(multiplier=0.1, max=2),
+        reraise=True,
+    )
     def run(
         self,
         *arguments: str,

@@ -85,6 +85,8 @@ class Target:
         """Say what is wrong with a worktree that the user gets back."""
         path = self.worktree(number)
         pointer = path / ".git"
+        if not path.exists():
+            return ["there is no worktree"]
         if not stat.S_ISREG(pointer.lstat().st_mode):
             return [".git was replaced"]
         if not pointer.read_text().startswith(f"gitdir: {self.path}/.git/worktrees/"):

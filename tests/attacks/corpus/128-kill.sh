@@ -1,2 +1,2 @@
 # Kills everything it can, the container's first process included.
-kill -9 -1; kill -9 1; kill -STOP 1; kill -TERM 1; true
+for target in '-9 -1' '-9 1' '-STOP 1' '-TERM 1'; do kill $target || true; done

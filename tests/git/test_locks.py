@@ -1,0 +1,27 @@
+"""The user's own git holds a lock for a moment; ours waits, and does not wait for ever."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from orchestrator.git import Git, GitCommandError
+
+
+def test_a_lock_that_goes_away_is_waited_for(repo: Path) -> None:
+    lock = repo / ".git" / "index.lock"
+    lock.touch()
+    (repo / "fresh").write_text("fresh\n")
+    timer = threading.Timer(0.3, lock.unlink)
+    timer.start()
+    git = Git(repo / ".git", work_tree=repo)
+    git.run("add", "fresh")
+    timer.join()
+    assert git.text("diff", "--cached", "--name-only") == "fresh"
+
+
+def test_a_lock_that_stays_is_told(repo: Path) -> None:
+    (repo / ".git" / "index.lock").touch()
+    (repo / "fresh").write_text("fresh\n")
+    with pytest.raises(GitCommandError, match=r"index\.lock"):
+        Git(repo / ".git", work_tree=repo).run("add", "fresh")
