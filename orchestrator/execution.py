@@ -21,6 +21,8 @@ from orchestrator.results import Reason
 
 TICK = 0.2
 """Seconds between two looks at the clock and the cancel button."""
+_AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS})
+"""What uses up the machine gets no grace to go on with it."""
 _DEATH = 15.0
 """Seconds after SIGKILL by which the engine must have seen the end."""
 _PORT_ATTEMPTS = 5
@@ -209,9 +211,9 @@ class _Watch:
 
     def _stop(self) -> None:
         """SIGTERM, grace, SIGKILL: dead within grace + 1 s whatever the processes do."""
-        reason = str(self.stopped.reason) if self.stopped else ""
-        grace = self.terms.limits.grace
-        self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=reason))
+        reason = self.stopped.reason if self.stopped else None
+        grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
+        self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=str(reason)))
         deadline = time.monotonic() + grace
         if not self.cancel.killed and grace > 0:
             self.container.kill("SIGTERM")

@@ -17,6 +17,8 @@ from orchestrator.results import Reason, Status
 from orchestrator.sanitize import one_line
 from orchestrator.workspace import Workspace
 
+_MOMENT = 128 * 1024**2
+"""Bytes that a fast writer gets to the disk between its limit and its end."""
 _DEATH = 30.0
 """Seconds after its output's end by which a container must have ended."""
 HARVEST_TIMEOUT = 300.0
@@ -82,7 +84,7 @@ def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harveste
             objects=run.directory.objects,
             shallow=run.shallow,
             # A worker is stopped a moment after its limit, and what it wrote until then counts.
-            room=2 * run.config.limits.disk,
+            room=2 * run.config.limits.disk + _MOMENT,
         ),
     )
 
