@@ -119,7 +119,7 @@ def settings_table(block: str) -> str:
             allowed(field).removeprefix("a ").replace("|", "\\|"),
             _default(schema),
             _option(name, options),
-            schema["description"],
+            " ".join(schema["description"].split()),
         )
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
@@ -154,7 +154,9 @@ def result_table(_: str) -> str:
     schema = WorkerResult.model_json_schema()
     rows = ["| Field | Type | Meaning |", "|---|---|---|"]
     for name, field in schema["properties"].items():
-        rows.append(f"| `{name}` | {_kind(field)} | {field.get('description', '')} |")
+        rows.append(
+            f"| `{name}` | {_kind(field)} | {' '.join(field.get('description', '').split())} |"
+        )
     return "\n".join(rows)
 
 

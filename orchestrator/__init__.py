@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  # what a module's attribute 
         if name in names:
             return getattr(import_module(f"orchestrator.{module}"), name)
     raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

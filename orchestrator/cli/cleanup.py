@@ -56,7 +56,7 @@ def parallel_cleanup(
             engine.close()
     _show_report(report, dry_run=dry_run)
     if missing is not None:
-        tell("worktrees and branches were cleaned; containers may be left")
+        tell("without the engine, containers of dead runs may be left")
         tell_failure(missing)
         raise typer.Exit(missing.exit_code)
     if any(worker.problem for worker in report.workers):

@@ -85,8 +85,14 @@ def after_run(result: RunResult) -> str:
     return (
         f"{_places(result)}\n"
         f"see a worker's changes: git diff {result.base[:12]} {first.branch}\n"
+        f"{_printed(first)}"
         "remove worktrees and branches: orchestrator parallel-cleanup"
     )
+
+
+def _printed(first: WorkerResult) -> str:
+    # A worker that was never started has printed nothing.
+    return f"see what it printed: {first.log}/stdout.log\n" if first.log else ""
 
 
 def _places(result: RunResult) -> str:

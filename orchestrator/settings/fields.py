@@ -67,7 +67,9 @@ def allowed(field: FieldPath) -> str:
     """Say in words what a field takes: `a whole number from 1 to 10`."""
     schema = _not_null(field_schema(field))
     if is_size(field):
-        return f"a size of at least {schema['minimum'] // 1024**2}m, such as 512m or 4g"
+        least = schema["minimum"]
+        size = f"{least // 1024**2}m" if least >= 1024**2 else f"{least // 1024}k"
+        return f"a size of at least {size}, such as 512m or 4g"
     return _in_words(schema)
 
 

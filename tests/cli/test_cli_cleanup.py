@@ -116,7 +116,7 @@ def test_without_an_engine_the_rest_is_cleaned(asked, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert shown.out.startswith("removed worker 1")
     assert shown.err == (
-        "worktrees and branches were cleaned; containers may be left\n"
+        "without the engine, containers of dead runs may be left\n"
         "error: no engine\n\nhint: start it\n"
     )
 
