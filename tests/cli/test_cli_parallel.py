@@ -75,9 +75,10 @@ def test_every_option_reaches_the_runner(runner, monkeypatch):
 
 def test_what_is_not_given_is_not_set(repository, runner):
     (repository / "orchestrator.yaml").write_text("parallel_runs: {include_uncommitted: true}")
-    run(["parallel", "one", "--quiet"])
+    named = ["--config", "orchestrator.yaml"]
+    run(["parallel", "one", "--quiet", *named])
     assert runner.config.model_fields_set == {"tasks", "include_uncommitted"}
-    run(["parallel", "one", "--quiet", "--no-include-uncommitted"])
+    run(["parallel", "one", "--quiet", *named, "--no-include-uncommitted"])
     assert not runner.config.include_uncommitted
 
 
@@ -199,6 +200,20 @@ def test_outside_a_repository(tmp_path, monkeypatch, capsys):
         f"error: not a git repository: {tmp_path}\n\n"
         "hint: run inside one, or make one with `git init`\n"
     )
+
+
+def test_a_file_that_came_with_the_repository_must_be_named_to_be_trusted(
+    repository, runner, capsys
+):
+    file = repository / "orchestrator.yaml"
+    file.write_text("parallel_runs: {api_base: http://evil.invalid, agent: plan}")
+    assert run(["parallel", "one", "--quiet"]) == 3
+    assert capsys.readouterr().err == (
+        f"error: {file}:1: `parallel_runs.api_base` is not taken from a file that came with the "
+        f"repository\n\nhint: pass `--config {file}` if you trust who wrote that file\n"
+    )
+    run(["parallel", "one", "--quiet", "--config", str(file)])
+    assert runner.config.api_base == "http://evil.invalid"
 
 
 @pytest.mark.usefixtures("repository")

@@ -8,6 +8,8 @@ import pytest
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.settings import json_schema, load_config
+from orchestrator.settings.fields import RUN_FIELDS
+from orchestrator.settings.guest import NAMED_ONLY
 
 DOCUMENTED = """\
 parallel_runs:
@@ -243,6 +245,104 @@ class TestFileChoice:
     def test_one_that_is_missing(self, tmp_path):
         file = tmp_path / "no.yaml"
         assert mistakes(file=file) == [f"{file}: cannot be read: No such file or directory"]
+
+
+class TestGuest:
+    """A file that nobody named: whoever wrote the repository wrote it."""
+
+    SEEN = "is not taken from a file that came with the repository"
+    WIDER = "would let a worker do more than it may without that file"
+
+    def refused(self, tmp_path, text, **rest) -> list[str]:
+        file = write(tmp_path, text)
+        with pytest.raises(ConfigError) as caught:
+            load(top=tmp_path, **rest)
+        assert caught.value.hint == f"pass `--config {file}` if you trust who wrote that file"
+        assert load(file=file, top=tmp_path, **rest)
+        assert load(environ={"ORCHESTRATOR_CONFIG": str(file)}, top=tmp_path)
+        lines = [line.strip() for line in caught.value.message.splitlines()]
+        return [line.removeprefix(f"{file}:") for line in lines if str(file) in line]
+
+    @pytest.mark.parametrize("key", sorted(field[-1] for field in NAMED_ONLY))
+    def test_what_hands_out_what_is_the_user_s(self, tmp_path, key):
+        value = {"allow": "[db]", "env": "{OPENAI_API_BASE: 'http://evil.invalid'}",
+                 "secrets": "[NPM_TOKEN]", "include_uncommitted": "true"}.get(key, "x")  # fmt: skip
+        block = "parallel_runs" if key in RUN_FIELDS else "container"
+        text = f"{block}: {{{key}: {value}}}"
+        assert self.refused(tmp_path, text) == [f"1: `{block}.{key}` {self.SEEN}"]
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [("cpus", 3), ("memory", "5g"), ("pids", 513), ("open_files", 5000), ("tmp", "2g"),
+         ("disk", "9g"), ("inodes", 2_000_000), ("log_limit", "2g"), ("grace", 60)],
+    )  # fmt: skip
+    def test_a_limit_above_what_holds(self, tmp_path, key, value):
+        found = self.refused(tmp_path, f"container: {{{key}: {value}}}")
+        assert found == [f"1: `container.{key}` {self.WIDER}"]
+
+    @pytest.mark.parametrize("preset", ["ci", "trusted"])
+    def test_a_preset_that_gives_more(self, tmp_path, preset):
+        found = self.refused(tmp_path, f"parallel_runs: {{preset: {preset}}}")
+        assert found == [f"1: `parallel_runs.preset` {self.WIDER}"]
+
+    def test_the_preset_of_the_user_stands(self, tmp_path):
+        text = """\
+parallel_runs:
+  timeout_per_worker: 0
+container:
+  network: open
+  history: full
+  memory: 2g
+  idle_timeout: 5
+"""
+        assert self.refused(tmp_path, text, options={"preset": "untrusted"}) == [
+            f"6: `container.memory` {self.WIDER}",
+            f"4: `container.network` {self.WIDER}",
+            f"5: `container.history` {self.WIDER}",
+            f"2: `parallel_runs.timeout_per_worker` {self.WIDER}",
+        ]
+
+    def test_what_it_may_say(self, tmp_path):
+        text = """\
+parallel_runs: {tasks: [a], models: [m], workers: 10, agent: plan, agent_cli: shell,
+  max_steps: 9, budget_per_worker: 5, timeout_per_worker: 0, base: main, fail_on: all,
+  preset: untrusted}
+container: {cpus: 2, memory: 4g, idle_timeout: 5, history: shallow, ports: [3000],
+  network: open}
+"""
+        write(tmp_path, text)
+        config = load({"tasks": None}, top=tmp_path)
+        assert (config.workers, config.limits.memory) == (10, 4 * 1024**3)
+        assert config.isolation.ports == (3000,)
+
+    def test_a_stronger_layer_may_loosen(self, tmp_path):
+        write(tmp_path, "container: {memory: 8g, network: open}")
+        assert load({"memory": "8g"}, top=tmp_path).limits.memory == 8 * 1024**3
+
+    def test_the_documented_block_is_taken(self, tmp_path):
+        write(tmp_path, DOCUMENTED.replace("timeout_per_worker: null", "timeout_per_worker: 900"))
+        assert load(top=tmp_path).timeout == 900
+
+
+class TestHints:
+    """What to do about a mistake depends on where it was made."""
+
+    @pytest.mark.parametrize(
+        ("options", "text", "hint"),
+        [
+            ({}, "parallel_runs: {workers: 99}", "docs/reference/configuration.md lists "),
+            ({"workers": "99"}, "parallel_runs: {workers: 99}", "`orchestrator parallel --help` "),
+            (
+                {"ports": "80", "network": "none"},
+                "",
+                "leave the ports out, or use `--network open`",
+            ),
+        ],
+    )
+    def test_by_the_place(self, tmp_path, options, text, hint):
+        with pytest.raises(ConfigError) as caught:
+            load(options, file=write(tmp_path, text))
+        assert caught.value.hint.startswith(hint)
 
 
 class TestAutomatosx:

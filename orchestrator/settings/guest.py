@@ -1,0 +1,77 @@
+"""What a configuration file may not do when nobody named it: it came with the repository.
+
+Whoever wrote the repository wrote that file too, and may be nobody the user trusts. It may say what
+a run does; it hands out nothing of the user's, and makes no worker larger or more open.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.settings.fields import CONTAINER_FIELDS, RUN_FIELDS, FieldPath, Setting
+
+NAME_IT = "pass `--config {}` if you trust who wrote that file"
+
+NAMED_ONLY: frozenset[FieldPath] = frozenset(
+    {
+        *(RUN_FIELDS[name] for name in ("api_base", "image", "include_uncommitted")),
+        *(CONTAINER_FIELDS[name] for name in ("allow", "env", "runtime", "secrets")),
+    }
+)
+"""Keys that are for a file which the user named: where keys go to, and what a worker gets."""
+
+_OPEN = ("none", "open", "shallow", "full")
+_UNCHOSEN_CPUS = 2.0
+_REACH: Mapping[str, Callable[[Any], float]] = {
+    "cpus": lambda cpus: cpus or _UNCHOSEN_CPUS,
+    "timeout_per_worker": lambda seconds: seconds or inf,
+    "idle_timeout": lambda seconds: seconds or inf,
+    "network": _OPEN.index,
+    "history": _OPEN.index,
+}
+"""How far a value reaches, where that is not the value itself."""
+_BOUNDED: tuple[FieldPath, ...] = (
+    *(("limits", name) for name in Limits.model_fields),
+    *(("isolation", name) for name in ("network", "history")),
+)
+_PRESET = RUN_FIELDS["preset"]
+
+
+def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
+    """List the settings of a repository's file that are for a named file alone."""
+    return [
+        f"{setting.label} is not taken from a file that came with the repository"
+        for setting in settings
+        if setting.field in NAMED_ONLY
+    ]
+
+
+def loosened(
+    settings: Sequence[Setting], config: ParallelConfig, without: ParallelConfig
+) -> list[str]:
+    """List the settings of a repository's file by which a worker may do more than without it.
+
+    Args:
+        settings: The file's.
+        config: What all layers come to.
+        without: What they come to without the file.
+    """
+    bounded = _BOUNDED if without.preset is None else (*_BOUNDED, RUN_FIELDS["timeout_per_worker"])
+    by_field = {setting.field: setting for setting in settings}
+    wider = (field for field in bounded if _reach(config, field) > _reach(without, field))
+    # In order, and a preset once for all that it widens.
+    blamed = dict.fromkeys(by_field.get(field, by_field.get(_PRESET)) for field in wider)
+    return [
+        f"{setting.label} would let a worker do more than it may without that file"
+        for setting in blamed
+        if setting is not None
+    ]
+
+
+def _reach(config: ParallelConfig, field: FieldPath) -> float:
+    part: ParallelConfig | Limits | Isolation = config
+    if len(field) > 1:
+        part = config.limits if field[0] == "limits" else config.isolation
+    value = getattr(part, field[-1])
+    return float(_REACH.get(field[-1], float)(value))
