@@ -2,16 +2,17 @@
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
 from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import MANAGED, Egress, TmpfsMount
+from orchestrator.engine.base import MANAGED, REPOSITORY, ROLE, Egress, TmpfsMount
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import EngineError
-from tests.support.containers import Run, Starter, finish
+from tests.support.containers import Run, Starter, bind, finish
 
 pytestmark = pytest.mark.docker
 
@@ -26,12 +27,14 @@ def client() -> Iterator[docker.APIClient]:
 
 @pytest.fixture
 def meddling_image(client: docker.APIClient) -> Iterator[str]:
-    """An image with a volume, an entry point and a health check of its own."""
+    """An image with a volume, an entry point, a health check and a signal of its own."""
     tag = f"orchestrator-test-{secrets.token_hex(4)}"
     source = client.create_container(BASE_IMAGE, "true", labels={MANAGED: "true"})["Id"]
     changes = ["VOLUME /volume", 'ENTRYPOINT ["/bin/echo", "entry"]', "HEALTHCHECK CMD /bin/true"]
     try:
-        client.commit(source, repository=tag, changes="\n".join(changes))
+        # No change of a commit can name a signal; a configuration can.
+        said = {"changes": "\n".join(changes), "conf": {"StopSignal": "SIGQUIT"}}
+        client.commit(source, repository=tag, **said)
     finally:
         client.remove_container(source, force=True)
     yield tag
@@ -53,6 +56,15 @@ def test_what_the_daemon_was_told(client: docker.APIClient, docker_start: Starte
     assert host["Devices"] in ([], None)
 
 
+def test_the_daemon_need_not_know_what_scratch_space_may_not_hold(
+    client: docker.APIClient, docker_start: Starter
+) -> None:
+    """This one closes it by itself; others that speak its language need not."""
+    mounts = (TmpfsMount(target="/scratch", size=2 << 20),)
+    told = host_config(client, docker_start("sleep", "300", mounts=mounts).id)["Tmpfs"]["/scratch"]
+    assert {"nosuid", "nodev"} <= set(told.split(","))
+
+
 def test_scratch_space_has_no_devices_no_setuid_and_few_files(docker_run: Run) -> None:
     task = "grep ' /scratch ' /proc/mounts; df -i /scratch | tail -1"
     mounts = (TmpfsMount(target="/scratch", size=2 << 20, inodes=50),)
@@ -69,6 +81,16 @@ def test_the_images_own_program_and_health_check_do_not_run(
     assert finish(container)[1] == b"ours\n"
 
 
+def test_a_paused_container_can_be_killed_whatever_its_image_says(
+    client: docker.APIClient, docker_start: Starter, meddling_image: str
+) -> None:
+    """The daemon thaws it only for the signal that the image names."""
+    container = docker_start("sleep", "300", image=meddling_image)
+    client.pause(container.id)
+    container.kill("SIGTERM")
+    assert container.wait(10).exit_code == 143
+
+
 def test_the_images_volumes_are_bounded_and_leave_nothing(
     client: docker.APIClient, docker_start: Starter, meddling_image: str
 ) -> None:
@@ -76,6 +98,26 @@ def test_the_images_volumes_are_bounded_and_leave_nothing(
     mounts = client.inspect_container(container.id)["Mounts"]
     assert finish(container)[1].startswith(b"tmpfs /volume tmpfs rw,nosuid,nodev")
     assert mounts == []
+
+
+def test_what_holds_the_network_can_do_that_alone(
+    client: docker.APIClient, docker_engine: DockerEngine, docker_start: Starter,
+    labels: dict[str, str], shared: Path,
+) -> None:  # fmt: skip
+    network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
+    docker_start(
+        "sleep", "300", network=network, egress=Egress(image=BASE_IMAGE, allowed=()),
+        env={"TOKEN": "of the worker"}, mounts=(bind(shared, "/data"),),
+    )  # fmt: skip
+    chosen = [f"{ROLE}=guard", f"{REPOSITORY}={labels[REPOSITORY]}"]
+    (guard,) = client.containers(filters={"label": chosen})
+    host = host_config(client, guard["Id"])
+    assert (host["CapAdd"], host["CapDrop"]) == (["NET_ADMIN"], ["ALL"])
+    assert (host["Memory"], host["PidsLimit"]) == (64 << 20, 16)
+    assert (host["ReadonlyRootfs"], host["Privileged"]) == (True, False)
+    assert client.inspect_container(guard["Id"])["Mounts"] == []
+    assert not host.get("Tmpfs")
+    assert "TOKEN" not in str(client.inspect_container(guard["Id"])["Config"]["Env"])
 
 
 def test_without_rules_that_stand_nothing_starts(

@@ -1,6 +1,7 @@
 """Nothing that a repository's configuration names is run, fetched or believed by our git."""
 
 import os
+import struct
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -64,6 +65,27 @@ def _alternate(repo: Path, command: str) -> None:
     git(repo.parent / "source", "commit", "-q", "--allow-empty", "-m", "new")
 
 
+def _signature(repo: Path, command: str) -> None:
+    program = repo.parent / "sign"
+    program.write_text(f"#!/bin/sh\n{command}; exit 1\n")
+    program.chmod(0o755)
+    git(repo, "config", "commit.gpgSign", "true")
+    git(repo, "config", "gpg.program", str(program))
+
+
+def _recursion(repo: Path, command: str) -> None:
+    inner = make_repository(repo.parent / "inner")
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
+    git(repo, "commit", "-qm", "submodule")
+    git(repo, "update-index", "--cacheinfo", f"160000,{git(inner, 'rev-parse', 'HEAD~1')},sub")
+    git(repo, "commit", "-qm", "its first commit")
+    git(repo / "sub", "checkout", "-q", "HEAD~1")
+    git(repo / "sub", "config", "filter.evil.smudge", f"{command}; cat")
+    inside = git(repo / "sub", "rev-parse", "--absolute-git-dir")
+    (Path(inside) / "info" / "attributes").write_text("* filter=evil\n")
+    git(repo, "config", "submodule.recurse", "true")
+
+
 @pytest.mark.parametrize(
     ("tempt", "arguments"),
     [
@@ -73,6 +95,8 @@ def _alternate(repo: Path, command: str) -> None:
         (_attributes, ("add", "-A")),
         (_submodule, ("status",)),
         (_alternate, ("fetch", "../source", "main")),
+        (_signature, ("commit", "--allow-empty", "-m", "x")),
+        (_recursion, ("read-tree", "--reset", "-u", "HEAD~1")),
     ],
 )
 def test_nothing_is_run(
@@ -85,6 +109,55 @@ def test_nothing_is_run(
     # The temptation is one: the user's own git does run it.
     subprocess.run(["git", *arguments], cwd=repo, check=False, capture_output=True)
     assert mark.exists()
+
+
+@pytest.mark.parametrize("key", ["core.pager", "pager.log"])
+def test_a_terminal_is_given_no_pager(repo: Path, mark: Path, key: str) -> None:
+    git(repo, "config", key, f"touch '{mark}'; cat")
+    ends = os.openpty()
+    try:
+        with os.fdopen(ends[1], "wb", closefd=False) as terminal:
+            ours(repo).run("log", "-1", stdout=terminal)
+            assert not mark.exists()
+            # The temptation is one.
+            subprocess.run(["git", "log", "-1"], cwd=repo, stdout=terminal, check=True)
+            assert mark.exists()
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def test_what_is_stored_elsewhere_is_not_downloaded(repo: Path) -> None:
+    """A filter stands for the one of Git LFS, which is told so by a variable."""
+    git(repo, "config", "filter.lfs.smudge", "printenv GIT_LFS_SKIP_SMUDGE; cat")
+    (repo / ".git" / "info" / "attributes").write_text("a.txt filter=lfs\n")
+    (repo / "a.txt").unlink()
+    ours(repo).run("checkout-index", "a.txt")
+    assert (repo / "a.txt").read_text() == "1\na\n"
+
+
+def test_a_large_file_is_not_held_in_memory(repo: Path, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(129 << 20)
+    blob = ours(repo).text("hash-object", "-w", str(large))
+    with (tmp_path / "pack").open("wb+") as pack:
+        ours(repo).run("pack-objects", "-q", "--stdout", stdin=blob.encode(), stdout=pack)
+        pack.seek(0)
+        # Git dies of asking for more than this at once.
+        ours(repo).run("index-pack", "--stdin", stdin=pack, env={"GIT_ALLOC_LIMIT": "100m"})
+
+
+def test_a_commit_graph_is_not_believed(repo: Path) -> None:
+    """It may be damaged, and then a branch would count as merged that is not."""
+    git(repo, "commit-graph", "write", "--reachable")
+    graph = repo / ".git" / "objects" / "info" / "commit-graph"
+    tree = bytes.fromhex(git(repo, "rev-parse", "HEAD^{tree}"))
+    before, found, after = graph.read_bytes().partition(tree)
+    graph.chmod(0o600)
+    graph.write_bytes(before + found + struct.pack(">I", 0x70000000) + after[4:])
+    assert git(repo, "rev-list", "--count", "HEAD") == "1"
+    assert ours(repo).text("rev-list", "--count", "HEAD") == "2"
 
 
 @pytest.mark.parametrize(
