@@ -113,6 +113,8 @@ class Usage:
     """Bytes, without the page cache that can be dropped."""
     pids: int | None
     pids_limit: int | None
+    cpu: int | None = None
+    """Nanoseconds of CPU time since its start, of all CPUs together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +183,15 @@ class Container(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What one running container uses now."""
+
+    id: str
+    labels: Mapping[str, str]
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
 class Leftover:
     """An object of ours that the engine still holds."""
 
@@ -218,6 +229,13 @@ class ContainerEngine(Protocol):
 
         Raises:
             EngineError: It could not be made.
+        """
+
+    def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
+        """Measure the running containers that carry all of `labels`, whoever started them.
+
+        Raises:
+            EngineError: The engine does not answer.
         """
 
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:

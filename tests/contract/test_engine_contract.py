@@ -169,6 +169,29 @@ def test_usage_while_it_runs_and_after(start: Starter) -> None:
     assert container.usage() is None
 
 
+def test_usage_of_all_that_run(
+    engine: ContainerEngine, start: Starter, labels: dict[str, str]
+) -> None:
+    busy = start("sh", "-c", "while :; do :; done", labels={**labels, "n": "1"})
+    idle = start(*NAP, labels={**labels, "n": "2"})
+    start("true").wait(30)
+    first = {one.id: one for one in engine.usage(labels)}
+    assert {one.labels["n"]: one.id for one in first.values()} == {"1": busy.id, "2": idle.id}
+    assert [one.id for one in engine.usage({**labels, "n": "2"})] == [idle.id]
+    deadline = time.monotonic() + 30
+    while (cpu := _cpu(engine, busy.id, labels)) < (first[busy.id].usage.cpu or 0) + 10**8:
+        assert time.monotonic() < deadline, cpu
+    assert _cpu(engine, idle.id, labels) < 10**9
+    busy.remove()
+    assert [one.id for one in engine.usage(labels)] == [idle.id]
+
+
+def _cpu(engine: ContainerEngine, container_id: str, labels: dict[str, str]) -> int:
+    (cpu,) = (one.usage.cpu for one in engine.usage(labels) if one.id == container_id)
+    assert cpu is not None
+    return cpu
+
+
 def test_remove_kills_and_is_repeatable(
     engine: ContainerEngine, start: Starter, labels: dict[str, str]
 ) -> None:

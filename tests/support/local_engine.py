@@ -28,6 +28,7 @@ from orchestrator.engine.base import (
     ExitStatus,
     Leftover,
     LogChunk,
+    Measurement,
     TmpfsMount,
     Usage,
 )
@@ -89,6 +90,18 @@ class LocalEngine:
         with self._lock:
             self._networks[name] = Leftover(kind="network", id=name, labels=dict(labels))
         return name
+
+    def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
+        """Measure what runs."""
+        with self._lock:
+            found = list(self._containers.values())
+        chosen = (one for one in found if labels.items() <= one.spec.labels.items())
+        measured = ((one, one.usage()) for one in chosen)
+        return [
+            Measurement(id=one.id, labels=one.spec.labels, usage=usage)
+            for one, usage in measured
+            if usage is not None
+        ]
 
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
         """List what was not removed."""
@@ -215,10 +228,11 @@ class LocalContainer:
 
     def usage(self) -> Usage | None:
         """Add up the processes of the group."""
-        sizes = list(_resident_sizes(self._process.pid))
-        if self._ended.is_set() or not sizes:
+        processes = list(_processes(self._process.pid))
+        if self._ended.is_set() or not processes:
             return None
-        return Usage(memory=sum(sizes), pids=len(sizes), pids_limit=self.spec.pids)
+        memory, cpu = (sum(column) for column in zip(*processes, strict=True))
+        return Usage(memory=memory, pids=len(processes), pids_limit=self.spec.pids, cpu=cpu)
 
     def remove(self) -> None:
         """Kill it and remove its scratch space."""
@@ -304,10 +318,11 @@ def _git_places(paths: Mapping[str, Path]) -> dict[str, str]:
     }
 
 
-def _resident_sizes(group: int) -> Iterator[int]:
-    page = os.sysconf("SC_PAGE_SIZE")
+def _processes(group: int) -> Iterator[tuple[int, int]]:
+    """Give bytes of memory and nanoseconds of CPU time of each process of a group."""
+    page, tick = os.sysconf("SC_PAGE_SIZE"), 10**9 // os.sysconf("SC_CLK_TCK")
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
             if int(fields[2]) == group:
-                yield int(fields[21]) * page
+                yield int(fields[21]) * page, (int(fields[11]) + int(fields[12])) * tick

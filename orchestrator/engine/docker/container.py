@@ -122,16 +122,7 @@ class DockerContainer:
 
     def usage(self) -> Usage | None:
         """Measure what it uses now."""
-        with translated("measure the container"):
-            try:
-                stats = self._client.stats(self._id, stream=False, one_shot=True)
-            except docker.errors.NotFound:
-                return None
-        pids = stats.get("pids_stats", {})
-        if not pids.get("current"):
-            return None
-        memory = _memory_in_use(stats.get("memory_stats", {}))
-        return Usage(memory=memory, pids=pids["current"], pids_limit=pids.get("limit"))
+        return measure(self._client, self._id)
 
     def close(self) -> None:
         """Let go of the output stream."""
@@ -157,6 +148,24 @@ def remove_container(client: docker.APIClient, container_id: str) -> None:
             if error.status_code == 409 and "already in progress" in str(error.explanation):
                 return
             raise
+
+
+def measure(client: docker.APIClient, container_id: str) -> Usage | None:
+    """Give what a container uses now, or None when it does not run."""
+    with translated("measure the container"):
+        try:
+            stats = client.stats(container_id, stream=False, one_shot=True)
+        except docker.errors.NotFound:
+            return None
+    pids = stats.get("pids_stats", {})
+    if not pids.get("current"):
+        return None
+    return Usage(
+        memory=_memory_in_use(stats.get("memory_stats", {})),
+        pids=pids["current"],
+        pids_limit=pids.get("limit"),
+        cpu=stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage"),
+    )
 
 
 def _memory_in_use(stats: Mapping[str, Any]) -> int | None:

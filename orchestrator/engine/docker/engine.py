@@ -8,9 +8,16 @@ import docker
 import docker.errors
 import docker.utils
 
-from orchestrator.engine.base import ContainerSpec, EngineFeatures, Leftover, TmpfsMount
+from orchestrator.engine.base import (
+    ContainerSpec,
+    EngineFeatures,
+    Leftover,
+    Measurement,
+    TmpfsMount,
+)
 from orchestrator.engine.docker.container import (
     DockerContainer,
+    measure,
     remove_container,
     repeatable,
 )
@@ -113,6 +120,19 @@ class DockerEngine(DockerImages):
                 labels=dict(labels),
             )["Id"]
         return network_id
+
+    @repeatable
+    def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
+        """Measure the running containers that carry all of `labels`."""
+        filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
+        with translated("list the running containers"):
+            running = self._client.containers(filters=filters)
+        measured = ((found, measure(self._client, found["Id"])) for found in running)
+        return [
+            Measurement(id=found["Id"], labels=found["Labels"], usage=usage)
+            for found, usage in measured
+            if usage is not None
+        ]
 
     @repeatable
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
