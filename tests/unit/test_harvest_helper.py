@@ -129,6 +129,33 @@ def test_odd_names_come_home(home_from) -> None:
     assert sorted(worker.files_modified) == sorted(odd)
 
 
+@pytest.mark.parametrize("name", [".GIT", "git~1", ".git."])
+def test_a_name_that_git_refuses_keeps_nothing_out(home_from, name: str) -> None:
+    worker = home_from(f"mkdir a z; touch a/{name} a/more z/more" + KEPT)
+    assert worker.files_modified == ["a/more", "kept.txt", "z/more"]
+    assert "some files could not be added" in (worker.message or "")
+
+
+def test_a_file_that_its_attributes_do_not_fit_keeps_nothing_out(home_from, repo: Path) -> None:
+    attributes = "echo '*.txt working-tree-encoding=UTF-16LE' > .gitattributes"
+    worker = home_from(f"{attributes}; printf odd > odd.txt" + KEPT)
+    assert worker.files_modified == [".gitattributes", "kept.txt", "odd.txt"]
+    assert show(repo, f"{worker.branch}:odd.txt") == "odd"
+    assert "files were added as they are" in (worker.message or "")
+
+
+def test_its_git_does_not_tidy_up_by_itself(home_from, repo: Path) -> None:
+    """A tidying takes long, goes on behind the worker's back, and is of no use in a store."""
+    commit = "git commit -q --allow-empty -m"
+    worker = home_from(
+        f"""for n in 1 2; do {commit} $n; git repack -qd; done
+        git config gc.autoPackLimit 1; git config gc.autoDetach false; {commit} last
+        git gc --auto --quiet
+        find "$GIT_DIR"/objects/pack -name '*.pack' | wc -l > packs"""
+    )
+    assert show(repo, f"{worker.branch}:packs").strip() == "2"
+
+
 def test_bytes_that_are_no_text_come_home(home_from) -> None:
     worker = home_from("printf x > \"$(printf 'latin\\351')\"")
     assert worker.files_modified == ["latin\\xe9"]

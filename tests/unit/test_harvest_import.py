@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from orchestrator.errors import RepositoryError
 from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
 from orchestrator.repository import Repository
 from orchestrator.store import base_objects
+from tests.fuzz.objects import Thing, number, raw_delta, whole
 from tests.support.repository import git
 
 BRANCH = "architect/parallel-1"
@@ -292,6 +294,19 @@ def test_a_pack_beyond_its_limit_is_refused(
     monkeypatch.setattr(harvest, "MAX_PACK", 10_000)
     ground.hand_over(ground.commit_files(new=os.urandom(20_000).hex()))
     ground.refused("exceeds maximum allowed size")
+
+
+@pytest.mark.timeout(60)
+def test_a_delta_that_stands_for_too_much_is_refused(ground: Ground) -> None:
+    """A byte of it copies 64 KiB: five thousand make a file of 320 MB, in the host's memory."""
+    block = Thing("blob", b"0" * 65536)
+    copies = 5000
+    delta = number(65536) + number(copies * 65536) + b"\x80" * copies
+    entries = (whole(block), raw_delta(block.id, delta))
+    body = b"PACK" + struct.pack(">II", 2, len(entries)) + b"".join(entries)
+    (ground.out / "pack").write_bytes(body + hashlib.sha1(body).digest())
+    (ground.out / "tip").write_text("1" * 40)
+    ground.refused("over limit")
 
 
 def test_too_many_files_are_refused(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:

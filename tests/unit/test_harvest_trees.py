@@ -1,12 +1,15 @@
 """What may lie in the trees of new commits: all of them, not the last one's alone."""
 
 import hashlib
+import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
 
-from orchestrator import harvest
+from orchestrator import harvest, trees
+from orchestrator.git import Git
+from orchestrator.trees import Forest, TooDeepError
 from tests.support.repository import git
 from tests.unit.test_harvest_import import Ground
 
@@ -118,3 +121,42 @@ def test_what_a_later_commit_drops_counts(ground: Ground, monkeypatch: pytest.Mo
     (ground.clone / "large").unlink()
     ground.hand_over(ground.commit_files(new="text\n"))
     ground.refused("too many to check out")
+
+
+class CountingGit(Git):
+    """Counts the processes that read something."""
+
+    started = 0
+
+    def listing(self, *arguments: str, limit: int, stdin: bytes = b"") -> bytes:
+        self.started += 1
+        return super().listing(*arguments, limit=limit, stdin=stdin)
+
+
+@pytest.fixture
+def nested(repo: Path) -> list[str]:
+    """Trees each of which holds the one before, the first of them an empty one."""
+    made = [""]
+    for _ in range(12):
+        line = f"040000 tree {made[-1]}\td\n" if made[-1] else ""
+        done = subprocess.run(
+            ["git", "mktree"], cwd=repo, input=line, capture_output=True, text=True, check=True
+        )
+        made.append(done.stdout.strip())
+    return made[1:]
+
+
+def test_directories_inside_each_other_are_not_followed_without_end(
+    repo: Path, nested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "MAX_DEPTH", 10)
+    Forest(Git(repo / ".git")).read([nested[8]])
+    with pytest.raises(TooDeepError):
+        Forest(Git(repo / ".git")).read([nested[11]])
+
+
+def test_no_tree_is_read_twice(repo: Path, nested: list[str]) -> None:
+    """Commits each of which holds the tree of the one before would take the square of the time."""
+    counting = CountingGit(repo / ".git")
+    Forest(counting).read(nested)
+    assert counting.started == 1

@@ -1,12 +1,19 @@
 """Who a worker is on this machine, and what is its own."""
 
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from orchestrator.store import change_owner
-from orchestrator.workspace import worker_user
+from orchestrator.engine.base import BindMount
+from orchestrator.repository import Repository
+from orchestrator.store import OBJECTS, STORE, WORKSPACE, Store, base_objects, change_owner
+from orchestrator.workspace import HARVEST, OUT, Mode, Workspace, worker_user
+from orchestrator.worktree import Worktree
+from tests.support.repository import git
 
 
 def test_no_worker_is_root_and_no_two_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +43,37 @@ def test_owners_change_in_the_tree_alone(tmp_path: Path) -> None:
     assert (tree / "file").stat().st_uid == owner[0]
     assert (tree / "theirs").lstat().st_uid == owner[0]
     assert outside.stat().st_uid == os.getuid()
+
+
+@pytest.fixture
+def strict_umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("strict_umask")
+@pytest.mark.parametrize("history", ["full", "shallow"])
+def test_objects_are_for_all_to_read_and_for_none_to_write(
+    repo: Path, tmp_path: Path, history: Literal["full", "shallow"]
+) -> None:
+    objects = tmp_path / "objects"
+    base_objects(Repository(repo), git(repo, "rev-parse", "HEAD"), objects, history=history)
+    found = {path: stat.S_IMODE(path.stat().st_mode) for path in (objects, *objects.rglob("*"))}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {0o755}
+    assert {mode for path, mode in found.items() if path.is_file()} == {0o444}
+
+
+@pytest.mark.parametrize("mode", ["overlay", "bind"])
+def test_a_worker_writes_to_its_files_and_its_store_alone(tmp_path: Path, mode: Mode) -> None:
+    worktree = Worktree(path=tmp_path / "tree", branch="b", git_dir=tmp_path / "git")
+    workspace = Workspace(
+        worktree=worktree, store=Store(root=tmp_path / "state"), objects=tmp_path / "objects",
+        mode=mode, user=(1, 1),
+    )  # fmt: skip
+    shared = {m.target: m.read_only for m in workspace.mounts() if isinstance(m, BindMount)}
+    shared.setdefault(WORKSPACE, False)
+    assert shared == {WORKSPACE: False, f"{WORKSPACE}/.git": True, STORE: False, OBJECTS: True}
+    assert worktree.path not in {m.source for m in workspace.mounts() if isinstance(m, BindMount)}
+    more = set(workspace.harvest_mounts()) - set(workspace.mounts())
+    assert {mount.target for mount in more} == {HARVEST, OUT}

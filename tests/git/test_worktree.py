@@ -1,0 +1,73 @@
+"""What the user sees of a worker: brought up to date, and never overwritten."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import RepositoryError
+from orchestrator.plan import WorkerSpec
+from orchestrator.repository import Repository
+from orchestrator.worktree import Worktree, add_worktree
+from tests.support.repository import git
+
+
+@pytest.fixture
+def base(repo: Path) -> str:
+    return git(repo, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def tip(repo: Path, base: str) -> str:
+    """What a worker made of the base: a file changed, one new, one gone."""
+    (repo / "a.txt").write_text("worker's\n")
+    (repo / "new.txt").write_text("worker's\n")
+    (repo / "src" / "app.py").unlink()
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "work")
+    made = git(repo, "rev-parse", "HEAD")
+    git(repo, "reset", "-q", "--hard", base)
+    return made
+
+
+@pytest.fixture
+def worktree(repo: Path, base: str, tip: str) -> Worktree:
+    """A worktree at the base, its branch at the tip already."""
+    repository = Repository(repo)
+    spec = WorkerSpec(worker_id=1, task="x", model=None)
+    with repository.lock():
+        repository.claim([spec.branch], base)
+        worktree = add_worktree(repository, spec)
+        repository.move_branch(spec.branch, new=tip, old=base)
+    return worktree
+
+
+def update(repo: Path, worktree: Worktree, base: str, tip: str) -> None:
+    worktree.update(Repository(repo), base=base, tip=tip)
+
+
+def test_it_is_as_its_branch(repo: Path, worktree: Worktree, base: str, tip: str) -> None:
+    update(repo, worktree, base, tip)
+    assert git(worktree.path, "status", "--porcelain") == ""
+    assert (worktree.path / "a.txt").read_text() == "worker's\n"
+    assert not (worktree.path / "src").exists()
+
+
+@pytest.mark.parametrize("name", ["a.txt", "new.txt", "src/app.py"])
+def test_what_the_user_wrote_is_not_overwritten(
+    repo: Path, worktree: Worktree, base: str, tip: str, name: str
+) -> None:
+    (worktree.path / name).write_text("user's\n")
+    before = git(worktree.path, "status", "--porcelain")
+    with pytest.raises(RepositoryError, match="read-tree"):
+        update(repo, worktree, base, tip)
+    assert (worktree.path / name).read_text() == "user's\n"
+    assert git(worktree.path, "status", "--porcelain") == before
+
+
+def test_what_the_user_wrote_elsewhere_stays(
+    repo: Path, worktree: Worktree, base: str, tip: str
+) -> None:
+    (worktree.path / "mine.txt").write_text("user's\n")
+    update(repo, worktree, base, tip)
+    assert (worktree.path / "a.txt").read_text() == "worker's\n"
+    assert git(worktree.path, "status", "--porcelain") == "?? mine.txt"
