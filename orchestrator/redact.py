@@ -230,11 +230,13 @@ def _spellings_of_piece(piece: bytes) -> Iterator[bytes]:
 
 def _base64_forms(value: bytes, before: int) -> Iterator[bytes]:
     """Give what is the same in every base64 text with the value after 3n + `before` bytes."""
-    encoded = base64.b64encode(b"\0" * before + value)
+    encoded = base64.b64encode(b"\0" * before + value).rstrip(b"=")
     first = (before * 8 + 5) // 6
     plain = encoded[first : (before + len(value)) * 8 // 6]
-    yield plain
-    yield plain.translate(bytes.maketrans(b"+/", b"-_"))
+    # The last character may hold bits of what follows; of nothing and of a line's end, zeros.
+    for form in {plain, encoded[first:]}:
+        yield form
+        yield form.translate(bytes.maketrans(b"+/", b"-_"))
 
 
 def _hex_forms(value: bytes) -> tuple[bytes, bytes]:

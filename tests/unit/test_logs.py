@@ -3,7 +3,7 @@
 import errno
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from orchestrator.agents.shell import ShellAgent
 from orchestrator.engine.base import LogChunk
 from orchestrator.events import Event, WorkerOutput, WorkerProgress
 from orchestrator.logs import WorkerLog
+from orchestrator.redact import Redactor
 
 
 class Heard(list[Event]):
@@ -167,3 +168,20 @@ def test_beyond_its_limit_nothing_is_kept_but_all_is_counted(tmp_path: Path, hea
         log.write(out(b"cdef"))
     assert log.stdout.read_bytes() + log.stderr.read_bytes() == b"1234567890"
     assert log.size == 16
+
+
+@pytest.mark.parametrize("make_chunk", [out, err])
+def test_a_secret_is_neither_kept_nor_told(
+    tmp_path: Path, heard: Heard, make_chunk: Callable[[bytes], LogChunk]
+) -> None:
+    redactor = Redactor({"API": b"correct-horse"})
+    log = WorkerLog(
+        tmp_path, 1, emit=heard.append, read_progress=lambda _: None, limit=1000, redactor=redactor
+    )
+    with log:
+        for data in (b"a correct-", b"horse\n", b"and at the end correct-horse"):
+            log.write(make_chunk(data))
+            log.tell(now=True)
+    kept = log.stdout.read_bytes() + log.stderr.read_bytes()
+    assert kept == b"a [redacted:API]\nand at the end [redacted:API]"
+    assert heard.lines == ["a [redacted:API]", "and at the end [redacted:API]"]

@@ -129,6 +129,24 @@ def test_what_the_usual_programs_make_of_a_file(command: str) -> None:
     assert len(left) < len(said) / 10
 
 
+@pytest.mark.parametrize("length", range(8, 40))
+@pytest.mark.parametrize(
+    ("before", "after"), [(b"", b""), (b"", b"\n"), (b"1", b"\r\n"), (b"12", b"")]
+)
+def test_no_bit_of_a_value_at_the_end_is_left(length: int, before: bytes, after: bytes) -> None:
+    value = bytes(range(250, 250 - length, -1))
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        said = encode(before + value + after)
+        shown = Redactor({"API": value}).data(said)
+        start, found, end = shown.partition(b"[redacted:API]")
+        assert found
+        assert len(start) == (len(before) * 8 + 5) // 6
+        # What follows is of the line's end alone: of another value it is the same.
+        assert said.endswith(end)
+        assert end == encode(before + bytes(length) + after)[len(said) - len(end) :]
+        assert len(end) <= len(encode(after)) + 2
+
+
 def test_a_short_value_is_left_alone() -> None:
     redactor = Redactor({"PIN": b"1234567", "EMPTY": b"", "BLANK": b"   \n"})
     assert redactor.data(b"1234567 and nothing") == b"1234567 and nothing"
