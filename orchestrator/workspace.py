@@ -180,8 +180,7 @@ def _empty(directory: Path, spare: Iterator[Path]) -> None:
 
 def _unlock(directory: Path) -> None:
     with suppress(OSError):
-        if stat.S_ISDIR(directory.lstat().st_mode):
-            directory.chmod(0o700)
+        directory.chmod(0o700)
 
 
 def _remove_empty(directory: Path) -> bool:
