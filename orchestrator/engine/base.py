@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -87,6 +88,8 @@ class ContainerSpec:
     capabilities: tuple[str, ...] = ()
     """Kept for helpers of ours alone; a worker has none."""
     runtime: str | None = None
+    kept_output: int = 0
+    """Bytes of output that the engine keeps a copy of, for a process that takes over; 0 is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +134,40 @@ class EngineFeatures:
     """Name and version for people and records."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContainerState:
+    """How far a container has come, by the engine's clock."""
+
+    started_at: datetime | None
+    """None before its start."""
+    ended_at: datetime | None
+    """None while it runs."""
+
+
 class Container(Protocol):
-    """A container that was started."""
+    """A container that was created, by this process or by another."""
 
     @property
     def id(self) -> str:
         """The engine's name for it."""
+
+    @property
+    def ports(self) -> Mapping[int, int]:
+        """Container port to port on 127.0.0.1."""
+
+    def start(self) -> None:
+        """Start it; one that was started before is left alone, so that nothing runs twice.
+
+        Raises:
+            EngineError: It could not be started.
+        """
+
+    def state(self) -> ContainerState:
+        """Tell how far it has come.
+
+        Raises:
+            EngineError: The container is gone or the engine does not answer.
+        """
 
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output from the first byte until the container ends.
@@ -216,12 +247,29 @@ class ContainerEngine(Protocol):
             UnsupportedError: It lacks `runtime`.
         """
 
+    def create(self, spec: ContainerSpec) -> Container:
+        """Create a container that is yet to be started, its output to be kept from the first byte.
+
+        Raises:
+            PortTakenError: A host port of `spec.ports` is in use.
+            EngineError: It could not be created; nothing is left behind.
+        """
+
     def start(self, spec: ContainerSpec) -> Container:
-        """Create and start a container, its output being kept from the first byte.
+        """Create and start a container.
 
         Raises:
             PortTakenError: A host port of `spec.ports` is in use; nothing was started.
             EngineError: It could not be started; nothing is left behind.
+        """
+
+    def adopt(self, container_id: str) -> Container | None:
+        """Take over a container that another process created, or None when it is gone.
+
+        Its `logs` start with the first byte that the engine still has.
+
+        Raises:
+            EngineError: The engine does not answer.
         """
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:

@@ -4,12 +4,13 @@ import secrets
 import socket
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import ContainerEngine
+from orchestrator.engine.base import ContainerEngine, ExitStatus
 from orchestrator.errors import (
     EngineError,
     ImageNotFoundError,
@@ -326,3 +327,66 @@ def test_many_at_once(start: Starter) -> None:
     for thread in threads:
         thread.join(60)
     assert results == {n: (n, b"%d\n" % n) for n in range(8)}
+
+
+def test_what_is_created_does_not_run_before_its_start(
+    engine: ContainerEngine, start: Starter, shared: Path
+) -> None:
+    spec = start.spec("touch", "/shared/ran", mounts=(bind(shared, "/shared"),))
+    container = engine.create(spec)
+    assert container.state().started_at is None
+    assert not (shared / "ran").exists()
+    container.start()
+    container.wait(30)
+    assert (shared / "ran").exists()
+
+
+def test_a_second_start_runs_nothing_twice(
+    engine: ContainerEngine, start: Starter, shared: Path
+) -> None:
+    spec = start.spec(
+        "sh", "-c", 'echo run >> "$0"', "/shared/runs", mounts=(bind(shared, "/shared"),)
+    )
+    container = engine.create(spec)
+    for _ in range(3):
+        container.start()
+        container.wait(30)
+    assert (shared / "runs").read_text() == "run\n"
+
+
+def test_a_state_tells_start_and_end(start: Starter) -> None:
+    before = datetime.now(UTC)
+    container = start("sleep", "0.3")
+    started = container.state()
+    assert started.ended_at is None
+    container.wait(30)
+    ended = container.state()
+    assert started.started_at == ended.started_at
+    assert started.started_at is not None
+    assert ended.ended_at is not None
+    assert before <= started.started_at < ended.ended_at <= datetime.now(UTC)
+
+
+def test_who_takes_over_reads_from_the_first_byte(engine: ContainerEngine, start: Starter) -> None:
+    container = start(
+        "sh", "-c", "echo early; echo late >&2; sleep 1; echo last; exit 3", kept_output=10**6
+    )
+    seen = next(iter(container.logs()))
+    assert seen.data
+    adopted = engine.adopt(container.id)
+    assert adopted is not None
+    status, stdout, stderr = finish(adopted)
+    assert (status.exit_code, stdout, stderr) == (3, b"early\nlast\n", b"late\n")
+
+
+def test_who_takes_over_an_ended_one_gets_everything(
+    engine: ContainerEngine, start: Starter
+) -> None:
+    container = start("sh", "-c", "echo out; echo err >&2; exit 4", kept_output=10**6)
+    container.wait(30)
+    adopted = engine.adopt(container.id)
+    assert adopted is not None
+    assert finish(adopted) == (ExitStatus(exit_code=4, oom_killed=False), b"out\n", b"err\n")
+    assert adopted.ports == {}
+    adopted.remove()
+    assert engine.adopt(container.id) is None

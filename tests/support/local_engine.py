@@ -17,6 +17,8 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +26,7 @@ from orchestrator.config import BASE_IMAGE
 from orchestrator.engine.base import (
     BindMount,
     ContainerSpec,
+    ContainerState,
     EngineFeatures,
     ExitStatus,
     Leftover,
@@ -74,8 +77,8 @@ class LocalEngine:
         if image not in self._images:
             raise ImageNotFoundError(f"no such image: `{image}`")
 
-    def start(self, spec: ContainerSpec) -> "LocalContainer":
-        """Start the command as a process group of its own."""
+    def create(self, spec: ContainerSpec) -> "LocalContainer":
+        """Get ready to start the command as a process group of its own."""
         self._check_image(spec.image)
         _check_ports(spec.ports)
         with self._lock:
@@ -83,6 +86,23 @@ class LocalEngine:
                 raise EngineError(f"the name `{spec.name}` is in use")
             container = LocalContainer(self, spec, self._scratch / secrets.token_hex(6))
             self._containers[container.id] = container
+        return container
+
+    def start(self, spec: ContainerSpec) -> "LocalContainer":
+        """Create and start."""
+        container = self.create(spec)
+        try:
+            container.start()
+        except BaseException:
+            container.remove()
+            raise
+        return container
+
+    def adopt(self, container_id: str) -> "LocalContainer | None":
+        """Give a container to be read again; only ever one of this very process."""
+        container = self._containers.get(container_id)
+        if container is not None:
+            container.read_again()
         return container
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
@@ -134,39 +154,62 @@ class LocalContainer:
     """See `orchestrator.engine.base.Container`."""
 
     def __init__(self, engine: LocalEngine, spec: ContainerSpec, scratch: Path) -> None:
+        self.id = f"local-{secrets.token_hex(6)}"
         self.spec = spec
+        self.ports = spec.ports
         self._engine = engine
         self._scratch = scratch
         self._ended = threading.Event()
-        self._read = threading.Event()
         self._removed = False
+        self._read = False
+        self._users = 1
+        """Of the pipes: ourselves until the removal, and whoever reads."""
+        self._counting = threading.Lock()
+        self._history: list[LogChunk] = []
+        self._state = ContainerState(started_at=None, ended_at=None)
+        self._process: subprocess.Popen[bytes] | None = None
         # Whoever reads the output sleeps on the pipes; that of the end is one of them.
         self._end_seen, self._end = os.pipe()
-        self._process = _launch(spec, scratch)
-        self._reaper = threading.Thread(target=self._reap, name=f"reap-{spec.name}", daemon=True)
-        self._reaper.start()
 
-    @property
-    def id(self) -> str:
-        """The process group."""
-        return f"local-{self._process.pid}"
+    def start(self) -> None:
+        """Start the process, once."""
+        if self._process is not None:
+            return
+        self._process = _launch(self.spec, self._scratch)
+        self._state = ContainerState(started_at=datetime.now(UTC), ended_at=None)
+        name = f"reap-{self.spec.name}"
+        threading.Thread(target=self._reap, args=(self._process,), name=name, daemon=True).start()
 
-    def _reap(self) -> None:
+    def state(self) -> ContainerState:
+        """Tell how far it has come."""
+        if self._removed:
+            raise EngineError(f"no such container: {self.id}")
+        return self._state
+
+    def _reap(self, process: "subprocess.Popen[bytes]") -> None:
         # Not waited for yet, so the group's id cannot be given to another meanwhile.
-        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
-        self._process.wait()
+        process.wait()
+        self._state = replace(self._state, ended_at=datetime.now(UTC))
         self._ended.set()
         os.close(self._end)
 
     def _signal_group(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def read_again(self) -> None:
+        """Let another reader begin with the first byte."""
+        self._read = False
 
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output until the main process ends."""
-        assert not self._read.is_set(), "the output is to be read once"
-        self._read.set()
+        assert not self._read, "the output is to be read once"
+        self._read = True
+        yield from tuple(self._history)
+        assert self._process is not None, "not started"
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         open_pipes: dict[Stream, int] = {
@@ -177,10 +220,14 @@ class LocalContainer:
             for pipe in (*open_pipes.values(), self._end_seen):
                 os.set_blocking(pipe, False)
                 selector.register(pipe, selectors.EVENT_READ)
+            with self._counting:
+                self._users += 1
             try:
-                yield from self._follow(selector, open_pipes)
+                for chunk in self._follow(selector, open_pipes):
+                    self._history.append(chunk)
+                    yield chunk
             finally:
-                self._close_pipes()
+                self._release_pipes()
 
     def _follow(
         self, selector: selectors.BaseSelector, open_pipes: dict[Stream, int]
@@ -202,11 +249,20 @@ class LocalContainer:
             if not more:
                 selector.select()
 
+    def _release_pipes(self) -> None:
+        with self._counting:
+            self._users -= 1
+            if self._users == 0:
+                self._close_pipes()
+
     def _close_pipes(self) -> None:
-        for file in (self._process.stdout, self._process.stderr):
-            if file is not None:
-                file.close()
         os.close(self._end_seen)
+        if self._process is None:
+            os.close(self._end)
+            return
+        for file in (self._process.stdout, self._process.stderr):
+            assert file is not None
+            file.close()
 
     def wait(self, timeout: float | None) -> ExitStatus:
         """Block until the main process ends."""
@@ -214,12 +270,13 @@ class LocalContainer:
             raise EngineError(f"no such container: {self.id}")
         if not self._ended.wait(timeout):
             raise TimeoutError(f"still running after {timeout} s")
+        assert self._process is not None
         code = self._process.returncode
         return ExitStatus(exit_code=code if code >= 0 else 128 - code, oom_killed=False)
 
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
         """Send SIGTERM to the main process, SIGKILL to all."""
-        if self._ended.is_set():
+        if self._ended.is_set() or self._process is None:
             return
         if signal == "SIGKILL":
             self._signal_group(_SIGKILL)
@@ -236,20 +293,16 @@ class LocalContainer:
 
     def remove(self) -> None:
         """Kill it and remove its scratch space."""
-        self._signal_group_if_running()
-        if not self._ended.wait(_DEATH):
+        if not self._ended.is_set():
+            self._signal_group(_SIGKILL)
+        if self._process is not None and not self._ended.wait(_DEATH):
             raise EngineError(f"{self.id} does not die")
         if self._removed:
             return
         self._removed = True
-        if not self._read.is_set():
-            self._close_pipes()
+        self._release_pipes()
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._engine.forget(self)
-
-    def _signal_group_if_running(self) -> None:
-        if not self._ended.is_set():
-            self._signal_group(_SIGKILL)
 
 
 _SIGTERM, _SIGKILL = signal.SIGTERM, signal.SIGKILL

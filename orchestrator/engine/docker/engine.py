@@ -16,7 +16,9 @@ from orchestrator.engine.base import (
     TmpfsMount,
 )
 from orchestrator.engine.docker.container import (
+    SHARED_NETWORK,
     DockerContainer,
+    adopt,
     measure,
     remove_container,
     repeatable,
@@ -79,27 +81,34 @@ class DockerEngine(DockerImages):
         desktop = "Docker Desktop" in info.get("OperatingSystem", "")
         return local and not rootless and not desktop
 
-    def start(self, spec: ContainerSpec) -> DockerContainer:
-        """Create, attach, start; on any failure nothing is left."""
+    def create(self, spec: ContainerSpec) -> DockerContainer:
+        """Create and attach; on any failure nothing is left."""
+        spec = self._with_volumes_in_memory(spec)
         if spec.egress is None:
-            return self._start(spec)
+            return create(self._client, spec)
         guard = start_guard(self._client, spec, spec.egress)
         try:
-            container = self._start(replace(spec, network=f"container:{guard.id}", ports={}))
+            inside = replace(spec, network=f"{SHARED_NETWORK}{guard.id}", ports={})
+            container = create(self._client, inside)
         except BaseException:
             guard.remove()
             raise
-        container.guard = guard
+        container.guard, container.ports = guard, guard.ports
         return container
 
-    def _start(self, spec: ContainerSpec) -> DockerContainer:
-        container = create(self._client, self._with_volumes_in_memory(spec))
+    def start(self, spec: ContainerSpec) -> DockerContainer:
+        """Create, attach, start; on any failure nothing is left."""
+        container = self.create(spec)
         try:
             container.start()
         except BaseException:
             container.remove()
             raise
         return container
+
+    def adopt(self, container_id: str) -> DockerContainer | None:
+        """Find a container by its id, and the one that holds its network."""
+        return adopt(self._client, container_id)
 
     def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
         """Cover the volumes that the image declares: on disk they would have no limit."""

@@ -57,7 +57,7 @@ def create(client: docker.APIClient, spec: ContainerSpec) -> DockerContainer:
     with translated("create the container"):
         created = client.create_container(**create_arguments(client, spec))
     try:
-        return DockerContainer(client, created["Id"])
+        return DockerContainer(client, created["Id"], ports=spec.ports)
     except BaseException:
         remove_container(client, created["Id"])
         raise
@@ -83,6 +83,7 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
         memory=64 * 1024**2,
         pids=16,
         runtime=None,
+        kept_output=0,
     )
 
 
