@@ -12,18 +12,34 @@ from pathlib import Path
 from orchestrator.git import Git, GitCommandError
 from orchestrator.repository import Repository
 
+# Git appends path, old file, its id and mode, new file, its id and mode.
+_PLAIN_DIFF = """sh -c 'diff -u -- "$2" "$5"; true' diff"""
 _HARMLESS = (
     (r"core\.hookspath", "/dev/null"),
     (r"core\.fsmonitor", "false"),
     (r"filter\..*\.(clean|smudge|process)", ""),
     (r"filter\..*\.required", "false"),
+    (r"diff\.external", _PLAIN_DIFF),
     (r"diff\..*\.textconv", "cat"),
-    (r"diff\..*\.command", "false"),
+    (r"diff\..*\.command", _PLAIN_DIFF),
     (r"merge\..*\.driver", "false"),
+    (r"(core|sequence)\.editor", "vi"),
+    (r"core\.pager", "cat"),
+    (r"pager\..*", "false"),
+    (r"gpg\.(program|openpgp\.program)", "gpg"),
+    (r"gpg\.x509\.program", "gpgsm"),
+    (r"gpg\.ssh\.(program|defaultkeycommand)", "ssh-keygen"),
+    (r"core\.sshcommand", "ssh"),
+    (r"core\.(askpass|gitproxy|alternaterefscommand)", "false"),
+    (r"credential\.(.*\.)?helper", ""),
+    (r"interactive\.difffilter", "cat"),
+    (r"(hook|trailer)\..*\.(command|cmd)", "true"),
 )
 """What names a program, and what to put in its place."""
 _HOOKS = "core.hookspath"
 _WORDS = re.compile(r"[^\s'\"|&;()<>$`=]+")
+_COMPUTED = re.compile(r"[$`]")
+"""A path that a shell puts together, `$(git rev-parse --show-toplevel)/tools/x`, leads anywhere."""
 
 
 def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
@@ -64,6 +80,8 @@ def _replacement(key: str) -> tuple[str] | None:
 
 def _inside(command: str, path: Path) -> bool:
     """Tell whether a command may mean a file of the tree, which need not exist yet."""
+    if "/" in command and _COMPUTED.search(command):
+        return True
     return any(
         not word.startswith(("/", "~", "-")) and ("/" in word or os.path.lexists(path / word))
         for word in _WORDS.findall(command)

@@ -32,6 +32,8 @@ _CONFIG = {
     "core.bigFileThreshold": "128m",
     "core.commitGraph": "false",
     "commit.gpgSign": "false",
+    # What a signature makes gpg say would stand among the ids that `git log` lists.
+    "log.showSignature": "false",
     "submodule.recurse": "false",
     "diff.ignoreSubmodules": "all",
     "diff.external": "",

@@ -35,6 +35,20 @@ def repo(tmp_path: Path) -> Path:
         ("diff.nb.textconv", "tools/later.sh", "cat"),
         ("merge.nb.driver", "./merge %A %O %B", "false"),
         ("filter.nb.process", "python a.txt", ""),
+        ("filter.nb.clean", "$(git rev-parse --show-toplevel)/tools/clean.sh", ""),
+        ("diff.nb.textconv", "`git rev-parse --show-toplevel`/tools/x.sh", "cat"),
+        ("core.editor", "tools/edit.sh", "vi"),
+        ("sequence.editor", "./edit", "vi"),
+        ("core.pager", "tools/pager.sh", "cat"),
+        ("pager.diff", "./pager", "false"),
+        ("gpg.program", "tools/sign.sh", "gpg"),
+        ("gpg.ssh.program", "tools/sign.sh", "ssh-keygen"),
+        ("core.sshCommand", "tools/ssh.sh -v", "ssh"),
+        ("core.askPass", "tools/ask.sh", "false"),
+        ("credential.helper", "!./helper", ""),
+        ("credential.https://localhost.helper", "!./helper", ""),
+        ("hook.mine.command", "tools/hook.sh", "true"),
+        ("trailer.sign.cmd", "tools/trailer.sh", "true"),
     ],
 )
 def test_program_of_the_tree_is_kept_off(repo: Path, key: str, value: str, harmless: str) -> None:
@@ -46,10 +60,31 @@ def test_program_of_the_tree_is_kept_off(repo: Path, key: str, value: str, harml
     assert git(repo, "config", "--get", key) == value
 
 
+@pytest.mark.parametrize("key", ["diff.external", "diff.top.command"])
+def test_diff_goes_on_without_the_program_of_the_tree(repo: Path, key: str) -> None:
+    git(repo, "config", key, "tools/diff.sh")
+    path = worktree_of(repo).path
+    (path / "tools").mkdir()
+    (path / "tools" / "diff.sh").write_text("#!/bin/sh\necho PWNED\n")
+    (path / "tools" / "diff.sh").chmod(0o755)
+    (path / ".gitattributes").write_text("* diff=top\n")
+    (path / "a.txt").write_text("different\n")
+
+    said = git(path, "diff", "a.txt")
+
+    assert "+different" in said
+    assert "PWNED" not in said
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("core.hooksPath", "/opt/hooks"),
+        ("core.editor", "code --wait"),
+        ("core.pager", "less -R"),
+        ("credential.helper", "store"),
+        ("diff.external", "/usr/bin/difft"),
+        ("gpg.program", "/usr/bin/gpg2"),
         ("core.hooksPath", "~/hooks"),
         ("filter.lfs.clean", "git-lfs clean -- %f"),
         ("filter.nb.clean", "nbstripout"),
