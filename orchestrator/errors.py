@@ -58,3 +58,9 @@ class EngineError(OrchestratorError):
 
 class EngineUnavailableError(EngineError):
     """The engine cannot be reached."""
+
+
+class RunDiedError(OrchestratorError):
+    """A run's process is gone, and the run has no result."""
+
+    exit_code = 7

@@ -39,6 +39,9 @@ class _Command:
 
 COMMANDS: Mapping[str, _Command] = {
     "parallel": _Command("parallel", "parallel", "Run tasks at once, each in its own container."),
+    "wait": _Command("wait", "wait", "Wait for a run's end and show its result."),
+    "logs": _Command("logs", "logs", "Show what workers printed."),
+    "events": _Command("logs", "events", "Print a run's events as NDJSON."),
     "parallel-cleanup": _Command("cleanup", "parallel_cleanup", "Remove what finished runs left."),
     "restore": _Command("cleanup", "restore", "Bring back what a cleanup kept."),
     "image": _Command("image", "app", "Build and list the images that workers run in."),

@@ -1,0 +1,203 @@
+"""`orchestrator logs` and `orchestrator events`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol, TextIO
+
+import typer
+
+from orchestrator.cli.runs import Follow, RunOption, follow, open_run
+from orchestrator.errors import ConfigError
+from orchestrator.events import Stream
+from orchestrator.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState
+from orchestrator.record import RunDirectory
+from orchestrator.sanitize import lines
+from orchestrator.tail import LineTail, Tail
+
+_LONGEST = 64 * 1024
+"""Bytes of a line; what is longer is shown in several."""
+
+Number = Annotated[
+    int | None, typer.Argument(metavar="N", min=1, help="One worker, instead of all of them.")
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="One worker's bytes as they are, where that is no terminal.")
+]
+
+
+def logs(
+    worker: Number = None, run: RunOption = None, follow_: Follow = False, raw: Raw = False
+) -> None:
+    """Show what workers printed.
+
+    All workers: line by line on stdout, behind the worker's number. One worker: its stdout on
+    stdout and its stderr on stderr. What could steer a terminal is made harmless.
+    """
+    if raw and worker is None:
+        raise ConfigError(
+            "`--raw` gives one worker's bytes", hint="name it: `orchestrator logs --raw 1 > FILE`"
+        )
+    with open_run(run, worker=worker) as history, ExitStack() as stack:
+        numbers = list(history.workers) if worker is None else [worker]
+        sources = [_source(log, raw=raw, alone=bool(worker)) for log in _logs(history, numbers)]
+        for source in sources:
+            stack.callback(source.close)
+        if follow_:
+            _follow(history, sources, worker)
+        else:
+            _show(sources)
+
+
+def events(run: RunOption = None, follow_: Follow = False) -> None:
+    """Print a run's events, one JSON object a line."""
+    with open_run(run) as history:
+        path = history.directory.path / EVENTS
+        with closing(LineTail(path, longest=LONGEST_EVENT)) as tail:
+            _follow_events(history, tail, go_on=follow_)
+        if follow_:
+            history.result()
+
+
+def _follow_events(history: RunHistory, tail: LineTail, *, go_on: bool) -> None:
+    def step() -> bool:
+        found = tail.read()
+        sys.stdout.writelines(_events(found))
+        sys.stdout.flush()
+        return bool(found)
+
+    follow(step, goes_on=lambda: go_on and history.directory.is_live())
+
+
+def _events(found: bytes) -> Iterator[str]:
+    for line in found.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # A run that was killed while it wrote leaves half a line.
+            continue
+        yield json.dumps(event) + "\n"
+
+
+@dataclass(frozen=True)
+class _Log:
+    """One stream of one attempt of a worker."""
+
+    path: Path
+    label: str
+    stream: Stream
+
+
+def _logs(history: RunHistory, numbers: list[int]) -> Iterator[_Log]:
+    for number in numbers:
+        for label, directory in _attempts(history.directory, number):
+            yield _Log(directory / "stdout.log", label, "stdout")
+            yield _Log(directory / "stderr.log", label, "stderr")
+
+
+def _attempts(run: RunDirectory, number: int) -> Iterator[tuple[str, Path]]:
+    """Give a worker's directories, that of its present attempt last."""
+    present = run.worker(number)
+    earlier = {
+        int(path.name.rpartition("-")[2]): path
+        for path in run.path.glob(f"{present.name}.attempt-*")
+        if path.name.rpartition("-")[2].isdecimal()
+    }
+    for attempt, path in sorted(earlier.items()):
+        yield f"W{number}.{attempt}", path
+    yield f"W{number}", present
+
+
+class _Source(Protocol):
+    """A log on its way to somebody."""
+
+    def step(self) -> bool:
+        """Show what has come; tell whether anything had."""
+
+    def finish(self) -> None:
+        """Show what is left: nothing more will come."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+def _source(log: _Log, *, raw: bool, alone: bool) -> _Source:
+    out = sys.stderr if alone and log.stream == "stderr" else sys.stdout
+    if raw and not out.isatty():
+        return _RawSource(log, out)
+    mark = "" if log.stream == "stdout" else " err"
+    return _LineSource(log, out, prefix="" if alone else f"[{log.label}{mark}] ")
+
+
+class _RawSource:
+    """Bytes as they were printed."""
+
+    def __init__(self, log: _Log, out: TextIO) -> None:
+        self._tail = Tail(log.path)
+        self._out = out.buffer
+
+    def step(self) -> bool:
+        piece = self._tail.read()
+        self._out.write(piece)
+        self._out.flush()
+        return bool(piece)
+
+    def finish(self) -> None:
+        return
+
+    def close(self) -> None:
+        self._tail.close()
+
+
+class _LineSource:
+    """Lines that are safe to show, each behind a prefix."""
+
+    def __init__(self, log: _Log, out: TextIO, *, prefix: str) -> None:
+        self._tail = LineTail(log.path, longest=_LONGEST)
+        self._out = out
+        self._prefix = prefix
+
+    def step(self) -> bool:
+        return self._show(self._tail.read())
+
+    def finish(self) -> None:
+        self._show(self._tail.rest())
+
+    def close(self) -> None:
+        self._tail.close()
+
+    def _show(self, found: bytes) -> bool:
+        if not found:
+            return False
+        text = lines(found.decode("utf-8", "replace"))[:-1]
+        self._out.write(self._prefix + text.replace("\n", "\n" + self._prefix) + "\n")
+        self._out.flush()
+        return True
+
+
+def _show(sources: list[_Source]) -> None:
+    for source in sources:
+        while source.step():
+            pass
+        source.finish()
+
+
+def _follow(history: RunHistory, sources: list[_Source], worker: int | None) -> None:
+    def goes_on() -> bool:
+        while history.read():
+            pass
+        done = worker is not None and history.workers[worker].state is WorkerState.DONE
+        return history.directory.is_live() and not done
+
+    def step() -> bool:
+        # Each in turn: one that floods must not keep the others from being seen.
+        return sum(source.step() for source in sources) > 0
+
+    follow(step, goes_on=goes_on)
+    for source in sources:
+        source.finish()
+    if worker is None or history.workers[worker].state is not WorkerState.DONE:
+        history.result()

@@ -1,0 +1,279 @@
+"""What a run's record says of it, from any process: while it goes on, afterwards, or if it died.
+
+Pure reading. What is cut short, as by a `kill -9`, or not understood is passed over.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from types import TracebackType
+from typing import Annotated, Self
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from orchestrator.errors import ConfigError, RunDiedError
+from orchestrator.events import (
+    Event,
+    RunDone,
+    RunStarted,
+    WorkerDone,
+    WorkerHarvesting,
+    WorkerPreparing,
+    WorkerProgress,
+    WorkerStarted,
+    WorkerStopping,
+)
+from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunDirectory, RunRecord
+from orchestrator.results import RunResult, WorkerResult, overall_status
+from orchestrator.tail import LineTail
+
+EVENTS = "events.ndjson"
+RESULT = "result.json"
+LONGEST_EVENT = 64 * 1024**2
+"""Bytes; a result lists every changed file."""
+_SECOND = len("20260101-000000")
+_NAMED = 10
+"""Runs that an error message names."""
+
+
+class RunState(StrEnum):
+    """How far a run has come."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    DIED = "died"
+    """Its process is gone, and not all of its workers have a result."""
+
+
+class WorkerState(StrEnum):
+    """How far a worker has come, by the last that its run said of it."""
+
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    HARVESTING = "harvesting"
+    DONE = "done"
+
+
+@dataclass
+class WorkerView:
+    """What is known of one worker."""
+
+    spec: WorkerSpec
+    state: WorkerState = WorkerState.QUEUED
+    container: str | None = None
+    """The engine's id of the container, while it has one."""
+    started_at: datetime | None = None
+    steps: int | None = None
+    cost: float | None = None
+    result: WorkerResult | None = None
+
+
+class RunHistory:
+    """Follows one run's record."""
+
+    def __init__(self, directory: RunDirectory, record: RunRecord) -> None:
+        self.directory = directory
+        self.record = record
+        self.workers = {spec.worker_id: WorkerView(spec) for spec in record.workers}
+        self._events = LineTail(directory.path / EVENTS, longest=LONGEST_EVENT)
+        self._first: datetime | None = None
+        self._last: datetime | None = None
+        self._result: RunResult | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._events.close()
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.directory.run_id
+
+    def read(self) -> list[Event]:
+        """Take in what has happened since the last call, or a part of it; nothing at the end."""
+        while lines := self._events.read():
+            events = list(_parsed(lines))
+            for event in events:
+                self._note(event)
+            if events:
+                return events
+        return []
+
+    def state(self) -> RunState:
+        """Tell how far the run has come."""
+        # In this order: what a run leaves is whole once its lease is free.
+        if self.directory.is_live():
+            return RunState.RUNNING
+        return RunState.DIED if self._whole() is None else RunState.FINISHED
+
+    def result(self) -> RunResult:
+        """Give the result of a run that is not live.
+
+        Raises:
+            RunDiedError: It has none.
+        """
+        result = self._whole()
+        if result is None:
+            raise RunDiedError(
+                f"the process of run {self.run_id} died before its workers were done",
+                hint=f"take it over: `orchestrator resume {self.run_id}`",
+            )
+        return result
+
+    def worker_result(self, worker_id: int) -> WorkerResult | None:
+        """Give a worker's result, if it has one."""
+        worker = self.workers[worker_id]
+        return worker.result or self.directory.result(worker_id)
+
+    def _whole(self) -> RunResult | None:
+        while self.read():
+            pass
+        return self._written() or self._result or self._summed_up()
+
+    def _written(self) -> RunResult | None:
+        try:
+            content = (self.directory.path / RESULT).read_bytes()
+            return RunResult.model_validate_json(content)
+        except (OSError, ValidationError):
+            return None
+
+    def _summed_up(self) -> RunResult | None:
+        """Make the result of a run that ended just before it could say so."""
+        found = [self.worker_result(number) for number in self.workers]
+        results = [result for result in found if result is not None]
+        if len(results) < len(self.workers):
+            return None
+        started, ended = self._first or self.record.created_at, self._last
+        return RunResult(
+            run_id=self.run_id,
+            status=overall_status(results),
+            base=self.record.base,
+            engine=self.record.engine,
+            duration=(ended - started).total_seconds() if ended else 0.0,
+            cost=sum(result.cost for result in results),
+            results=results,
+        )
+
+    def _note(self, event: Event) -> None:
+        self._last = event.at
+        match event:
+            case RunStarted():
+                self._first = self._first or event.at
+            case RunDone(result=result):
+                self._result = result
+            case _:
+                self._note_worker(event)
+
+    def _note_worker(self, event: Event) -> None:
+        about = event.result if isinstance(event, WorkerDone) else event
+        worker = self.workers.get(getattr(about, "worker_id", 0))
+        if worker is None:
+            return
+        match event:
+            case WorkerPreparing():
+                worker.state, worker.result = WorkerState.PREPARING, None
+            case WorkerStarted():
+                worker.state, worker.started_at = WorkerState.RUNNING, event.at
+                worker.container, worker.result = event.container, None
+            case WorkerProgress():
+                worker.steps, worker.cost = event.steps or worker.steps, event.cost or worker.cost
+            case WorkerStopping():
+                worker.state = WorkerState.STOPPING
+            case WorkerHarvesting():
+                worker.state, worker.container = WorkerState.HARVESTING, None
+            case WorkerDone(result=result):
+                worker.state, worker.container = WorkerState.DONE, None
+                worker.result = result
+            case _:
+                return
+
+
+@cache
+def _adapter() -> TypeAdapter[Event]:
+    return TypeAdapter(Annotated[Event, Field(discriminator="type")])
+
+
+def _parsed(lines: bytes) -> Iterator[Event]:
+    for line in lines.splitlines():
+        try:
+            yield _adapter().validate_json(line)
+        except ValidationError:
+            # Cut short, or of a version that knows more than this one.
+            continue
+
+
+def choose_run(
+    runs: Sequence[RunDirectory], wanted: str | None = None, *, worker: int | None = None
+) -> RunHistory:
+    """Open a run that somebody asks for.
+
+    Args:
+        runs: All there are, the oldest first.
+        wanted: Its id, or the beginning of it. Default: the newest.
+        worker: A number that the newest is to have.
+
+    Raises:
+        ConfigError: There is no such run, or more than one.
+    """
+    candidates = runs if wanted is None else [named_run(runs, wanted)]
+    for directory in sorted(candidates, key=_made_at, reverse=True):
+        record = directory.record()
+        if record is not None and (worker is None or worker in _numbers(record)):
+            return RunHistory(directory, record)
+    if worker is not None:
+        what = "no run" if wanted is None else f"run {candidates[0].run_id}"
+        has = "has a" if wanted is None else "has no"
+        raise ConfigError(
+            f"{what} {has} worker {worker}", hint="`orchestrator ls --all` lists them"
+        )
+    if wanted is not None:
+        raise ConfigError(f"the record of run {candidates[0].run_id} cannot be read")
+    raise ConfigError(
+        "there is no run in this repository", hint='start one: `orchestrator parallel "a task"`'
+    )
+
+
+def _made_at(run: RunDirectory) -> tuple[str, int]:
+    # The id has the second; within one, several runs may have started.
+    try:
+        written = (run.path / "run.json").stat().st_mtime_ns
+    except OSError:
+        written = 0
+    return run.run_id[:_SECOND], written
+
+
+def _numbers(record: RunRecord) -> frozenset[int]:
+    return frozenset(spec.worker_id for spec in record.workers)
+
+
+def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
+    """Find a run by its id or by the beginning of its id.
+
+    Raises:
+        ConfigError: There is no such run, or more than one.
+    """
+    found = [run for run in runs if run.run_id == wanted]
+    found = found or [run for run in runs if wanted and run.run_id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(f"more than one run begins with `{wanted}`", hint=_names(found))
+    raise ConfigError(f"no such run: `{wanted}`", hint=f"runs of this repository: {_names(runs)}")
+
+
+def _names(runs: Sequence[RunDirectory]) -> str:
+    shown = [run.run_id for run in runs[-_NAMED:]]
+    more = ["..."] if len(runs) > _NAMED else []
+    return ", ".join([*more, *shown]) or "none"

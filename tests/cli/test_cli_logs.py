@@ -1,0 +1,226 @@
+"""`logs` and `events`, of runs that ended, go on or died."""
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.record import RunDirectory
+from tests.support.cli import start
+from tests.support.live import LiveRun, killed_run, newest
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
+HOSTILE = r"printf 'a\033[2J\033]0;owned\007b\r\033[31mred\033[0m\tx\302\233c\n'"
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo)
+
+
+@pytest.fixture
+def live(repo: Path, tmp_path: Path) -> LiveRun:
+    return LiveRun(repo, tmp_path / "gate")
+
+
+@pytest.fixture
+def finished(repo: Path, local_engine: LocalEngine) -> RunDirectory:
+    """A run of two workers, the second of which printed no newline at its end."""
+    shell_run(repo, local_engine, "echo '  one'; echo two; echo bad >&2", "printf end")
+    return newest(repo).directory
+
+
+class Reading:
+    """A command that follows, read as it prints."""
+
+    def __init__(self, repo: Path, *arguments: str) -> None:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = start(*arguments, cwd=repo, **pipes)
+
+    def __enter__(self) -> "Reading":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def line(self) -> str:
+        return self.process.stdout.readline().decode()
+
+    def rest(self) -> tuple[str, str, int]:
+        stdout, stderr = self.process.communicate(timeout=60)
+        return stdout.decode(), stderr.decode(), self.process.returncode
+
+
+class TestLogs:
+    @pytest.mark.usefixtures("finished")
+    def test_all_workers_line_by_line(self, capsys):
+        assert run(["logs"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == "[W1]   one\n[W1] two\n[W1 err] bad\n[W2] end\n"
+        assert shown.err == ""
+
+    @pytest.mark.usefixtures("finished")
+    def test_one_worker_has_its_two_streams(self, capsys):
+        assert run(["logs", "1"]) == 0
+        assert capsys.readouterr() == ("  one\ntwo\n", "bad\n")
+
+    @pytest.mark.usefixtures("finished")
+    def test_a_worker_that_is_none(self, capsys):
+        assert run(["logs", "7"]) == 3
+        assert capsys.readouterr().err.startswith("error: no run has a worker 7\n")
+        assert run(["logs", "7", "--run", newest(Path.cwd()).run_id[:-1]]) == 3
+        assert " has no worker 7\n\nhint: `orchestrator ls --all`" in capsys.readouterr().err
+
+    def test_a_worker_is_looked_for_in_older_runs_too(self, repo, local_engine, capsys):
+        shell_run(repo, local_engine, "echo older")
+        shell_run(repo, local_engine, "echo newer")
+        assert run(["logs", "1"]) == 0
+        assert capsys.readouterr().out == "older\n"
+        assert run(["logs"]) == 0
+        assert capsys.readouterr().out == "[W2] newer\n"
+
+    def test_nothing_steers_the_terminal(self, repo, local_engine, capsys):
+        shell_run(repo, local_engine, HOSTILE)
+        safe = "a\ufffd[2J\ufffd]0;owned\ufffdb\nred\tx\ufffdc\n"
+        assert run(["logs", "1"]) == 0
+        assert capsys.readouterr().out == safe
+        assert run(["logs"]) == 0
+        first, second, _ = safe.split("\n")
+        assert capsys.readouterr().out == f"[W1] {first}\n[W1] {second}\n"
+
+    def test_bytes_as_they_were_where_that_is_asked_for(self, repo, local_engine, capsysbinary):
+        shell_run(repo, local_engine, HOSTILE + r"; printf '\377' >&2")
+        assert run(["logs", "--raw", "1"]) == 0
+        shown = capsysbinary.readouterr()
+        assert shown.out == b"a\x1b[2J\x1b]0;owned\x07b\r\x1b[31mred\x1b[0m\tx\xc2\x9bc\n"
+        assert shown.err == b"\xff"
+
+    def test_no_bytes_for_a_terminal(self, repo, local_engine):
+        shell_run(repo, local_engine, HOSTILE)
+        ours, theirs = pty.openpty()
+        process = start("logs", "--raw", "1", cwd=repo, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        assert process.wait(60) == 0
+        shown = os.read(ours, 4096)
+        os.close(ours)
+        assert b"owned" in shown
+        assert b"\x1b" not in shown
+
+    @pytest.mark.usefixtures("finished")
+    def test_bytes_of_all_workers_make_no_sense(self, capsys):
+        assert run(["logs", "--raw"]) == 3
+        assert "`--raw` gives one worker's bytes" in capsys.readouterr().err
+
+    def test_earlier_attempts_come_first(self, finished, capsys):
+        shutil.copytree(finished.worker(2), finished.path / "worker-2.attempt-2")
+        for number, text in ((1, "first\n"), (2, "second\n")):
+            path = finished.path / f"worker-2.attempt-{number}"
+            path.mkdir(exist_ok=True)
+            (path / "stdout.log").write_text(text)
+        assert run(["logs", "2"]) == 0
+        assert capsys.readouterr().out == "first\nsecond\nend\n"
+        assert run(["logs"]) == 0
+        assert capsys.readouterr().out.endswith("[W2.1] first\n[W2.2] second\n[W2] end\n")
+
+    @pytest.mark.usefixtures("finished")
+    def test_following_a_run_that_ended_ends(self, capsys):
+        assert run(["logs", "-f"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "[W2] end"
+
+    def test_following_shows_lines_as_they_come_and_workers_that_start_later(
+        self, repo, local_engine, live
+    ):
+        tasks = (f"echo one; {live.wait_for_gate}; echo last >&2", "echo later")
+        with live.going_on(local_engine, *tasks, workers=1), Reading(repo, "logs", "-f") as shown:
+            assert shown.line() == "[W1] one\n"
+            live.open_gate()
+            out, err, code = shown.rest()
+        assert sorted(out.splitlines()) == ["[W1 err] last", "[W2] later"]
+        assert (err, code) == ("", 0)
+
+    def test_following_one_worker_ends_when_it_does(self, repo, local_engine, live):
+        tasks = (live.wait_for_gate, "echo short")
+        with (
+            live.going_on(local_engine, *tasks, workers=2),
+            Reading(repo, "logs", "-f", "2") as shown,
+        ):
+            assert shown.rest() == ("short\n", "", 0)
+            assert live.result is None
+
+    def test_a_log_that_is_written_anew_is_read_anew(self, repo, local_engine, live):
+        with live.going_on(local_engine, live.wait_for_gate), Reading(repo, "logs", "-f") as shown:
+            state = newest(repo).directory.worker(1)
+            (state / "stdout.log").write_text("one\ntwo\n")
+            assert [shown.line(), shown.line()] == ["[W1] one\n", "[W1] two\n"]
+            (state / "other").write_text("one\n")
+            (state / "other").replace(state / "stdout.log")
+            assert shown.line() == "[W1] one\n"
+            live.open_gate()
+            assert shown.rest() == ("", "", 0)
+
+    def test_following_a_run_that_died_says_so(self, repo, tmp_path, capsys):
+        killed_run(repo, tmp_path / "engine", "echo hello; sleep 60")
+        run_id = newest(repo).run_id
+        assert run(["logs"]) == 0
+        assert capsys.readouterr() == ("[W1] hello\n", "")
+        for arguments in (["logs", "-f"], ["logs", "-f", "1"]):
+            assert run(arguments) == 7
+            shown = capsys.readouterr()
+            assert shown.out.endswith("hello\n")
+            assert shown.err == (
+                f"error: the process of run {run_id} died before its workers were done\n\n"
+                f"hint: take it over: `orchestrator resume {run_id}`\n"
+            )
+
+
+class TestEvents:
+    def test_they_are_objects_each_on_a_line(self, finished, capsys):
+        assert run(["events", "--run", finished.run_id[:-2]]) == 0
+        types = [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]
+        assert (types[0], types[-1]) == ("run_started", "run_done")
+        assert types.count("worker_done") == 2
+
+    def test_half_a_line_is_passed_over(self, finished, capsys):
+        with (finished.path / "events.ndjson").open("a") as file:
+            file.write('{"type": "noti')
+        assert run(["events"]) == 0
+        whole = capsys.readouterr().out
+        assert json.loads(whole.splitlines()[-1])["type"] == "run_done"
+        with (finished.path / "events.ndjson").open("a") as file:
+            file.write('\n{"type": "notice"}\n')
+        assert run(["events"]) == 0
+        assert capsys.readouterr().out == whole + '{"type": "notice"}\n'
+
+    def test_they_come_as_they_happen(self, repo, local_engine, live):
+        with (
+            live.going_on(local_engine, live.wait_for_gate),
+            Reading(repo, "events", "-f") as shown,
+        ):
+            while json.loads(shown.line())["type"] != "worker_started":
+                assert live.result is None
+            live.open_gate()
+            out, err, code = shown.rest()
+        assert json.loads(out.splitlines()[-1])["type"] == "run_done"
+        assert (err, code) == ("", 0)
+
+    def test_of_a_run_that_died(self, repo, tmp_path, capsys):
+        killed_run(repo, tmp_path / "engine", "echo up; sleep 60")
+        assert run(["events", "-f"]) == 7
+        shown = capsys.readouterr()
+        assert json.loads(shown.out.splitlines()[-1])["type"] == "worker_started"
+        assert "orchestrator resume" in shown.err
+
+
+def test_no_run_at_all(capsys):
+    assert run(["logs"]) == 3
+    assert capsys.readouterr().err == (
+        "error: there is no run in this repository\n\n"
+        'hint: start one: `orchestrator parallel "a task"`\n'
+    )

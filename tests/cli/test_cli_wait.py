@@ -1,0 +1,100 @@
+"""`wait`: ends as the run's own command would."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.cli.report import run_json, run_table
+from orchestrator.results import RunResult
+from tests.support.cli import start
+from tests.support.live import LiveRun, killed_run, newest
+from tests.support.runs import shell_run
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo)
+
+
+def test_of_a_run_that_has_ended(repo, local_engine, capsys):
+    result = shell_run(repo, local_engine, "true", "exit 3")
+    assert run(["wait"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == run_table(result) + "\n"
+    assert "the work is in" in shown.err
+    assert run(["wait", result.run_id[:-1], "--json"]) == 1
+    assert capsys.readouterr().out == run_json(result) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "rest", "code"),
+    [
+        (("true", "exit 1"), {"fail_on": "all"}, 0),
+        (("sleep 60",), {"timeout_per_worker": 0.5}, 5),
+        (("true",), {}, 0),
+    ],
+)
+def test_the_exit_code_is_the_runs_own(repo, local_engine, tasks, rest, code):
+    shell_run(repo, local_engine, *tasks, **rest)
+    assert run(["wait"]) == code
+
+
+def test_it_waits(repo, tmp_path, local_engine):
+    live = LiveRun(repo, tmp_path / "gate")
+    with live.going_on(local_engine, live.wait_for_gate):
+        waiting = start("wait", "--json", cwd=repo, stdout=-1, stderr=-1)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1.5)
+        live.open_gate()
+        out, _ = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0
+    assert RunResult.model_validate_json(out) == live.result
+
+
+def test_a_run_that_ended_before_it_could_say_so_is_summed_up(repo, local_engine, capsys):
+    result = shell_run(repo, local_engine, "true", "exit 3")
+    directory = newest(repo).directory
+    (directory.path / "result.json").unlink(missing_ok=True)
+    events = directory.path / "events.ndjson"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(line for line in lines if '"run_done"' not in line))
+    assert run(["wait", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert 0 < found.pop("duration") < result.duration + 1
+    assert found == result.model_dump(mode="json", exclude={"duration"})
+
+
+def test_the_result_on_disk_comes_first(repo, local_engine, capsys):
+    result = shell_run(repo, local_engine, "true")
+    written = result.model_copy(update={"duration": 123.5})
+    (newest(repo).directory.path / "result.json").write_text(written.model_dump_json())
+    assert run(["wait", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["duration"] == 123.5
+
+
+def test_a_run_whose_process_died(repo, tmp_path, capsys):
+    killed_run(repo, tmp_path / "engine", "echo up; sleep 60")
+    run_id = newest(repo).run_id
+    assert run(["wait", run_id[:18]]) == 7
+    assert capsys.readouterr() == (
+        "",
+        f"error: the process of run {run_id} died before its workers were done\n\n"
+        f"hint: take it over: `orchestrator resume {run_id}`\n",
+    )
+
+
+def test_runs_that_are_none(repo, local_engine, capsys):
+    first, second = (shell_run(repo, local_engine, "true").run_id for _ in range(2))
+    assert run(["wait", "x"]) == 3
+    known = ", ".join(sorted((first, second)))
+    assert capsys.readouterr().err == (
+        f"error: no such run: `x`\n\nhint: runs of this repository: {known}\n"
+    )
+    assert run(["wait", first[:4]]) == 3
+    assert capsys.readouterr().err.startswith(
+        f"error: more than one run begins with `{first[:4]}`\n"
+    )
+    assert run(["parallel-cleanup", "--run", "x"]) == 3

@@ -1,0 +1,111 @@
+"""Runs that are looked at from outside: one that goes on, one whose process was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.engine.base import ContainerEngine
+from orchestrator.history import RunHistory, WorkerState, choose_run
+from orchestrator.record import all_runs
+from orchestrator.results import RunResult
+from tests.support.runs import shell_run
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60.0
+_CODE = """
+import sys
+from pathlib import Path
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
+shell_run(Path(sys.argv[1]), LocalEngine(Path(sys.argv[2])), *sys.argv[3:])
+"""
+
+
+def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
+    """Wait until something is true, and give it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"{what} did not come in {PATIENCE:g} s"
+        time.sleep(0.02)
+    return found
+
+
+def newest(repo: Path) -> RunHistory:
+    """Open the newest run."""
+    return choose_run(list(all_runs(repo / ".git" / "orchestrator")))
+
+
+def states(repo: Path) -> list[WorkerState]:
+    """Give how far the workers of the newest run have come."""
+    if not any(run.record() for run in all_runs(repo / ".git" / "orchestrator")):
+        return []
+    with newest(repo) as history:
+        while history.read():
+            pass
+        return [worker.state for worker in history.workers.values()]
+
+
+class LiveRun:
+    """A run in a thread; its tasks may wait for `open_gate`."""
+
+    def __init__(self, repo: Path, gate: Path) -> None:
+        self.repo = repo
+        self._gate = gate
+        self.result: RunResult | None = None
+
+    @property
+    def wait_for_gate(self) -> str:
+        """A command that ends when the gate is opened."""
+        return f"while [ ! -e {self._gate} ]; do sleep 0.02; done"
+
+    def open_gate(self) -> None:
+        """Let the tasks go on."""
+        self._gate.touch()
+
+    @contextmanager
+    def going_on(
+        self, engine: ContainerEngine, *tasks: str, running: int = 1, **rest: Any
+    ) -> Iterator[None]:
+        """Run the tasks; so many of them run when this is entered."""
+
+        def execute() -> None:
+            self.result = shell_run(self.repo, engine, *tasks, **rest)
+
+        thread = threading.Thread(target=execute)
+        thread.start()
+        try:
+            eventually(lambda: states(self.repo).count(WorkerState.RUNNING) >= running, "the start")
+            yield
+        finally:
+            self.open_gate()
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+def killed_run(repo: Path, scratch: Path, *tasks: str) -> None:
+    """Leave a run behind whose process was killed when all of its tasks had printed something."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CODE, str(repo), str(scratch), *tasks], cwd=ROOT
+    )
+    try:
+        eventually(lambda: states(repo) == [WorkerState.RUNNING] * len(tasks), "the start")
+        state = newest(repo).directory.worker
+        for number in range(1, len(tasks) + 1):
+            eventually((state(number) / "stdout.log").read_bytes, "output")
+    finally:
+        process.kill()
+        process.wait()
+        with newest(repo) as history:
+            while history.read():
+                pass
+            for worker in history.workers.values():
+                with suppress(ProcessLookupError):
+                    os.killpg(int((worker.container or "").rpartition("-")[2]), signal.SIGKILL)

@@ -1,0 +1,110 @@
+"""Files that grow, are cut short, are replaced, or are not there yet."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.tail import LineTail, Tail, last_line
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def tail(path: Path) -> Tail:
+    tail = Tail(path)
+    yield tail
+    tail.close()
+
+
+@pytest.fixture
+def lines(path: Path) -> LineTail:
+    lines = LineTail(path, longest=10)
+    yield lines
+    lines.close()
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def test_bytes_come_as_they_are_written(path: Path, tail: Tail) -> None:
+    assert tail.read() == b""
+    append(path, b"one")
+    assert (tail.read(), tail.read()) == (b"one", b"")
+    append(path, b"\xff\n")
+    assert (tail.read(), tail.read()) == (b"\xff\n", b"")
+
+
+def test_a_piece_is_bounded(path: Path, tail: Tail) -> None:
+    append(path, b"x" * 3_000_000)
+    sizes = [len(tail.read()) for _ in range(4)]
+    assert sum(sizes) == 3_000_000
+    assert max(sizes) < 1_100_000
+
+
+def test_one_that_is_cut_short_is_read_from_its_start(path: Path, tail: Tail) -> None:
+    append(path, b"long enough")
+    tail.read()
+    path.write_bytes(b"new")
+    assert (tail.read(), tail.read()) == (b"new", b"")
+
+
+def test_one_that_is_replaced_is_read_to_its_end_first(path: Path, tail: Tail) -> None:
+    append(path, b"one")
+    tail.read()
+    append(path, b" two")
+    path.rename(path.with_name("old"))
+    assert (tail.read(), tail.read()) == (b" two", b"")
+    path.write_bytes(b"three, and longer")
+    assert (tail.read(), tail.read()) == (b"three, and longer", b"")
+
+
+def test_one_that_is_removed_is_no_error(path: Path, tail: Tail) -> None:
+    append(path, b"one")
+    tail.read()
+    path.unlink()
+    assert tail.read() == b""
+
+
+def test_a_line_is_given_once_it_is_whole(path: Path, lines: LineTail) -> None:
+    append(path, b"one\ntw")
+    assert (lines.read(), lines.read()) == (b"one\n", b"")
+    append(path, b"o\n")
+    assert (lines.read(), lines.read(), lines.rest()) == (b"two\n", b"", b"")
+    append(path, b"end")
+    assert (lines.read(), lines.rest(), lines.rest()) == (b"", b"end\n", b"")
+
+
+def test_a_line_without_end_is_cut(path: Path, lines: LineTail) -> None:
+    append(path, b"x" * 11)
+    assert lines.read() == b"x" * 11 + b"\n"
+    append(path, b"y\n")
+    assert lines.read() == b"y\n"
+
+
+def test_what_had_no_end_when_the_file_was_replaced_is_a_line(path: Path, lines: LineTail) -> None:
+    append(path, b"half")
+    assert lines.read() == b""
+    path.rename(path.with_name("old"))
+    append(path, b"new\n")
+    assert (lines.read(), lines.read()) == (b"half\nnew\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"", b""),
+        (b"\n\n", b""),
+        (b"one", b"one"),
+        (b"one\ntwo\n \n", b"two"),
+        (b"x" * 9000 + b"\n", b"x" * 4095),
+    ],
+)
+def test_the_last_line(path: Path, content: bytes, line: bytes) -> None:
+    assert last_line(path) == b""
+    path.write_bytes(content)
+    assert last_line(path) == line
