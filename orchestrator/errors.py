@@ -13,11 +13,21 @@ class OrchestratorError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        """Say what is wrong and what to do: a program that uses us may print no more than this."""
+        return f"{self.message} (hint: {self.hint})" if self.hint else self.message
+
 
 class ConfigError(OrchestratorError):
     """An option, a key or a value that cannot be honoured."""
 
     exit_code = 3
+
+
+class AuthenticationError(OrchestratorError):
+    """A model cannot be called for want of a key."""
+
+    exit_code = 4
 
 
 class RepositoryError(OrchestratorError):

@@ -1,6 +1,8 @@
 """Everything that must be right before a run creates anything."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agents import load_agent
@@ -9,12 +11,73 @@ from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.context import Ground
 from orchestrator.egress import allowed_destinations, check_runtime
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
-from orchestrator.errors import ConfigError
+from orchestrator.errors import AuthenticationError, ConfigError
+from orchestrator.plan import plan_workers
+from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets, read_secrets
 
 _DEFAULT_CPUS = 2.0
+_MOST_WORKERS = 10
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What can be checked without an engine."""
+
+    repository: Repository
+    agent: Agent
+    image: str
+    egress: Egress | None
+    inherited_env: Mapping[str, str]
+    secrets: Secrets
+    redactor: Redactor
+
+
+def check_wishes(config: ParallelConfig, root: Path, agent: Agent | None) -> Wishes:
+    """Check what was asked for, as far as no engine is needed.
+
+    Raises:
+        OrchestratorError: A run could not start.
+    """
+    repository = Repository(root)
+    repository.resolve(config.base)
+    chosen, image = choose_agent(config, agent)
+    secrets = read_secrets(config.isolation.secrets, os.environ)
+    return Wishes(
+        repository=repository,
+        agent=chosen,
+        image=image,
+        egress=_egress(config, chosen),
+        inherited_env=inherited(chosen),
+        secrets=secrets,
+        redactor=_redactor(config, chosen, secrets),
+    )
+
+
+def check_ground(
+    config: ParallelConfig, root: Path, engine: ContainerEngine, agent: Agent | None
+) -> Ground:
+    """Check the wishes against the repository, the engine and the machine.
+
+    Raises:
+        OrchestratorError: A run could not start.
+    """
+    wishes = check_wishes(config, root, agent)
+    features = engine.check(images=(wishes.image, BASE_IMAGE), runtime=config.isolation.runtime)
+    check_machine(config, features)
+    missing = missing_keys(config, wishes.agent)
+    if missing is not None:
+        raise missing
+    return Ground(
+        config=config,
+        engine=engine,
+        features=features,
+        cpus=cpus_of(config, features),
+        **vars(wishes),
+    )
 
 
 def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, str]:
@@ -27,48 +90,85 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
     return chosen, config.image or chosen.image
 
 
-def check_ground(
-    config: ParallelConfig, root: Path, engine: ContainerEngine, agent: Agent | None
-) -> Ground:
-    """Check the wishes against the repository, the engine and the machine.
-
-    Raises:
-        OrchestratorError: A run could not start.
-    """
-    repository = Repository(root)
-    repository.resolve(config.base)
-    chosen, image = choose_agent(config, agent)
-    secrets = read_secrets(config.isolation.secrets, os.environ)
-    features = engine.check(images=(image, BASE_IMAGE), runtime=config.isolation.runtime)
-    return Ground(
-        config=config,
-        repository=repository,
-        engine=engine,
-        features=features,
-        agent=chosen,
-        image=image,
-        cpus=_cpus(config, features),
-        egress=_egress(config, chosen),
-        inherited_env=inherited(chosen),
-        secrets=secrets,
-        redactor=make_redactor(config, chosen, secrets),
-    )
-
-
 def inherited(agent: Agent) -> dict[str, str]:
     """Give the variables of ours that an agent is handed on."""
     return {name: os.environ[name] for name in agent.inherited_env if name in os.environ}
 
 
-def _cpus(config: ParallelConfig, features: EngineFeatures) -> float:
-    wanted = config.limits.cpus
-    if wanted is None:
-        return min(_DEFAULT_CPUS, features.cpus)
-    if wanted > features.cpus:
+def missing_keys(config: ParallelConfig, agent: Agent) -> AuthenticationError | None:
+    """Say which models could not be called for want of a key.
+
+    A server or an image of the user's own may need none, or bring its own.
+    """
+    if config.api_base is not None or config.image is not None:
+        return None
+    secrets = {entry.partition("=")[0]: "a file" for entry in config.isolation.secrets}
+    environment = {**secrets, **inherited(agent), **config.isolation.env}
+    needs: dict[str, str] = {}
+    for model in dict.fromkeys(spec.model for spec in plan_workers(config)):
+        key = agent.missing_key(model, environment)
+        if key is not None:
+            needs["the default model" if model is None else f"`{model}`"] = key
+    if not needs:
+        return None
+    wants = ", ".join(f"{model} needs `{key}`" for model, key in needs.items())
+    return AuthenticationError(
+        f"no API key: {wants}",
+        hint=f"`export {next(iter(needs.values()))}=...`, or give it with `--env-file FILE`; "
+        "`--api-base URL` is for a server of your own",
+    )
+
+
+def check_machine(config: ParallelConfig, features: EngineFeatures) -> None:
+    """Refuse a worker that is larger than the machine.
+
+    Raises:
+        ConfigError: It would never have what was asked for.
+    """
+    cpus, memory = config.limits.cpus, config.limits.memory
+    if cpus is not None and cpus > features.cpus:
         raise ConfigError(
-            f"cpus: {wanted:g} is more than the machine has", hint=f"at most {features.cpus}"
+            f"cpus: {cpus:g} is more than the machine has", hint=f"at most {features.cpus}"
         )
-    return wanted
+    if memory > features.memory and _was_asked_for(config, memory):
+        raise ConfigError(
+            f"memory: {_gib(memory)} is more than the machine has",
+            hint=f"at most {features.memory // 1024**2}m",
+        )
+
+
+def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
+    """Tell a wish from what a preset or the default says, on machines of any size."""
+    preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
+    return "memory" in config.limits.model_fields_set and memory != preset
+
+
+def cpus_of(config: ParallelConfig, features: EngineFeatures) -> float:
+    """Give the CPUs of a worker."""
+    return config.limits.cpus or min(_DEFAULT_CPUS, features.cpus)
+
+
+def room(config: ParallelConfig, features: EngineFeatures) -> int:
+    """Say how many workers the machine has room for at once."""
+    by_cpus = int(features.cpus / cpus_of(config, features))
+    return max(1, min(_MOST_WORKERS, by_cpus, features.memory // config.limits.memory))
+
+
+def crowding(config: ParallelConfig, features: EngineFeatures) -> str | None:
+    """Say so when the workers together may use more than there is."""
+    fit = room(config, features)
+    if config.workers <= fit:
+        return None
+    cpus = config.workers * cpus_of(config, features)
+    memory = config.workers * config.limits.memory
+    return (
+        f"{config.workers} workers may use {cpus:g} CPUs and {_gib(memory)}, the machine has "
+        f"{features.cpus} CPUs and {_gib(features.memory)} RAM: room for `--workers {fit}`"
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB"
 
 
 def _egress(config: ParallelConfig, agent: Agent) -> Egress | None:
@@ -83,7 +183,7 @@ def _egress(config: ParallelConfig, agent: Agent) -> Egress | None:
     return Egress(image=BASE_IMAGE, allowed=allowed_destinations(isolation.allow, urls))
 
 
-def make_redactor(config: ParallelConfig, agent: Agent, secrets: Secrets) -> Redactor:
+def _redactor(config: ParallelConfig, agent: Agent, secrets: Secrets) -> Redactor:
     """Make what takes secrets out of all that is kept or shown."""
     environment = {**inherited(agent), **config.isolation.env}
     if config.api_base is not None:

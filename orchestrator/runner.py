@@ -21,13 +21,12 @@ from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
-from orchestrator.preflight import check_ground, choose_agent, make_redactor
+from orchestrator.preflight import check_ground, check_wishes, crowding, missing_keys
 from orchestrator.presets import Preset
 from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_id
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, RunResult, WorkerResult, overall_status
-from orchestrator.secret_files import read_secrets
 from orchestrator.store import base_objects
 from orchestrator.worker import failure, run_worker
 from orchestrator.workspace import choose_mode, remove_tree
@@ -46,7 +45,12 @@ class RunPlan(BaseModel):
     preset: Preset | None
     limits: Limits
     network: str
+    allow: tuple[str, ...]
+    runtime: str | None
     history: str
+    ports: tuple[int, ...]
+    env: tuple[str, ...]
+    """Names of the variables in the containers, those passed on included."""
     secrets: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -83,30 +87,32 @@ class ParallelRunner:
         """Say what a run would do now. Creates nothing.
 
         Raises:
-            RepositoryError: There is no repository, or no commit to start from.
-            ConfigError: The agent program is unknown, or a secret cannot be had.
+            OrchestratorError: A run could not start, whatever the engine and the machine are.
         """
-        repository = Repository(self._root)
-        base = repository.resolve(self._config.base)
-        agent, image = choose_agent(self._config, self._agent)
-        secrets = read_secrets(self._config.isolation.secrets, os.environ)
-        first = repository.free_block(
-            job_count(self._config), taken=live_numbers(repository.state_dir)
-        )
+        config = self._config
+        isolation = config.isolation
+        wishes = check_wishes(config, self._root, self._agent)
+        repository = wishes.repository
+        first = repository.free_block(job_count(config), taken=live_numbers(repository.state_dir))
+        missing = missing_keys(config, wishes.agent)
         plan = RunPlan(
-            base=base,
+            base=repository.resolve(config.base),
             top=repository.top,
-            workers=plan_workers(self._config, first=first),
-            image=image,
-            timeout=self._config.timeout,
-            preset=self._config.preset,
-            limits=self._config.limits,
-            network=self._config.isolation.network,
-            history=self._config.isolation.history,
-            secrets=tuple(secrets.values),
-            notices=tuple(self._notices(repository)),
+            workers=plan_workers(config, first=first),
+            image=wishes.image,
+            timeout=config.timeout,
+            preset=config.preset,
+            limits=config.limits,
+            network=isolation.network,
+            allow=isolation.allow,
+            runtime=isolation.runtime,
+            history=isolation.history,
+            ports=isolation.ports,
+            env=tuple(sorted({*wishes.inherited_env, *isolation.env})),
+            secrets=tuple(wishes.secrets.values),
+            notices=(*self._notices(repository), *([missing.message] if missing else ())),
         )
-        return make_redactor(self._config, agent, secrets).model(plan)
+        return wishes.redactor.model(plan)
 
     def _notices(self, repository: Repository) -> Iterator[str]:
         if not self._config.include_uncommitted and repository.is_dirty():
@@ -143,7 +149,8 @@ class ParallelRunner:
         """
         with self._connected() as engine:
             ground = check_ground(self._config, self._root, engine, self._agent)
-            notices = tuple(self._notices(ground.repository))
+            crowded = crowding(self._config, ground.features)
+            notices = (*self._notices(ground.repository), *([crowded] if crowded else ()))
             with _opened(ground, notices, self._emit, self._cancel) as (run, workers):
                 return _carry_out(run, workers)
 

@@ -1,6 +1,7 @@
 """The `architect` program (architect-ai-cli 1.1.0): `architect run`."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -34,6 +35,23 @@ _ENVIRONMENT: Final = {
 # Families that litellm 1.81 turns away by their bare name: it knows no provider for DeepSeek's,
 # and none for an Anthropic model that is newer than itself, such as claude-sonnet-4-6.
 _PROVIDERS: Final = {"claude-": "anthropic/", "deepseek-": "deepseek/"}
+_DEFAULT_MODEL: Final = "gpt-4o"
+# Providers that want a key; what is not in here is not checked.
+_NEED_KEY: Final = {
+    "openai/": "OPENAI",
+    "gpt-": "OPENAI",
+    "anthropic/": "ANTHROPIC",
+    "gemini/": "GEMINI",
+    "deepseek/": "DEEPSEEK",
+    "openrouter/": "OPENROUTER",
+    "mistral/": "MISTRAL",
+    "groq/": "GROQ",
+    "xai/": "XAI",
+}
+# A server of the user's own may want no key.
+_OWN_SERVER: Final = ("ARCHITECT_API_BASE", "LITELLM_PROXY_API_BASE")
+# litellm takes these in a key's place.
+_OTHER_KEYS: Final = {"GEMINI": ("GOOGLE_API_KEY",)}
 # Keys that open a model's API and nothing else: credentials of a whole account (AWS, GitHub,
 # Cloudflare, Hugging Face) are not handed to an agent unless `--env` names them.
 _INHERITED: Final = (
@@ -135,6 +153,17 @@ class ArchitectAgent:
     image = DEFAULT_IMAGE
     inherited_env = _INHERITED
     droppings = (".architect/",)
+
+    def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
+        """Name the key of the model's provider, if it is known and a key is all that is missing."""
+        chosen = _with_provider(model or environment.get("ARCHITECT_MODEL") or _DEFAULT_MODEL) or ""
+        provider = next((_NEED_KEY[start] for start in _NEED_KEY if chosen.startswith(start)), None)
+        if provider is None:
+            return None
+        key = f"{provider}_API_KEY"
+        servers = (f"{provider}_API_BASE", f"{provider}_BASE_URL", *_OWN_SERVER)
+        enough = (key, *_OTHER_KEYS.get(provider, ()), *servers)
+        return None if any(environment.get(name) for name in enough) else key
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the task stands behind `--`, so it may begin with a dash."""

@@ -79,6 +79,14 @@ class Agent(Protocol):
     def droppings(self) -> tuple[str, ...]:
         """Patterns, as in `.gitignore`, of files it leaves and nobody wants committed."""
 
+    def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
+        """Name the variable without which a model cannot be called, if it is not there.
+
+        Args:
+            model: None is the program's default.
+            environment: What the container will have.
+        """
+
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Say how the program is started for one worker."""
 

@@ -1,5 +1,6 @@
 """No agent at all: the task is a command line. This is the case of CI jobs."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.agents.base import (
@@ -40,6 +41,9 @@ class ShellAgent:
     image = BASE_IMAGE
     inherited_env: tuple[str, ...] = ()
     droppings: tuple[str, ...] = ()
+
+    def missing_key(self, model: str | None, environment: Mapping[str, str]) -> None:
+        """Need no key: which model a command calls, if any, is its own business."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the command finds the run's options in its environment."""

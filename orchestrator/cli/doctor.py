@@ -1,6 +1,7 @@
 """`orchestrator doctor`: could a run start here, and if not, what is missing."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,15 +13,18 @@ import typer
 
 from orchestrator import git
 from orchestrator.cli.messages import show
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, Limits
+from orchestrator.cli.options import Config
+from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, ParallelConfig
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError
-from orchestrator.repository import Repository
+from orchestrator.preflight import check_machine, choose_agent, crowding, missing_keys, room
+from orchestrator.repository import Repository, find_top
+from orchestrator.secret_files import read_secrets
+from orchestrator.settings import config_file, load_config
 
-CPUS_PER_WORKER = 2
-MAX_WORKERS = 10
 LOW_DISK = 2 * 1024**3
+_BUILD = "build it with `orchestrator image build`"
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
 
@@ -37,26 +41,59 @@ class Check:
 
 
 def doctor(
+    config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Check that a run could start on this machine."""
-    checks = list(_checks())
+    checks = list(_checks(config))
     show(_as_json(checks) if as_json else "\n".join(map(_line, checks)))
     raise typer.Exit(max(check.exit_code for check in checks))
 
 
-def _checks() -> Iterator[Check]:
+def _checks(file: Path | None) -> Iterator[Check]:
     yield _git()
     yield from _repository()
+    check, config = _configuration(file)
+    yield check
+    yield from _agent(config)
     try:
         engine = load_engine("docker")
     except OrchestratorError as error:
         yield _failed("engine", error)
         return
     try:
-        yield from _engine(engine)
+        yield from _engine(engine, config)
     finally:
         engine.close()
+
+
+def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
+    """Load what a run would load; where that is wrong, the rest is checked for the defaults."""
+    # A run is told its task on the command line.
+    task = {"tasks": ("any",)}
+    try:
+        top = find_top(Path.cwd())
+    except OrchestratorError:
+        top = None
+    path, _ = config_file(os.environ, top, file)
+    try:
+        config = load_config(options=task, environ=os.environ, top=top, file=file)
+    except OrchestratorError as error:
+        return _failed("configuration", error), ParallelConfig(tasks=task["tasks"])
+    return Check(name="configuration", detail=str(path or "no file, the defaults")), config
+
+
+def _agent(config: ParallelConfig) -> Iterator[Check]:
+    try:
+        agent, _ = choose_agent(config, None)
+        read_secrets(config.isolation.secrets, os.environ)
+    except OrchestratorError as error:
+        yield _failed("agent", error)
+        return
+    missing = missing_keys(config, agent)
+    if missing is not None:
+        # Which models a run takes, and whether any, is mostly said on the command line.
+        yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
 
 
 def _failed(name: str, error: OrchestratorError) -> Check:
@@ -103,18 +140,36 @@ def _disk(top: Path) -> Check:
     return Check(name="disk", state="warn", detail=detail, hint="a few workers may fill it")
 
 
-def _engine(engine: Engine) -> Iterator[Check]:
+def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     try:
         features = engine.check(images=(), runtime=None)
     except OrchestratorError as error:
         yield _failed("engine", error)
         return
     yield Check(name="engine", detail=features.version)
-    yield Check(name="runtimes", detail=", ".join(features.runtimes) or "the engine's own")
+    yield _runtimes(features, config.isolation.runtime)
     yield _worktrees(features)
-    yield _image(engine, BASE_IMAGE, required=True)
-    yield _image(engine, DEFAULT_IMAGE, required=False)
-    yield _machine(features)
+    for image, required in _images(config).items():
+        yield _image(engine, image, required=required)
+    yield _machine(features, config)
+
+
+def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
+    found = ", ".join(features.runtimes) or "the engine's own"
+    if wanted is None or wanted in features.runtimes:
+        return Check(name="runtimes", detail=found)
+    detail = f"no `{wanted}` among {found}"
+    return Check(name="runtimes", state="fail", detail=detail, exit_code=3)
+
+
+def _images(config: ParallelConfig) -> dict[str, bool]:
+    """Give the images that a run needs, and whether it surely does."""
+    chosen = {"image", "agent_cli"} & config.model_fields_set
+    try:
+        _, image = choose_agent(config, None)
+    except OrchestratorError:
+        return {BASE_IMAGE: True}
+    return {BASE_IMAGE: True} | ({} if image == BASE_IMAGE else {image: bool(chosen)})
 
 
 def _worktrees(features: EngineFeatures) -> Check:
@@ -136,23 +191,23 @@ def _image(engine: Engine, image: str, *, required: bool) -> Check:
         name="image",
         state="fail" if required else "warn",
         detail=f"{image} is missing{agent}",
-        hint="build it with `orchestrator image build`",
+        hint=_BUILD if image in (BASE_IMAGE, DEFAULT_IMAGE) else "pull or build it",
         exit_code=3 if required else 0,
     )
 
 
-def suggested_workers(*, cpus: int, memory: int) -> int:
-    """Say how many workers a machine has room for at the default limits."""
-    return max(1, min(MAX_WORKERS, cpus // CPUS_PER_WORKER, memory // Limits().memory))
-
-
-def _machine(features: EngineFeatures) -> Check:
-    workers = suggested_workers(cpus=features.cpus, memory=features.memory)
+def _machine(features: EngineFeatures, config: ParallelConfig) -> Check:
+    try:
+        check_machine(config, features)
+    except OrchestratorError as error:
+        return _failed("machine", error)
     memory = humanize.naturalsize(features.memory, binary=True)
-    return Check(
-        name="machine",
-        detail=f"{features.cpus} CPUs, {memory} RAM: room for `--workers {workers}`",
-    )
+    machine = f"{features.cpus} CPUs, {memory} RAM"
+    crowded = crowding(config, features)
+    if crowded is None:
+        fit = room(config, features)
+        return Check(name="machine", detail=f"{machine}: room for `--workers {fit}`")
+    return Check(name="machine", state="warn", detail=crowded)
 
 
 def _line(check: Check) -> str:

@@ -21,6 +21,8 @@ from orchestrator.settings import load_config
 
 _NOT_SETTINGS = frozenset({"positional", "task", "config", "quiet", "json", "dry_run", "secret"})
 
+_UNCHECKED = "the engine, its images and the machine's size were not checked: `orchestrator doctor`"
+
 
 def parallel(
     positional: options.Positional = None,
@@ -62,7 +64,7 @@ def parallel(
     given = dict(locals())
     settings = _configure(given)
     if dry_run:
-        _show_plan(settings, as_json=json)
+        _show_plan(settings, quiet=quiet, as_json=json)
     else:
         raise typer.Exit(_run(settings, quiet=quiet, as_json=json))
 
@@ -80,11 +82,14 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
     )
 
 
-def _show_plan(config: ParallelConfig, *, as_json: bool) -> None:
+def _show_plan(config: ParallelConfig, *, quiet: bool, as_json: bool) -> None:
     plan = ParallelRunner(config).plan()
-    for notice in plan.notices:
-        tell(notice)
+    if not quiet:
+        for notice in plan.notices:
+            tell(notice)
     show(plan_json(plan) if as_json else plan_table(plan))
+    if not quiet:
+        tell(_UNCHECKED)
 
 
 def _run(config: ParallelConfig, *, quiet: bool, as_json: bool) -> int:

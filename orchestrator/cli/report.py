@@ -124,11 +124,18 @@ def _terms(plan: RunPlan) -> dict[str, str]:
     cpus = "2 or all CPUs" if limits.cpus is None else f"{limits.cpus:g} CPUs"
     sizes = {"memory": limits.memory, "tmp": limits.tmp, "disk": limits.disk}
     found = [cpus, *(f"{size(number)} {name}" for name, number in sizes.items())]
+    idle = limits.idle_timeout
     terms = {
         "preset": plan.preset or "",
         "limits": ", ".join([*found, f"{limits.pids} pids", f"{limits.inodes} inodes"]),
+        "idle timeout": duration(idle) if idle else "none",
+        "grace": duration(limits.grace),
+        "runtime": plan.runtime or "",
         "network": plan.network,
+        "allow": ", ".join(plan.allow),
+        "ports": ", ".join(map(str, plan.ports)),
         "history": plan.history,
+        "env": ", ".join(plan.env),
         "secrets": ", ".join(plan.secrets),
     }
     return {name: value for name, value in terms.items() if value}

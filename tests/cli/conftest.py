@@ -1,5 +1,6 @@
 """A repository to stand in, and results to show."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -15,8 +16,9 @@ def repository(tmp_path, monkeypatch) -> Path:
     git = ["git", "-C", str(top), "-c", "user.name=n", "-c", "user.email=e@example.invalid"]
     subprocess.run(["git", "init", "-q", str(top)], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "start"], check=True)
-    for name in ("ORCHESTRATOR_WORKERS", "ORCHESTRATOR_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith("ORCHESTRATOR_") or name.endswith(("_API_KEY", "_API_BASE")):
+            monkeypatch.delenv(name)
     monkeypatch.chdir(top)
     return top
 

@@ -8,7 +8,6 @@ import pytest
 from orchestrator import git
 from orchestrator.cli import doctor as command
 from orchestrator.cli.app import run
-from orchestrator.cli.doctor import suggested_workers
 from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
 from orchestrator.engine.base import EngineFeatures, ImageInfo
 from orchestrator.errors import EngineUnavailableError
@@ -41,6 +40,8 @@ class Engine:
 def machine(monkeypatch):
     """Choose the images of the machine, or None for one without an engine."""
 
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+
     def choose(images: tuple[str, ...] | None) -> None:
         def load(_: str) -> Engine:
             if images is None:
@@ -66,6 +67,7 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
         "✓ git: 2.40.1\n"
         f"✓ repository: {repository}, HEAD {head()}\n"
         "✓ disk: 3.0 GiB free\n"
+        "✓ configuration: no file, the defaults\n"
         "✓ engine: docker 9\n"
         "✓ runtimes: runc, runsc\n"
         "✓ worktrees: overlay\n"
@@ -124,8 +126,60 @@ def test_as_json(machine, capsys):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cpus", "memory", "workers"), [(1, GB, 1), (8, 9 * GB, 2), (8, 64 * GB, 4), (64, 999 * GB, 10)]
-)
-def test_suggested_workers(cpus, memory, workers):
-    assert suggested_workers(cpus=cpus, memory=memory) == workers
+class TestConfiguration:
+    """It checks what a run would do here, as the file and the variables say."""
+
+    def doctor(self, capsys, *arguments: str) -> tuple[int, list[str]]:
+        code = run(["doctor", *arguments])
+        return code, capsys.readouterr().out.splitlines()
+
+    def test_its_file_and_what_that_asks_for(self, repository, machine, capsys):
+        machine((BASE_IMAGE,))
+        file = repository / "orchestrator.yaml"
+        file.write_text("parallel_runs: {workers: 9, agent_cli: shell}\ncontainer: {memory: 2g}")
+        code, lines = self.doctor(capsys)
+        assert code == 0
+        assert f"✓ configuration: {file}" in lines
+        assert [line for line in lines if "image:" in line] == [f"✓ image: {BASE_IMAGE}, 1.0 GiB"]
+        assert lines[-1] == (
+            "! machine: 9 workers may use 18 CPUs and 18.0 GiB, the machine has 8 CPUs and "
+            "32.0 GiB RAM: room for `--workers 4`"
+        )
+
+    def test_a_file_of_another_name(self, repository, machine, capsys):
+        machine((BASE_IMAGE,))
+        (repository / "mine.yaml").write_text(
+            "parallel_runs: {image: my/image}\ncontainer: {runtime: kata, memory: 64g}"
+        )
+        code, lines = self.doctor(capsys, "--config", "mine.yaml")
+        assert code == 3
+        assert "✓ configuration: mine.yaml" in lines
+        assert "✗ runtimes: no `kata` among runc, runsc" in lines
+        at = lines.index("✗ image: my/image is missing")
+        assert lines[at + 1] == "    hint: pull or build it"
+        assert lines[-2:] == [
+            "✗ machine: memory: 64.0 GiB is more than the machine has",
+            "    hint: at most 32768m",
+        ]
+
+    def test_a_wrong_one(self, repository, machine, capsys):
+        machine((BASE_IMAGE, DEFAULT_IMAGE))
+        file = repository / "orchestrator.yaml"
+        file.write_text("parallel_runs:\n  wokers: 3\n  max_steps: -1")
+        code, lines = self.doctor(capsys)
+        assert code == 3
+        at = lines.index("✗ configuration: 2 mistakes in the configuration:")
+        assert lines[at + 1].startswith(f"  {file}:2: `parallel_runs.wokers` is unknown")
+        assert lines[-1].startswith("✓ machine")
+
+    @pytest.mark.usefixtures("repository")
+    def test_a_missing_key_and_a_missing_agent(self, machine, monkeypatch, capsys):
+        machine((BASE_IMAGE, DEFAULT_IMAGE))
+        monkeypatch.delenv("OPENAI_API_KEY")
+        code, lines = self.doctor(capsys)
+        assert code == 0
+        assert "! key: no API key: the default model needs `OPENAI_API_KEY`" in lines
+        monkeypatch.setenv("ORCHESTRATOR_AGENT_CLI", "nobody")
+        code, lines = self.doctor(capsys)
+        assert code == 3
+        assert any(line.startswith("✗ agent: ") and "nobody" in line for line in lines)

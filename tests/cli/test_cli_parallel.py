@@ -178,8 +178,48 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(repository, capsys):
         f"3       optimize  default            architect/parallel-3  {where}3\n"
         f"\nbase: {base}\nimage: orchestrator/worker:architect\ntimeout: 10 min\n"
         "limits: 2 or all CPUs, 4g memory, 1g tmp, 8g disk, 512 pids, 1000000 inodes\n"
-        "network: open\nhistory: full\n"
+        "idle timeout: none\ngrace: 10.0 s\nnetwork: open\nhistory: full\n"
     )
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_dry_run_shows_what_workers_get_and_says_what_it_did_not_check(monkeypatch, capsys):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "not shown")
+    monkeypatch.setenv("TOKEN", "not shown either")
+    assert run([
+        "parallel", "a", "--workers", "1", "--models", "gpt-4o", "--dry-run", "--ports", "3000,80",
+        "--env", "CI=hidden", "--secret", "TOKEN", "--allow", "10.0.0.1:80", "--grace", "3",
+        "--idle-timeout", "60", "--runtime", "crun",
+    ]) == 0  # fmt: skip
+    shown = capsys.readouterr()
+    for line in (
+        "env: ANTHROPIC_API_KEY, CI", "secrets: TOKEN", "ports: 3000, 80", "grace: 3.0 s",
+        "idle timeout: 1 min", "allow: 10.0.0.1:80", "runtime: crun", "network: open",
+    ):  # fmt: skip
+        assert line in shown.out.splitlines()
+    assert "hidden" not in shown.out
+    assert "not shown" not in shown.out
+    assert shown.err == (
+        "no API key: `gpt-4o` needs `OPENAI_API_KEY`\n"
+        "the engine, its images and the machine's size were not checked: `orchestrator doctor`\n"
+    )
+    run(["parallel", "a", "--workers", "1", "--dry-run", "--quiet"])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--allow", "not a host"], "`--allow`: cannot resolve `not a host`"),
+        (["--runtime", "runsc"], "with runtime `runsc` the network cannot be closed"),
+        (["--agent-cli", "nobody"], "nobody"),
+        (["--base", "nowhere"], "no such commit: `nowhere`"),
+    ],
+)
+def test_a_dry_run_checks_what_needs_no_engine(arguments, message, capsys):
+    assert run(["parallel", "a", "--workers", "1", "--dry-run", *arguments]) == 3
+    assert message in capsys.readouterr().err
 
 
 def test_a_dry_run_as_json(repository, capsys):

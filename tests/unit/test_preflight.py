@@ -1,0 +1,143 @@
+"""What stops a run before it starts, and what is only worth a word."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agents.architect import ArchitectAgent
+from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, Isolation, Limits, ParallelConfig
+from orchestrator.engine.base import EngineFeatures
+from orchestrator.errors import AuthenticationError, ConfigError
+from orchestrator.events import Notice
+from orchestrator.preflight import check_machine, choose_agent, crowding, missing_keys, room
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import fingerprint
+from tests.support.runs import configured
+
+GIB = 1024**3
+
+
+def machine(cpus: int = 8, memory: int = 32 * GIB) -> EngineFeatures:
+    return EngineFeatures(overlay=True, runtimes=(), cpus=cpus, memory=memory, version="1")
+
+
+def config(**rest) -> ParallelConfig:
+    return ParallelConfig(**{"tasks": ("t",), "workers": 1, **rest})
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch):
+    for name in ArchitectAgent.inherited_env:
+        monkeypatch.delenv(name, raising=False)
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        ("model", "key"),
+        [
+            (None, "OPENAI_API_KEY"),
+            ("gpt-4o", "OPENAI_API_KEY"),
+            ("openai/o3", "OPENAI_API_KEY"),
+            ("claude-sonnet-4-6", "ANTHROPIC_API_KEY"),
+            ("deepseek-chat", "DEEPSEEK_API_KEY"),
+            ("gemini/gemini-2.0-flash", "GEMINI_API_KEY"),
+            ("ollama/llama3", None),
+            ("hosted_vllm/mine", None),
+            ("something-new", None),
+        ],
+    )
+    def test_of_each_provider(self, model, key):
+        agent = ArchitectAgent()
+        assert agent.missing_key(model, {"OPENAI_API_KEY": "", "OTHER_API_KEY": "x"}) == key
+        assert agent.missing_key(model, {key or "": "x"}) is None
+
+    @pytest.mark.parametrize("name", ["OPENAI_API_BASE", "OPENAI_BASE_URL", "ARCHITECT_API_BASE"])
+    def test_a_server_of_the_user_s_own_may_need_none(self, name):
+        assert ArchitectAgent().missing_key("gpt-4o", {name: "http://localhost:1"}) is None
+
+    def test_the_default_model_is_the_caller_s(self):
+        found = ArchitectAgent().missing_key(None, {"ARCHITECT_MODEL": "claude-sonnet-4-6"})
+        assert found == "ANTHROPIC_API_KEY"
+
+    def test_all_that_are_missing_are_named_once(self, monkeypatch):
+        monkeypatch.setenv("DEEPSEEK_API_KEY", "x")
+        models = ("gpt-4o", "claude-sonnet-4-6", "gpt-4o", "deepseek-chat")
+        error = missing_keys(config(models=models, workers=5), ArchitectAgent())
+        assert error is not None
+        assert error.exit_code == 4
+        assert error.message == (
+            "no API key: `gpt-4o` needs `OPENAI_API_KEY`, `claude-sonnet-4-6` needs "
+            "`ANTHROPIC_API_KEY`, the default model needs `OPENAI_API_KEY`"
+        )
+        assert error.hint is not None
+        assert error.hint.startswith("`export OPENAI_API_KEY=...`")
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"api_base": "http://localhost:1"},
+            {"image": "mine"},
+            {"agent_cli": "shell"},
+            {"isolation": Isolation(env={"OPENAI_API_KEY": "x"})},
+            {"isolation": Isolation(secrets=("OPENAI_API_KEY",))},
+        ],
+    )
+    def test_where_none_is_needed(self, given):
+        chosen = config(**given)
+        assert missing_keys(chosen, choose_agent(chosen, None)[0]) is None
+
+    def test_a_run_without_one_creates_nothing(self, repo: Path, tmp_path: Path):
+        engine = LocalEngine(tmp_path / "engine", images=(BASE_IMAGE, DEFAULT_IMAGE))
+        before = fingerprint(repo)
+        with pytest.raises(AuthenticationError, match=r"hint: `export OPENAI_API_KEY"):
+            ParallelRunner(config(), repo, engine=engine).run()
+        assert fingerprint(repo) == before
+        assert not (repo / ".git" / "orchestrator").exists()
+
+
+class TestMachine:
+    @pytest.mark.parametrize(
+        ("limits", "what", "hint"),
+        [
+            (Limits(cpus=9), "cpus: 9 is more than the machine has", "at most 8"),
+            (Limits(memory=33 * GIB), "memory: 33.0 GiB is more than the machine has",
+             "at most 32768m"),
+        ],
+    )  # fmt: skip
+    def test_a_worker_larger_than_it(self, limits, what, hint):
+        with pytest.raises(ConfigError) as caught:
+            check_machine(config(limits=limits), machine())
+        assert (caught.value.message, caught.value.hint) == (what, hint)
+
+    def test_a_preset_and_the_default_are_no_wish(self):
+        check_machine(config(), machine(cpus=1, memory=2 * GIB))
+        check_machine(config(preset="trusted"), machine(memory=8 * GIB))
+
+    @pytest.mark.parametrize(
+        ("cpus", "memory", "limits", "workers"),
+        [(1, GIB, {}, 1), (8, 9 * GIB, {}, 2), (8, 64 * GIB, {}, 4), (64, 999 * GIB, {}, 10),
+         (2, 8 * GIB, {"cpus": 0.5, "memory": GIB}, 4)],
+    )  # fmt: skip
+    def test_its_room(self, cpus, memory, limits, workers):
+        assert room(config(limits=Limits(**limits)), machine(cpus, memory)) == workers
+
+    def test_more_workers_than_fit_are_worth_a_word(self):
+        assert crowding(config(workers=4), machine()) is None
+        assert crowding(config(workers=5), machine()) == (
+            "5 workers may use 10 CPUs and 20.0 GiB, the machine has 8 CPUs and 32.0 GiB RAM: "
+            "room for `--workers 4`"
+        )
+        assert crowding(config(workers=3, limits=Limits(memory=16 * GIB)), machine()) is not None
+
+    def test_a_run_says_it_once(self, repo: Path, local_engine: LocalEngine):
+        cpus = local_engine.check(images=(), runtime=None).cpus
+        told: list[str] = []
+        tasks = ("true", "true")
+        limits = Limits(cpus=cpus, memory="16m", grace=1)
+        ParallelRunner(
+            configured(*tasks, limits=limits), repo, engine=local_engine,
+            emit=lambda event: told.append(event.message) if isinstance(event, Notice) else None,
+        ).run()  # fmt: skip
+        assert [line for line in told if "room for `--workers 1`" in line] == told
+        assert len(told) == 1
