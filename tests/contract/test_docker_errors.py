@@ -73,6 +73,30 @@ def test_a_lost_connection_is_an_engine_that_is_not_there(error: Exception) -> N
     assert ours.hint is not None
 
 
+@pytest.mark.parametrize(
+    ("host", "error", "words"),
+    [
+        (None, FileNotFoundError(2, "No such file"), ("systemctl start docker", "make setup")),
+        (None, ConnectionRefusedError(111, "Connection refused"), ("systemctl start docker",)),
+        (None, PermissionError(13, "Permission denied"), ("usermod -aG docker",)),
+        ("tcp://there:1", ConnectionRefusedError(111, "refused"), ("`tcp://there:1`", "unset")),
+        ("unix:///s", PermissionError(13, "Permission denied"), ("usermod -aG docker",)),
+    ],
+)
+def test_the_hint_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, host: str | None, error: OSError, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host or "")
+    wrapped = docker.errors.DockerException("Error while fetching server API version")
+    wrapped.__cause__ = requests.exceptions.ConnectionError()
+    wrapped.__cause__.__cause__ = error
+    ours = through(wrapped)
+    assert isinstance(ours, EngineUnavailableError)
+    assert ours.hint is not None
+    assert all(word in ours.hint for word in words)
+    assert "doctor" not in ours.hint
+
+
 def test_an_error_of_ours_passes_as_it_is() -> None:
     error = PortTakenError("taken")
     with pytest.raises(PortTakenError) as caught, translated("do this"):

@@ -1,5 +1,6 @@
 """Every exception of docker-py and requests becomes one of ours here, and nowhere else."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,9 +16,11 @@ from orchestrator.errors import (
     PortTakenError,
 )
 
-UNREACHABLE_HINT = (
-    "is the Docker engine running, and may you use it? `orchestrator doctor` tells what is missing"
+_START = (
+    "start it with `sudo systemctl start docker`; where there is none, `make setup` in a clone of "
+    "orchestrator installs it"
 )
+_JOIN = "`sudo usermod -aG docker $USER`, then log in anew"
 # What the daemon says when a host port cannot be bound (moby, libnetwork: portallocator and
 # docker-proxy).
 _PORT_TAKEN = ("port is already allocated", "address already in use")
@@ -73,15 +76,23 @@ def _is_connection(error: BaseException) -> bool:
 
 
 def _unreachable(action: str, error: BaseException) -> EngineUnavailableError:
+    root = _root(error)
+    # The socket's own words, which the SDK wraps in the names of three classes.
+    said = (isinstance(root, OSError) and root.strerror) or str(error)
     return EngineUnavailableError(
-        f"cannot {action}: the Docker engine does not answer ({_root(error)})",
-        hint=UNREACHABLE_HINT,
+        f"cannot {action}: the Docker engine does not answer ({said})", hint=_remedy(root)
     )
 
 
-def _root(error: BaseException) -> str:
-    """Give the system's own words, which the SDK wraps in the names of three classes."""
-    root = error
-    while inner := root.__cause__ or root.__context__:
-        root = inner
-    return (isinstance(root, OSError) and root.strerror) or str(error)
+def _root(error: BaseException) -> BaseException:
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return error
+
+
+def _remedy(root: BaseException) -> str:
+    if isinstance(root, PermissionError):
+        return _JOIN
+    if host := os.environ.get("DOCKER_HOST"):
+        return f"start the engine at `{host}`, or `unset DOCKER_HOST`"
+    return _START
