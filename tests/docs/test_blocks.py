@@ -1,6 +1,7 @@
 """Every command of the documentation, run as it is written."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import yaml
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.settings import load_config
 from tests.docs.markdown import ROOT, Block, blocks, pages
-from tests.docs.session import Step, run_session, steps
+from tests.docs.session import Step, ci_scripts, run_session, steps
 from tests.e2e.conftest import caller_environment
 from tests.support.bridge import bridge_gateway
 from tests.support.model_script import Rule, Scenario, ToolCall, Turn
@@ -39,6 +40,8 @@ COVERED: Mapping[str, tuple[str, str]] = {
             "bench_start.py",
         )
     },
+    "bash -euo pipefail -c 'python3 -m pip install --quiet "
+    '"git+https://github.com/OWNER/orchestrator"\'': ("Makefile", "python -m pip install --quiet"),
     ".venv/bin/python docs/check.py --write": ("tests/docs/test_pages.py", '["--write"]'),
     'orchestrator parallel "optimize the project\'s SQL queries" '
     "--models gpt-4o,claude-sonnet-4-6,deepseek-chat": (
@@ -99,6 +102,7 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path, shop:
         env = {**caller_environment(tmp_path, server.url), "COLUMNS": "160"}
         env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
         env["PYTHONPATH"] = str(ROOT)
+        env["RUNNER_TEMP"] = str(tmp_path)
         problems = run_session(
             _session(page), repository=shop, scratch=tmp_path / "session", env=env
         )
@@ -107,6 +111,26 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path, shop:
 
     if problems:
         pytest.fail("\n\n".join(problems), pytrace=False)
+
+
+@pytest.mark.parametrize("written", [None, "", '{"results": []}'])
+def test_naming_what_failed_is_no_failure_of_its_own(written: str | None, tmp_path: Path) -> None:
+    """A run that could not start prints nothing on stdout."""
+    found = [script for b in blocks("docs/guides/ci.md") for script in _scripts(b)]
+    (naming,) = [script for script in found if "import json" in script]
+    if written is not None:
+        (tmp_path / "run.json").write_text(written)
+    environment = {**os.environ, "RUNNER_TEMP": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", naming],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def _scripts(block: Block) -> list[str]:
+    return list(ci_scripts(yaml.safe_load(block.text))) if block.language == "yaml" else []
 
 
 @pytest.mark.parametrize("block", _of("yaml"))
