@@ -13,8 +13,9 @@ import json
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -25,6 +26,10 @@ from orchestrator.config import ParallelConfig
 from orchestrator.events import Event, WorkerOutput
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import WorkerResult
+
+_ATTEMPTS = 10
+_GLANCE = 0.02
+"""Seconds; a look at a lease takes far less."""
 
 
 class RunRecord(BaseModel):
@@ -89,6 +94,17 @@ class RunDirectory:
                 return True
         return False
 
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Keep everybody else from taking over a run that is not live; False when it is live."""
+        with ExitStack() as stack:
+            try:
+                lease = stack.enter_context((self.path / "lease").open("r+"))
+            except OSError:
+                yield True
+                return
+            yield _locked(lease)
+
     def release(self) -> None:
         """Give the lease up: the run has ended."""
         if self._lease is not None:
@@ -139,6 +155,18 @@ def live_numbers(state_dir: Path) -> frozenset[int]:
     """Give the worker numbers of runs that go on, whatever became of their branches."""
     records = (run.record() for run in all_runs(state_dir) if run.is_live())
     return frozenset(spec.worker_id for record in records if record for spec in record.workers)
+
+
+def _locked(lease: IO[str]) -> bool:
+    """Lock a lease; whoever only looks whether a run is live holds it for a moment."""
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_GLANCE)
+        else:
+            return True
+    return False
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -5,14 +5,15 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.backups import restore as bring_back
 from orchestrator.cleanup import CleanedWorker, CleanupReport
 from orchestrator.cleanup import cleanup as clean_up
-from orchestrator.cleanup import restore as bring_back
-from orchestrator.cli.formats import count
+from orchestrator.cli.formats import age, count
 from orchestrator.cli.messages import show, tell, tell_failure
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine
 from orchestrator.errors import EngineUnavailableError
+from orchestrator.remains import Wanted
 from orchestrator.repository import find_top
 from orchestrator.sanitize import one_line
 
@@ -29,6 +30,16 @@ Run = Annotated[
 def parallel_cleanup(
     workers: Numbers = None,
     run: Run = None,
+    merged: Annotated[
+        bool,
+        typer.Option("--merged", help="Only workers that are merged and have nothing uncommitted."),
+    ] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than", metavar="AGE", help="Only workers that ended so long ago, as `6h`."
+        ),
+    ] = None,
     purge: Annotated[
         bool, typer.Option("--purge", help="Keep no backup, and drop old ones.")
     ] = False,
@@ -40,13 +51,18 @@ def parallel_cleanup(
 
     What is not committed or not merged is kept for `orchestrator restore`.
     """
+    wanted = Wanted(
+        workers=tuple(workers or ()),
+        merged=merged,
+        older_than=None if older_than is None else age("--older-than", older_than),
+    )
     root = find_top(Path.cwd())
     engine, missing = _engine()
     try:
         report = clean_up(
             root,
             engine=engine,
-            workers=tuple(workers or ()),
+            wanted=wanted,
             run_id=run,
             purge=purge,
             dry_run=dry_run,
@@ -59,7 +75,7 @@ def parallel_cleanup(
         tell("without the engine, containers of dead runs may be left")
         tell_failure(missing)
         raise typer.Exit(missing.exit_code)
-    if any(worker.problem for worker in report.workers):
+    if report.problems or any(worker.problem for worker in report.workers):
         raise typer.Exit(SOME_LEFT)
 
 
@@ -90,11 +106,13 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
         if report.leftovers > 1:
             objects = f"{report.leftovers} containers, networks and volumes"
         show(f"{_verb(dry_run=dry_run)} {objects}")
+    for problem in report.problems:
+        tell(f"could not be removed: {one_line(problem, limit=500)}")
     for ref in report.purged:
         show(f"{'would drop' if dry_run else 'dropped'} {ref}")
     for run_id in report.live:
         tell(f"run {run_id} is live: left alone")
-    if not (report.workers or report.leftovers or report.purged):
+    if not (report.workers or report.leftovers or report.problems or report.purged):
         tell("nothing to clean up")
 
 

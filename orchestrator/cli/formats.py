@@ -1,14 +1,23 @@
 """Numbers and tables as people read them."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from rich.cells import cell_len, set_cell_size
 
+from orchestrator.errors import ConfigError
 from orchestrator.results import WorkerResult
 from orchestrator.sanitize import one_line
 
 UNKNOWN = "?"
 _GAP = "  "
+_LONGEST_AGE = 9
+_AGES = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
 _UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
 
 
@@ -21,6 +30,21 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def age(option: str, text: str) -> timedelta:
+    """Read `90s`, `15m`, `6h` or `2d`, as `option` takes it.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    unit = _AGES.get(text[-1:])
+    if unit is None or not text[:-1].isdecimal() or len(text) > _LONGEST_AGE:
+        raise ConfigError(
+            f"`{option}` takes an age, not `{one_line(text)}`",
+            hint="give a whole number and a unit: `90s`, `15m`, `6h`, `2d`",
+        )
+    return int(text[:-1]) * unit
 
 
 def money(cost: float, *, known: bool = True) -> str:

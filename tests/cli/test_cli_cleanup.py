@@ -1,11 +1,15 @@
 """`parallel-cleanup` and `restore`: what they say and return."""
 
+from datetime import timedelta
+
 import pytest
 
-from orchestrator.cleanup import CleanedWorker, CleanupReport, RestoredWorker
+from orchestrator.backups import RestoredWorker
+from orchestrator.cleanup import CleanedWorker, CleanupReport
 from orchestrator.cli import cleanup as command
 from orchestrator.cli.app import run
 from orchestrator.errors import EngineUnavailableError
+from orchestrator.remains import Wanted
 
 NOTHING = CleanupReport(workers=(), live=(), leftovers=0)
 
@@ -57,10 +61,36 @@ def test_what_it_is_asked(repository, engine, asked):
     seen = asked(NOTHING)
     assert run(["parallel-cleanup", "2", "3", "--run", "R", "--purge", "--dry-run"]) == 0
     assert seen == {
-        "root": repository, "engine": engine, "workers": (2, 3), "run_id": "R", "purge": True,
-        "dry_run": True,
+        "root": repository, "engine": engine, "wanted": Wanted(workers=(2, 3)), "run_id": "R",
+        "purge": True, "dry_run": True,
     }  # fmt: skip
     assert engine.closed
+
+
+@pytest.mark.usefixtures("repository", "engine")
+@pytest.mark.parametrize(
+    ("text", "age"),
+    [
+        ("90s", timedelta(seconds=90)),
+        ("15m", timedelta(minutes=15)),
+        ("6h", timedelta(hours=6)),
+        ("2d", timedelta(days=2)),
+    ],
+)
+def test_an_age(asked, text, age):
+    seen = asked(NOTHING)
+    assert run(["parallel-cleanup", "--older-than", text, "--merged"]) == 0
+    assert seen["wanted"] == Wanted(merged=True, older_than=age)
+
+
+@pytest.mark.usefixtures("repository", "engine")
+@pytest.mark.parametrize("text", ["", "6", "h", "1.5h", "-1h", "6 h", "6w", "9" * 40 + "d"])
+def test_what_is_no_age(asked, text, capsys):
+    seen = asked(NOTHING)
+    assert run(["parallel-cleanup", "--older-than", text]) == 3
+    assert not seen
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: `--older-than` takes an age, not `{text}`\n\nhint: give ")
 
 
 @pytest.mark.usefixtures("repository", "engine")
@@ -96,6 +126,12 @@ class TestReport:
         assert (shown.out, shown.err) == (
             "", "worker 1 could not be removed: busy\ufffd[31m\n"
         )  # fmt: skip
+
+    def test_of_what_the_engine_would_not_remove(self, asked, capsys):
+        asked(CleanupReport(workers=(), live=(), leftovers=0, problems=("container c: stuck\x1b",)))
+        assert run(["parallel-cleanup"]) == 1
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err) == ("", "could not be removed: container c: stuck\ufffd\n")
 
     def test_of_nothing(self, asked, capsys):
         asked(NOTHING)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup import CleanupReport, cleanup, restore
+from orchestrator.backups import restore
+from orchestrator.cleanup import CleanupReport, cleanup
 from orchestrator.engine.base import MANAGED, REPOSITORY, RUN
 from orchestrator.record import all_runs
 from orchestrator.repository import Repository

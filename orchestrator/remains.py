@@ -1,0 +1,187 @@
+"""What runs left in the repository: whose it is, how old, and whether it can go without loss."""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from orchestrator.errors import RepositoryError
+from orchestrator.git import Git, GitCommandError
+from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunDirectory, RunRecord, all_runs
+from orchestrator.repository import BRANCHES, DIRECTORIES, Repository
+from orchestrator.salvage import is_stranded
+from orchestrator.worktree import Worktree, open_worktree
+
+BRANCHES_AND_REMOTES = ("refs/heads", "refs/remotes")
+_TO_THE_SECOND = len("20260101-093000")
+_SIGNS_OF_LIFE = ("run.json", "lease", "events.ndjson")
+
+
+@dataclass(frozen=True)
+class RecordedWorker:
+    """A worker of a run that has a record."""
+
+    directory: RunDirectory
+    record: RunRecord
+    spec: WorkerSpec
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.spec.worker_id
+
+    @property
+    def path(self) -> Path:
+        """Where its worktree is, or was."""
+        return self.record.top / self.spec.directory
+
+    @property
+    def ref(self) -> str:
+        """Its branch."""
+        return f"refs/heads/{self.spec.branch}"
+
+    def worktree(self) -> Worktree | None:
+        """Give its worktree, or None when there is none, or something else in its place."""
+        try:
+            return open_worktree(self.path, self.spec.branch)
+        except RepositoryError:
+            return None
+
+    def is_present(self, refs: frozenset[str]) -> bool:
+        """Tell whether its worktree is there, or its branch among `refs`."""
+        return self.path.exists() or self.ref in refs
+
+    def still_owns_its_number(self, repository: Repository) -> bool:
+        """Tell whether no later run has its number. To be called with the lock held."""
+        since = self.directory.run_id[:_TO_THE_SECOND]
+        return all(
+            record.created_at <= self.record.created_at
+            or all(spec.worker_id != self.number for spec in record.workers)
+            for run in all_runs(repository.state_dir)
+            if run.run_id[:_TO_THE_SECOND] >= since and (record := run.record()) is not None
+        )
+
+    def age(self) -> float:
+        """Give the seconds since its end; of a run that died, since its last sign of life."""
+        state = self.directory.worker(self.number)
+        result = state / "result.json"
+        signs = [self.directory.path / name for name in _SIGNS_OF_LIFE]
+        times = list(_times([result])) or list(_times([*signs, *state.glob("*.log")]))
+        return time.time() - max(times, default=0.0)
+
+
+def _times(files: list[Path]) -> Iterator[float]:
+    for file in files:
+        with suppress(OSError):
+            yield file.stat().st_mtime
+
+
+def owners(repository: Repository) -> dict[int, RecordedWorker]:
+    """Give the worker that each number stands for: that of the newest run which had it."""
+    recorded = [(run, record) for run in all_runs(repository.state_dir) if (record := run.record())]
+    # Ids of one second sort by chance.
+    recorded.sort(key=lambda entry: entry[1].created_at)
+    found = {
+        spec.worker_id: RecordedWorker(run, record, spec)
+        for run, record in recorded
+        for spec in record.workers
+    }
+    return dict(sorted(found.items()))
+
+
+def worker_refs(repository: Repository) -> frozenset[str]:
+    """List the workers' branches."""
+    listing = ("for-each-ref", "--format=%(refname)", "refs/heads/architect")
+    return frozenset(repository.git.text(*listing).splitlines())
+
+
+def worktrees(repository: Repository) -> frozenset[int]:
+    """Give the numbers of the workers' worktrees, those that live runs will yet make included."""
+    names = (path.name.removeprefix(DIRECTORIES) for path in repository.top.glob(f"{DIRECTORIES}*"))
+    found = {int(name) for name in names if name.isdecimal()}
+    for run in all_runs(repository.state_dir):
+        record = run.record() if run.is_live() else None
+        for spec in record.workers if record else ():
+            if run.result(spec.worker_id) is None:
+                found.add(spec.worker_id)
+    return frozenset(found)
+
+
+def commit_of(repository: Repository, ref: str) -> str | None:
+    """Give the commit that a ref names, or None."""
+    try:
+        return repository.git.text("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    except GitCommandError:
+        return None
+
+
+def head_of(repository: Repository, worktree: Worktree) -> str | None:
+    """Give the commit a worktree is at: its user may have committed, or checked something out."""
+    return commit_of(repository, f"worktrees/{worktree.git_dir.name}/HEAD")
+
+
+def is_reached(repository: Repository, commit: str, *places: str) -> bool:
+    """Tell whether a ref below `places` reaches `commit` that is no worker's own."""
+    refs = repository.git.text(
+        "for-each-ref", f"--contains={commit}", "--format=%(refname)", *places
+    ).splitlines()
+    return not all(ref.startswith(BRANCHES) for ref in refs)
+
+
+def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
+    """Tell whether a branch, local or remote, has all that a worker committed."""
+    if is_stranded(worker.directory, worker.spec):
+        return False
+    worktree = worker.worktree()
+    head = head_of(repository, worktree) if worktree else None
+    tips = {commit_of(repository, worker.ref), head} - {None}
+    return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in tips if tip)
+
+
+def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
+    """Tell whether a worker's worktree has nothing that is not committed."""
+    worktree = worker.worktree()
+    if worktree is None:
+        return not worker.path.exists()
+    git = Git(worktree.git_dir, work_tree=worktree.path, config=repository.without_filters())
+    try:
+        return not git.run("status", "--porcelain", "-z", "--untracked-files=normal")
+    except GitCommandError:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which workers are to go: those of which all of this is true."""
+
+    workers: tuple[int, ...] = ()
+    """Only these numbers. Default: all."""
+    merged: bool = False
+    """Only those whose branch is merged and whose worktree has nothing uncommitted."""
+    older_than: timedelta | None = None
+    """Only those whose end is longer ago."""
+
+    def includes(self, repository: Repository, worker: RecordedWorker, *, present: bool) -> bool:
+        """Tell whether a worker is to go.
+
+        Args:
+            repository: The repository.
+            worker: The worker.
+            present: There is a worktree or a branch of its own.
+        """
+        if not self.reaches(worker):
+            return False
+        if not self.merged:
+            return True
+        if not present:
+            return not is_stranded(worker.directory, worker.spec)
+        return is_merged(repository, worker) and is_clean(repository, worker)
+
+    def reaches(self, worker: RecordedWorker) -> bool:
+        """Tell whether its number and its age are right."""
+        if self.workers and worker.number not in self.workers:
+            return False
+        return self.older_than is None or worker.age() >= self.older_than.total_seconds()

@@ -1,0 +1,327 @@
+"""Which workers a clean-up takes, and what becomes of the engine's objects."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cleanup import CleanupReport, cleanup
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import MANAGED, REPOSITORY, ROLE, RUN, WORKER, ContainerSpec, Leftover
+from orchestrator.errors import ConfigError, EngineError
+from orchestrator.leftovers import abandoned
+from orchestrator.record import RunDirectory, all_runs
+from orchestrator.remains import Wanted
+from orchestrator.repository import Repository
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import branches, shell_run
+
+COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
+HOURS = 3600
+
+
+class StuckEngine(LocalEngine):
+    """An engine that cannot remove some of its objects."""
+
+    stuck = ""
+
+    def remove(self, leftover: Leftover) -> None:
+        if leftover.id == self.stuck:
+            raise EngineError(f"{leftover.id} is stuck")
+        super().remove(leftover)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[StuckEngine]:
+    engine = StuckEngine(tmp_path / "engine")
+    yield engine
+    engine.stuck = ""
+    left = engine.leftovers({})
+    for leftover in left:
+        engine.remove(leftover)
+    assert left == []
+
+
+def run_of(repo: Path) -> RunDirectory:
+    """The newest run."""
+    return list(all_runs(Repository(repo).state_dir))[-1]
+
+
+def die(repo: Path, *workers: int) -> RunDirectory:
+    """Make the newest run one that died before these workers ended."""
+    run = run_of(repo)
+    for number in workers:
+        (run.worker(number) / "result.json").unlink()
+    return run
+
+
+def labels(repo: Path, run: RunDirectory, worker: int | None = None) -> dict[str, str]:
+    found = {
+        MANAGED: "true", RUN: run.run_id, ROLE: "worker",
+        REPOSITORY: str(Repository(repo).common_dir),
+    }  # fmt: skip
+    return found if worker is None else {**found, WORKER: str(worker)}
+
+
+def container(repo: Path, engine: LocalEngine, run: RunDirectory, worker: int) -> str:
+    """Start a container that nobody watches."""
+    spec = ContainerSpec(
+        name=f"left-{worker}",
+        image=BASE_IMAGE,
+        command=("sleep", "600"),
+        user="1:1",
+        workdir=str(repo),
+        labels=labels(repo, run, worker),
+    )
+    return engine.start(spec).id
+
+
+def clean(repo: Path, engine: LocalEngine | None = None, **wanted: object) -> CleanupReport:
+    dry_run = bool(wanted.pop("dry_run", False))
+    purge = bool(wanted.pop("purge", False))
+    return cleanup(repo, engine=engine, wanted=Wanted(**wanted), dry_run=dry_run, purge=purge)
+
+
+def numbers(report: CleanupReport) -> list[int]:
+    return [worker.worker_id for worker in report.workers]
+
+
+def grow_old(path: Path, hours: float) -> None:
+    past = time.time() - hours * HOURS
+    os.utime(path, (past, past))
+
+
+class TestMerged:
+    def test_takes_what_is_merged_and_clean(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, COMMIT, "true", f"{COMMIT}; echo 3 > 3", COMMIT.replace("d ", "e "))
+        git(repo, "merge", "-q", "architect/parallel-1")
+        assert numbers(clean(repo, merged=True, dry_run=True)) == [1, 2]
+        report = clean(repo, merged=True)
+        assert numbers(report) == [1, 2]
+        assert [worker.backup for worker in report.workers] == [None, None]
+        assert branches(repo) == ["architect/parallel-3", "architect/parallel-4"]
+        assert (repo / ".architect-parallel-4").exists()
+        assert numbers(clean(repo, merged=True)) == []
+
+    @pytest.mark.parametrize("change", ["echo > untracked", "echo x > a.txt", "rm a.txt"])
+    def test_leaves_what_is_not_committed(
+        self, repo: Path, engine: LocalEngine, change: str
+    ) -> None:
+        shell_run(repo, engine, "true")
+        git(repo / ".architect-parallel-1", "-c", f"alias.do=!{change}", "do")
+        assert numbers(clean(repo, merged=True)) == []
+        assert (repo / ".architect-parallel-1").exists()
+
+    def test_leaves_what_was_committed_beside_the_branch(
+        self, repo: Path, engine: LocalEngine
+    ) -> None:
+        shell_run(repo, engine, "true")
+        worktree = repo / ".architect-parallel-1"
+        git(worktree, "checkout", "-q", "--detach")
+        git(worktree, "commit", "-q", "--allow-empty", "-m", "mine")
+        assert numbers(clean(repo, merged=True)) == []
+
+    def test_a_tag_is_no_branch_and_another_worker_s_is_not_the_user_s(
+        self, repo: Path, engine: LocalEngine
+    ) -> None:
+        shell_run(repo, engine, COMMIT, "true")
+        git(repo, "tag", "kept", "architect/parallel-1")
+        git(repo, "branch", "-f", "architect/parallel-7", "architect/parallel-1")
+        assert numbers(clean(repo, merged=True)) == [2]
+
+    def test_leaves_what_a_dead_run_s_worker_wrote(self, repo: Path, engine: LocalEngine) -> None:
+        """Its branch is still at the base, which is merged; what it wrote lies elsewhere."""
+        shell_run(repo, engine, "true")
+        state = die(repo, 1).worker(1)
+        (state / "git").mkdir(exist_ok=True)
+        (state / "copy").mkdir(exist_ok=True)
+        assert numbers(clean(repo, engine, merged=True)) == []
+        assert (repo / ".architect-parallel-1").exists()
+
+
+class TestAge:
+    def test_counts_from_the_end(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, "true", "true")
+        grow_old(run_of(repo).worker(1) / "result.json", hours=7)
+        assert numbers(clean(repo, older_than=timedelta(hours=8))) == []
+        assert numbers(clean(repo, older_than=timedelta(hours=6))) == [1]
+        assert (repo / ".architect-parallel-2").exists()
+
+    def test_of_a_run_that_died_counts_from_its_last_sign(
+        self, repo: Path, engine: LocalEngine
+    ) -> None:
+        shell_run(repo, engine, "true")
+        run = die(repo, 1)
+        for path in [*run.path.iterdir(), *run.worker(1).iterdir()]:
+            grow_old(path, hours=7)
+        for sign in (run.worker(1) / "stdout.log", run.path / "events.ndjson"):
+            grow_old(sign, hours=1)
+            assert numbers(clean(repo, older_than=timedelta(hours=6), dry_run=True)) == []
+            grow_old(sign, hours=7)
+        assert numbers(clean(repo, older_than=timedelta(hours=6))) == [1]
+
+    def test_goes_with_all_else_that_is_asked(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, "true", COMMIT, "true", "true")
+        for number in (1, 2, 4):
+            grow_old(run_of(repo).worker(number) / "result.json", hours=7)
+        report = clean(repo, workers=(1, 2, 3), merged=True, older_than=timedelta(hours=6))
+        assert numbers(report) == [1]
+
+
+class TestNumbers:
+    def test_of_no_run_is_an_error(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, "true", "true")
+        with pytest.raises(ConfigError) as caught:
+            clean(repo, workers=(2, 7, 9))
+        assert caught.value.message == "no such worker: 7, 9"
+        assert caught.value.hint == "workers that runs had: 1, 2"
+        assert (repo / ".architect-parallel-2").exists()
+
+    def test_that_is_gone_already_is_none(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, "true", "true")
+        assert numbers(clean(repo, workers=(2,))) == [2]
+        assert clean(repo, workers=(2,)) == CleanupReport(workers=(), live=(), leftovers=0)
+
+    def test_that_a_later_run_has_is_the_later_run_s(self, repo: Path, engine: LocalEngine) -> None:
+        first = shell_run(repo, engine, "true").run_id
+        clean(repo)
+        second = shell_run(repo, engine, "true").run_id
+        assert cleanup(repo, engine=None, run_id=first).workers == ()
+        (worker,) = cleanup(repo, engine=None, run_id=second).workers
+        assert worker.run_id == second
+
+
+class TestEngine:
+    def test_one_stuck_container_keeps_nothing_else(self, repo: Path, engine: StuckEngine) -> None:
+        shell_run(repo, engine, "true", "true")
+        run = run_of(repo)
+        engine.stuck = container(repo, engine, run, 1)
+        container(repo, engine, run, 2)
+        engine.create_network("net", labels(repo, run))
+        report = clean(repo, engine)
+        assert numbers(report) == [1, 2]
+        assert report.leftovers == 2
+        assert report.problems == (
+            f"container {engine.stuck[:12]}: {engine.stuck} is stuck (run {run.run_id})",
+        )
+        assert [left.id for left in engine.leftovers({})] == [engine.stuck]
+        engine.stuck = ""
+        again = clean(repo, engine)
+        assert (again.leftovers, again.problems) == (1, ())
+
+    def test_a_dead_worker_whose_container_is_stuck_waits(
+        self, repo: Path, engine: StuckEngine
+    ) -> None:
+        shell_run(repo, engine, "true", "true")
+        run = die(repo, 1)
+        (run.worker(1) / "git").mkdir(exist_ok=True)
+        (run.worker(1) / "copy").mkdir(exist_ok=True)
+        engine.stuck = container(repo, engine, run, 1)
+        first, second = clean(repo, engine).workers
+        assert "when its container is gone" in (first.problem or "")
+        assert second.problem is None
+        assert (repo / ".architect-parallel-1").exists()
+        engine.stuck = ""
+        assert clean(repo, engine, dry_run=True).leftovers == 1
+        clean(repo, engine, purge=True)
+
+    def test_numbers_take_their_own_objects_alone(self, repo: Path, engine: StuckEngine) -> None:
+        shell_run(repo, engine, "true", "true")
+        run = run_of(repo)
+        one, two = (container(repo, engine, run, number) for number in (1, 2))
+        engine.create_network("net", labels(repo, run))
+        assert clean(repo, engine, workers=(1,), dry_run=True).leftovers == 1
+        assert clean(repo, engine, workers=(1,)).leftovers == 1
+        left = {leftover.id for leftover in engine.leftovers({})}
+        assert left == {two, "net"}
+        assert one not in left
+        assert clean(repo, engine, workers=(2,)).leftovers == 2
+
+    def test_an_engine_that_does_not_list_is_told(
+        self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shell_run(repo, engine, "true")
+
+        def leftovers(_: object) -> list[Leftover]:
+            raise EngineError("it sulks")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "leftovers", leftovers)
+            report = clean(repo, engine)
+        assert report.problems == ("it sulks",)
+        assert numbers(report) == [1]
+
+    def test_removes_at_once_what_takes_long(
+        self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shell_run(repo, engine, "true", "true")
+        for number in (1, 2):
+            container(repo, engine, run_of(repo), number)
+        both = threading.Barrier(2, timeout=20)
+        remove = engine.remove
+
+        def wait(leftover: Leftover) -> None:
+            both.wait()
+            remove(leftover)
+
+        monkeypatch.setattr(engine, "remove", wait)
+        assert clean(repo, engine).leftovers == 2
+
+
+class TestAbandoned:
+    def test_is_told_of_runs_that_died(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, "true")
+        run = run_of(repo)
+        assert abandoned(Repository(repo), engine) == []
+        left = container(repo, engine, run, 1)
+        cleanup_run = f"`orchestrator parallel-cleanup --run {run.run_id}`"
+        assert abandoned(Repository(repo), engine) == [
+            f"run {run.run_id} ended and left containers behind: {cleanup_run} removes them"
+        ]
+        die(repo, 1)
+        assert abandoned(Repository(repo), engine) == [
+            f"run {run.run_id} died; its containers are still there: "
+            f"`orchestrator resume {run.run_id}` or {cleanup_run}"
+        ]
+        assert left in {leftover.id for leftover in engine.leftovers({})}
+        clean(repo, engine)
+
+    def test_is_not_told_of_live_runs_and_others(self, repo: Path, engine: LocalEngine) -> None:
+        shell_run(repo, engine, "true")
+        run = die(repo, 1)
+        container(repo, engine, run, 1)
+        with run.held() as held:
+            assert held
+            assert abandoned(Repository(repo), engine) == []
+            report = clean(repo, engine)
+        assert (report.live, report.leftovers) == ((run.run_id,), 0)
+        clean(repo, engine)
+
+
+def test_a_purge_keeps_nothing_of_a_dead_run(repo: Path, engine: LocalEngine) -> None:
+    shell_run(repo, engine, COMMIT)
+    run = die(repo, 1)
+    for name in ("git", "copy"):
+        (run.worker(1) / name).mkdir(exist_ok=True)
+    assert numbers(clean(repo, engine, purge=True)) == [1]
+    left = {path.name for path in run.worker(1).iterdir()}
+    assert left.isdisjoint({"git", "copy", "upper", "overlay", "harvest", "out"})
+
+
+def test_a_purge_drops_the_backups_that_were_asked_for(repo: Path, engine: LocalEngine) -> None:
+    shell_run(repo, engine, *(COMMIT.replace("done", f"done{i}") for i in range(3)))
+    run = run_of(repo)
+    merged, old, both = (str(worker.backup) for worker in clean(repo).workers)
+    for number in (2, 3):
+        grow_old(run.worker(number) / "result.json", hours=7)
+    for ref in (merged, both):
+        git(repo, "branch", f"kept-{ref[-1]}", ref)
+    age = timedelta(hours=6)
+    assert clean(repo, purge=True, merged=True, older_than=age).purged == (both,)
+    assert clean(repo, purge=True, merged=True, dry_run=True).purged == (merged,)
+    assert set(clean(repo, purge=True).purged) == {merged, old}

@@ -1,0 +1,63 @@
+"""What a restore says when something is in its way: which thing, and nothing is half done."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from orchestrator.backups import restore
+from orchestrator.cleanup import cleanup
+from orchestrator.errors import ConfigError
+from orchestrator.record import all_runs
+from orchestrator.repository import Repository
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import branches, shell_run
+
+COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
+
+
+@pytest.fixture(autouse=True)
+def kept(repo: Path, local_engine: LocalEngine) -> None:
+    """Two workers whose work is kept."""
+    shell_run(repo, local_engine, COMMIT, COMMIT)
+    cleanup(repo, engine=None)
+
+
+def refused(repo: Path, *workers: int) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        restore(repo, workers=workers)
+    return caught.value
+
+
+def test_brings_both_back(repo: Path) -> None:
+    assert [worker.worker_id for worker in restore(repo)] == [1, 2]
+    assert (repo / ".architect-parallel-2" / "done.txt").read_text() == "done\n"
+
+
+def test_a_directory_is_named(repo: Path) -> None:
+    place = repo / ".architect-parallel-2"
+    place.mkdir()
+    error = refused(repo)
+    assert error.message == f"{place} exists already"
+    assert error.hint == "clean up first: `orchestrator parallel-cleanup 2`"
+    assert branches(repo) == []
+
+
+def test_a_branch_is_named(repo: Path) -> None:
+    git(repo, "branch", "architect/parallel-1")
+    assert refused(repo, 1).message == "the branch `architect/parallel-1` exists already"
+    assert [worker.worker_id for worker in restore(repo, workers=(2,))] == [2]
+
+
+def test_a_live_run_s_number_is_its_own(repo: Path) -> None:
+    (run,) = all_runs(Repository(repo).state_dir)
+    with (run.path / "lease").open("r+") as lease:
+        fcntl.flock(lease, fcntl.LOCK_EX)
+        error = refused(repo, 2)
+    assert error.message == f"worker 2 is one of run {run.run_id}, which is live"
+    assert branches(repo) == []
+
+
+def test_what_was_never_kept_is_named(repo: Path) -> None:
+    assert refused(repo, 1, 7, 8).message == "no backup of worker 7, 8"
