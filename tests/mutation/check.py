@@ -1,14 +1,17 @@
 """Take away one protection after the other, and see which test notices.
 
-    python -m tests.mutation.check                    all of them: an hour or more
+    python -m tests.mutation.check                    all of them
     python -m tests.mutation.check harvest git        those of some areas
     python -m tests.mutation.check --report FILE      write the table, merged with what is there
 
-Works on a copy of the repository: nothing here is changed.
+The test that noticed last, by the table in `docs/protections.md`, is tried first; if it does not,
+all that should are run. At the end every test that noticed is run on what nothing was taken from.
+Works on copies of the repository: nothing here is changed.
 """
 
 import argparse
 import os
+import queue
 import re
 import shlex
 import shutil
@@ -16,21 +19,28 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutation.protections import PROTECTIONS, Protection
+from tests.mutation.protection import Protection
+from tests.mutation.protections import PROTECTIONS
 
 ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "docs" / "protections.md"
 _TIMEOUT = 400
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
+_TEST_TIMEOUT = 90
+_FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(\S+?)(\[[\w.-]+\])?(?:\[.*)?(?: - .*)?$", re.M)
+_NOTICED = re.compile(r"`([^`]+::[^`]+)`")
 _NO_TESTS = {4, 5}
 """What pytest exits with when a file is not there, or nothing was chosen."""
 _HEAD = """# Protections
 
-Each was taken away on a copy of this repository (`python -m tests.mutation.check`), and the tests
-were run: the test that noticed first is named.
+`make mutation` takes each of these away on a copy of the repository, and runs tests until one
+fails: that one is named. A test is in `tests/`; what no test can tell has its reason.
+
+{count} protections, {unnoticed}.
 
 | area | protection | noticed by | remark |
 | --- | --- | --- | --- |
@@ -50,7 +60,8 @@ class Verdict:
     @property
     def row(self) -> str:
         """A line of the table."""
-        return f"| {self.area} | {self.name} | {self.noticed or 'not covered'} | {self.remark} |"
+        noticed = f"`{self.noticed}`" if self.noticed else "no test"
+        return f"| {self.area} | {self.name} | {noticed} | {self.remark} |"
 
 
 class Copy:
@@ -61,48 +72,46 @@ class Copy:
         ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "dist")
         shutil.copytree(ROOT, root, ignore=ignored, symlinks=True)
 
-    def check(self, area: str, protection: Protection) -> Verdict:
+    def check(self, area: str, protection: Protection, last: str) -> Verdict:
         """Take it away, run its tests, put it back."""
         path = self.root / protection.path
         whole = path.read_text()
-        if whole.count(protection.old) != 1:
-            times = whole.count(protection.old)
-            remark = f"the patch is out of date: its text is there {times} times"
-            return Verdict(area, protection.name, "", remark)
+        assert whole.count(protection.old) == 1, f"out of date: {area}, {protection.name}"
         path.write_text(whole.replace(protection.old, protection.new))
+        first = (f"'tests/{last}'",) if last else ()
         try:
-            noticed = next(
-                (n for tests in protection.tests if (n := self.first_failure(tests))), ""
-            )
+            found = (self.first_failure(_words(tests)) for tests in (*first, *protection.tests))
+            noticed = next((test for test in found if test), "")
         finally:
             path.write_text(whole)
         return Verdict(area, protection.name, noticed, "" if noticed else protection.why_not)
 
-    def first_failure(self, tests: str) -> str:
-        """Run some tests until one fails, and name it.
+    def first_failure(self, tests: list[str], *, timeout: float = _TIMEOUT) -> str:
+        """Run some tests until one fails, and name it; of those that hang, the first.
 
         Raises:
             RuntimeError: They could not be run.
         """
         # Without what protects from them, tests may leave trees that nothing else can remove.
-        scratch = self.root.with_name("tmp")
+        scratch = self.root.with_name(f"{self.root.name}-tmp")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist"]
         command += ["-p", "no:cacheprovider", "--basetemp", str(scratch)]
+        command += ["-o", f"timeout={_TEST_TIMEOUT}"]
         env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = subprocess.run(
-                [*command, *_words(tests)], cwd=self.root, env=env, capture_output=True, text=True,
-                timeout=_TIMEOUT, check=False,
+                [*command, *tests], cwd=self.root, env=env, capture_output=True, text=True,
+                timeout=timeout, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return f"{tests}: hangs"
+            return tests[0].removeprefix("tests/")
         finally:
             subprocess.run(["rm", "-rf", str(scratch)], check=False)
         if done.returncode == 0 or done.returncode in _NO_TESTS:
             return ""
         if found := _FAILED.search(done.stdout):
-            return f"`{found[1].partition('tests/')[2]}`"
-        raise RuntimeError(f"`{tests}` cannot be run: {(done.stdout + done.stderr)[-1000:]}")
+            return found[1] + (found[2] or "")
+        raise RuntimeError(f"{tests} cannot be run: {(done.stdout + done.stderr)[-1000:]}")
 
 
 def _words(tests: str) -> list[str]:
@@ -110,28 +119,52 @@ def _words(tests: str) -> list[str]:
     return [*shlex.split(paths), *(["-k", expression] if expression else [])]
 
 
-def sound(copy: Copy, chosen: Iterable[Protection]) -> bool:
-    """Hold that the tests pass while nothing is taken away."""
-    fine = True
-    for tests in dict.fromkeys(tests for protection in chosen for tests in protection.tests):
-        if failed := copy.first_failure(tests):
-            sys.stdout.write(f"fails as it is: {failed}\n")
-            fine = False
-    return fine
-
-
-def merged(report: Path, verdicts: Iterable[Verdict]) -> str:
-    """Give the table with new rows in the place of old ones."""
-    rows: dict[tuple[str, str], str] = {}
-    known = report.read_text().splitlines() if report.exists() else []
-    for line in known:
-        cells = [cell.strip() for cell in line.split(" | ")]
+def remembered(report: Path) -> dict[tuple[str, str], str]:
+    """Give the rows of a table by area and protection."""
+    rows = {}
+    for line in report.read_text().splitlines() if report.exists() else ():
         if line.startswith("| ") and not line.startswith(("| area", "| ---")):
-            rows[cells[0].removeprefix("| "), cells[1]] = line
-    rows |= {(verdict.area, verdict.name): verdict.row for verdict in verdicts}
+            area, name = line.removeprefix("| ").split(" | ")[:2]
+            rows[area, name] = line
+    return rows
+
+
+def table(rows: dict[tuple[str, str], str]) -> str:
+    """Write the page."""
     names = [(area, p.name) for area, found in PROTECTIONS.items() for p in found]
-    table = "\n".join(rows[name] for name in names if name in rows)
-    return f"{_HEAD}{table}\n"
+    known = [rows[name] for name in names if name in rows]
+    missed = sum("| no test |" in row for row in known)
+    unnoticed = f"{missed} of them noticed by no test" if missed else "each noticed by a test"
+    return _HEAD.format(count=len(known), unnoticed=unnoticed) + "\n".join(known) + "\n"
+
+
+def checked(
+    chosen: list[tuple[str, Protection]], last: dict[tuple[str, str], str], jobs: int
+) -> Iterator[Verdict]:
+    """Try every protection, some at once; say what came of each as it comes."""
+    with _scratch() as scratch, ThreadPoolExecutor(jobs) as pool:
+        copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+        for number in range(jobs):
+            copies.put(Copy(scratch / f"copy-{number}"))
+
+        def check(area: str, protection: Protection) -> Verdict:
+            copy = copies.get()
+            try:
+                found = _NOTICED.search(last.get((area, protection.name), ""))
+                return copy.check(area, protection, found[1] if found else "")
+            finally:
+                copies.put(copy)
+
+        yield from pool.map(check, *zip(*chosen, strict=True))
+
+
+def failing(verdicts: Iterable[Verdict]) -> str:
+    """Run every test that noticed while nothing is taken away; name one that fails all the same."""
+    tests = sorted({f"tests/{verdict.noticed}" for verdict in verdicts if verdict.noticed})
+    with _scratch() as scratch:
+        if not tests:
+            return ""
+        return Copy(scratch / "copy").first_failure(tests, timeout=_TIMEOUT + 10 * len(tests))
 
 
 @contextmanager
@@ -151,7 +184,7 @@ def main() -> int:
     parser.add_argument("areas", nargs="*", choices=[[], *PROTECTIONS], help="default: all")
     parser.add_argument("--only", default="", help="protections whose name contains this")
     parser.add_argument("--report", type=Path, help="a Markdown file to write the table to")
-    parser.add_argument("--trust", action="store_true", help="do not run the tests unpatched first")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
     options = parser.parse_args()
     chosen = [
         (area, protection)
@@ -160,16 +193,16 @@ def main() -> int:
         if options.only in protection.name
     ]
     verdicts = []
-    with _scratch() as scratch:
-        copy = Copy(scratch / "copy")
-        if not options.trust and not sound(copy, (protection for _, protection in chosen)):
-            return 1
-        for area, protection in chosen:
-            verdicts.append(copy.check(area, protection))
-            sys.stdout.write(f"{verdicts[-1].row}\n")
-            sys.stdout.flush()
-            if options.report:
-                options.report.write_text(merged(options.report, verdicts))
+    for verdict in checked(chosen, remembered(TABLE), options.jobs):
+        verdicts.append(verdict)
+        sys.stdout.write(f"{verdict.row}\n")
+        sys.stdout.flush()
+    if failed := failing(verdicts):
+        sys.stdout.write(f"fails as it is: {failed}\n")
+        return 1
+    if options.report:
+        rows = remembered(options.report) | {(v.area, v.name): v.row for v in verdicts}
+        options.report.write_text(table(rows))
     return int(any(not verdict.noticed and not verdict.remark for verdict in verdicts))
 
 

@@ -1,0 +1,47 @@
+"""What a clean-up leaves alone, and what it keeps of the rest."""
+
+from collections.abc import Iterator
+
+from tests.mutation.protection import Protection, patches
+
+CLEANUP = "tests/git/test_cleanup.py"
+CHOICE = "tests/git/test_cleanup_choice.py"
+RESTORE = "tests/git/test_restore.py"
+ACCEPTANCE = "tests/docker/test_acceptance.py"
+
+
+def cleanup() -> Iterator[Protection]:
+    """Give every check before something is removed."""
+    yield from patches(
+        "cleanup.py", (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
+        ("backups", '                repository.git.run("update-ref", backup, kept)\n',
+         "                pass\n"),
+        ("live runs left alone", "        if held:\n", "        if True:\n"),
+        ("a branch checked out elsewhere stays", "    if elsewhere:\n", "    if False:\n"),
+        ("a directory that is no worktree stays",
+         "if worker.path.exists() and worker.worktree() is None:", "if False:"),
+        ("objects of other runs stay", "found = job.leftovers.get(run.run_id, [])",
+         "found = [one for some in job.leftovers.values() for one in some]"),
+        ("a dead worker's container is gone before its files are read", "    if occupied:\n",
+         "    if False:\n"),
+    )  # fmt: skip
+    yield from patches(
+        "backups.py", (CLEANUP, RESTORE),
+        ("filters off in a snapshot", "            config=repository.without_filters(),\n", ""),
+        ("backups not overwritten", "if held is None or repository.git.succeeds(",
+         "if True or repository.git.succeeds("),
+        ("what is in the way of a restore stays", "    if problems:\n", "    if False:\n"),
+    )  # fmt: skip
+    yield from patches(
+        "remains.py", (CHOICE,),
+        ("what only workers have is not merged",
+         "not all(ref.startswith(BRANCHES) for ref in refs)", "bool(refs)"),
+        ("what a dead worker wrote is not merged",
+         "    if is_stranded(worker.directory, worker.spec):\n        return False\n", ""),
+        ("uncommitted work is not clean", " and is_clean(repository, worker)", ""),
+    )  # fmt: skip
+    yield from patches(
+        "record.py", ("tests/unit/test_record.py",),
+        ("records are the user's own", "self.path.chmod(0o700)", "self.path.chmod(0o755)"),
+        ("the caller's variables not recorded", 'exclude={"config": hidden}', "exclude={}"),
+    )  # fmt: skip

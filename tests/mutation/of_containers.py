@@ -1,0 +1,87 @@
+"""What closes a container and its network."""
+
+from collections.abc import Iterator
+
+from tests.mutation.protection import Protection, patches
+
+ISOLATION = "tests/contract/test_docker_isolation.py"
+RULES = "tests/unit/test_network_rules.py"
+FLAGS = "tests/contract/test_docker_flags.py"
+CONTRACT = "tests/contract/test_engine_contract.py"
+NETWORK = "tests/docker/test_network.py"
+_NETWORKS = (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+    "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+)  # fmt: skip
+
+
+def container() -> Iterator[Protection]:
+    """Give every flag of a container."""
+    yield from patches(
+        "engine/docker/container.py", (FLAGS, ISOLATION, CONTRACT),
+        ("capabilities dropped", 'cap_drop=["ALL"]', "cap_drop=[]"),
+        ("no new privileges", 'security_opt=["no-new-privileges"]', "security_opt=[]"),
+        ("root read-only", "read_only=True,\n        ipc", "read_only=False,\n        ipc"),
+        ("init", "init=True", "init=False"),
+        ("user", '"user": spec.user', '"user": ""'),
+        ("network as asked for", "network_mode=spec.network", 'network_mode="bridge"'),
+        ("runtime as asked for", "runtime=spec.runtime", "runtime=None"),
+        ("memory limit", "mem_limit=spec.memory,\n        memswap_limit=spec.memory,", ""),
+        ("no swap beyond memory", "memswap_limit=spec.memory", "memswap_limit=None"),
+        ("process limit", "pids_limit=spec.pids", "pids_limit=None"),
+        ("CPU limit", "nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None", "nano_cpus=None"),
+        ("open files limit",
+         'Ulimit(name="nofile", soft=spec.open_files, hard=spec.open_files),', ""),
+        ("no core dumps", 'Ulimit(name="core", soft=0, hard=0),', ""),
+        ("private IPC", 'ipc_mode="private"', 'ipc_mode="shareable"'),
+        ("the daemon keeps no output", 'LogConfig(type="none")', 'LogConfig(type="json-file")'),
+        ("tmpfs size", "size={mount.size},", ""),
+        ("tmpfs inodes", "nr_inodes={mount.inodes},", ""),
+        ("tmpfs nosuid", "nosuid,", ""),
+        ("tmpfs nodev", "nodev,", ""),
+        ("tmpfs mode", "mode={mount.mode},", ""),
+        ("ports on 127.0.0.1 alone", '("127.0.0.1", host)', '("0.0.0.0", host)'),
+        ("no entrypoint of the image's", '"entrypoint": [],', ""),
+        ("no health check of the image's", '"healthcheck": {"test": ["NONE"]},', ""),
+        ("labels, by which it is found", '"labels": dict(spec.labels),', '"labels": {},'),
+        ("labels of its overlay", "no_copy=True, labels=dict(labels)", "no_copy=True, labels={}"),
+        ("read-only mounts", "read_only=mount.read_only", "read_only=False"),
+        ("anonymous volumes removed", "v=True, force=True", "v=False, force=True"),
+        ("removed while it runs", "v=True, force=True", "v=True, force=False"),
+        ("paused containers can be stopped", 'if state["Paused"]:', "if False:"),
+    )  # fmt: skip
+
+
+def engine() -> Iterator[Protection]:
+    """Give what the engine adds to that."""
+    yield from patches(
+        "engine/docker/engine.py", (FLAGS, ISOLATION, CONTRACT),
+        ("volumes of the image in memory",
+         "mounts=(*spec.mounts, *tmpfs)", "mounts=spec.mounts"),
+        ("workers of a network apart",
+         'options={"com.docker.network.bridge.enable_icc": "false"},', ""),
+    )  # fmt: skip
+
+
+def guard() -> Iterator[Protection]:
+    """Give what closes a network, and what closes the container that does so."""
+    yield from patches(
+        "engine/docker/guard.py", (RULES, FLAGS, NETWORK),
+        *((f"{network} closed", f'"{network}"', '"198.51.100.0/24"') for network in _NETWORKS),
+        ("own addresses closed", "(*_CLOSED, *own_addresses())", "_CLOSED"),
+        ("IPv6 closed", '"meta nfproto ipv6 reject",', ""),
+        ("name servers at their port alone", " {way} dport 53 accept", " accept"),
+        ("rules stand before the worker starts", "        _await_ready(guard)\n", ""),
+        ("no start without rules", "nft -f - && echo", "nft -f - ; echo"),
+        ("guard has one capability", 'capabilities=("NET_ADMIN",)',
+         'capabilities=("NET_ADMIN", "SYS_ADMIN")'),
+        ("guard sees no files", "mounts=(),\n", ""),
+        ("guard knows no variables", 'env={"RULES"', 'env={**spec.env, "RULES"'),
+        ("guard's memory", "memory=64 * 1024**2,", ""),
+        ("guard's processes", "pids=16,", ""),
+    )  # fmt: skip
+    yield from patches(
+        "egress.py", ("tests/docker/test_runtime.py", RULES),
+        ("no runtime whose network stays open",
+         "if runtime is not None and runtime not in _FILTERED:", "if False:"),
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""What keeps git from running, fetching and believing things."""
+
+from collections.abc import Iterator
+
+from tests.mutation.protection import Protection, patches
+
+GATE = "tests/git/test_gate.py"
+_PROGRAMS = {
+    "hooks": r"core\.hookspath",
+    "fsmonitor": r"core\.fsmonitor",
+    "filters": r"filter\..*\.(clean|smudge|process)",
+    "required filters": r"filter\..*\.required",
+    "one external diff": r"diff\.external",
+    "textconv": r"diff\..*\.textconv",
+    "external diffs": r"diff\..*\.command",
+    "merge drivers": r"merge\..*\.driver",
+    "editors": r"(core|sequence)\.editor",
+    "the pager": r"core\.pager",
+    "pagers": r"pager\..*",
+    "gpg": r"gpg\.(program|openpgp\.program)",
+    "gpgsm": r"gpg\.x509\.program",
+    "ssh-keygen": r"gpg\.ssh\.(program|defaultkeycommand)",
+    "ssh": r"core\.sshcommand",
+    "askpass and others": r"core\.(askpass|gitproxy|alternaterefscommand)",
+    "credential helpers": r"credential\.(.*\.)?helper",
+    "diff filters": r"interactive\.difffilter",
+    "hooks and trailers by configuration": r"(hook|trailer)\..*\.(command|cmd)",
+}
+
+
+def gate() -> Iterator[Protection]:
+    """Give every setting and variable of every git command, and its bounds."""
+    yield from patches(
+        "git.py", (GATE, "tests/git", "tests/unit/test_runner_repositories.py"),
+        ("hooks off", '    "core.hooksPath": os.devnull,\n', ""),
+        ("fsmonitor off", '    "core.fsmonitor": "false",\n', ""),
+        ("attributes file off", '    "core.attributesFile": os.devnull,\n', ""),
+        ("alternate refs command off", '    "core.alternateRefsCommand": "true",\n', ""),
+        ("large files are not held in memory", '    "core.bigFileThreshold": "128m",\n', ""),
+        ("commit graphs neither believed nor written", '    "core.commitGraph": "false",\n', ""),
+        ("no signing program", '    "commit.gpgSign": "false",\n', ""),
+        ("signatures say nothing", '    "log.showSignature": "false",\n', ""),
+        ("submodules not entered", '    "submodule.recurse": "false",\n', ""),
+        ("submodules not looked into", '    "diff.ignoreSubmodules": "all",\n', ""),
+        ("no external diff", '    "diff.external": "",\n', ""),
+        ("no gc", '    "maintenance.auto": "false",\n', ""),
+        ("no protocols", '    "protocol.allow": "never",\n', ""),
+        ("no repository found by chance", '    "safe.bareRepository": "explicit",\n', ""),
+        ("fetches are checked", '    "transfer.fsckObjects": "true",\n', ""),
+        ("no lazy fetch", '    "GIT_NO_LAZY_FETCH": "1",\n', ""),
+        ("no replacements", '    "GIT_NO_REPLACE_OBJECTS": "1",\n', ""),
+        ("no optional locks", '    "GIT_OPTIONAL_LOCKS": "0",\n', ""),
+        ("no pager", '    "GIT_PAGER": "cat",\n', ""),
+        ("no prompt", '    "GIT_TERMINAL_PROMPT": "0",\n', ""),
+        ("no LFS download", '    "GIT_LFS_SKIP_SMUDGE": "1",\n', ""),
+        ("clean environment", "{key: os.environ[key] for key in _KEPT if key in os.environ}",
+         "dict(os.environ)"),
+        ("no command without end", "timeout=timeout,\n", "timeout=None,\n"),
+        ("no listing without end", "            clock.start()\n", "            clock = clock\n"),
+        ("listings are bounded", "stdout.read(limit + 1)", "stdout.read()"),
+        ("what is too long is refused",
+         "            if len(answer) > limit:\n                raise",
+         "            if False:\n                raise"),
+        ("Ctrl-C is not for git", "start_new_session=True,\n                **fed", "**fed"),
+        ("Ctrl-C is not for a listing", "env=self._env, start_new_session=True,",
+         "env=self._env,"),
+    )  # fmt: skip
+
+
+def repository() -> Iterator[Protection]:
+    """Give what our own use of git keeps to."""
+    tests = (GATE, "tests/git", "tests/unit/test_runner_repositories.py",
+             "tests/unit/test_harvest_import.py")  # fmt: skip
+    yield from patches(
+        "repository.py", tests,
+        ("a revision is no option", '"--end-of-options", ', ""),
+        ("one at a time", "            fcntl.flock(file, fcntl.LOCK_EX)\n", ""),
+        ("a branch moves from where it was", "new, old)", "new)"),
+        ("a branch is dropped where it was", '{branch}", at)', '{branch}")'),
+        ("no branch is taken over", 'f"create refs/heads/', 'f"update refs/heads/'),
+        ("clean filters off", '"smudge": "", "clean": "",', '"smudge": "",'),
+        ("smudge filters off", '"smudge": "", "clean": "",', '"clean": "",'),
+        ("filter processes off", '"process": "", ', ""),
+        ("filters that are off are not required", '"process": "", "required": "false"}',
+         '"process": ""}'),
+    )  # fmt: skip
+    yield from patches(
+        "drivers.py", ("tests/git/test_drivers.py",),
+        *((f"programs of the tree: {name}", f'    (r"{pattern}', '    (r"no-such-key')
+          for name, pattern in _PROGRAMS.items()),
+        ("programs at a place that is computed",
+         'if "/" in command and _COMPUTED.search(command):', "if False:"),
+        ("programs that are not there yet", '("/" in word or os', "(os"),
+        ("drivers that are off are not required",
+         "    risky |= {f\"{driver}.required\" for driver in drivers}\n", ""),
+        ("the main worktree stays its own", "    if main is not None:\n", "    if False:\n"),
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""What stands between what a worker wrote and the user's repository."""
+
+from collections.abc import Iterator
+
+from tests.mutation.protection import Protection, patches
+
+IMPORT = "tests/unit/test_harvest_import.py"
+TREES = "tests/unit/test_harvest_trees.py"
+HELPER = "tests/unit/test_harvest_helper.py"
+STORE = "tests/unit/test_helper_store.py"
+FUZZ = "tests/fuzz/test_import.py"
+FUZZ_HELPER = "tests/fuzz/test_helper.py"
+
+
+def harvest() -> Iterator[Protection]:
+    """Give every check of a pack, its commits and its trees."""
+    same = "a setting of every command says the same: defence in depth"
+    yield from patches(
+        "harvest.py", (IMPORT, TREES, FUZZ),
+        ("links not followed", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+         "os.O_RDONLY | os.O_NONBLOCK"),
+        ("FIFOs not waited for", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+         "os.O_RDONLY | os.O_NOFOLLOW"),
+        ("regular files alone", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
+        ("files are read in part", "file.read(limit)", "file.read()"),
+        ("the tip is an id", "if not _OBJECT_ID.fullmatch(tip):", "if False:"),
+        ("packs checked strictly", '"--fix-thin", "--strict",', '"--fix-thin",'),
+        ("pack size", "f\"--max-input-size={MAX_PACK}\",", ""),
+        ("delta size", '{"GIT_ALLOC_LIMIT": _LARGEST_DELTA}', "{}"),
+        ("the tip is a commit", 'if git.text("cat-file", "-t", tip) != "commit":', "if False:"),
+        ("ancestry", 'if not git.succeeds("merge-base", "--is-ancestor", base, tip):', "if False:"),
+        ("number of new objects", 'f"^{base}", limit=_LISTING', 'f"^{base}", limit=1 << 60'),
+        ("total size of new objects", "    _check_total(git, new, ",
+         "    (lambda *_: 0)(git, new, "),
+        ("submodules", "for name, _ in forest.gitlinks - known.gitlinks:", "for name, _ in ():"),
+        ("git directories in disguise", "if forest.disguised - allowed:", "if False:"),
+        ("number of files", "if forest.size(root) > most:", "if False:"),
+        ("names of worktrees", "if name.startswith(DIRECTORIES.encode()):", "if False:"),
+        ("length of paths", "if too_long or forest", "if forest"),
+        ("length of names",
+         "if too_long or forest.longest_name > max(_NAME_MAX, known.longest_name):",
+         "if too_long:"),
+        ("length of links", "if not all(0 < size <= _PATH_MAX for size in _sizes(git, ids)):",
+         "if False:"),
+        ("targets of links", 'if b"\\0" in targets:', "if False:"),
+        ("targets of all links together", "stdin=ids, limit=_LISTING", "stdin=ids, limit=1 << 60"),
+        ("size of a checkout", "    _check_size(git, base", "    (lambda *_, **__: 0)(git, base"),
+        ("room of the worker's own", "room=min(origin.room, MAX_CHECKOUT)", "room=MAX_CHECKOUT"),
+        ("every commit's trees", 'f"{base}..{tip}", limit=_LISTING)\n    roots',
+         '"-1", tip, limit=_LISTING)\n    roots'),
+        ("nothing but what was given", 'f"{origin.objects}\\n"', 'f"{repository.objects_dir}\\n"'),
+        ("quarantine removed", "shutil.rmtree(quarantine, ignore_errors=True)", "pass"),
+        ("the user's FETCH_HEAD stays", '"--no-write-fetch-head", ', ""),
+        ("the user's submodules stay", '"--no-recurse-submodules", ', ""),
+        ("no tags", '"--no-tags", ', "", "the quarantine has none: defence in depth"),
+        ("no tidying up", '"--no-auto-maintenance",', "", same),
+        ("branch at its base", "old=origin.base)", 'old="")'),
+        ("notes are a list", "if not isinstance(notes, list):", "if False:"),
+        ("notes are texts", "if isinstance(note, str))", ")"),
+        ("notes are bounded", "for note in notes[:20]", "for note in notes"),
+        ("notes are sanitized", "one_line(note) for note", "note for note"),
+        ("deep JSON", "(ValueError, RecursionError, HarvestRefusedError)",
+         "(ValueError, HarvestRefusedError)"),
+    )  # fmt: skip
+    yield from patches(
+        "trees.py", (TREES, IMPORT, FUZZ),
+        ("odd modes", "int(mode, 8) & _KIND", "int(mode, 8)"),
+        ("unknown modes", "kind if kind in (_DIRECTORY, _LINK, _FILE) else _GITLINK",
+         "kind if kind in (_DIRECTORY, _LINK, _GITLINK) else _FILE"),
+        ("depth of trees", "for _ in range(MAX_DEPTH):", "while True:"),
+        ("size of trees", "stdin=wanted, limit=_MAX_BYTES", "stdin=wanted, limit=1 << 60"),
+        ("case of HEAD", "{name.lower() for name in self.names}", "self.names"),
+        ("no tree twice", "wanted -= self._trees.keys()", "wanted = set(wanted)"),
+    )  # fmt: skip
+
+
+def helper() -> Iterator[Protection]:
+    """Give what the harvest's own container keeps to."""
+    image = "nothing that a worker writes is there: defence in depth"
+    yield from patches(
+        "harvest_helper.py", (STORE, HELPER, FUZZ_HELPER),
+        ("links in the store not followed", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+         "os.O_RDONLY | os.O_NONBLOCK"),
+        ("FIFOs in the store not waited for", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+         "os.O_RDONLY | os.O_NOFOLLOW"),
+        ("refs are files", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
+        ("refs are read in part", "file.read(limit)", "file.read()"),
+        ("refs lead nowhere else", '".." not in text and depth', "depth"),
+        ("refs end", "and depth:", "and True:"),
+        ("refs are ids", "return text if _OBJECT_ID.fullmatch(text) else None", "return text"),
+        ("special files removed", "            os.unlink(entry.path)\n", "            pass\n"),
+        ("nested repositories taken apart", "                os.rename(entry.path, free_name",
+         "                (lambda *_: 0)(entry.path, free_name"),
+        ("locked files opened", "        os.chmod(path, mode | bits)", "        pass"),
+        ("large files left out",
+         "self.left_out.append(os.path.relpath(entry.path, self.workspace))", "pass"),
+        ("what is left out is that alone", ":(exclude,top,literal)", ":(exclude,top)"),
+        ("only objects in the store", "    harvest.tidy_store()\n", ""),
+        ("objects are no link", "if os.path.lexists(objects) and not is_directory(objects):",
+         "if False:"),
+        ("folders of objects alone", "if _OBJECT_FOLDER.fullmatch(name) and is", "if is"),
+        ("folders of objects are no links",
+         "if _OBJECT_FOLDER.fullmatch(name) and is_directory(folder):",
+         "if _OBJECT_FOLDER.fullmatch(name):"),
+        ("objects alone in their folders",
+         "if stat.S_ISREG(info.st_mode) and _OBJECT_FILE.fullmatch(name):",
+         "if stat.S_ISREG(info.st_mode):"),
+        ("objects are files", "if stat.S_ISREG(info.st_mode) and _OBJECT", "if _OBJECT"),
+        ("system's configuration not read", '            "GIT_CONFIG_NOSYSTEM": "1",\n', "", image),
+        ("user's configuration not read", '            "GIT_CONFIG_GLOBAL": os.devnull,\n', "",
+         image),
+        ("replacements not believed", '            "GIT_NO_REPLACE_OBJECTS": "1",\n', "",
+         "the host's git directory has no replacements: defence in depth"),
+        ("its last commit is one",
+         'if self.git("cat-file", "-t", commit, check=False) != "commit":', "if False:"),
+        ("history on the base",
+         'if self.git("merge-base", base, commit, check=False) != base:', "if False:"),
+        ("history is whole", 'self.git("rev-list", "--objects", "--quiet", commit, f"^{base}")',
+         '""'),
+        ("bad encodings", "elif again:", "elif False:"),
+        ("one bad name keeps nothing out", '"add", "--all", "--ignore-errors",', '"add", "--all",'),
+        ("what cannot be read keeps nothing out", "            except OSError as error:",
+         "            except KeyError as error:"),
+        ("few notes", "self.notes[:MOST_NOTES]", "self.notes"),
+    )  # fmt: skip
+    yield from patches(
+        "containers.py", (HELPER,),
+        ("nothing imported from elsewhere", '"python3", "-I", "-c"', '"python3", "-c"',
+         "it runs in the root of a read-only image, with no variables: defence in depth"),
+    )  # fmt: skip

@@ -1,0 +1,195 @@
+"""What bounds a worker, keeps its words and the caller's secrets apart, and loses nothing."""
+
+from collections.abc import Iterator
+
+from tests.mutation.protection import Protection, patches
+
+RUNS = "tests/unit/test_runner.py tests/unit/test_runner_repositories.py"
+LIMITS = "tests/unit/test_meter.py"
+ACCEPTANCE = "tests/docker/test_acceptance.py"
+CLEANUP = "tests/git/test_cleanup.py"
+
+
+def workspace() -> Iterator[Protection]:
+    """Give what a worker sees of the host, and how it is made and removed."""
+    yield from patches(
+        "workspace.py", ("tests/unit/test_workspace.py",),
+        ("pointer read-only", 'target=f"{WORKSPACE}/.git", read_only=True',
+         'target=f"{WORKSPACE}/.git", read_only=False'),
+        ("objects read-only", "target=OBJECTS, read_only=True", "target=OBJECTS, read_only=False"),
+        ("no root inside", "if os.getuid() == 0:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "workspace.py", ("tests/git/test_remove_tree.py",),
+        ("removal follows no link", "if not stat.S_ISDIR(entry.lstat().st_mode):",
+         "if not stat.S_ISDIR(entry.stat().st_mode):"),
+        ("removal follows no link further down", "if not child.is_dir(follow_symlinks=False):",
+         "if not child.is_dir():"),
+        ("nothing removed through a link", "if path.is_symlink():", "if False:"),
+        ("removal at any depth", "path.rename(next(spare))", "_empty(path, spare)"),
+        ("what is locked is removed", "        directory.chmod(0o700)\n", "        pass\n"),
+    )  # fmt: skip
+    yield from patches(
+        "store.py", ("tests/unit/test_workspace.py", "tests/unit/test_harvest_helper.py", RUNS),
+        ("the base's objects alone", '"--revs", stdin=f"{base}\\n".encode()',
+         '"--all", stdin=b""'),
+        ("objects not writable", "(Path(folder) / name).chmod(0o444)",
+         "(Path(folder) / name).chmod(0o666)"),
+        ("no gc of the worker's",
+         "[gc]\\n\\tauto = 0\\n[maintenance]\\n\\tauto = false\\n", ""),
+        ("settings are one line each", '.replace("\\n", " ")', ""),
+        ("owners changed without following links",
+         "os.lchown(os.path.join(folder, name), uid, gid)",
+         "os.chown(os.path.join(folder, name), uid, gid)"),
+        ("filters off in a worker's checkout",
+         '        index=store.root / "index",\n        config=repository.without_filters(),\n',
+         '        index=store.root / "index",\n'),
+    )  # fmt: skip
+    yield from patches(
+        "worktree.py",
+        ("tests/git/test_worktree.py", "tests/git/test_drivers.py", RUNS,
+         f"{ACCEPTANCE} -k filters"),
+        ("filters off when a worktree is added",
+         "git = Git(repository.git_dir, work_tree=repository.top, "
+         "config=repository.without_filters())",
+         "git = repository.git"),
+        ("filters off when it is updated", "git = Git(self.git_dir, work_tree=self.path, "
+         "config=repository.without_filters())",
+         "git = Git(self.git_dir, work_tree=self.path)"),
+        ("programs of the tree kept off", "    keep_off(repository, path, worktree.git_dir)\n", ""),
+        ("the user's changes not overwritten", '"read-tree", "-m", "-u"',
+         '"read-tree", "--reset", "-u"'),
+        ("comparisons run no textconv", '"--no-textconv", ', "",
+         "counting lines asks for none: defence in depth"),
+        ("comparisons run no external diff", '"--no-ext-diff",', "",
+         "a setting of every command says the same: defence in depth"),
+        ("comparisons see submodules", '"--ignore-submodules=none", ', ""),
+    )  # fmt: skip
+
+
+def limits() -> Iterator[Protection]:
+    """Give what ends a worker, and what keeps its end its own."""
+    ends = (LIMITS, RUNS, f"{ACCEPTANCE} -k disk_log_inodes")
+    yield from patches(
+        "meter.py", ends,
+        ("disk limit", "if written > limits.disk:", "if False:"),
+        ("file limit", "elif made > limits.inodes:", "elif False:"),
+    )  # fmt: skip
+    yield from patches(
+        "meter.py", (LIMITS, "tests/attacks/test_limits.py"),
+        ("locked directories", "elif self._locked * _MEASURE_DISK > _PATIENCE * MEASURE:",
+         "elif False:"),
+        ("fork bombs ended", "if self._at_pids_limit >= _PATIENCE:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "execution.py", ends,
+        ("log limit", "if self.log.size > limits.log_limit:", "if False:"),
+        ("silence", "if limits.idle_timeout and", "if False and"),
+        ("deadline", "if now >= deadline:", "if False:"),
+        ("budget", "if terms.budget is not None and", "if False and"),
+        ("SIGKILL after grace", '        self.container.kill("SIGKILL")\n', ""),
+        ("removed whatever happens", "        with suppress(OrchestratorError):\n"
+         "            container.remove()\n        raise", "        raise"),
+    )  # fmt: skip
+    yield from patches(
+        "logs.py", ("tests/unit/test_logs.py", "tests/unit/test_runner_secrets.py"),
+        ("log on disk bounded", "kept = data[: self._room]", "kept = data"),
+        ("lines bounded", "(started + tail)[:_LINE]", "started + tail"),
+        ("lines sanitized", 'line = one_line(raw[:1000].decode("utf-8", "replace").strip())',
+         'line = raw[:1000].decode("utf-8", "replace").strip()'),
+        ("secrets out of the log", "self._redacted[chunk.stream].feed(chunk.data)", "chunk.data"),
+        ("secrets out of a log's end", "self._take(stream, redacted.flush())",
+         "self._take(stream, redacted._held)"),
+    )  # fmt: skip
+    yield from patches(
+        "diskuse.py", (LIMITS, RUNS, "tests/attacks/test_limits.py"),
+        ("measuring follows no link", "entry.stat(follow_symlinks=False)", "entry.stat()"),
+        ("measuring is bounded", "while pending and files <= most_files:", "while pending:"),
+        ("hard links count once",
+         "if info.st_nlink == 1 or info.st_ino not in linked:", "if True:"),
+    )  # fmt: skip
+
+
+def words() -> Iterator[Protection]:
+    """Give what cleans and judges what a worker says."""
+    yield from patches(
+        "sanitize.py", ("tests/unit/test_sanitize.py",),
+        ("control characters", '{"Cc", "Cf"', '{"Cf"'),
+        ("invisible characters", '"Cf", ', ""),
+        ("lone surrogates", '"Cs", ', ""),
+        ("line separators", '"Zl", ', ""),
+        ("paragraph separators", ', "Zp"', ""),
+        ("line ends", 'if character in "\\t\\n\\r":', 'if character in "\\t":'),
+        ("length", "clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS", "clean"),
+    )  # fmt: skip
+    yield from patches(
+        "judge.py", ("tests/unit/test_judge.py",),
+        ("what was seen outranks what is claimed",
+         "    if seen is not None:\n        return seen\n", ""),
+        ("a failed exit is no success", "    if failed and ending.exit_status is not None:\n"
+         "        code", "    if False and ending.exit_status is not None:\n        code"),
+    )  # fmt: skip
+
+
+def secrets() -> Iterator[Protection]:
+    """Give what keeps a secret in memory, and out of everything else."""
+    yield from patches(
+        "redact.py", ("tests/unit/test_redact.py",),
+        ("values replaced",
+         "self._expression.sub(lambda found: self._label(found[0]), data)", "data"),
+        ("in base64", "        yield from _base64_forms(piece, before)\n", "        pass\n"),
+        ("in base64 anywhere", "for before in range(3):", "for before in range(1):"),
+        ("in base64 to the last bit", "for form in {plain, encoded[first:]}:",
+         "for form in {plain}:"),
+        ("in base64 of URLs", '        yield form.translate(bytes.maketrans(b"+/", b"-_"))\n', ""),
+        ("in lines of base64", "            found |= set(_lines(encoded, width))\n",
+         "            pass\n"),
+        ("in hex", "    yield from _hex_forms(piece)\n", ""),
+        ("in hex of large letters", "value.hex().encode(), value.hex().upper().encode()",
+         "value.hex().encode(), value.hex().encode()"),
+        ("in lines of hex", "        found |= set(_lines(encoded, _HEX_LINE))\n",
+         "        pass\n"),
+        ("in URLs", "        yield quoted.encode()\n", ""),
+        ("in URLs of small letters",
+         '        yield re.sub("%..", lambda code: code[0].lower(), quoted).encode()\n', ""),
+        ("in JSON", '        yield escaped.encode("utf-8", "surrogateescape")\n', ""),
+        ("in JSON with slashes", '        yield escaped.replace("/", "\\\\/")', '        yield b""'
+         '.decode()'),
+        ("across chunks", "cut = len(data) - self._undecided(data)", "cut = len(data)"),
+        ("the longest first", "sorted(found, key=len, reverse=True)", "sorted(found, key=len)"),
+        ("variables that are secret by name", "value if _SECRET_NAME.search(name) else", ""),
+        ("passwords in URLs", 'urlsplit(value).password if "://" in value else None', "None"),
+    )  # fmt: skip
+    made = "the directory is new and the caller's alone: defence in depth"
+    yield from patches(
+        "secret_files.py", ("tests/unit/test_secret_files.py",),
+        ("in memory alone", "if _is_in_memory(root) and os", "if os"),
+        ("in memory: the innermost mount", "len(mount.parts) >= len(best.parts)", "True"),
+        ("in memory: where a link leads", "place = directory.resolve()", "place = directory"),
+        ("not too long", "if len(value) > MAX_BYTES:", "if False:"),
+        ("files are read in part", "opened.read(MAX_BYTES + 1)", "opened.read()"),
+        ("not too short", "if max((len(line.strip())", "if False and max((len(line.strip())"),
+        ("nobody was there first", "if not _is_ours(directory.parent):", "if False:"),
+        ("nobody else's is removed", "    if _is_ours(directory.parent):", "    if True:"),
+        ("nobody else's is forgotten", "        if _is_ours(directory):", "        if True:"),
+        ("a link is not ours", "stat.S_ISDIR(info.st_mode) and info", "info"),
+        ("another's is not ours", " and info.st_uid == os.getuid()", ""),
+        ("the run's directory is the caller's", "directory.parent.mkdir(mode=0o700, exist_ok=True)",
+         "directory.parent.mkdir(mode=0o755, exist_ok=True)"),
+        ("the worker's directory is its own", "    directory.chmod(0o500)\n",
+         "    directory.chmod(0o555)\n"),
+        ("also while it is filled", "    directory.mkdir(mode=0o700)\n", "    directory.mkdir()\n",
+         "the directory around it is closed: defence in depth"),
+        ("files are the worker's own", "flags, 0o400)", "flags, 0o444)"),
+        ("files are new", "os.O_CREAT | os.O_EXCL | ", "os.O_CREAT | ", made),
+        ("files are no links", " | os.O_NOFOLLOW", "", made),
+        ("removed whatever happens", "                _withdraw(directory)\n",
+         "                pass\n"),
+    )  # fmt: skip
+    yield from patches(
+        "containers.py", ("tests/docker/test_secrets.py",),
+        ("read-only to the worker", "target=secret_files.TARGET, read_only=True",
+         "target=secret_files.TARGET, read_only=False"),
+        ("out of a commit's message", "one_line(run.redactor.text(spec.task), limit=500)",
+         "one_line(spec.task, limit=500)"),
+    )  # fmt: skip
