@@ -35,7 +35,8 @@ class Worktree:
             GitCommandError: The user changed a file that differs; nothing was overwritten.
         """
         git = Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
-        git.succeeds("update-index", "-q", "--refresh")
+        # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
+        git.succeeds("update-index", "--refresh")
         if tip != base:
             git.run("read-tree", "-m", "-u", base, tip)
 

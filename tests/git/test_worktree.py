@@ -1,5 +1,6 @@
 """What the user sees of a worker: brought up to date, and never overwritten."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,19 @@ def test_it_is_as_its_branch(repo: Path, worktree: Worktree, base: str, tip: str
     assert git(worktree.path, "status", "--porcelain") == ""
     assert (worktree.path / "a.txt").read_text() == "worker's\n"
     assert not (worktree.path / "src").exists()
+
+
+def test_the_users_own_git_is_waited_for(
+    repo: Path, worktree: Worktree, base: str, tip: str
+) -> None:
+    lock = worktree.git_dir / "index.lock"
+    lock.touch()
+    (worktree.path / "a.txt").touch()
+    timer = threading.Timer(0.3, lock.unlink)
+    timer.start()
+    update(repo, worktree, base, tip)
+    timer.join()
+    assert (worktree.path / "a.txt").read_text() == "worker's\n"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "new.txt", "src/app.py"])
