@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
 
@@ -34,7 +35,6 @@ EVENTS = "events.ndjson"
 RESULT = "result.json"
 LONGEST_EVENT = 64 * 1024**2
 """Bytes; a result lists every changed file."""
-_SECOND = len("20260101-000000")
 _NAMED = 10
 """Runs that an error message names."""
 
@@ -132,10 +132,15 @@ class RunHistory:
             )
         return result
 
-    def worker_result(self, worker_id: int) -> WorkerResult | None:
-        """Give a worker's result, if it has one."""
-        worker = self.workers[worker_id]
-        return worker.result or self.directory.result(worker_id)
+    def worker_result(self, worker_id: int, *, live: bool = False) -> WorkerResult | None:
+        """Give a worker's result, if it has one.
+
+        Args:
+            worker_id: The worker.
+            live: The run goes on: a result that it has not told of may be an earlier attempt's.
+        """
+        told = self.workers[worker_id].result
+        return told if told or live else self.directory.result(worker_id)
 
     def _whole(self) -> RunResult | None:
         while self.read():
@@ -214,6 +219,14 @@ def _parsed(lines: bytes) -> Iterator[Event]:
             continue
 
 
+def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
+    """Give the directories of a worker's attempts with their numbers; the present one has none."""
+    present = run.worker(worker_id)
+    found = ((path.name.rpartition("-")[2], path) for path in run.path.glob(f"{present.name}.*"))
+    earlier = sorted((int(number), path) for number, path in found if number.isdecimal())
+    return [*earlier, (None, present)]
+
+
 def choose_run(
     runs: Sequence[RunDirectory], wanted: str | None = None, *, worker: int | None = None
 ) -> RunHistory:
@@ -228,7 +241,7 @@ def choose_run(
         ConfigError: There is no such run, or more than one.
     """
     candidates = runs if wanted is None else [named_run(runs, wanted)]
-    for directory in sorted(candidates, key=_made_at, reverse=True):
+    for directory in reversed(candidates):
         record = directory.record()
         if record is not None and (worker is None or worker in _numbers(record)):
             return RunHistory(directory, record)
@@ -243,15 +256,6 @@ def choose_run(
     raise ConfigError(
         "there is no run in this repository", hint='start one: `orchestrator parallel "a task"`'
     )
-
-
-def _made_at(run: RunDirectory) -> tuple[str, int]:
-    # The id has the second; within one, several runs may have started.
-    try:
-        written = (run.path / "run.json").stat().st_mtime_ns
-    except OSError:
-        written = 0
-    return run.run_id[:_SECOND], written
 
 
 def _numbers(record: RunRecord) -> frozenset[int]:

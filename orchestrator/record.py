@@ -30,6 +30,7 @@ from orchestrator.results import WorkerResult
 _ATTEMPTS = 10
 _GLANCE = 0.02
 """Seconds; a look at a lease takes far less."""
+_SECOND = len("20260101-000000")
 
 
 class RunRecord(BaseModel):
@@ -146,9 +147,18 @@ def all_runs(state_dir: Path) -> Iterator[RunDirectory]:
     """Give every run of a repository, oldest first."""
     runs = state_dir / "runs"
     if runs.is_dir():
-        for path in sorted(runs.iterdir()):
+        for path in sorted(runs.iterdir(), key=_made_at):
             if path.is_dir() and not path.is_symlink():
                 yield RunDirectory(path)
+
+
+def _made_at(run: Path) -> tuple[str, int, str]:
+    # Its name has the second; within one, several runs may have started.
+    try:
+        written = (run / "run.json").stat().st_mtime_ns
+    except OSError:
+        written = 0
+    return run.name[:_SECOND], written, run.name
 
 
 def live_numbers(state_dir: Path) -> frozenset[int]:

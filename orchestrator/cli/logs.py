@@ -13,8 +13,7 @@ import typer
 from orchestrator.cli.runs import Follow, RunOption, follow, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
-from orchestrator.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState
-from orchestrator.record import RunDirectory
+from orchestrator.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState, attempts
 from orchestrator.sanitize import lines
 from orchestrator.tail import LineTail, Tail
 
@@ -93,22 +92,10 @@ class _Log:
 
 def _logs(history: RunHistory, numbers: list[int]) -> Iterator[_Log]:
     for number in numbers:
-        for label, directory in _attempts(history.directory, number):
+        for attempt, directory in attempts(history.directory, number):
+            label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
             yield _Log(directory / "stdout.log", label, "stdout")
             yield _Log(directory / "stderr.log", label, "stderr")
-
-
-def _attempts(run: RunDirectory, number: int) -> Iterator[tuple[str, Path]]:
-    """Give a worker's directories, that of its present attempt last."""
-    present = run.worker(number)
-    earlier = {
-        int(path.name.rpartition("-")[2]): path
-        for path in run.path.glob(f"{present.name}.attempt-*")
-        if path.name.rpartition("-")[2].isdecimal()
-    }
-    for attempt, path in sorted(earlier.items()):
-        yield f"W{number}.{attempt}", path
-    yield f"W{number}", present
 
 
 class _Source(Protocol):

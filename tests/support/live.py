@@ -92,8 +92,11 @@ class LiveRun:
 
 def killed_run(repo: Path, scratch: Path, *tasks: str) -> None:
     """Leave a run behind whose process was killed when all of its tasks had printed something."""
+    scratch.mkdir()
+    # A session of its own, and so a process group.
+    noted = [f"echo $$ > {scratch / f'task-{i}'}; {task}" for i, task in enumerate(tasks)]
     process = subprocess.Popen(
-        [sys.executable, "-c", _CODE, str(repo), str(scratch), *tasks], cwd=ROOT
+        [sys.executable, "-c", _CODE, str(repo), str(scratch), *noted], cwd=ROOT
     )
     try:
         eventually(lambda: states(repo) == [WorkerState.RUNNING] * len(tasks), "the start")
@@ -103,9 +106,6 @@ def killed_run(repo: Path, scratch: Path, *tasks: str) -> None:
     finally:
         process.kill()
         process.wait()
-        with newest(repo) as history:
-            while history.read():
-                pass
-            for worker in history.workers.values():
-                with suppress(ProcessLookupError):
-                    os.killpg(int((worker.container or "").rpartition("-")[2]), signal.SIGKILL)
+        for group in scratch.glob("task-*"):
+            with suppress(ProcessLookupError):
+                os.killpg(int(group.read_text()), signal.SIGKILL)

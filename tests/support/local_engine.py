@@ -285,7 +285,7 @@ class LocalContainer:
 
     def usage(self) -> Usage | None:
         """Add up the processes of the group."""
-        processes = list(_processes(self._process.pid))
+        processes = list(_processes(self._process.pid)) if self._process else []
         if self._ended.is_set() or not processes:
             return None
         memory, cpu = (sum(column) for column in zip(*processes, strict=True))

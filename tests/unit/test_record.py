@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -158,6 +159,15 @@ def test_runs_are_listed_oldest_first(tmp_path: Path) -> None:
     (tmp_path / "runs" / "0-link").symlink_to("/")
     found = [directory.run_id for directory in all_runs(tmp_path)]
     assert found == ["20260101-000000-b", "20260102-000000-a"]
+
+
+def test_runs_of_one_second_are_listed_oldest_first(tmp_path: Path) -> None:
+    names = [f"20260101-000000-{letter}" for letter in "cab"]
+    for moment, name in enumerate(names):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").touch()
+        os.utime(tmp_path / "runs" / name / "run.json", (moment, moment))
+    assert [directory.run_id for directory in all_runs(tmp_path)] == names
 
 
 def test_run_ids_do_not_repeat() -> None:
