@@ -73,7 +73,8 @@ def repository() -> Iterator[Protection]:
              "tests/unit/test_harvest_import.py")  # fmt: skip
     yield from patches(
         "repository.py", tests,
-        ("a revision is no option", '"--end-of-options", ', ""),
+        ("a revision is no option", '"--end-of-options", ', "",
+         "what is put after it makes none of it an option: defence in depth"),
         ("one at a time", "            fcntl.flock(file, fcntl.LOCK_EX)\n", ""),
         ("a branch moves from where it was", "new, old)", "new)"),
         ("a branch is dropped where it was", '{branch}", at)', '{branch}")'),

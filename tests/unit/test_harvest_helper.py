@@ -104,6 +104,12 @@ def test_special_files_are_left_out(home_from) -> None:
     assert "special file removed: pipe" in (worker.message or "")
 
 
+def test_what_is_noted_of_very_many_is_noted_of_a_few(home_from) -> None:
+    worker = home_from("mkfifo $(seq 4000)" + KEPT)
+    assert worker.files_modified == ["kept.txt"]
+    assert 1 <= (worker.message or "").count("special file removed") <= 20
+
+
 def test_a_link_comes_home_as_a_link(home_from, repo: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("sesame")
     worker = home_from(f"ln -s {tmp_path} out; ln -sf {tmp_path}/secret a.txt" + KEPT)

@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_
 from orchestrator.repository import Repository
 from orchestrator.store import base_objects
 from tests.fuzz.objects import Thing, number, raw_delta, whole
-from tests.support.repository import git
+from tests.support.repository import git, make_repository
 
 BRANCH = "architect/parallel-1"
 
@@ -294,6 +295,57 @@ def test_a_pack_beyond_its_limit_is_refused(
     monkeypatch.setattr(harvest, "MAX_PACK", 10_000)
     ground.hand_over(ground.commit_files(new=os.urandom(20_000).hex()))
     ground.refused("exceeds maximum allowed size")
+
+
+def test_too_many_objects_to_check_are_refused(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harvest, "_LISTING", 200)
+    tip = ground.hand_over(ground.commit_files(**{f"f{n}": f"{n}" for n in range(10)}))
+    ground.refused("too much to check: `git rev-list`")
+    assert not ground.has(tip)
+
+
+def test_too_many_targets_of_links_to_check_are_refused(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harvest, "_LISTING", 5000)
+    for digit in range(10):
+        (ground.clone / f"link{digit}").symlink_to(f"{digit}" * 1000)
+    ground.hand_over(ground.commit_files())
+    ground.refused("too much to check: `git cat-file`")
+
+
+def test_files_beyond_the_workers_own_room_are_refused(ground: Ground) -> None:
+    ground.origin = replace(ground.origin, room=1000)
+    tip = ground.hand_over(ground.commit_files(large="x" * 2000))
+    ground.refused("too many to check out")
+    assert not ground.has(tip)
+
+
+@pytest.mark.parametrize("name", ["tip", "notes"])
+def test_an_endless_file_is_read_in_part(ground: Ground, name: str) -> None:
+    ground.hand_over(ground.commit_files(new="x"))
+    with (ground.out / name).open("wb") as file:
+        file.truncate(1 << 40)
+    if name == "tip":
+        ground.refused(NO_ID)
+    else:
+        assert ground.bring_in().notes == ()
+
+
+def test_what_the_users_own_git_fetched_stays(ground: Ground, tmp_path: Path) -> None:
+    """Neither what was fetched last nor a submodule is touched, whatever is configured."""
+    inner = make_repository(tmp_path / "inner")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(ground.repo, *allowed, "submodule", "--quiet", "add", str(inner), "sub")
+    git(ground.repo, "config", "fetch.recurseSubmodules", "true")
+    fetched = ground.repo / ".git" / "FETCH_HEAD"
+    fetched.write_text("user's\n")
+    tip = ground.hand_over(ground.commit_files(new="text\n"))
+    assert ground.bring_in().tip == tip
+    assert fetched.read_text() == "user's\n"
+    assert not (ground.repo / ".git" / "modules" / "sub" / "FETCH_HEAD").exists()
 
 
 @pytest.mark.timeout(60)

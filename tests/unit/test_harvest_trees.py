@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import harvest, trees
-from orchestrator.git import Git
+from orchestrator.git import Git, OutputTooLongError
 from orchestrator.trees import Forest, TooDeepError
 from tests.support.repository import git
 from tests.unit.test_harvest_import import Ground
@@ -153,6 +153,15 @@ def test_directories_inside_each_other_are_not_followed_without_end(
     Forest(Git(repo / ".git")).read([nested[8]])
     with pytest.raises(TooDeepError):
         Forest(Git(repo / ".git")).read([nested[11]])
+
+
+def test_trees_that_are_too_large_are_not_read(
+    repo: Path, nested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "_MAX_BYTES", 200)
+    Forest(Git(repo / ".git")).read([nested[3]])
+    with pytest.raises(OutputTooLongError):
+        Forest(Git(repo / ".git")).read(nested)
 
 
 def test_no_tree_is_read_twice(repo: Path, nested: list[str]) -> None:

@@ -64,6 +64,16 @@ def test_objects_are_for_all_to_read_and_for_none_to_write(
     assert {mode for path, mode in found.items() if path.is_file()} == {0o444}
 
 
+def test_a_worker_is_given_the_bases_objects_alone(repo: Path, tmp_path: Path) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "private")
+    base_objects(Repository(repo), base, tmp_path / "objects", history="full")
+    (pack,) = (tmp_path / "objects" / "pack").glob("*.idx")
+    held = {line.split()[0] for line in git(repo, "verify-pack", "-v", str(pack)).splitlines()}
+    assert base in held
+    assert git(repo, "rev-parse", "HEAD") not in held
+
+
 @pytest.mark.parametrize("mode", ["overlay", "bind"])
 def test_a_worker_writes_to_its_files_and_its_store_alone(tmp_path: Path, mode: Mode) -> None:
     worktree = Worktree(path=tmp_path / "tree", branch="b", git_dir=tmp_path / "git")
