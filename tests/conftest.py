@@ -95,10 +95,8 @@ def _describe(leftover: Leftover) -> str:
         return head
     client = docker.APIClient(version="auto")
     try:
-        state = client.inspect_container(leftover.id)["State"]
-        said = client.logs(leftover.id, tail=20).decode("utf-8", "replace")
+        return f"{head}\n  {client.inspect_container(leftover.id)['State']}"
     except docker.errors.NotFound:
         return f"{head} (gone meanwhile)"
     finally:
         client.close()
-    return f"{head}\n  {state}\n  {said}"

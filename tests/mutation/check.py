@@ -20,10 +20,13 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.engine.base import MANAGED, REPOSITORY
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import EngineUnavailableError
 from tests.mutation.protection import Protection
 from tests.mutation.protections import PROTECTIONS
 
@@ -56,6 +59,7 @@ class Verdict:
     noticed: str
     """The test, or nothing."""
     remark: str = ""
+    """Why no test noticed; nothing where there is no excuse."""
 
     @property
     def row(self) -> str:
@@ -82,6 +86,9 @@ class Copy:
         try:
             found = (self.first_failure(_words(tests)) for tests in (*first, *protection.tests))
             noticed = next((test for test in found if test), "")
+        except RuntimeError as error:
+            sys.stdout.write(f"{area}, {protection.name}: {error}\n")
+            noticed = ""
         finally:
             path.write_text(whole)
         return Verdict(area, protection.name, noticed, "" if noticed else protection.why_not)
@@ -175,7 +182,18 @@ def _scratch() -> Iterator[Path]:
     try:
         yield path
     finally:
+        with suppress(EngineUnavailableError):
+            _remove_objects(path)
         subprocess.run(["rm", "-rf", str(path)], check=False)
+
+
+def _remove_objects(place: Path) -> None:
+    """Remove what containers, networks and volumes were left for want of a protection."""
+    engine = DockerEngine()
+    for leftover in engine.leftovers({MANAGED: "true"}):
+        if leftover.labels.get(REPOSITORY, "").startswith(f"{place}/"):
+            engine.remove(leftover)
+    engine.close()
 
 
 def main() -> int:

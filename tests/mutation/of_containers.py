@@ -43,7 +43,6 @@ def container() -> Iterator[Protection]:
         ("ports on 127.0.0.1 alone", '("127.0.0.1", host)', '("0.0.0.0", host)'),
         ("no entrypoint of the image's", '"entrypoint": [],', ""),
         ("no health check of the image's", '"healthcheck": {"test": ["NONE"]},', ""),
-        ("labels, by which it is found", '"labels": dict(spec.labels),', '"labels": {},'),
         ("labels of its overlay", "no_copy=True, labels=dict(labels)", "no_copy=True, labels={}"),
         ("read-only mounts", "read_only=mount.read_only", "read_only=False"),
         ("anonymous volumes removed", "v=True, force=True", "v=False, force=True"),
