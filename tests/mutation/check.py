@@ -26,7 +26,7 @@ from pathlib import Path
 
 from orchestrator.engine.base import MANAGED, REPOSITORY
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.errors import OrchestratorError
 from tests.mutation.protection import Protection
 from tests.mutation.protections import PROTECTIONS
 
@@ -182,7 +182,7 @@ def _scratch() -> Iterator[Path]:
     try:
         yield path
     finally:
-        with suppress(EngineUnavailableError):
+        with suppress(OrchestratorError):
             _remove_objects(path)
         subprocess.run(["rm", "-rf", str(path)], check=False)
 
