@@ -88,7 +88,7 @@ def test_a_paused_container_can_be_killed_whatever_its_image_says(
     container = docker_start("sleep", "300", image=meddling_image)
     client.pause(container.id)
     container.kill("SIGTERM")
-    assert container.wait(10).exit_code == 143
+    assert container.wait(30).exit_code == 143
 
 
 def test_the_images_volumes_are_bounded_and_leave_nothing(

@@ -82,7 +82,7 @@ def test_a_paused_container_can_be_killed(docker_start: Starter) -> None:
     client.pause(container.id)
     client.close()
     container.kill("SIGTERM")
-    assert container.wait(10).exit_code == 143
+    assert container.wait(30).exit_code == 143
 
 
 def test_the_root_file_system_is_read_only(docker_run: Run) -> None:

@@ -82,16 +82,24 @@ class Copy:
         whole = path.read_text()
         assert whole.count(protection.old) == 1, f"out of date: {area}, {protection.name}"
         path.write_text(whole.replace(protection.old, protection.new))
-        first = (f"'tests/{last}'",) if last else ()
         try:
-            found = (self.first_failure(_words(tests)) for tests in (*first, *protection.tests))
-            noticed = next((test for test in found if test), "")
+            noticed = self._who_notices(protection, last)
         except RuntimeError as error:
             sys.stdout.write(f"{area}, {protection.name}: {error}\n")
             noticed = ""
         finally:
             path.write_text(whole)
         return Verdict(area, protection.name, noticed, "" if noticed else protection.why_not)
+
+    def _who_notices(self, protection: Protection, last: str) -> str:
+        if last and self.first_failure([f"tests/{last}"]):
+            return last
+        for tests in protection.tests:
+            found = self.first_failure(_words(tests))
+            # Where much else is going on, a test may fail by chance: not twice.
+            if found and self.first_failure([f"tests/{found}"]):
+                return found
+        return ""
 
     def first_failure(self, tests: list[str], *, timeout: float = _TIMEOUT) -> str:
         """Run some tests until one fails, and name it; of those that hang, the first.
