@@ -80,7 +80,7 @@ def guard() -> Iterator[Protection]:
         ("guard's processes", "pids=16,", ""),
     )  # fmt: skip
     yield from patches(
-        "egress.py", ("tests/docker/test_runtime.py", RULES),
+        "egress.py", (RULES, "tests/docker/test_runtime.py"),
         ("no runtime whose network stays open",
          "if runtime is not None and runtime not in _FILTERED:", "if False:"),
     )  # fmt: skip

@@ -60,9 +60,9 @@ def workspace() -> Iterator[Protection]:
         ("the user's changes not overwritten", '"read-tree", "-m", "-u"',
          '"read-tree", "--reset", "-u"'),
         ("comparisons run no textconv", '"--no-textconv", ', "",
-         "counting lines asks for none: defence in depth"),
+         "counting lines runs none: defence in depth"),
         ("comparisons run no external diff", '"--no-ext-diff",', "",
-         "a setting of every command says the same: defence in depth"),
+         "counting lines runs none: defence in depth"),
         ("comparisons see submodules", '"--ignore-submodules=none", ', ""),
     )  # fmt: skip
 
@@ -183,6 +183,8 @@ def secrets() -> Iterator[Protection]:
         ("files are the worker's own", "flags, 0o400)", "flags, 0o444)"),
         ("files are new", "os.O_CREAT | os.O_EXCL | ", "os.O_CREAT | ", made),
         ("files are no links", " | os.O_NOFOLLOW", "", made),
+        ("files belong to the worker", "            os.fchown(descriptor, *owner)\n", ""),
+        ("their directory, too", "    os.chown(directory, *owner)\n", ""),
         ("removed whatever happens", "                _withdraw(directory)\n",
          "                pass\n"),
     )  # fmt: skip

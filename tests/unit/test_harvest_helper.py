@@ -184,6 +184,12 @@ def test_its_git_configuration_and_hooks_run_nowhere(home_from, tmp_path: Path) 
     assert not mark.exists()
 
 
+def test_the_users_name_is_one_line_whatever_is_in_it(home_from, repo: Path) -> None:
+    git(repo, "config", "user.name", 'A "B" \\ C\n[core]\n\tfsmonitor = false')
+    worker = home_from("git config user.name > name; ! git config core.fsmonitor")
+    assert show(repo, f"{worker.branch}:name") == 'A "B" \\ C [core] \tfsmonitor = false'
+
+
 def test_ignored_files_stay_out(home_from) -> None:
     worker = home_from("echo '*.o' > .gitignore; echo x > x.o" + KEPT)
     assert worker.files_modified == [".gitignore", "kept.txt"]

@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from orchestrator.egress import check_runtime
 from orchestrator.engine.base import Egress
 from orchestrator.engine.docker import guard
+from orchestrator.errors import UnsupportedError
 
 GATEWAY = "172.17.0.1"
 
@@ -65,3 +67,10 @@ def test_names_can_be_resolved_and_nothing_else_asked_there() -> None:
 def test_what_has_no_rule_of_its_own_is_closed() -> None:
     lines = guard.rules(Egress(image="image", allowed=()), gateway=GATEWAY).splitlines()
     assert "    meta nfproto ipv6 reject" in lines
+
+
+def test_a_runtime_with_a_network_of_its_own_is_refused() -> None:
+    check_runtime(None)
+    check_runtime("runc")
+    with pytest.raises(UnsupportedError, match="cannot be closed"):
+        check_runtime("runsc")

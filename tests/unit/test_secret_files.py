@@ -119,6 +119,32 @@ def test_nothing_is_written_where_somebody_was_first(memory: Path, tmp_path: Pat
     assert (memory / "orchestrator-run").is_symlink()
 
 
+def test_what_is_anothers_is_not_ours(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = read_secrets(("A",), {"A": "long enough"})
+    (memory / "orchestrator-run").mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: OWNER[0] + 1)
+    with pytest.raises(EngineError, match="belongs to somebody else"):
+        secrets.laid_out("run", 1, OWNER).__enter__()
+    forget("run", {})
+    assert names(memory / "orchestrator-run") == []
+
+
+@pytest.mark.usefixtures("memory")
+def test_what_is_laid_out_belongs_to_the_worker() -> None:
+    owner = (20_001, 20_002) if os.getuid() == 0 else OWNER
+    with read_secrets(("A",), {"A": "long enough"}).laid_out("run", 1, owner) as given:
+        for path in (given, given / "A"):
+            assert (path.stat().st_uid, path.stat().st_gid) == owner
+
+
+@pytest.mark.usefixtures("memory")
+def test_an_endless_file_is_read_in_part(tmp_path: Path) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="larger than 16 KiB"):
+        read_secrets((f"A=@{tmp_path}/large",), {})
+
+
 def test_a_full_memory_is_the_workers_error_and_leaves_nothing(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
