@@ -132,6 +132,9 @@ class ParallelConfig(_Model):
     """Commit the workers start from."""
     include_uncommitted: bool = False
     """Carry uncommitted and untracked files of the checkout over to the workers."""
+    max_worktrees: int = Field(default=20, ge=1)
+    """Worktrees of workers that the repository may have, earlier runs' included; a run that would
+    make more is refused."""
     fail_on: Literal["any", "all"] = "any"
     """`all`: the exit code is 0 as soon as one worker succeeded."""
     preset: Preset | None = None

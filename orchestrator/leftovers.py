@@ -75,13 +75,14 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
 
 
 def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
-    """Say of every run that is over and has containers all the same what can be done about it.
-
-    Raises:
-        EngineError: The engine does not answer.
-    """
+    """Say of every run that is over and has containers all the same what can be done about it."""
     notices = []
-    for run_id, leftovers in sorted(find_leftovers(repository, engine).items()):
+    try:
+        found = find_leftovers(repository, engine)
+    except OrchestratorError:
+        # Whoever asks has work to do with the engine, and is told then.
+        return []
+    for run_id, leftovers in sorted(found.items()):
         containers = any(leftover.kind == "container" for leftover in leftovers)
         run = RunDirectory(repository.state_dir / "runs" / run_id)
         record = run.record()

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.agents.base import Agent
+from orchestrator.capacity import check_disk, check_worktrees
 from orchestrator.config import Limits, ParallelConfig
 from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine import load_engine
@@ -20,6 +21,7 @@ from orchestrator.engine.base import MANAGED, RUN, ContainerEngine
 from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
+from orchestrator.leftovers import abandoned
 from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
 from orchestrator.preflight import check_ground, check_wishes, crowding, missing_keys
 from orchestrator.presets import Preset
@@ -93,6 +95,7 @@ class ParallelRunner:
         isolation = config.isolation
         wishes = check_wishes(config, self._root, self._agent)
         repository = wishes.repository
+        check_worktrees(repository, config)
         first = repository.free_block(job_count(config), taken=live_numbers(repository.state_dir))
         missing = missing_keys(config, wishes.agent)
         plan = RunPlan(
@@ -149,8 +152,13 @@ class ParallelRunner:
         """
         with self._connected() as engine:
             ground = check_ground(self._config, self._root, engine, self._agent)
+            check_disk(ground.repository, self._config, overlay=ground.features.overlay)
             crowded = crowding(self._config, ground.features)
-            notices = (*self._notices(ground.repository), *([crowded] if crowded else ()))
+            notices = (
+                *abandoned(ground.repository, engine),
+                *self._notices(ground.repository),
+                *([crowded] if crowded else ()),
+            )
             with _opened(ground, notices, self._emit, self._cancel) as (run, workers):
                 return _carry_out(run, workers)
 
@@ -229,6 +237,7 @@ def _reserve(ground: Ground, base: str) -> tuple[RunDirectory, tuple[WorkerSpec,
     repository, config = ground.repository, ground.config
     directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
     with repository.lock():
+        check_worktrees(repository, config)
         repository.exclude_worktrees()
         taken = live_numbers(repository.state_dir)
         first = repository.free_block(job_count(config), taken=taken)

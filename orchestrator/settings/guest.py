@@ -34,6 +34,7 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
 _BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
     *(("isolation", name) for name in ("network", "history")),
+    RUN_FIELDS["max_worktrees"],
 )
 _PRESET = RUN_FIELDS["preset"]
 

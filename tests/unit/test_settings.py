@@ -280,6 +280,10 @@ class TestGuest:
         found = self.refused(tmp_path, f"container: {{{key}: {value}}}")
         assert found == [f"1: `container.{key}` {self.WIDER}"]
 
+    def test_more_worktrees_than_there_may_be(self, tmp_path):
+        found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
+        assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
+
     @pytest.mark.parametrize("preset", ["ci", "trusted"])
     def test_a_preset_that_gives_more(self, tmp_path, preset):
         found = self.refused(tmp_path, f"parallel_runs: {{preset: {preset}}}")

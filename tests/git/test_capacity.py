@@ -1,0 +1,149 @@
+"""A run that would make too many worktrees, or fill the disk, is refused before it makes any."""
+
+import re
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from orchestrator import capacity
+from orchestrator.cleanup import cleanup
+from orchestrator.config import Isolation
+from orchestrator.errors import ConfigError
+from orchestrator.events import Event, Notice
+from orchestrator.record import all_runs
+from orchestrator.remains import Wanted
+from orchestrator.repository import Repository
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import branches, configured, shell_run
+
+Usage = namedtuple("Usage", "total used free")
+COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
+HINT = (
+    "`orchestrator parallel-cleanup --merged` removes those that are merged and clean; "
+    "without `--merged` the others go too, and `orchestrator restore` brings them back"
+)
+
+
+def refused(repo: Path, engine: LocalEngine, *tasks: str, **rest: object) -> ConfigError:
+    before = (git(repo, "for-each-ref"), runs(repo), sorted(repo.iterdir()))
+    with pytest.raises(ConfigError) as caught:
+        shell_run(repo, engine, *tasks, **rest)
+    assert (git(repo, "for-each-ref"), runs(repo), sorted(repo.iterdir())) == before
+    return caught.value
+
+
+def runs(repo: Path) -> list[str]:
+    return [run.run_id for run in all_runs(Repository(repo).state_dir)]
+
+
+class TestWorktrees:
+    def test_as_many_as_may_be(self, repo: Path, local_engine: LocalEngine) -> None:
+        shell_run(repo, local_engine, "true", "true", max_worktrees=3)
+        shell_run(repo, local_engine, "true", max_worktrees=3)
+        assert len(branches(repo)) == 3
+
+    def test_one_more_is_refused_with_those_that_could_go(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        shell_run(repo, local_engine, "true", COMMIT, "true")
+        (repo / ".architect-parallel-3" / "mine").write_text("x")
+        (repo / ".architect-parallel-9").mkdir()
+        error = refused(repo, local_engine, "true", "true", max_worktrees=5)
+        told = re.sub(r"ended \d+ s ago", "ended now", error.message)
+        assert told.splitlines() == [
+            "there are 4 worktrees of workers, 2 more would be over `max_worktrees`, which is 5",
+            "  worker 1: ended now, merged, clean",
+            "  worker 2: ended now, not merged, clean",
+            "  worker 3: ended now, merged, not clean",
+            "  worker 9: no run has a record of it",
+        ]
+        assert error.hint == HINT
+        cleanup(repo, engine=None, wanted=Wanted(merged=True))
+        shell_run(repo, local_engine, "true", "true", max_worktrees=5)
+
+    def test_those_that_a_live_run_will_make_count(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        shell_run(repo, local_engine, "true", "true")
+        (run,) = all_runs(Repository(repo).state_dir)
+        git(repo, "worktree", "remove", ".architect-parallel-2")
+        shell_run(repo, local_engine, "true", max_worktrees=2)
+        git(repo, "worktree", "remove", ".architect-parallel-3")
+        (run.worker(2) / "result.json").unlink()
+        with run.held():
+            error = refused(repo, local_engine, "true", max_worktrees=2)
+        assert "worker 2: its run is live" in error.message
+
+    def test_a_plan_is_refused_too(self, repo: Path, local_engine: LocalEngine) -> None:
+        config = configured("true", "true", max_worktrees=1)
+        with pytest.raises(ConfigError) as caught:
+            ParallelRunner(config, repo, engine=local_engine).plan()
+        assert caught.value.message == (
+            "2 workers would have a worktree each, `max_worktrees` is 1"
+        )
+        assert "ORCHESTRATOR_MAX_WORKTREES=2" in (caught.value.hint or "")
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"),
+        [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (200_000, "2 d")],
+    )
+    def test_ages_are_rounded(self, seconds: float, text: str) -> None:
+        assert capacity._rounded(seconds) == text
+
+
+class TestDisk:
+    @pytest.fixture
+    def free(self, monkeypatch: pytest.MonkeyPatch):
+        """Set how much disk is free, beyond what every run needs."""
+
+        def set_free(more: int) -> None:
+            usage = Usage(0, 0, capacity.ROOM + more)
+            monkeypatch.setattr(capacity.shutil, "disk_usage", lambda _: usage)
+
+        return set_free
+
+    def test_the_size_of_a_checkout(self, repo: Path) -> None:
+        (repo / "big").write_bytes(b"x" * 4097)
+        (repo / "odd\nname").symlink_to("a.txt")
+        git(repo, "add", "-A")
+        git(repo, "commit", "-qm", "big")
+        assert capacity.checkout_size(Repository(repo), "HEAD") == (1 + 1 + 2 + 1) * 4096
+
+    def test_what_is_not_here_is_not_measured(self, repo: Path) -> None:
+        blob = git(repo, "rev-parse", "HEAD:a.txt")
+        (repo / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+        assert capacity.checkout_size(Repository(repo), "HEAD") is None
+
+    def test_too_little_is_refused(self, repo: Path, local_engine: LocalEngine, free) -> None:
+        """Two files in a block each, for two workers and, without overlays, their copies."""
+        shallow = {"isolation": Isolation(network="none", history="shallow")}
+        free(2 * 2 * 2 * 4096 - 1)
+        error = refused(repo, local_engine, "true", "true", **shallow)
+        assert error.message == (
+            f"the worktrees of 2 workers need about 257 MiB of disk, {repo} has 256 MiB free"
+        )
+        free(2 * 2 * 2 * 4096)
+        shell_run(repo, local_engine, "true", "true", **shallow)
+
+    def test_the_history_is_copied_once(self, repo: Path, free) -> None:
+        git(repo, "gc", "-q")
+        objects = git(repo, "count-objects", "-v").splitlines()
+        kib = sum(int(line.split()[1]) for line in objects if line.startswith(("size:", "size-p")))
+        config, repository = configured("true", "true"), Repository(repo)
+        free(2 * 2 * 4096 + kib * 1024 - 1)
+        with pytest.raises(ConfigError):
+            capacity.check_disk(repository, config, overlay=True)
+        free(2 * 2 * 4096 + kib * 1024)
+        capacity.check_disk(repository, config, overlay=True)
+
+
+def test_a_run_tells_of_one_that_died(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Event] = []
+    monkeypatch.setattr("orchestrator.runner.abandoned", lambda *_: ["run X died"])
+    ParallelRunner(configured("true"), repo, engine=local_engine, emit=told.append).execute()
+    assert "run X died" in [event.message for event in told if isinstance(event, Notice)]
