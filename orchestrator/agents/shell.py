@@ -77,7 +77,7 @@ class ShellAgent:
         return AgentOutcome(
             status=status,
             reason=None if succeeded else Reason.AGENT_FAILED,
-            message=None if succeeded else _message(output, exit_status.exit_code),
+            message=None if succeeded else _message(output, report, exit_status.exit_code),
             steps=report.steps or 0,
             cost=report.cost,
             tokens=report.tokens,
@@ -90,5 +90,9 @@ def _status(report: _Report, exit_code: int) -> Status:
     return _DOWNGRADES.get(report.status or "", Status.SUCCESS)
 
 
-def _message(output: AgentOutput, exit_code: int) -> str:
-    return last_line(output.stderr) or last_line(output.stdout) or describe_exit(exit_code)
+def _message(output: AgentOutput, report: _Report, exit_code: int) -> str:
+    said = last_line(output.stdout)
+    if any(keys <= (parse_object(said or "") or {}).keys() for keys in _REPORT_KEYS):
+        # A report is for programs, and says no more than the status does.
+        said = None if exit_code else f"it reported `{report.status}`"
+    return last_line(output.stderr) or said or describe_exit(exit_code)

@@ -1,6 +1,6 @@
 """Numbers and tables as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from rich.cells import cell_len, set_cell_size
@@ -52,6 +52,11 @@ def money(cost: float, *, known: bool = True) -> str:
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
+
+
+def shown_sum(costs: Iterable[float]) -> float:
+    """Add up costs as `money` shows them, so that a reader comes to the same sum."""
+    return sum(round(cost, 2 if cost >= 1 else 4) for cost in costs)
 
 
 def size(number: int) -> str:

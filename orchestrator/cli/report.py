@@ -12,6 +12,7 @@ from orchestrator.cli.formats import (
     explanation,
     money,
     outcome,
+    shown_sum,
     size,
     table,
 )
@@ -71,7 +72,7 @@ def _total(result: RunResult) -> str:
     if unknown == len(result.results):
         return UNKNOWN
     rest = f" and {unknown} unknown" if unknown else ""
-    return money(result.cost) + rest
+    return money(shown_sum(worker.cost for worker in result.results)) + rest
 
 
 def run_json(result: RunResult) -> str:

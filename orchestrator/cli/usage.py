@@ -5,6 +5,12 @@ from difflib import get_close_matches
 
 import typer
 
+_IN_OUR_WORDS = {
+    "Value error, ": "",
+    r"Input should be a valid integer\b.*": "must be a whole number",
+    r"Input should be greater than or equal to (\S+)": r"must be at least \1",
+}
+
 
 def usage_message(error: typer.TyperException) -> tuple[str, str | None]:
     """Give the message and the hint for a wrong command line."""
@@ -13,7 +19,8 @@ def usage_message(error: typer.TyperException) -> tuple[str, str | None]:
     if unknown and "No such option" in error.message:
         return f"unknown option: `{unknown}`", _suggestion(unknown, context)
     message = re.sub(r"'([^']*)'", r"`\1`", error.format_message().rstrip("."))
-    message = message.replace("Value error, ", "")
+    for raw, ours in _IN_OUR_WORDS.items():
+        message = re.sub(raw, ours, message)
     return message[:1].lower() + message[1:], _help(context)
 
 

@@ -77,6 +77,12 @@ def test_version(capsys):
         (["--versoin"], "error: unknown option: `--versoin`\n\nhint: did you mean `--version`?\n"),
         (["parallel", "--worker", "3"],
          "error: unknown option: `--worker`\n\nhint: did you mean `--workers`?\n"),
+        (["restore", "abc"],
+         "error: invalid value for `N`: must be a whole number\n\n"
+         "hint: `orchestrator restore --help` lists the options\n"),
+        (["restore", "0"],
+         "error: invalid value for `N`: must be at least 1\n\n"
+         "hint: `orchestrator restore --help` lists the options\n"),
         (["parallel", "a", "b"],
          "error: got unexpected extra argument(s) (b)\n\n"
          "hint: `orchestrator parallel --help` lists the options\n"),

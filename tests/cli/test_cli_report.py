@@ -55,6 +55,17 @@ def test_an_unknown_cost_is_not_nothing(result):
     assert run_table(known).splitlines()[-1] == "1 worker: 1 success; cost $0.00; 10 min 1 s"
 
 
+def test_the_sum_is_that_of_the_costs_as_shown(result):
+    costs = (0.03484, 0.03244, 0.0)
+    workers = [
+        worker.model_copy(update={"cost": cost, "cost_known": True})
+        for worker, cost in zip(result.results, costs, strict=True)
+    ]
+    shown = run_table(result.model_copy(update={"results": workers, "cost": sum(costs)}))
+    assert all(text in shown for text in ("$0.0348", "$0.0324"))
+    assert "; cost $0.0672; " in shown
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min"), (61, "1 min 1 s"), (3599.6, "1 h"),

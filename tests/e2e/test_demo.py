@@ -53,6 +53,7 @@ def test_shows_the_command_the_table_and_what_to_do_next(demo: Demo) -> None:
     assert "$ orchestrator parallel " in demo.output
     assert demo.output.count("success") >= 2
     assert "timeout" in demo.output
+    assert "Worker 3's time-out is intended" in demo.output
     assert str(demo.repository) in demo.output
     assert "parallel-cleanup" in demo.output
 

@@ -113,6 +113,20 @@ def test_a_report_can_lower_the_status_but_not_raise_it(
     assert got.reason is (None if status is Status.SUCCESS else Reason.AGENT_FAILED)
 
 
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("""echo '{"status": "partial", "cost": 1}'""", "it reported `partial`"),
+        ("""echo '{"cost": 1}'; exit 3""", "exited with 3"),
+        ("""echo '{"status": "partial"}'; echo half""", "half"),
+        ("""echo '{"status": "partial"}'; echo why >&2""", "why"),
+        ("""echo '{"error": "a log line"}'; exit 1""", '{"error": "a log line"}'),
+    ],
+)
+def test_the_message_is_for_people_and_no_report(tmp_path: Path, task: str, message: str) -> None:
+    assert run(tmp_path, task).message == message
+
+
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_figures_are_taken_from_the_last_report(tmp_path: Path, exit_code: int) -> None:
     first = '{"status": "failed", "cost": 9, "steps": 9, "tokens": 9}'
