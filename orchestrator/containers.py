@@ -64,6 +64,7 @@ def worker_container(
         pids=limits.pids,
         open_files=limits.open_files,
         runtime=config.isolation.runtime,
+        kept_output=limits.log_limit,
     )
 
 

@@ -49,6 +49,8 @@ class RunContext(Ground):
     network: str
     emit: Emit
     cancel: Cancel
+    resumed: bool = False
+    """Whether another process began it: what it left is looked for first."""
 
 
 def labels(run: RunContext, spec: WorkerSpec | None, *, role: str) -> dict[str, str]:

@@ -5,13 +5,21 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
+from orchestrator.checkpoints import Checkpoints, Launch
 from orchestrator.config import Limits
-from orchestrator.engine.base import Container, ContainerEngine, ContainerSpec, ExitStatus
+from orchestrator.diskuse import disk_use
+from orchestrator.engine.base import (
+    Container,
+    ContainerEngine,
+    ContainerSpec,
+    ContainerState,
+    ExitStatus,
+)
 from orchestrator.errors import EngineError, OrchestratorError, PortTakenError
 from orchestrator.events import Emit, WorkerStarted, WorkerStopping
 from orchestrator.judge import Ending, Stop
@@ -26,6 +34,18 @@ _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS}
 _DEATH = 15.0
 """Seconds after SIGKILL by which the engine must have seen the end."""
 _PORT_ATTEMPTS = 5
+
+
+class CancelButton(Protocol):
+    """Somebody may ask for a worker's end."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is to stop."""
+
+    @property
+    def killed(self) -> bool:
+        """Whether it is to stop without grace."""
 
 
 class Cancel:
@@ -84,68 +104,87 @@ def port_variables(ports: Mapping[int, int]) -> dict[str, str]:
     return variables
 
 
-def execute(
-    engine: ContainerEngine,
-    spec: ContainerSpec,
+def launch(
+    engine: ContainerEngine, spec: ContainerSpec, terms: Terms, checkpoints: Checkpoints
+) -> tuple[Container, Launch]:
+    """Create a container, note it, start it: whoever takes over starts nothing twice.
+
+    Raises:
+        EngineError: It could not be started; nothing of it is left.
+    """
+    before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+    container = _create(engine, spec, terms.ports)
+    try:
+        launched = checkpoints.note_launch(container.id, before=before)
+        container.start()
+    except BaseException:
+        container.remove()
+        raise
+    return container, launched.starting_now()
+
+
+def take_over(container: Container, terms: Terms, checkpoints: Checkpoints) -> Launch:
+    """Go on with a container that another process created: start it, if that was not done.
+
+    Raises:
+        EngineError: It could not be started.
+    """
+    launched = checkpoints.launch()
+    if launched is None:
+        before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+        launched = checkpoints.note_launch(container.id, before=before)
+    container.start()
+    return launched
+
+
+def _create(engine: ContainerEngine, spec: ContainerSpec, wanted: tuple[int, ...]) -> Container:
+    for attempt in range(_PORT_ATTEMPTS):
+        ports = free_ports(wanted)
+        try:
+            return engine.create(
+                replace(spec, ports=ports, env={**port_variables(ports), **spec.env})
+            )
+        except PortTakenError:
+            if attempt == _PORT_ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def attend(
+    container: Container,
     terms: Terms,
+    launched: Launch,
     *,
     log: WorkerLog,
-    cancel: Cancel,
+    cancel: CancelButton,
     emit: Emit,
 ) -> Ending:
-    """Run a container to its end, whatever it does. Nothing of it is left afterwards."""
+    """Watch a container that was started, by us or by another process, until it is dead."""
+    watch = _Watch(
+        container=container, terms=terms, launched=launched, log=log, cancel=cancel, emit=emit
+    )
+    ports = dict(container.ports)
     try:
-        container, ports = _start(engine, spec, terms.ports)
-    except OrchestratorError as error:
-        return Ending(started_at=None, duration=0.0, exit_status=None, error=error)
-    started_at = datetime.now(UTC)
-    started = time.monotonic()
-    watch = _Watch(container=container, terms=terms, log=log, cancel=cancel, emit=emit)
-    try:
+        watch.found = container.state()
         emit(WorkerStarted(worker_id=terms.worker_id, container=container.id, ports=ports))
-        watch.run(started)
-    except OrchestratorError as error:
-        watch.error = error
-    except BaseException:
-        # A bug of ours or of a watcher's: the container must not run on behind the next worker's.
-        with suppress(OrchestratorError):
-            container.remove()
-        raise
-    duration = (watch.ended_at or time.monotonic()) - started
-    try:
-        container.remove()
+        watch.run()
     except OrchestratorError as error:
         watch.error = watch.error or error
-    watch.follower.join(timeout=_DEATH)
     if watch.bug is not None:
         raise watch.bug
     return Ending(
-        started_at=started_at,
-        duration=duration,
+        started_at=watch.found.started_at,
+        duration=watch.duration,
         exit_status=watch.exit_status,
-        stopped=watch.stopped,
-        error=watch.error,
+        stopped=watch.stopped or watch.overdue,
+        error=None if watch.error is None else watch.error.message,
         ports=tuple(ports.items()),
         peak_memory=watch.meter.peak_memory,
         limits_hit=tuple(watch.meter.limits_hit),
     )
 
 
-def _start(
-    engine: ContainerEngine, spec: ContainerSpec, wanted: tuple[int, ...]
-) -> tuple[Container, dict[int, int]]:
-    for attempt in range(_PORT_ATTEMPTS):
-        ports = free_ports(wanted)
-        try:
-            container = engine.start(
-                replace(spec, ports=ports, env={**port_variables(ports), **spec.env})
-            )
-        except PortTakenError:
-            if attempt == _PORT_ATTEMPTS - 1:
-                raise
-        else:
-            return container, ports
-    raise AssertionError("unreachable")
+_UNKNOWN = ContainerState(started_at=None, ended_at=None)
 
 
 @dataclass(kw_only=True)
@@ -154,8 +193,9 @@ class _Watch:
 
     container: Container
     terms: Terms
+    launched: Launch
     log: WorkerLog
-    cancel: Cancel
+    cancel: CancelButton
     emit: Emit
     exit_status: ExitStatus | None = None
     stopped: Stop | None = None
@@ -163,11 +203,17 @@ class _Watch:
     bug: BaseException | None = None
     ended_at: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
+    found: ContainerState = _UNKNOWN
+    """How far it had come before we watched."""
 
     def __post_init__(self) -> None:
         name = f"follow-{self.terms.worker_id}"
         self.follower = threading.Thread(target=self._follow, name=name, daemon=True)
-        self.meter = Meter(self.container, self.terms.limits, self.terms.writable)
+        self.meter = Meter(
+            self.container, self.terms.limits, self.terms.writable, before=self.launched.before
+        )
+        # Another process may have started it, a while ago.
+        self._started = time.monotonic() - (self.launched.age or 0.0)
 
     def _follow(self) -> None:
         try:
@@ -182,10 +228,28 @@ class _Watch:
             self.ended_at = time.monotonic()
             self._ended.set()
 
-    def run(self, started: float) -> None:
+    @property
+    def duration(self) -> float:
+        """How long it ran, seconds: by the engine's clock if it had ended before we came."""
+        if self.found.started_at and self.found.ended_at:
+            return (self.found.ended_at - self.found.started_at).total_seconds()
+        return max((self.ended_at or time.monotonic()) - self._started, 0.0)
+
+    @property
+    def overdue(self) -> Stop | None:
+        """Whether it ran on after its deadline while nobody was there to stop it."""
+        timeout = self.terms.timeout
+        if timeout is None or self.found.ended_at is None or self.duration <= timeout:
+            return None
+        return Stop(Reason.TIMEOUT, f"it ran past its deadline of {timeout:g} s, unwatched")
+
+    def run(self) -> None:
         """Return when the container is dead."""
         self.follower.start()
-        deadline = started + (self.terms.timeout or math.inf)
+        if self.found.ended_at is not None:
+            self._ended.wait()
+            return
+        deadline = self._started + (self.terms.timeout or math.inf)
         while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
             self.meter.look(before=deadline)
             self.log.tell()

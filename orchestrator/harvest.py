@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,8 +63,18 @@ class Origin:
     """Bytes that the files which differ from the base may take, checked out."""
 
 
+def _forget(harvested: Harvested) -> None:
+    """Keep no note."""
+
+
 def import_harvest(
-    repository: Repository, *, out: Path, quarantine: Path, branch: str, origin: Origin
+    repository: Repository,
+    *,
+    out: Path,
+    quarantine: Path,
+    branch: str,
+    origin: Origin,
+    note: Callable[[Harvested], None] = _forget,
 ) -> Harvested:
     """Check what the helper container wrote to `out` and move the worker's branch to it.
 
@@ -74,6 +84,7 @@ def import_harvest(
         quarantine: A directory to be made, and removed again.
         branch: The worker's branch; it must be at its base.
         origin: What the worker started from.
+        note: Is told of what was let in, before the branch moves.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are not what they should be.
@@ -83,8 +94,12 @@ def import_harvest(
     if not _OBJECT_ID.fullmatch(tip):
         raise HarvestRefusedError("the harvest gave no commit")
     notes = _read_notes(out / "notes")
+    harvested = Harvested(tip, notes)
     if tip == origin.base:
-        return Harvested(tip, notes)
+        note(harvested)
+        return harvested
+    # What a process that died left.
+    shutil.rmtree(quarantine, ignore_errors=True)
     try:
         _import_checked(repository, out / "pack", quarantine, origin, tip)
     except OutputTooLongError as error:
@@ -93,9 +108,10 @@ def import_harvest(
         raise HarvestRefusedError(one_line(error.message)) from error
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)
+    note(harvested)
     with repository.lock():
         repository.move_branch(branch, new=tip, old=origin.base)
-    return Harvested(tip, notes)
+    return harvested
 
 
 def _import_checked(

@@ -4,6 +4,7 @@ import threading
 import time
 from contextlib import suppress
 
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
 from orchestrator.engine.base import Container, ExitStatus
@@ -26,12 +27,16 @@ HARVEST_TIMEOUT = 300.0
 
 
 def bring_home(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, verdict: Verdict
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    verdict: Verdict,
+    checkpoints: Checkpoints,
 ) -> tuple[Harvested, Verdict]:
     """Commit what the worker wrote on its branch; also when it failed."""
     run.emit(WorkerHarvesting(worker_id=spec.worker_id))
     try:
-        harvested = harvest(run, spec, workspace)
+        harvested = harvest(run, spec, workspace, checkpoints)
     except (OrchestratorError, OSError) as error:
         kept = f"{error}; what it wrote is kept in {workspace.store.root}"
         if verdict.status is Status.SUCCESS:
@@ -43,6 +48,8 @@ def bring_home(
         return Harvested(run.base, ()), verdict
     finally:
         workspace.take_back()
+    if run.resumed:
+        workspace.worktree.unlock()
     try:
         workspace.worktree.update(run.repository, base=run.base, tip=harvested.tip)
     except OrchestratorError as error:
@@ -65,14 +72,23 @@ def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harv
     return Harvested(harvested.tip, (*harvested.notes, *notes))
 
 
-def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harvested:
+def harvest(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
+) -> Harvested:
     """Pack in a container without network, check on the host, move the branch.
 
     Raises:
         OrchestratorError: Nothing was let in; the worker's files are still where it wrote them.
     """
+    known = checkpoints.harvested()
+    if known is not None:
+        _land(run, spec, known)
+        return known
     if workspace.is_untouched():
-        return Harvested(run.base, ())
+        untouched = Harvested(run.base, ())
+        checkpoints.note_harvested(untouched)
+        return untouched
+    workspace.unlock_harvest()
     _pack(run, spec, workspace)
     return import_harvest(
         run.repository,
@@ -86,7 +102,15 @@ def harvest(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Harveste
             # A worker is stopped a moment after its limit, and what it wrote until then counts.
             room=2 * run.config.limits.disk + _MOMENT,
         ),
+        note=checkpoints.note_harvested,
     )
+
+
+def _land(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> None:
+    """Move the branch to what was let in, unless whoever let it in did so before it died."""
+    if run.repository.resolve(f"refs/heads/{spec.branch}") != harvested.tip:
+        with run.repository.lock():
+            run.repository.move_branch(spec.branch, new=harvested.tip, old=run.base)
 
 
 def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:

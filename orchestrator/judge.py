@@ -5,7 +5,6 @@ from datetime import datetime
 
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.engine.base import ExitStatus
-from orchestrator.errors import OrchestratorError
 from orchestrator.results import Reason, Status
 
 
@@ -27,10 +26,13 @@ class Ending:
     """None when the container never ran or its end was not seen."""
     stopped: Stop | None = None
     """Why we ended it, if we did."""
-    error: OrchestratorError | None = None
+    error: str | None = None
+    """What the engine, or we, could not do."""
     ports: tuple[tuple[int, int], ...] = ()
     peak_memory: int | None = None
     limits_hit: tuple[str, ...] = ()
+    log_failure: str | None = None
+    """Why the log on disk is not whole, if it is not."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def judge(ending: Ending, outcome: AgentOutcome | None, *, budget: float | None)
 
 def _by_engine(ending: Ending) -> Verdict | None:
     if ending.error is not None:
-        return Verdict(Status.FAILED, Reason.ENGINE_ERROR, ending.error.message)
+        return Verdict(Status.FAILED, Reason.ENGINE_ERROR, ending.error)
     if ending.stopped is not None:
         status = _STATUS_OF_STOP.get(ending.stopped.reason, Status.FAILED)
         return Verdict(status, ending.stopped.reason, ending.stopped.measured)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,11 @@ _INTERVAL = 0.1
 """Seconds between two lines told: people cannot read faster, and a flood must cost nothing."""
 
 
+def log_files(directory: Path) -> tuple[Path, Path]:
+    """Give the files of a worker's stdout and stderr."""
+    return directory / "stdout.log", directory / "stderr.log"
+
+
 class WorkerLog:
     """Takes a container's output, chunk by chunk."""
 
@@ -31,8 +37,7 @@ class WorkerLog:
         limit: int,
         redactor: Redactor | None = None,
     ) -> None:
-        self.stdout = directory / "stdout.log"
-        self.stderr = directory / "stderr.log"
+        self.stdout, self.stderr = log_files(directory)
         self.size = 0
         """Bytes the container has printed."""
         self.heard_at = time.monotonic()
@@ -41,6 +46,7 @@ class WorkerLog:
         """The latest cost that the agent told, USD."""
         self.failure: OSError | None = None
         """Why the log on disk is not whole, if it is not."""
+        self._set_earlier_aside()
         self._files = {"stdout": self.stdout.open("wb", 0), "stderr": self.stderr.open("wb", 0)}
         self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._pending: tuple[Stream, bytes] | None = None
@@ -65,14 +71,32 @@ class WorkerLog:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.finish()
+        for file in self._files.values():
+            file.close()
+        self._forget_earlier()
+
+    def finish(self) -> None:
+        """Keep what was held back until more would come."""
         for stream, redacted in self._redacted.items():
             self._take(stream, redacted.flush())
         for stream, rest in self._partial.items():
             if rest.strip():
                 self._pending = (stream, rest)
+        self._partial = {"stdout": b"", "stderr": b""}
         self.tell(now=True)
-        for file in self._files.values():
-            file.close()
+
+    def _set_earlier_aside(self) -> None:
+        # Whoever takes over reads all of the output again, as far as the engine still has it.
+        for path in (self.stdout, self.stderr):
+            if path.is_file():
+                path.replace(_earlier(path))
+
+    def _forget_earlier(self) -> None:
+        for path in (self.stdout, self.stderr):
+            with suppress(FileNotFoundError):
+                if path.stat().st_size >= _earlier(path).stat().st_size:
+                    _earlier(path).unlink()
 
     def write(self, chunk: LogChunk) -> None:
         """Keep a chunk and remember its last line."""
@@ -130,3 +154,7 @@ class WorkerLog:
         self._emit(
             WorkerProgress(worker_id=self._worker_id, cost=progress.cost, steps=progress.steps)
         )
+
+
+def _earlier(path: Path) -> Path:
+    return path.with_name(f"{path.name}.before-resume")

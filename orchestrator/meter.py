@@ -31,7 +31,22 @@ def mib(size: int) -> str:
 class Meter:
     """Measures one container; its owner asks, and acts on `verdict`."""
 
-    def __init__(self, container: Container, limits: Limits, writable: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        container: Container,
+        limits: Limits,
+        writable: tuple[Path, ...],
+        *,
+        before: DiskUse,
+    ) -> None:
+        """Get ready.
+
+        Args:
+            container: What is measured.
+            limits: What it may use.
+            writable: Directories on the host that grow as it writes.
+            before: What lay there before it wrote, such as its checkout in mode bind.
+        """
         self.peak_memory: int | None = None
         """Bytes, the most that was seen."""
         self.limits_hit: list[str] = []
@@ -39,8 +54,7 @@ class Meter:
         self._container = container
         self._limits = limits
         self._writable = writable
-        # What was there before the worker wrote anything, such as its checkout in mode bind.
-        self._before = disk_use(writable, most_files=limits.inodes * 2)
+        self._before = before
         self._at_pids_limit = self._locked = 0
         self._next_usage = time.monotonic() + MEASURE
         self._next_disk = time.monotonic() + _MEASURE_DISK

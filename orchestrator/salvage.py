@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from orchestrator.agents import load_agent
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.config import BASE_IMAGE
 from orchestrator.context import RunContext
 from orchestrator.engine.base import ContainerEngine
@@ -53,7 +54,7 @@ def salvage(
     )
     run = _context(repository, engine, directory, record, store)
     try:
-        harvested = harvest(run, spec, workspace)
+        harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     finally:
         workspace.take_back()
     workspace.worktree.update(repository, base=record.base, tip=harvested.tip)

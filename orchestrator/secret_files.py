@@ -41,7 +41,7 @@ class Secrets:
 
     @contextmanager
     def laid_out(
-        self, run_id: str, worker_id: int, owner: tuple[int, int]
+        self, run_id: str, worker_id: int, owner: tuple[int, int], *, again: bool = False
     ) -> Iterator[Path | None]:
         """Write them for one worker, and remove them whatever happens.
 
@@ -49,6 +49,7 @@ class Secrets:
             run_id: The run.
             worker_id: The worker.
             owner: uid and gid of the worker's processes.
+            again: They are there already, since a process that is dead now laid them out.
 
         Raises:
             EngineError: They could not be written.
@@ -58,8 +59,9 @@ class Secrets:
             return
         directory = _run_directory(self.root, run_id) / f"worker-{worker_id}"
         try:
-            with _threads:
-                _write(directory, self.values, owner)
+            if not again:
+                with _threads:
+                    _write(directory, self.values, owner)
             yield directory
         finally:
             with _threads:

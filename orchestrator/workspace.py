@@ -109,6 +109,10 @@ class Workspace:
         except OSError:
             return False
 
+    def unlock_harvest(self) -> None:
+        """Remove the lock of a harvest that was cut short; its container is gone."""
+        (self.store.harvest / "index.lock").unlink(missing_ok=True)
+
     def take_back(self) -> None:
         """Make the user's worktree the caller's again; no worker could ever write to it."""
         if self.mode == "overlay" and self.user[0] != os.getuid():

@@ -1,6 +1,9 @@
 """The worktree that the user sees: made from the base, brought to the checked result."""
 
+import os
+import shutil
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from orchestrator.drivers import keep_off
@@ -27,6 +30,10 @@ class Worktree:
     branch: str
     git_dir: Path
     """Its own git directory, in the repository's `worktrees`."""
+
+    def unlock(self) -> None:
+        """Remove the lock of a git of ours that was killed."""
+        (self.git_dir / "index.lock").unlink(missing_ok=True)
 
     def update(self, repository: Repository, *, base: str, tip: str) -> None:
         """Bring files and index from `base` to `tip`, which its branch points at.
@@ -68,6 +75,36 @@ def open_worktree(path: Path, branch: str) -> Worktree:
         raise RepositoryError(f"not a worktree: {path}") from error
     # The leading dot of the name becomes `-` there, and numbers are added: git is asked.
     return Worktree(path=path, branch=branch, git_dir=Path(pointer.removeprefix("gitdir: ")))
+
+
+def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
+    """Undo the making of a worktree that was cut short. To be called with the lock held.
+
+    Its directory is not deleted, for nobody knows what else is in it by now, but moved, beside the
+    rest of what was half made.
+
+    Args:
+        repository: The repository.
+        spec: Whose worktree it is.
+        directory: The worker's half-made state directory; it gets another name.
+
+    Raises:
+        OSError: It could not be moved.
+        GitCommandError: Git still knows the worktree.
+    """
+    aside = next(
+        path
+        for number in count(1)
+        if not (path := directory.with_name(f"{directory.name}.half-made-{number}")).exists()
+    )
+    directory.rename(aside)
+    path = repository.top / spec.directory
+    if path.exists():
+        shutil.move(path, aside / path.name)
+    listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
+    if b"worktree " + os.fsencode(path) in listed:
+        # Twice: git locks a worktree until it is complete.
+        repository.git.run("worktree", "remove", "--force", "--force", str(path))
 
 
 def remove_worktree(repository: Repository, path: Path) -> None:

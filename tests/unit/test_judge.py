@@ -4,7 +4,6 @@ import pytest
 
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.engine.base import ExitStatus
-from orchestrator.errors import EngineError
 from orchestrator.judge import Ending, Stop, judge
 from orchestrator.results import Reason, Status
 
@@ -48,7 +47,7 @@ CASES = {
     "forking": (stopped(Reason.PIDS), SUCCESS, Status.FAILED, Reason.PIDS),
     "disk": (stopped(Reason.DISK), PARTIAL, Status.FAILED, Reason.DISK),
     "an engine that broke outranks all": (
-        stopped(Reason.TIMEOUT, error=EngineError("gone")), SUCCESS,
+        stopped(Reason.TIMEOUT, error="gone"), SUCCESS,
         Status.FAILED, Reason.ENGINE_ERROR,
     ),
     "an end that nobody saw": (ended(None), None, Status.FAILED, Reason.ENGINE_ERROR),
@@ -83,4 +82,4 @@ def test_a_success_beyond_the_budget_is_partial(
 
 def test_the_reason_that_was_measured_is_told() -> None:
     assert judge(stopped(Reason.DISK), SUCCESS, budget=None).message == "as measured"
-    assert judge(ended(error=EngineError("gone")), None, budget=None).message == "gone"
+    assert judge(ended(error="gone"), None, budget=None).message == "gone"

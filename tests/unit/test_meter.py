@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config import Limits
-from orchestrator.diskuse import disk_use
+from orchestrator.diskuse import DiskUse, disk_use
 from orchestrator.engine.base import Usage
 from orchestrator.meter import Meter
 from orchestrator.results import Reason
@@ -44,7 +44,7 @@ class _Forking:
 
 def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.meter.MEASURE", 0.0)
-    meter = Meter(_Forking(), Limits(), ())  # type: ignore[arg-type]
+    meter = Meter(_Forking(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     looks = 0
     while meter.verdict is None:
         meter.look(before=float("inf"))

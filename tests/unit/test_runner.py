@@ -142,13 +142,13 @@ class RefusingEngine(LocalEngine):
 
     attempts = 0
 
-    def start(self, spec: ContainerSpec) -> LocalContainer:
+    def create(self, spec: ContainerSpec) -> LocalContainer:
         if (spec.labels[ROLE], spec.labels[WORKER]) == ("worker", "2"):
             raise EngineError("no room for it")
         self.attempts += 1
         if spec.ports and self.attempts == 1:
             raise PortTakenError("taken meanwhile")
-        return super().start(spec)
+        return super().create(spec)
 
 
 def test_a_container_that_cannot_start_fails_that_worker_alone(repo: Path, tmp_path: Path) -> None:

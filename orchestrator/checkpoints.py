@@ -1,0 +1,123 @@
+"""How far a worker has come, on disk: what a process that takes over must know.
+
+In the worker's state directory, each written whole before the step that it stands for:
+
+    prepared        its worktree and store are complete
+    container.json  what runs its task; before the start
+    ending.json     how that ended; before the container goes
+    harvest.json    the commit that its branch is to have; before the branch moves
+    stop            somebody asks for its end
+"""
+
+import time
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from orchestrator.diskuse import DiskUse
+from orchestrator.harvest import Harvested
+from orchestrator.judge import Ending
+from orchestrator.record import write_atomically
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_KILL = "kill"
+_Kept = TypeVar("_Kept")
+_ENDING = TypeAdapter(Ending)
+_HARVESTED = TypeAdapter(Harvested)
+
+
+class Launch(BaseModel):
+    """A container that is about to be started."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    container: str
+    boot: str
+    at: float
+    """Seconds since that boot: no change of the wall clock moves a deadline."""
+    before: DiskUse
+    """What lay in its directories before."""
+
+    def starting_now(self) -> "Launch":
+        """Give the same, with the time that the engine took for the start left out."""
+        return self.model_copy(update={"at": _since_boot()})
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since then; None after another boot."""
+        return _since_boot() - self.at if self.boot == _boot() else None
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _boot() -> str:
+    return _BOOT.read_text().strip()
+
+
+class Checkpoints:
+    """One worker's, in its state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @property
+    def prepared(self) -> bool:
+        """Whether its worktree and store are complete."""
+        return (self._directory / "prepared").exists()
+
+    def note_prepared(self) -> None:
+        """Worktree and store are complete."""
+        write_atomically(self._directory / "prepared", "")
+
+    def launch(self) -> Launch | None:
+        """Give what was about to be started, if anything was."""
+        return self._read("container.json", TypeAdapter(Launch))
+
+    def note_launch(self, container: str, *, before: DiskUse) -> Launch:
+        """Note the container that is started next."""
+        launch = Launch(container=container, boot=_boot(), at=_since_boot(), before=before)
+        write_atomically(self._directory / "container.json", launch.model_dump_json())
+        return launch
+
+    def ending(self) -> Ending | None:
+        """Give how its container ended, if that was seen."""
+        return self._read("ending.json", _ENDING)
+
+    def note_ending(self, ending: Ending) -> None:
+        """Keep how its container ended."""
+        write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
+
+    def harvested(self) -> Harvested | None:
+        """Give what was let in, if anything was."""
+        return self._read("harvest.json", _HARVESTED)
+
+    def note_harvested(self, harvested: Harvested) -> None:
+        """Keep what is let in."""
+        write_atomically(self._directory / "harvest.json", _HARVESTED.dump_json(harvested).decode())
+
+    def ask_to_stop(self, *, kill: bool) -> None:
+        """Ask whoever watches the worker to end it; with `kill`, without its grace."""
+        self._directory.mkdir(exist_ok=True)
+        write_atomically(self._directory / "stop", _KILL if kill else "")
+
+    @property
+    def stop_asked(self) -> bool:
+        """Whether somebody asks for its end."""
+        return (self._directory / "stop").exists()
+
+    @property
+    def kill_asked(self) -> bool:
+        """Whether its end cannot wait."""
+        try:
+            return (self._directory / "stop").read_text() == _KILL
+        except OSError:
+            return False
+
+    def _read(self, name: str, adapter: TypeAdapter[_Kept]) -> _Kept | None:
+        try:
+            return adapter.validate_json((self._directory / name).read_bytes())
+        except (OSError, ValidationError):
+            return None

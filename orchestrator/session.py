@@ -1,0 +1,141 @@
+"""One worker's container: started, or found where another process left it, and watched."""
+
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+
+from orchestrator.agents.symptoms import limits_named
+from orchestrator.checkpoints import Checkpoints, Launch
+from orchestrator.containers import worker_container
+from orchestrator.context import RunContext, labels
+from orchestrator.engine.base import DEADLINE, Container
+from orchestrator.errors import EngineError, OrchestratorError
+from orchestrator.execution import Cancel, Terms, attend, launch, take_over
+from orchestrator.judge import Ending
+from orchestrator.logs import WorkerLog
+from orchestrator.plan import WorkerSpec
+from orchestrator.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class _WorkerCancel:
+    """Asked for the whole run, or for this worker by another process."""
+
+    run: Cancel
+    checkpoints: Checkpoints
+
+    @property
+    def asked(self) -> bool:
+        return self.run.asked or self.checkpoints.stop_asked
+
+    @property
+    def killed(self) -> bool:
+        return self.run.killed or self.checkpoints.kill_asked
+
+
+def open_log(run: RunContext, spec: WorkerSpec) -> WorkerLog:
+    """Open the files that a worker's output goes to.
+
+    Raises:
+        OSError: There is no room for them.
+    """
+    return WorkerLog(
+        run.directory.worker(spec.worker_id),
+        spec.worker_id,
+        emit=run.emit,
+        read_progress=run.agent.progress,
+        limit=run.config.limits.log_limit,
+        redactor=run.redactor,
+    )
+
+
+def run_task(
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    log: WorkerLog,
+) -> Ending:
+    """Let the task run to its end, unless it did; nothing of its container is left."""
+    cancel = _WorkerCancel(run.cancel, checkpoints)
+    terms = _terms(run, spec, workspace)
+    with ExitStack() as stack:
+        try:
+            container, launched = _container(run, spec, workspace, terms, checkpoints, stack)
+        except (OrchestratorError, OSError) as error:
+            return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))
+        try:
+            ending = attend(container, terms, launched, log=log, cancel=cancel, emit=run.emit)
+            ending = _noted(ending, log, checkpoints)
+        finally:
+            problem = _removed(container)
+    return replace(ending, error=ending.error or problem)
+
+
+def _container(
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    terms: Terms,
+    checkpoints: Checkpoints,
+    stack: ExitStack,
+) -> tuple[Container, Launch]:
+    """Start the worker's container, or find the one that another process started."""
+    found = _find(run, spec) if run.resumed else None
+    if found is None and checkpoints.launch() is not None:
+        raise EngineError("its container is gone: something else removed it")
+    secrets = stack.enter_context(
+        run.secrets.laid_out(
+            run.directory.run_id, spec.worker_id, workspace.user, again=found is not None
+        )
+    )
+    if found is None:
+        described = worker_container(run, spec, workspace, secrets)
+        return launch(run.engine, described, terms, checkpoints)
+    try:
+        return found, take_over(found, terms, checkpoints)
+    except BaseException:
+        found.remove()
+        raise
+
+
+def _find(run: RunContext, spec: WorkerSpec) -> Container | None:
+    wanted = labels(run, spec, role="worker")
+    wanted.pop(DEADLINE, None)
+    ids = [left.id for left in run.engine.leftovers(wanted) if left.kind == "container"]
+    return run.engine.adopt(ids[0]) if ids else None
+
+
+def _noted(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Ending:
+    log.finish()
+    failure = None if log.failure is None else log.failure.strerror
+    ending = replace(_with_last_words(ending, log), log_failure=failure)
+    with suppress(OSError):  # a full disk: what it wrote can still be brought home, by us
+        checkpoints.note_ending(ending)
+    return ending
+
+
+def _removed(container: Container) -> str | None:
+    try:
+        container.remove()
+    except OrchestratorError as error:
+        return error.message
+    return None
+
+
+def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
+    return Terms(
+        worker_id=spec.worker_id,
+        timeout=run.config.timeout,
+        limits=run.config.limits,
+        writable=workspace.writable(),
+        budget=run.config.budget_per_worker,
+        ports=run.config.isolation.ports,
+    )
+
+
+def _with_last_words(ending: Ending, log: WorkerLog) -> Ending:
+    failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
+    if not failed:
+        return ending
+    named = (limit for limit in limits_named(log.stderr) if limit not in ending.limits_hit)
+    return replace(ending, limits_hit=(*ending.limits_hit, *named))
