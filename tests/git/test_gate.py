@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git import Git, GitCommandError
+from orchestrator.errors import RepositoryError
+from orchestrator.git import Git, GitCommandError, discover
 from orchestrator.repository import Repository
 from orchestrator.worktree import changes
 from tests.support.repository import git, make_repository
@@ -73,6 +74,15 @@ def _signature(repo: Path, command: str) -> None:
     git(repo, "config", "gpg.program", str(program))
 
 
+def _promise(repo: Path, command: str) -> None:
+    """A partial clone fetches what it lacks when somebody looks at it."""
+    git(repo, "config", "core.repositoryFormatVersion", "1")
+    git(repo, "config", "extensions.partialClone", "origin")
+    git(repo, "remote", "add", "origin", str(repo))
+    git(repo, "config", "remote.origin.promisor", "true")
+    git(repo, "config", "remote.origin.uploadpack", f"{command}; false")
+
+
 def _recursion(repo: Path, command: str) -> None:
     inner = make_repository(repo.parent / "inner")
     git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
@@ -96,6 +106,7 @@ def _recursion(repo: Path, command: str) -> None:
         (_submodule, ("status",)),
         (_alternate, ("fetch", "../source", "main")),
         (_signature, ("commit", "--allow-empty", "-m", "x")),
+        (_promise, ("cat-file", "-t", "1" * 40)),
         (_recursion, ("read-tree", "--reset", "-u", "HEAD~1")),
     ],
 )
@@ -125,6 +136,22 @@ def test_a_terminal_is_given_no_pager(repo: Path, mark: Path, key: str) -> None:
     finally:
         for end in ends:
             os.close(end)
+
+
+def test_nobody_is_asked(repo: Path) -> None:
+    with pytest.raises(GitCommandError, match="terminal prompts disabled"):
+        ours(repo).run("credential", "fill", stdin=b"protocol=https\nhost=localhost\n\n")
+
+
+def test_a_git_directory_in_disguise_is_not_discovered(repo: Path) -> None:
+    """One that lies in the tree as ordinary files, with a configuration that says anything."""
+    inner = repo / "data"
+    git(repo, "init", "--quiet", "--bare", str(inner))
+    for key, value in (("core.bare", "false"), ("core.worktree", str(repo))):
+        git(repo, "config", "--file", str(inner / "config"), key, value)
+    assert git(inner, "rev-parse", "--git-dir") == str(inner)
+    with pytest.raises(RepositoryError):
+        discover(inner)
 
 
 def test_what_is_stored_elsewhere_is_not_downloaded(repo: Path) -> None:

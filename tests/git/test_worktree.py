@@ -9,7 +9,9 @@ from orchestrator.errors import RepositoryError
 from orchestrator.plan import WorkerSpec
 from orchestrator.repository import Repository
 from orchestrator.worktree import Worktree, add_worktree
+from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
+from tests.support.runs import shell_run
 
 
 @pytest.fixture
@@ -76,6 +78,18 @@ def test_what_the_user_wrote_is_not_overwritten(
         update(repo, worktree, base, tip)
     assert (worktree.path / name).read_text() == "user's\n"
     assert git(worktree.path, "status", "--porcelain") == before
+
+
+def test_no_filter_runs_where_a_worker_has_a_checkout_of_its_own(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (repo / ".gitattributes").write_text("* filter=f\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "filtered")
+    git(repo, "config", "filter.f.smudge", f"touch '{repo.parent}/MARK'; cat")
+    (result,) = shell_run(repo, local_engine, "cat a.txt > copy.txt").results
+    assert result.files_modified == ["copy.txt"]
+    assert not (repo.parent / "MARK").exists()
 
 
 def test_what_the_user_wrote_elsewhere_stays(

@@ -189,7 +189,7 @@ def secrets() -> Iterator[Protection]:
          "                pass\n"),
     )  # fmt: skip
     yield from patches(
-        "containers.py", ("tests/docker/test_secrets.py",),
+        "containers.py", ("tests/unit/test_runner_secrets.py", "tests/docker/test_secrets.py"),
         ("read-only to the worker", "target=secret_files.TARGET, read_only=True",
          "target=secret_files.TARGET, read_only=False"),
         ("out of a commit's message", "one_line(run.redactor.text(spec.task), limit=500)",

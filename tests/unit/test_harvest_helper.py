@@ -85,6 +85,41 @@ def test_history_that_is_not_on_the_base_leaves_the_files(home_from, repo: Path,
     assert "only its files were kept" in (worker.message or "")
 
 
+def test_a_tag_is_no_last_commit(home_from, repo: Path) -> None:
+    worker = home_from('git tag -am x v1; git rev-parse v1 > "$GIT_DIR/HEAD"' + KEPT)
+    assert worker.files_modified == ["kept.txt"]
+    assert git(repo, "rev-parse", f"{worker.branch}~1") == git(repo, "rev-parse", "HEAD")
+
+
+def test_history_with_a_hole_is_left_out(home_from, repo: Path) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    hole = "rm \"$GIT_DIR/objects/$(git rev-parse HEAD:lost | sed 's,..,&/,')\"; rm lost"
+    worker = home_from(f"echo x > lost; git add lost; git commit -qm lost; {hole}" + KEPT)
+    assert worker.files_modified == ["kept.txt"]
+    assert git(repo, "rev-parse", f"{worker.branch}~1") == base
+
+
+def test_what_lies_too_deep_keeps_nothing_out(home_from) -> None:
+    name = "d" * 200
+    deep = f"for n in $(seq 30); do mkdir {name}; cd {name}; done; echo x > file"
+    worker = home_from(f"echo kept > kept.txt; {deep}")
+    assert "kept.txt" in worker.files_modified
+    assert "directory left out (File name too long)" in (worker.message or "")
+
+
+def test_a_store_that_leads_elsewhere_brings_nothing_along(home_from, repo: Path) -> None:
+    """To be given by its id what was not given: by an alternate that is the user's own store."""
+    base = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-qb", "private")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "private")
+    private = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-q", "main")
+    lead = f'echo {repo}/.git/objects > "$GIT_DIR/objects/info/alternates"'
+    worker = home_from(f'{lead}; echo {private} > "$GIT_DIR/HEAD"' + KEPT)
+    assert worker.files_modified == ["kept.txt"]
+    assert git(repo, "rev-parse", f"{worker.branch}~1") == base
+
+
 def test_a_broken_index_loses_nothing(home_from) -> None:
     worker = home_from('echo garbage > "$GIT_DIR/index"; touch "$GIT_DIR/index.lock"' + KEPT)
     assert worker.files_modified == ["kept.txt"]

@@ -30,6 +30,7 @@ def encodings(value: bytes) -> dict[str, bytes]:
         "url-plus": quote_plus(value).encode(),
         "url-lower": re.sub("%..", lambda c: c[0].lower(), quote(value, safe="")).encode(),
         "json": json.dumps(text).encode(),
+        "json-slashes": json.dumps(text).replace("/", "\\/").encode(),
     }  # fmt: skip
     for before in range(3):
         padded = b"key: "[: 3 + before] + value + b" and more"

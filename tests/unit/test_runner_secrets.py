@@ -12,6 +12,7 @@ from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason
 from orchestrator.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
 from tests.support.runs import configured, shell_run
 
 VALUE = "correct-horse-battery"
@@ -88,3 +89,10 @@ def test_a_task_that_names_it_and_a_short_password_in_a_url(
     assert ": [redacted:API_KEY]" in told
     for secret in (VALUE, "short", "an ordinary value"):
         assert secret not in told
+
+
+def test_a_commit_of_ours_names_a_task_without_it(repo: Path, local_engine: LocalEngine) -> None:
+    isolation = Isolation(network="none", env={"API_KEY": VALUE})
+    shell_run(repo, local_engine, f"echo x > x; : {VALUE}", isolation=isolation)
+    message = git(repo, "log", "-1", "--format=%B", "architect/parallel-1")
+    assert "Task: echo x > x; : [redacted:API_KEY]" in message
