@@ -88,8 +88,13 @@ def limits() -> Iterator[Protection]:
         ("deadline", "if now >= deadline:", "if False:"),
         ("budget", "if terms.budget is not None and", "if False and"),
         ("SIGKILL after grace", '        self.container.kill("SIGKILL")\n', ""),
-        ("removed whatever happens", "        with suppress(OrchestratorError):\n"
-         "            container.remove()\n        raise", "        raise"),
+        ("removed when it does not start", "        container.remove()\n        raise",
+         "        raise"),
+    )  # fmt: skip
+    yield from patches(
+        "session.py", ("tests/unit/test_runner.py",),
+        ("removed whatever happens", "            problem = _removed(container)\n",
+         "            problem = None\n"),
     )  # fmt: skip
     yield from patches(
         "logs.py", ("tests/unit/test_logs.py", "tests/unit/test_runner_secrets.py"),

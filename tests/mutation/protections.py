@@ -1,6 +1,6 @@
 """All protections, by area."""
 
-from tests.mutation import of_cleanup, of_containers, of_git, of_harvests, of_runs
+from tests.mutation import of_cleanup, of_containers, of_git, of_harvests, of_runs, of_settings
 from tests.mutation.protection import Protection
 
 PROTECTIONS: dict[str, tuple[Protection, ...]] = {
@@ -16,4 +16,6 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "words": tuple(of_runs.words()),
     "secrets": tuple(of_runs.secrets()),
     "cleanup": tuple(of_cleanup.cleanup()),
+    "settings": tuple(of_settings.settings()),
+    "preflight": tuple(of_settings.preflight()),
 }
