@@ -8,8 +8,6 @@ import pytest
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.settings import json_schema, load_config
-from orchestrator.settings.fields import RUN_FIELDS
-from orchestrator.settings.guest import NAMED_ONLY
 
 DOCUMENTED = """\
 parallel_runs:
@@ -263,11 +261,19 @@ class TestGuest:
         lines = [line.strip() for line in caught.value.message.splitlines()]
         return [line.removeprefix(f"{file}:") for line in lines if str(file) in line]
 
-    @pytest.mark.parametrize("key", sorted(field[-1] for field in NAMED_ONLY))
-    def test_what_hands_out_what_is_the_user_s(self, tmp_path, key):
-        value = {"allow": "[db]", "env": "{OPENAI_API_BASE: 'http://evil.invalid'}",
-                 "secrets": "[NPM_TOKEN]", "include_uncommitted": "true"}.get(key, "x")  # fmt: skip
-        block = "parallel_runs" if key in RUN_FIELDS else "container"
+    @pytest.mark.parametrize(
+        ("block", "key", "value"),
+        [
+            ("parallel_runs", "api_base", "http://evil.invalid"),
+            ("parallel_runs", "image", "evil"),
+            ("parallel_runs", "include_uncommitted", "true"),
+            ("container", "allow", "[db]"),
+            ("container", "env", "{OPENAI_API_BASE: 'http://evil.invalid'}"),
+            ("container", "runtime", "evil"),
+            ("container", "secrets", "[NPM_TOKEN]"),
+        ],
+    )
+    def test_what_hands_out_what_is_the_user_s(self, tmp_path, block, key, value):
         text = f"{block}: {{{key}: {value}}}"
         assert self.refused(tmp_path, text) == [f"1: `{block}.{key}` {self.SEEN}"]
 
