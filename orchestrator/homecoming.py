@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.containers import harvest_container
@@ -16,7 +17,7 @@ from orchestrator.leaks import leak_notes, leaks
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
 from orchestrator.sanitize import one_line
-from orchestrator.workspace import Workspace
+from orchestrator.workspace import Workspace, remove_tree
 
 _MOMENT = 128 * 1024**2
 """Bytes that a fast writer gets to the disk between its limit and its end."""
@@ -55,8 +56,28 @@ def bring_home(
     except OrchestratorError as error:
         note = f"the worktree was changed meanwhile and is not updated ({error.message})"
         harvested = Harvested(harvested.tip, (*harvested.notes, note))
-    workspace.discard_scratch()
+    discard_scratch(run, spec, workspace)
     return _with_leaks(run, spec, harvested), verdict
+
+
+def discard_scratch(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
+    """Remove what a finished harvest needs no more, also what only the kernel can remove.
+
+    A special file that was taken out of an overlay leaves a device of root's in its scratch. An
+    ordinary user cannot remove that, and a mount of the overlay clears it away.
+    """
+    scratch = workspace.store.overlay
+    if scratch.exists():
+        remove_tree(scratch)
+    if scratch.exists():
+        with suppress(OrchestratorError, TimeoutError):
+            again = replace(harvest_container(run, spec, workspace), command=("true",))
+            container = run.engine.start(again)
+            try:
+                container.wait(_DEATH)
+            finally:
+                container.remove()
+    workspace.discard_scratch()
 
 
 def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harvested:

@@ -10,7 +10,7 @@ from orchestrator.context import RunContext
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.events import Event
 from orchestrator.execution import Cancel
-from orchestrator.homecoming import harvest
+from orchestrator.homecoming import discard_scratch, harvest
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
@@ -58,7 +58,7 @@ def salvage(
     finally:
         workspace.take_back()
     workspace.worktree.update(repository, base=record.base, tip=harvested.tip)
-    workspace.discard_scratch()
+    discard_scratch(run, spec, workspace)
 
 
 def _context(
