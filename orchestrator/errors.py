@@ -60,6 +60,12 @@ class UnsupportedError(OrchestratorError):
     exit_code = 3
 
 
+class NotRunningError(OrchestratorError):
+    """A container does not run, or not any more."""
+
+    exit_code = 3
+
+
 class EngineError(OrchestratorError):
     """The engine refused a request or broke while carrying it out."""
 

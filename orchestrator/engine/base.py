@@ -223,6 +223,45 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TerminalSize:
+    """How much of text a terminal shows."""
+
+    rows: int
+    columns: int
+
+
+class InnerProcess(Protocol):
+    """A command that was started in a running container, beside the container's own."""
+
+    def output(self) -> Iterator[LogChunk]:
+        """Yield all output until it ends, to be read once; with a terminal all of it is `stdout`.
+
+        Raises:
+            EngineError: The engine does not answer any more.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Give it input; without a terminal it has none.
+
+        Raises:
+            EngineError: It has ended.
+        """
+
+    def resize(self, size: TerminalSize) -> None:
+        """Change the size of its terminal; one that has ended is no error."""
+
+    def wait(self) -> int:
+        """Give its exit code, once its output was read to the end.
+
+        Raises:
+            EngineError: Nobody knows: the container ended meanwhile.
+        """
+
+    def close(self) -> None:
+        """Let go of its input and output; it is not ended by that."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Leftover:
     """An object of ours that the engine still holds."""
 
@@ -270,6 +309,27 @@ class ContainerEngine(Protocol):
 
         Raises:
             EngineError: The engine does not answer.
+        """
+
+    def enter(
+        self,
+        container_id: str,
+        command: tuple[str, ...],
+        *,
+        terminal: TerminalSize | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> InnerProcess:
+        """Start a command in a running container: as its user, in its directory.
+
+        Args:
+            container_id: The engine's name for it.
+            command: The words of the command.
+            terminal: Gives it a terminal of this size, and input.
+            env: Variables beside those of the container.
+
+        Raises:
+            NotRunningError: The container is gone, has ended or is paused.
+            EngineError: It could not be started.
         """
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from orchestrator.config import BASE_IMAGE
 from orchestrator.engine.base import (
@@ -32,13 +32,21 @@ from orchestrator.engine.base import (
     Leftover,
     LogChunk,
     Measurement,
+    TerminalSize,
     TmpfsMount,
     Usage,
 )
-from orchestrator.errors import EngineError, ImageNotFoundError, PortTakenError, UnsupportedError
+from orchestrator.errors import (
+    EngineError,
+    ImageNotFoundError,
+    NotRunningError,
+    PortTakenError,
+    UnsupportedError,
+)
 from orchestrator.events import Stream
 from orchestrator.store import OBJECTS, STORE, WORKSPACE
 from orchestrator.workspace import HARVEST
+from tests.support.local_process import LocalProcess
 
 _CHUNK = 64 * 1024
 _DEATH = 10.0
@@ -104,6 +112,22 @@ class LocalEngine:
         if container is not None:
             container.read_again()
         return container
+
+    def enter(
+        self,
+        container_id: str,
+        command: tuple[str, ...],
+        *,
+        terminal: TerminalSize | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> LocalProcess:
+        """Start a command where a container runs."""
+        container = self._containers.get(container_id)
+        if container is None or not container.runs:
+            raise NotRunningError(f"no such container: {container_id}")
+        spec = replace(container.spec, command=command, env={**container.spec.env, **(env or {})})
+        paths = container.paths
+        return LocalProcess(_words(spec, paths), **_place(spec, paths), terminal=terminal)
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Remember a network."""
@@ -175,10 +199,16 @@ class LocalContainer:
         """Start the process, once."""
         if self._process is not None:
             return
-        self._process = _launch(self.spec, self._scratch)
+        self.paths = _host_paths(self.spec, self._scratch)
+        self._process = _launch(self.spec, self.paths)
         self._state = ContainerState(started_at=datetime.now(UTC), ended_at=None)
         name = f"reap-{self.spec.name}"
         threading.Thread(target=self._reap, args=(self._process,), name=name, daemon=True).start()
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process was started and has not ended."""
+        return self._process is not None and not self._ended.is_set()
 
     def state(self) -> ContainerState:
         """Tell how far it has come."""
@@ -317,25 +347,31 @@ def _check_ports(ports: Mapping[int, int]) -> None:
                 raise PortTakenError(f"port {port}: {error.strerror}") from error
 
 
-def _launch(spec: ContainerSpec, scratch: Path) -> "subprocess.Popen[bytes]":
-    paths = _host_paths(spec, scratch)
-    words = [_translated(word, paths) for word in spec.command]
-    if words[0] == "python3":
-        words[0] = sys.executable
+def _launch(spec: ContainerSpec, paths: Mapping[str, Path]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        # The shell says 127 and 126 where a program is missing or no program, as containers do.
-        ["/bin/sh", "-c", 'exec "$@"', "sh", *words],
+        _words(spec, paths),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=_translated(spec.workdir, paths),
-        env={
-            "PATH": os.environ["PATH"],
-            **{name: _translated(value, paths) for name, value in spec.env.items()},
-            **_git_places(paths),
-        },
         start_new_session=True,
+        **_place(spec, paths),
     )
+
+
+def _words(spec: ContainerSpec, paths: Mapping[str, Path]) -> list[str]:
+    words = [_translated(word, paths) for word in spec.command]
+    if words[0] == "python3":
+        words[0] = sys.executable
+    # The shell says 127 and 126 where a program is missing or no program, as containers do.
+    return ["/bin/sh", "-c", 'exec "$@"', "sh", *words]
+
+
+def _place(spec: ContainerSpec, paths: Mapping[str, Path]) -> dict[str, Any]:
+    env = {name: _translated(value, paths) for name, value in spec.env.items()}
+    return {
+        "cwd": _translated(spec.workdir, paths),
+        "env": {"PATH": os.environ["PATH"], **env, **_git_places(paths)},
+    }
 
 
 def _host_paths(spec: ContainerSpec, scratch: Path) -> dict[str, Path]:

@@ -13,6 +13,7 @@ from orchestrator.engine.base import (
     EngineFeatures,
     Leftover,
     Measurement,
+    TerminalSize,
     TmpfsMount,
 )
 from orchestrator.engine.docker.container import (
@@ -26,6 +27,7 @@ from orchestrator.engine.docker.container import (
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.guard import create, start_guard
 from orchestrator.engine.docker.images import DockerImages
+from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.errors import ImageNotFoundError, UnsupportedError
 
 # Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
@@ -109,6 +111,17 @@ class DockerEngine(DockerImages):
     def adopt(self, container_id: str) -> DockerContainer | None:
         """Find a container by its id, and the one that holds its network."""
         return adopt(self._client, container_id)
+
+    def enter(
+        self,
+        container_id: str,
+        command: tuple[str, ...],
+        *,
+        terminal: TerminalSize | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> DockerProcess:
+        """Start a command in a running container."""
+        return DockerProcess(self._client, container_id, command, terminal=terminal, env=env or {})
 
     def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
         """Cover the volumes that the image declares: on disk they would have no limit."""

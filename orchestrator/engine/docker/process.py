@@ -1,0 +1,110 @@
+"""A command beside a container's own, over the connection that the daemon hands over for it."""
+
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import docker
+import docker.errors
+
+from orchestrator.engine.base import LogChunk, TerminalSize
+from orchestrator.engine.docker.errors import translated
+from orchestrator.errors import EngineError, NotRunningError
+from orchestrator.events import Stream
+
+_CHUNK = 64 * 1024
+_HEADER = struct.Struct(">BxxxL")
+_STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
+_ABSENT = frozenset({404, 409})
+"""What the daemon says of a container that is gone, has ended, or is paused."""
+_NOTICE = 5.0
+"""Seconds by which the daemon knows of an end that the output has shown."""
+_TICK = 0.05
+
+
+class DockerProcess:
+    """See `orchestrator.engine.base.InnerProcess`."""
+
+    def __init__(
+        self,
+        client: docker.APIClient,
+        container_id: str,
+        command: tuple[str, ...],
+        *,
+        terminal: TerminalSize | None,
+        env: Mapping[str, str],
+    ) -> None:
+        """Start it, as the container's user and in its directory."""
+        self._client = client
+        self._terminal = terminal is not None
+        with translated("start a command in the container"):
+            try:
+                self._id = client.exec_create(
+                    container_id, list(command),
+                    stdin=self._terminal, tty=self._terminal, environment=dict(env),
+                )["Id"]  # fmt: skip
+            except docker.errors.APIError as error:
+                if error.status_code in _ABSENT:
+                    raise NotRunningError("the container does not run") from error
+                raise
+            connection: Any = client.exec_start(self._id, tty=self._terminal, socket=True)
+        # The connection itself, past what wraps it: it can be written to, and is given time.
+        self._socket = getattr(connection, "_sock", connection)
+        self._socket.settimeout(None)
+        # Its first bytes may have come with the answer's head, and wait in that buffer.
+        self._response = connection._response
+        self._reader = self._response.raw._fp.fp
+        if terminal is not None:
+            self.resize(terminal)
+
+    def output(self) -> Iterator[LogChunk]:
+        """Yield all output until it ends."""
+        with translated("read the command's output"):
+            if self._terminal:
+                while data := self._reader.read1(_CHUNK):
+                    yield LogChunk(stream="stdout", data=data)
+                return
+            while len(header := self._reader.read(_HEADER.size)) == _HEADER.size:
+                stream, left = _HEADER.unpack(header)
+                while left and (data := self._reader.read1(min(left, _CHUNK))):
+                    left -= len(data)
+                    yield LogChunk(stream=_STREAMS[stream], data=data)
+
+    def write(self, data: bytes) -> None:
+        """Give it input."""
+        with translated("write to the command"):
+            self._socket.sendall(data)
+
+    def resize(self, size: TerminalSize) -> None:
+        """Change the size of its terminal; one that has just started has none for a moment."""
+        deadline = time.monotonic() + 1
+        while True:
+            try:
+                self._client.exec_resize(self._id, height=size.rows, width=size.columns)
+            except docker.errors.DockerException:
+                # The size of a window is worth no error; neither is that of one that is gone.
+                if time.monotonic() >= deadline:
+                    return
+                time.sleep(_TICK)
+            else:
+                return
+
+    def wait(self) -> int:
+        """Give its exit code."""
+        deadline = time.monotonic() + _NOTICE
+        while True:
+            with translated("ask how the command ended"):
+                try:
+                    state = self._client.exec_inspect(self._id)
+                except docker.errors.NotFound as error:
+                    raise EngineError("the container ended, and the command with it") from error
+            if not state["Running"] and state["ExitCode"] is not None:
+                return int(state["ExitCode"])
+            if time.monotonic() >= deadline:
+                raise EngineError("the engine does not know how the command ended")
+            time.sleep(_TICK)
+
+    def close(self) -> None:
+        """Let go of its input and output."""
+        self._response.close()
