@@ -17,6 +17,7 @@ from orchestrator.engine.base import ContainerEngine, Leftover
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.git import GitCommandError
 from orchestrator.harvest import HarvestRefusedError
+from orchestrator.history import named_run
 from orchestrator.leftovers import find_leftovers, remove_all, worker_of
 from orchestrator.record import RunDirectory, all_runs
 from orchestrator.remains import (
@@ -147,11 +148,7 @@ def _select(repository: Repository, run_id: str | None) -> list[RunDirectory]:
     runs = list(all_runs(repository.state_dir))
     if run_id is None:
         return runs
-    chosen = [run for run in runs if run.run_id == run_id]
-    if not chosen:
-        known = ", ".join(run.run_id for run in runs) or "none"
-        raise ConfigError(f"no such run: `{run_id}`", hint=f"runs of this repository: {known}")
-    return chosen
+    return [named_run(runs, run_id)]
 
 
 def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> None:

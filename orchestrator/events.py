@@ -73,6 +73,21 @@ class WorkerProgress(_Event):
     steps: int | None = None
 
 
+class WorkerMeasured(_Event):
+    """What a worker uses at this moment, as far as it is known; told by whoever looks at it."""
+
+    type: Literal["worker_measured"] = "worker_measured"
+    worker_id: int
+    cpus: float | None = None
+    """CPUs in use: 1.0 is one of them, wholly."""
+    memory: int | None = None
+    """Bytes, without the page cache that can be dropped."""
+    disk: int | None = None
+    """Bytes in the directories that it writes to."""
+    files: int | None = None
+    """Files it has changed, build output included."""
+
+
 class WorkerStopping(_Event):
     """We are ending the container, and why."""
 
@@ -109,6 +124,7 @@ Event = (
     | WorkerStarted
     | WorkerOutput
     | WorkerProgress
+    | WorkerMeasured
     | WorkerStopping
     | WorkerHarvesting
     | WorkerDone

@@ -23,7 +23,7 @@ from typing import IO
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.config import ParallelConfig
-from orchestrator.events import Event, WorkerOutput
+from orchestrator.events import Event, WorkerMeasured, WorkerOutput
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import WorkerResult
 
@@ -135,7 +135,7 @@ class RunDirectory:
 
     def log_event(self, event: Event) -> None:
         """Append a transition to the event log; output lines are in the logs already."""
-        if isinstance(event, WorkerOutput):
+        if isinstance(event, (WorkerOutput, WorkerMeasured)):
             return
         line = json.dumps(event.model_dump(mode="json")) + "\n"
         # A full disk, or a run that was undone, costs the log a line and no worker its end.

@@ -40,6 +40,7 @@ class _Command:
 COMMANDS: Mapping[str, _Command] = {
     "parallel": _Command("parallel", "parallel", "Run tasks at once, each in its own container."),
     "ls": _Command("ls", "ls", "List runs and what is left of them."),
+    "watch": _Command("watch", "watch", "Show a run as it goes on."),
     "wait": _Command("wait", "wait", "Wait for a run's end and show its result."),
     "logs": _Command("logs", "logs", "Show what workers printed."),
     "events": _Command("logs", "events", "Print a run's events as NDJSON."),

@@ -5,17 +5,17 @@ An event costs a few assignments; drawing happens four times a second, whatever 
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import IO, Any, Literal, Self, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.formats import duration, money
+from orchestrator.cli.formats import amount, duration, money
 from orchestrator.cli.lines import notice_line, port_lines
 from orchestrator.events import (
     Event,
@@ -23,6 +23,7 @@ from orchestrator.events import (
     RunStarted,
     WorkerDone,
     WorkerHarvesting,
+    WorkerMeasured,
     WorkerOutput,
     WorkerPreparing,
     WorkerProgress,
@@ -36,6 +37,14 @@ from orchestrator.sanitize import one_line
 REFRESH = 4
 MAX_FINISHED = 10
 """Finished workers that stay in sight."""
+_COLUMNS = ("worker", "task", "model", "state", "elapsed", "cost")
+_LINE = "last line"
+_MEASURES = ("steps", "files", "cpu", "memory", "disk")
+"""Columns that are shown once somebody has measured."""
+_WIDE, _NARROW = 22, 12
+"""The widest a column may be, without these columns and with them."""
+_ROOM = 110
+"""Columns of a terminal below which the lines stand under the table, not in it."""
 _STYLES = {"success": "green", "failed": "red", "timeout": "red", "partial": "yellow"}
 
 
@@ -46,6 +55,11 @@ class _Row:
     since: float | None = None
     took: float | None = None
     cost: str = ""
+    steps: str = ""
+    files: str = ""
+    cpu: str = ""
+    memory: str = ""
+    disk: str = ""
     line: str = ""
 
 
@@ -79,6 +93,7 @@ class BoardView:
         # Never held while rich is called: its own lock is held while it calls `render`.
         self._lock = threading.Lock()
         self._rows: dict[int, _Row] = {}
+        self._measured = False
         self._console = Console(file=cast("IO[str]", _Unbreakable(stream)), highlight=False)
         self._live = Live(
             get_renderable=self.render,
@@ -117,12 +132,17 @@ class BoardView:
                 self._rows = {spec.worker_id: _Row(spec) for spec in workers}
             case WorkerOutput():
                 self._change(event.worker_id, line=event.line)
-            case WorkerProgress(cost=float(cost)):
-                self._change(event.worker_id, cost=money(cost))
+            case WorkerProgress():
+                self._change(event.worker_id, **_progress(event))
+            case WorkerMeasured():
+                self._measured = True
+                self._change(event.worker_id, **_measures(event))
             case WorkerPreparing():
-                self._change(event.worker_id, state="preparing")
+                self._change(event.worker_id, state="preparing", since=None, took=None)
             case WorkerStarted():
-                self._change(event.worker_id, state="running", since=self._clock())
+                # It may have been some time ago, if this is read from the run's record.
+                since = self._clock() - max(time.time() - event.at.timestamp(), 0)
+                self._change(event.worker_id, state="running", since=since)
             case WorkerStopping():
                 self._change(event.worker_id, state="stopping", line=event.reason)
             case WorkerHarvesting():
@@ -132,7 +152,7 @@ class BoardView:
             case _:
                 return
 
-    def _change(self, number: int, **changes: str | float) -> None:
+    def _change(self, number: int, **changes: str | float | None) -> None:
         row = self._rows.get(number)
         if row is not None:
             for name, value in changes.items():
@@ -144,6 +164,10 @@ class BoardView:
             state=result.status.value,
             took=result.duration,
             cost=money(result.cost, known=result.cost_known),
+            steps=str(result.steps),
+            files=str(len(result.files_modified)),
+            cpu="",
+            memory="",
             line=result.message or "",
         )
 
@@ -151,36 +175,71 @@ class BoardView:
         """Draw the table; called by rich from its own thread."""
         with self._lock:
             rows = list(self._rows.values())
-            shown = self._in_sight(rows)
-            cells = [(row.state, self._cells(row)) for row in shown]
+            cells = [self._cells(row) for row in self._in_sight(rows)]
         if not rows:
             return Text("preparing the run")
-        table = _empty_table()
-        for state, (number, task, model, elapsed, cost, line) in cells:
-            styled = Text(state, style=_STYLES.get(state, ""))
-            table.add_row(number, task, model, styled, elapsed, cost, line)
-        return Group(table, Text(_rest(rows)))
+        narrow = self._measured and self._console.width < _ROOM
+        below = [_below(row) for row in cells if row[_LINE]] if narrow else []
+        return Group(_table(cells, self._columns(narrow=narrow)), *below, Text(_rest(rows)))
+
+    def _columns(self, *, narrow: bool) -> tuple[str, ...]:
+        if narrow:
+            return tuple(name for name in _COLUMNS + _MEASURES if name not in ("task", "model"))
+        return (*_COLUMNS, *(_MEASURES if self._measured else ()), _LINE)
 
     def _in_sight(self, rows: list[_Row]) -> list[_Row]:
         finished = [row for row in rows if row.took is not None]
         hidden = {id(row) for row in finished[:-MAX_FINISHED]}
         return [row for row in rows if row.state != "waiting" and id(row) not in hidden]
 
-    def _cells(self, row: _Row) -> tuple[Text, ...]:
+    def _cells(self, row: _Row) -> dict[str, str]:
         seconds = row.took
         if seconds is None:
             seconds = None if row.since is None else self._clock() - row.since
-        elapsed = "" if seconds is None else duration(seconds)
-        texts = (str(row.spec.worker_id), row.spec.task, row.spec.model_name, elapsed, row.cost)
-        return tuple(Text(one_line(text)) for text in (*texts, row.line))
+        return {
+            "worker": str(row.spec.worker_id),
+            "task": row.spec.task,
+            "model": row.spec.model_name,
+            "state": row.state,
+            "elapsed": "" if seconds is None else duration(seconds),
+            "cost": row.cost,
+            _LINE: row.line,
+            **{name: getattr(row, name) for name in _MEASURES},
+        }
 
 
-def _empty_table() -> Table:
+def _progress(event: WorkerProgress) -> dict[str, str]:
+    found = {
+        "cost": None if event.cost is None else money(event.cost),
+        "steps": None if event.steps is None else str(event.steps),
+    }
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _measures(event: WorkerMeasured) -> dict[str, str]:
+    return {
+        "files": "" if event.files is None else str(event.files),
+        "cpu": "" if event.cpus is None else f"{event.cpus:.0%}",
+        "memory": "" if event.memory is None else amount(event.memory),
+        "disk": "" if event.disk is None else amount(event.disk),
+    }
+
+
+def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, expand=True)
-    for heading in ("WORKER", "TASK", "MODEL", "STATE", "ELAPSED", "COST"):
-        table.add_column(heading, no_wrap=True, max_width=22)
-    table.add_column("LAST LINE", no_wrap=True, ratio=1)
+    widest = _NARROW if _MEASURES[0] in columns else _WIDE
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name in _MEASURES else "left"
+        room: dict[str, Any] = {"ratio": 1} if name == _LINE else {"max_width": widest}
+        table.add_column(name.upper(), no_wrap=True, justify=justify, **room)
+    for row in rows:
+        style = {"state": _STYLES.get(row["state"], "")}
+        table.add_row(*(Text(one_line(row[name]), style=style.get(name, "")) for name in columns))
     return table
+
+
+def _below(row: Mapping[str, str]) -> Text:
+    return Text(f"{row['worker']}: {one_line(row[_LINE])}", no_wrap=True, overflow="ellipsis")
 
 
 def _rest(rows: list[_Row]) -> str:

@@ -65,6 +65,16 @@ def size(number: int) -> str:
     return f"{number // divisor}{unit}"
 
 
+def amount(number: int) -> str:
+    """`14.2M`: bytes in little room."""
+    value, unit = float(number), "B"
+    for larger in "KMGT":
+        if value < 1000:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f}{unit}" if value < 100 and unit != "B" else f"{value:.0f}{unit}"
+
+
 def count(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

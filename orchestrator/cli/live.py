@@ -52,12 +52,17 @@ def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
     stream = stream or sys.stderr
     if quiet:
         return QuietView()
-    if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    if is_redrawn(stream):
         # Half a megabyte of library, for terminals only.
         from orchestrator.cli.board import BoardView
 
         return BoardView(stream)
     return PlainView()
+
+
+def is_redrawn(stream: IO[str]) -> bool:
+    """Tell whether a view can be drawn in place there."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class QuietView:

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
@@ -13,6 +14,7 @@ from orchestrator.events import (
     RunStarted,
     WorkerDone,
     WorkerHarvesting,
+    WorkerMeasured,
     WorkerOutput,
     WorkerPreparing,
     WorkerProgress,
@@ -150,6 +152,59 @@ class TestBoard:
             ["3", "task", "3", "default", "preparing"],
             ["1", "of", "4", "done,", "1", "waiting"],
         ]  # fmt: skip
+
+    def test_measures_have_columns_once_there_are_some(self, result):
+        events = (
+            started(4),
+            WorkerStarted(worker_id=2, container="c"),
+            WorkerProgress(worker_id=2, cost=0.5, steps=7),
+            WorkerOutput(worker_id=2, stream="stdout", line="reading src/auth.py"),
+            WorkerStarted(worker_id=3, container="c"),
+            WorkerMeasured(worker_id=2, cpus=1.371, memory=312_000_000, disk=14_200_000, files=128),
+            WorkerMeasured(worker_id=3, disk=12),
+            WorkerDone(result=result.results[0]),
+        )
+        view = BoardView(Terminal(), clock=lambda: 0.0)
+        for event in events:
+            view(event)
+        view._console.width = 120
+        lines = [line.split() for line in draw(view, 120).splitlines()]
+        assert lines == [
+            ["WORKER", "TASK", "MODEL", "STATE", "ELAPSED", "COST", "STEPS", "FILES", "CPU",
+             "MEMORY", "DISK", "LAST", "LINE"],
+            ["1", "task", "1", "gpt", "success", "12.3", "s", "$0.0123", "7", "2"],
+            ["2", "task", "2", "default", "running", "0.0", "s", "$0.5000", "7", "128", "137%",
+             "298M", "13.5M", "reading", "src/auth.py"],
+            ["3", "task", "3", "default", "running", "0.0", "s", "12B"],
+            ["1", "of", "4", "done,", "1", "waiting"],
+        ]  # fmt: skip
+
+    def test_where_there_is_little_room_lines_stand_below(self):
+        view = BoardView(Terminal())
+        view(started(1))
+        view(WorkerStarted(worker_id=1, container="c"))
+        view(WorkerMeasured(worker_id=1, cpus=0.5))
+        view(WorkerOutput(worker_id=1, stream="stdout", line=HOSTILE * 3))
+        view._console.width = 80
+        lines = draw(view, 80).splitlines()
+        assert lines[0].split()[-5:] == ["STEPS", "FILES", "CPU", "MEMORY", "DISK"]
+        assert "50%" in lines[1]
+        assert lines[2].startswith("1: \ufffd[2J")
+        assert (len(lines), len(lines[2])) == (4, 80)
+        assert all(line.isprintable() for line in lines)
+
+    def test_a_start_of_some_time_ago(self):
+        view = BoardView(Terminal(), clock=lambda: 5.0)
+        view(started(1))
+        view(WorkerStarted(worker_id=1, container="c", at=datetime.now(UTC) - timedelta(minutes=2)))
+        assert "2 min" in draw(view)
+
+    def test_another_attempt_begins_anew(self, result):
+        drawn = board(
+            started(1), WorkerDone(result=result.results[0]), WorkerPreparing(worker_id=1)
+        )
+        assert drawn.splitlines()[1].split()[:5] == ["1", "task", "1", "gpt", "preparing"]
+        assert "0 of 1 done" in drawn
 
     def test_elapsed_is_the_time_since_the_start(self):
         now = [5.0]

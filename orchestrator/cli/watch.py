@@ -1,0 +1,75 @@
+"""`orchestrator watch`."""
+
+import sys
+from contextlib import ExitStack
+
+import typer
+
+from orchestrator.cli.live import is_redrawn, make_view
+from orchestrator.cli.runs import Run, follow, open_run, show_ending
+from orchestrator.engine import load_engine
+from orchestrator.events import Emit, Stream, WorkerOutput
+from orchestrator.gauge import Gauge
+from orchestrator.history import RunHistory, WorkerState
+from orchestrator.sanitize import one_line
+from orchestrator.tail import last_line
+
+_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+_TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
+
+
+def watch(run: Run = None) -> None:
+    """Show a run as it goes on, from any terminal, and end as its own command does.
+
+    Without a terminal, plain lines say what happens.
+    """
+    with open_run(run) as history:
+        _show(history)
+        raise typer.Exit(show_ending(history))
+
+
+def _show(history: RunHistory) -> None:
+    view = make_view(quiet=False)
+    lines = _LastLines(history)
+
+    def step() -> bool:
+        events = history.read()
+        for event in events:
+            view(event)
+        lines.tell(view)
+        return bool(events)
+
+    with ExitStack() as stack:
+        stack.enter_context(view)
+        if is_redrawn(sys.stderr) and history.directory.is_live():
+            stack.enter_context(Gauge(history, view, connect=lambda: load_engine("docker")))
+        follow(step, goes_on=history.directory.is_live)
+
+
+class _LastLines:
+    """Tells the last line that each running worker printed, when it has changed."""
+
+    def __init__(self, history: RunHistory) -> None:
+        self._history = history
+        self._sizes: dict[tuple[int, Stream], int] = {}
+
+    def tell(self, emit: Emit) -> None:
+        for number, worker in self._history.workers.items():
+            if worker.state in _TALKING:
+                for stream in _STREAMS:
+                    self._tell(number, stream, emit)
+
+    def _tell(self, number: int, stream: Stream, emit: Emit) -> None:
+        path = self._history.directory.worker(number) / f"{stream}.log"
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return
+        if self._sizes.get((number, stream), 0) == size:
+            return
+        self._sizes[number, stream] = size
+        printed = last_line(path).decode("utf-8", "replace").strip()
+        # Of a line that is written over and over, what stands there now.
+        line = one_line(printed.rpartition("\r")[2])
+        if line:
+            emit(WorkerOutput(worker_id=number, stream=stream, line=line))

@@ -1,0 +1,81 @@
+"""`watch` on a terminal, of a run that another process has in a real engine."""
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.history import WorkerState
+from tests.support.cli import orchestrator, start
+from tests.support.live import eventually, states
+from tests.support.repository import make_repository
+
+pytestmark = pytest.mark.docker
+BUSY = "echo x > new.txt; printf 'look \\033[2J\\n'; while :; do :; done"
+QUIET = "sleep 8; echo bye; exit 3"
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A terminal of 140 columns, and what was drawn on it."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+        self.drawn = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def read_until(self, holds: Callable[[], object]) -> None:
+        """Read until something has been drawn."""
+        deadline = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < deadline, self.drawn[-3000:]
+            if select.select([self.ours], [], [], 0.1)[0]:
+                self.drawn += self._decoder.decode(os.read(self.ours, 65536))
+
+    def rows(self, worker: int) -> list[str]:
+        """Give all that was ever drawn of a worker, without what steers the terminal."""
+        lines = _ESCAPES.sub("", self.drawn).replace("\r", "\n").splitlines()
+        return [line for line in lines if line.startswith(f"{worker}  ")]
+
+
+def test_it_shows_what_workers_do_and_ends_with_the_run(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    command = ("parallel", "--agent-cli", "shell", "--network", "none", "--task", BUSY, "--task",
+               QUIET, "--workers", "2", "--timeout-per-worker", "150", "--grace", "0")  # fmt: skip
+    running = start(*command, cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    terminal = Terminal()
+    try:
+        eventually(lambda: states(repo) == [WorkerState.RUNNING] * 2, "the start")
+        watching = start(
+            "watch", cwd=repo, stdout=terminal.theirs, stderr=terminal.theirs,
+            env={"TERM": "xterm", "NO_COLOR": "1"},
+        )  # fmt: skip
+        os.close(terminal.theirs)
+        # One file changed, CPU time used, memory, disk, and the last line made harmless.
+        measured = r"running +\d.* 1 +[1-9]\d*% +[\d.]+[KM] +[\d.]+[KM] +look \ufffd\[2J"
+        terminal.read_until(lambda: any(re.search(measured, row) for row in terminal.rows(1)))
+        terminal.read_until(lambda: any(" failed " in row for row in terminal.rows(2)))
+        assert " running " in terminal.rows(1)[-1], "the other's end is shown at once"
+        running.send_signal(signal.SIGINT)
+        terminal.read_until(lambda: "parallel-cleanup" in terminal.drawn)
+        assert (watching.wait(20), running.wait(20)) == (1, 130)
+    finally:
+        for process in (running, watching):
+            process.terminate()
+            process.wait(30)
+        os.close(terminal.ours)
+        orchestrator("parallel-cleanup", "--purge", cwd=repo)
+    assert terminal.rows(1)[-1].split()[-6:-4] == ["failed", "0"]
+    assert terminal.drawn.endswith("orchestrator parallel-cleanup\r\n")

@@ -1,0 +1,81 @@
+"""What running workers use, measured by somebody who did not start them."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import EngineUnavailableError
+from orchestrator.events import WorkerMeasured
+from orchestrator.gauge import Gauge, changed_files
+from orchestrator.store import Store
+from tests.support.live import LiveRun, eventually, newest
+from tests.support.local_engine import LocalEngine
+
+BUSY = "echo x > new; echo y >> a.txt; rm src/app.py; head -c 400000 /dev/zero > big; echo up; "
+
+
+@pytest.fixture
+def live(repo: Path, tmp_path: Path) -> LiveRun:
+    return LiveRun(repo, tmp_path / "gate")
+
+
+def has_printed(repo: Path) -> bool:
+    return (newest(repo).directory.worker(1) / "stdout.log").read_bytes() != b""
+
+
+def no_engine() -> LocalEngine:
+    raise EngineUnavailableError("none")
+
+
+def test_what_a_running_worker_uses(live: LiveRun, repo: Path, local_engine: LocalEngine) -> None:
+    told: list[WorkerMeasured] = []
+    task = BUSY + live.wait_for_gate.replace("sleep 0.02", ":")
+    with live.going_on(local_engine, task, "true", workers=1), newest(repo) as history:
+        eventually(lambda: has_printed(repo))
+        while history.read():
+            pass
+        gauge = Gauge(history, told.append, connect=lambda: local_engine)
+        gauge.look()
+        eventually(lambda: gauge.look() or (told[-1].cpus or 0) > 0.05, "CPU time")
+        assert {event.worker_id for event in told} == {1}
+        assert told[0].cpus is None
+        last = told[-1]
+        assert (last.cpus or 0) < 4
+        assert (last.memory or 0) > 10_000
+        assert 400_000 < (last.disk or 0) < 2_000_000
+        assert last.files == 4
+
+
+def test_without_an_engine_the_files_are_still_counted(
+    live: LiveRun, repo: Path, local_engine: LocalEngine
+) -> None:
+    told: list[WorkerMeasured] = []
+    with live.going_on(local_engine, BUSY + live.wait_for_gate), newest(repo) as history:
+        eventually(lambda: has_printed(repo))
+        while history.read():
+            pass
+        with Gauge(history, told.append, connect=no_engine):
+            eventually(lambda: len(told) > 1)
+    assert (told[0].files, told[0].memory, told[0].cpus) == (4, None, None)
+
+
+def test_files_in_an_overlay(tmp_path: Path) -> None:
+    store = Store(root=tmp_path)
+    (store.upper / "folder").mkdir(parents=True)
+    assert changed_files(store, tmp_path) == 0
+    (store.upper / "folder" / "file").touch()
+    (store.upper / "link").symlink_to("/")
+    assert changed_files(store, tmp_path) == 2
+
+
+def test_too_many_files_to_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(root=tmp_path / "store")
+    for folder in (store.copy, store.harvest, tmp_path / "worktree"):
+        folder.mkdir(parents=True)
+    assert changed_files(store, tmp_path / "worktree") is None, "nothing to compare the times with"
+    (store.harvest / "index").touch()
+    assert changed_files(store, tmp_path / "worktree") == 0
+    monkeypatch.setattr("orchestrator.gauge.MOST_FILES", 3)
+    for name in "abc":
+        (store.copy / name).touch()
+    assert changed_files(store, tmp_path / "worktree") is None
