@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,7 +175,12 @@ def checked(
             finally:
                 copies.put(copy)
 
-        yield from pool.map(check, *zip(*chosen, strict=True))
+        asked = [pool.submit(check, area, protection) for area, protection in chosen]
+        try:
+            for answer in as_completed(asked):
+                yield answer.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def failing(verdicts: Iterable[Verdict]) -> str:

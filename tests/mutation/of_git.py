@@ -71,6 +71,7 @@ def repository() -> Iterator[Protection]:
     """Give what our own use of git keeps to."""
     tests = (GATE, "tests/git", "tests/unit/test_runner_repositories.py",
              "tests/unit/test_harvest_import.py")  # fmt: skip
+    empty = "to this git an empty `process` says the same: defence in depth"
     yield from patches(
         "repository.py", tests,
         ("a revision is no option", '"--end-of-options", ', "",
@@ -79,8 +80,8 @@ def repository() -> Iterator[Protection]:
         ("a branch moves from where it was", "new, old)", "new)"),
         ("a branch is dropped where it was", '{branch}", at)', '{branch}")'),
         ("no branch is taken over", 'f"create refs/heads/', 'f"update refs/heads/'),
-        ("clean filters off", '"smudge": "", "clean": "",', '"smudge": "",'),
-        ("smudge filters off", '"smudge": "", "clean": "",', '"clean": "",'),
+        ("clean filters off", '"smudge": "", "clean": "",', '"smudge": "",', empty),
+        ("smudge filters off", '"smudge": "", "clean": "",', '"clean": "",', empty),
         ("filter processes off", '"process": "", ', ""),
         ("filters that are off are not required", '"process": "", "required": "false"}',
          '"process": ""}'),
