@@ -6,7 +6,6 @@ In the worker's state directory, each written whole before the step that it stan
     container.json  what runs its task; before the start
     ending.json     how that ended; before the container goes
     harvest.json    the commit that its branch is to have; before the branch moves
-    stop            somebody asks for its end
 """
 
 import time
@@ -21,7 +20,6 @@ from orchestrator.judge import Ending
 from orchestrator.record import write_atomically
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_KILL = "kill"
 _Kept = TypeVar("_Kept")
 _ENDING = TypeAdapter(Ending)
 _HARVESTED = TypeAdapter(Harvested)
@@ -97,24 +95,6 @@ class Checkpoints:
     def note_harvested(self, harvested: Harvested) -> None:
         """Keep what is let in."""
         write_atomically(self._directory / "harvest.json", _HARVESTED.dump_json(harvested).decode())
-
-    def ask_to_stop(self, *, kill: bool) -> None:
-        """Ask whoever watches the worker to end it; with `kill`, without its grace."""
-        self._directory.mkdir(exist_ok=True)
-        write_atomically(self._directory / "stop", _KILL if kill else "")
-
-    @property
-    def stop_asked(self) -> bool:
-        """Whether somebody asks for its end."""
-        return (self._directory / "stop").exists()
-
-    @property
-    def kill_asked(self) -> bool:
-        """Whether its end cannot wait."""
-        try:
-            return (self._directory / "stop").read_text() == _KILL
-        except OSError:
-            return False
 
     def _read(self, name: str, adapter: TypeAdapter[_Kept]) -> _Kept | None:
         try:

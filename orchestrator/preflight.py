@@ -36,39 +36,57 @@ class Wishes:
     redactor: Redactor
 
 
-def check_wishes(config: ParallelConfig, root: Path, agent: Agent | None) -> Wishes:
+def check_wishes(
+    config: ParallelConfig,
+    root: Path,
+    agent: Agent | None,
+    environ: Mapping[str, str] | None = None,
+) -> Wishes:
     """Check what was asked for, as far as no engine is needed.
 
     Raises:
         OrchestratorError: A run could not start.
     """
+    environ = os.environ if environ is None else environ
     repository = Repository(root)
     repository.resolve(config.base)
     chosen, image = choose_agent(config, agent)
-    secrets = read_secrets(config.isolation.secrets, os.environ)
+    secrets = read_secrets(config.isolation.secrets, environ)
+    handed_on = inherited(chosen, environ)
     return Wishes(
         repository=repository,
         agent=chosen,
         image=image,
-        egress=_egress(config, chosen),
-        inherited_env=inherited(chosen),
+        egress=_egress(config, handed_on),
+        inherited_env=handed_on,
         secrets=secrets,
-        redactor=_redactor(config, chosen, secrets),
+        redactor=_redactor(config, handed_on, secrets),
     )
 
 
 def check_ground(
-    config: ParallelConfig, root: Path, engine: ContainerEngine, agent: Agent | None
+    config: ParallelConfig,
+    root: Path,
+    engine: ContainerEngine,
+    agent: Agent | None,
+    environ: Mapping[str, str] | None = None,
 ) -> Ground:
     """Check the wishes against the repository, the engine and the machine.
+
+    Args:
+        config: The wishes.
+        root: Anywhere in the repository.
+        engine: Where it is to run.
+        agent: Default: the one that `config` names.
+        environ: Variables of the caller. Default: our own.
 
     Raises:
         OrchestratorError: A run could not start.
     """
-    wishes = check_wishes(config, root, agent)
+    wishes = check_wishes(config, root, agent, environ)
     features = engine.check(images=(wishes.image, BASE_IMAGE), runtime=config.isolation.runtime)
     check_machine(config, features)
-    missing = missing_keys(config, wishes.agent)
+    missing = missing_keys(config, wishes.agent, wishes.inherited_env)
     if missing is not None:
         raise missing
     return Ground(
@@ -90,12 +108,14 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
     return chosen, config.image or chosen.image
 
 
-def inherited(agent: Agent) -> dict[str, str]:
-    """Give the variables of ours that an agent is handed on."""
-    return {name: os.environ[name] for name in agent.inherited_env if name in os.environ}
+def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the caller's variables that an agent is handed on."""
+    return {name: environ[name] for name in agent.inherited_env if name in environ}
 
 
-def missing_keys(config: ParallelConfig, agent: Agent) -> AuthenticationError | None:
+def missing_keys(
+    config: ParallelConfig, agent: Agent, handed_on: Mapping[str, str]
+) -> AuthenticationError | None:
     """Say which models could not be called for want of a key.
 
     A server or an image of the user's own may need none, or bring its own.
@@ -103,7 +123,7 @@ def missing_keys(config: ParallelConfig, agent: Agent) -> AuthenticationError | 
     if config.api_base is not None or config.image is not None:
         return None
     secrets = {entry.partition("=")[0]: "a file" for entry in config.isolation.secrets}
-    environment = {**secrets, **inherited(agent), **config.isolation.env}
+    environment = {**secrets, **handed_on, **config.isolation.env}
     needs: dict[str, str] = {}
     for model in dict.fromkeys(spec.model for spec in plan_workers(config)):
         key = agent.missing_key(model, environment)
@@ -171,21 +191,21 @@ def _gib(size: int) -> str:
     return f"{size / _GIB:.1f} GiB"
 
 
-def _egress(config: ParallelConfig, agent: Agent) -> Egress | None:
+def _egress(config: ParallelConfig, handed_on: Mapping[str, str]) -> Egress | None:
     isolation = config.isolation
     if isolation.network == "none":
         return None
     check_runtime(isolation.runtime)
-    environment = {**inherited(agent), **isolation.env}
+    environment = {**handed_on, **isolation.env}
     urls = [value for name, value in environment.items() if name.endswith(("_BASE", "_URL"))]
     if config.api_base is not None:
         urls.append(config.api_base)
     return Egress(image=BASE_IMAGE, allowed=allowed_destinations(isolation.allow, urls))
 
 
-def _redactor(config: ParallelConfig, agent: Agent, secrets: Secrets) -> Redactor:
+def _redactor(config: ParallelConfig, handed_on: Mapping[str, str], secrets: Secrets) -> Redactor:
     """Make what takes secrets out of all that is kept or shown."""
-    environment = {**inherited(agent), **config.isolation.env}
+    environment = {**handed_on, **config.isolation.env}
     if config.api_base is not None:
         environment["api_base"] = config.api_base
     return Redactor(secrets.values, secret_variables(environment))

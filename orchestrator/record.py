@@ -4,6 +4,8 @@ orchestrator/runs/<run-id>/           in the repository's git common directory
     lease                             locked for as long as the run's process lives
     run.json                          the plan; written before anything is made
     events.ndjson                     every transition
+    result.json                       what it came to
+    stop-N                            somebody asks for worker N's end
     worker-N/                         state directory of worker N (see `store`)
         result.json stdout.log stderr.log
 """
@@ -25,8 +27,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from orchestrator.config import ParallelConfig
 from orchestrator.events import Event, WorkerMeasured, WorkerOutput
 from orchestrator.plan import WorkerSpec
-from orchestrator.results import WorkerResult
+from orchestrator.results import RunResult, WorkerResult
 
+_KILL = "kill"
 _ATTEMPTS = 10
 _GLANCE = 0.02
 """Seconds; a look at a lease takes far less."""
@@ -45,6 +48,8 @@ class RunRecord(BaseModel):
     engine: str
     config: ParallelConfig
     workers: tuple[WorkerSpec, ...]
+    private: tuple[str, ...] = ()
+    """What is not written down here: names of variables, `api_base`, `tasks`."""
 
 
 def new_run_id() -> str:
@@ -76,10 +81,50 @@ class RunDirectory:
         self.path.chmod(0o700)
         self._lease = (self.path / "lease").open("w")
         fcntl.flock(self._lease, fcntl.LOCK_EX)
+        self._sign()
         # Values of the caller's variables may be secrets, and need not outlive the run.
         hidden: dict[str, bool | dict[str, bool]] = {"isolation": {"env": True}, "api_base": True}
         plan = record.model_dump_json(indent=2, exclude={"config": hidden})
         write_atomically(self.path / "run.json", plan)
+
+    def take_over(self, inherited: int | None = None) -> bool:
+        """Take the lease of a run whose process is dead; False when somebody has it.
+
+        Args:
+            inherited: A descriptor of the lease, locked, that a parent process handed us.
+        """
+        if inherited is not None:
+            self._lease = os.fdopen(inherited, "r+")
+        else:
+            lease = (self.path / "lease").open("r+")
+            if not _locked(lease):
+                lease.close()
+                return False
+            self._lease = lease
+        self._sign()
+        return True
+
+    @property
+    def lease_descriptor(self) -> int:
+        """The lease, for a child process that goes on with the run."""
+        if self._lease is None:
+            raise ValueError("the lease is not ours")
+        return self._lease.fileno()
+
+    def _sign(self) -> None:
+        if self._lease is not None:
+            self._lease.seek(0)
+            self._lease.write(f"{os.getpid()}\n")
+            self._lease.truncate()
+            self._lease.flush()
+
+    @property
+    def process(self) -> int | None:
+        """The process that runs it, or did."""
+        try:
+            return int((self.path / "lease").read_text(errors="replace")[:20])
+        except (OSError, ValueError):
+            return None
 
     def is_live(self) -> bool:
         """Tell whether the process that runs it still lives: the kernel drops a dead one's lock."""
@@ -119,11 +164,42 @@ class RunDirectory:
         except (OSError, ValidationError):
             return None
 
+    def ask_to_stop(self, worker_id: int, *, kill: bool) -> None:
+        """Ask whoever runs it to end a worker; with `kill`, without its grace."""
+        write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
+
+    def stop_asked(self, worker_id: int) -> bool:
+        """Tell whether somebody asks for a worker's end."""
+        return (self.path / f"stop-{worker_id}").exists()
+
+    def kill_asked(self, worker_id: int) -> bool:
+        """Tell whether its end cannot wait."""
+        try:
+            return (self.path / f"stop-{worker_id}").read_text() == _KILL
+        except OSError:
+            return False
+
     def write_result(self, result: WorkerResult) -> None:
         """Keep a worker's result, durably."""
         path = self.worker(result.worker_id) / "result.json"
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, result.model_dump_json(indent=2))
+
+    def write_run_result(self, result: RunResult) -> None:
+        """Keep what the run came to, durably."""
+        write_atomically(self.path / "result.json", result.model_dump_json(indent=2))
+
+    def shallow(self) -> frozenset[str] | None:
+        """Give the commits that the base's objects are cut off at; None while those are made."""
+        try:
+            return frozenset((self.path / "shallow").read_text().split())
+        except OSError:
+            return None
+
+    def write_shallow(self, commits: frozenset[str]) -> None:
+        """The base's objects are complete."""
+        text = "".join(f"{commit}\n" for commit in sorted(commits))
+        write_atomically(self.path / "shallow", text)
 
     def result(self, worker_id: int) -> WorkerResult | None:
         """Read a worker's result, if it has one."""

@@ -160,13 +160,48 @@ def _is_in_memory(directory: Path) -> bool:
 
 def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
     try:
-        directory.parent.mkdir(mode=0o700, exist_ok=True)
-        if not _is_ours(directory.parent):
-            # Everybody can write to the directory above: somebody was there first.
-            raise EngineError(f"{directory.parent} belongs to somebody else")
+        _own_directory(directory.parent)
         _write_files(directory, values, owner)
     except OSError as error:
         raise EngineError(f"secrets could not be written: {error.strerror}") from error
+
+
+def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
+    """Write a file for the caller's own eyes into a run's directory in memory.
+
+    Raises:
+        EngineError: It could not be written.
+    """
+    directory = _run_directory(root, run_id)
+    try:
+        with _threads:
+            _own_directory(directory)
+            scratch = directory / f"{name}.new"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:
+                file.write(content)
+            scratch.replace(directory / name)
+    except OSError as error:
+        raise EngineError(f"private values could not be written: {error.strerror}") from error
+
+
+def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | None:
+    """Read a file of `write_private`; None when it is gone."""
+    for root in _candidates(environ):
+        directory = _run_directory(root, run_id)
+        if _is_ours(directory):
+            try:
+                return (directory / name).read_bytes()
+            except OSError:
+                continue
+    return None
+
+
+def _own_directory(directory: Path) -> None:
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if not _is_ours(directory):
+        # Everybody can write to the directory above: somebody was there first.
+        raise EngineError(f"{directory} belongs to somebody else")
 
 
 def _withdraw(directory: Path) -> None:

@@ -13,6 +13,7 @@ from orchestrator.execution import Cancel, Terms, attend, launch, take_over
 from orchestrator.judge import Ending
 from orchestrator.logs import WorkerLog
 from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunDirectory
 from orchestrator.workspace import Workspace
 
 
@@ -21,15 +22,16 @@ class _WorkerCancel:
     """Asked for the whole run, or for this worker by another process."""
 
     run: Cancel
-    checkpoints: Checkpoints
+    directory: RunDirectory
+    worker_id: int
 
     @property
     def asked(self) -> bool:
-        return self.run.asked or self.checkpoints.stop_asked
+        return self.run.asked or self.directory.stop_asked(self.worker_id)
 
     @property
     def killed(self) -> bool:
-        return self.run.killed or self.checkpoints.kill_asked
+        return self.run.killed or self.directory.kill_asked(self.worker_id)
 
 
 def open_log(run: RunContext, spec: WorkerSpec) -> WorkerLog:
@@ -56,7 +58,7 @@ def run_task(
     log: WorkerLog,
 ) -> Ending:
     """Let the task run to its end, unless it did; nothing of its container is left."""
-    cancel = _WorkerCancel(run.cancel, checkpoints)
+    cancel = _WorkerCancel(run.cancel, run.directory, spec.worker_id)
     terms = _terms(run, spec, workspace)
     with ExitStack() as stack:
         try:

@@ -44,6 +44,8 @@ COMMANDS: Mapping[str, _Command] = {
     "wait": _Command("wait", "wait", "Wait for a run's end and show its result."),
     "logs": _Command("logs", "logs", "Show what workers printed."),
     "events": _Command("logs", "events", "Print a run's events as NDJSON."),
+    "resume": _Command("resume", "resume", "Go on with a run whose process died."),
+    "stop": _Command("stop", "stop", "Stop workers of a run, and keep what they wrote."),
     "parallel-cleanup": _Command("cleanup", "parallel_cleanup", "Remove what finished runs left."),
     "restore": _Command("cleanup", "restore", "Bring back what a cleanup kept."),
     "image": _Command("image", "app", "Build and list the images that workers run in."),

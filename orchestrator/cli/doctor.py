@@ -18,7 +18,14 @@ from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, ParallelConfig
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError
-from orchestrator.preflight import check_machine, choose_agent, crowding, missing_keys, room
+from orchestrator.preflight import (
+    check_machine,
+    choose_agent,
+    crowding,
+    inherited,
+    missing_keys,
+    room,
+)
 from orchestrator.repository import Repository, find_top
 from orchestrator.secret_files import read_secrets
 from orchestrator.settings import config_file, load_config
@@ -90,7 +97,7 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
     except OrchestratorError as error:
         yield _failed("agent", error)
         return
-    missing = missing_keys(config, agent)
+    missing = missing_keys(config, agent, inherited(agent, os.environ))
     if missing is not None:
         # Which models a run takes, and whether any, is mostly said on the command line.
         yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)

@@ -114,4 +114,7 @@ Config = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Nothing on stderr unless it goes wrong.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, not a table.")]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Go on in the background and print the run's id.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and touch nothing.")]

@@ -1,25 +1,26 @@
 """`orchestrator parallel`."""
 
 import os
+from json import dumps
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from orchestrator.background import go_on_in_background
 from orchestrator.cli import options
-from orchestrator.cli.interruption import Interruption
-from orchestrator.cli.live import View, make_view
-from orchestrator.cli.messages import show, tell, tell_failure
-from orchestrator.cli.report import after_run, plan_json, plan_table, run_json, run_table
+from orchestrator.cli.conduct import conduct
+from orchestrator.cli.live import make_view
+from orchestrator.cli.messages import show, tell
+from orchestrator.cli.report import plan_json, plan_table
 from orchestrator.config import ParallelConfig
-from orchestrator.errors import OrchestratorError
-from orchestrator.events import Notice
 from orchestrator.repository import find_top
-from orchestrator.results import RunResult, exit_code
 from orchestrator.runner import ParallelRunner
 from orchestrator.settings import load_config
 
-_NOT_SETTINGS = frozenset({"positional", "task", "config", "quiet", "json", "dry_run", "secret"})
+_NOT_SETTINGS = frozenset(
+    {"positional", "task", "config", "quiet", "json", "dry_run", "detach", "secret"}
+)
 
 _UNCHECKED = "the engine, its images and the machine's size were not checked: `orchestrator doctor`"
 
@@ -59,12 +60,15 @@ def parallel(
     fail_on: options.FailOn = None,
     json: options.Json = False,
     dry_run: options.DryRun = False,
+    detach: options.Detach = False,
 ) -> None:
     """Run tasks at once, each worker in its own git worktree and container."""
     given = dict(locals())
     settings = _configure(given)
     if dry_run:
         _show_plan(settings, quiet=quiet, as_json=json)
+    elif detach:
+        _detach(settings, quiet=quiet, as_json=json)
     else:
         raise typer.Exit(_run(settings, quiet=quiet, as_json=json))
 
@@ -95,35 +99,20 @@ def _show_plan(config: ParallelConfig, *, quiet: bool, as_json: bool) -> None:
 def _run(config: ParallelConfig, *, quiet: bool, as_json: bool) -> int:
     view = make_view(quiet=quiet)
     runner = ParallelRunner(config, emit=view)
-
-    def stop(again: bool) -> None:
-        runner.cancel(kill=again)
-        view(Notice(message=_stopping(config, again=again)))
-
-    with Interruption(stop) as interruption:
-        try:
-            result = _execute(runner, view)
-        except OrchestratorError as error:
-            if interruption.exit_code is None:
-                raise
-            tell_failure(error)
-            return interruption.exit_code
-        _show_result(result, quiet=quiet, as_json=as_json)
-    return interruption.exit_code or exit_code(result.results, fail_on=config.fail_on)
+    return conduct(runner, config, view, quiet=quiet, as_json=as_json)
 
 
-def _execute(runner: ParallelRunner, view: View) -> RunResult:
+def _detach(config: ParallelConfig, *, quiet: bool, as_json: bool) -> None:
+    view = make_view(quiet=quiet)
     with view:
-        return runner.execute()
-
-
-def _stopping(config: ParallelConfig, *, again: bool) -> str:
-    if again:
-        return "killing the containers"
-    return f"stopping: workers get {config.limits.grace:g} s to end; interrupt again to kill them"
-
-
-def _show_result(result: RunResult, *, quiet: bool, as_json: bool) -> None:
-    show(run_json(result) if as_json else run_table(result))
+        directory = ParallelRunner(config, emit=view).reserve()
+    try:
+        go_on_in_background(directory, top=find_top(Path.cwd()))
+    finally:
+        directory.release()
+    show(dumps({"run_id": directory.run_id}) if as_json else directory.run_id)
     if not quiet:
-        tell(after_run(result))
+        tell(
+            f"it goes on in the background: `orchestrator watch {directory.run_id}`, "
+            f"`orchestrator wait {directory.run_id}`, `orchestrator stop --all`"
+        )

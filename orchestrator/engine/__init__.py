@@ -1,8 +1,10 @@
 """Container engines, found by name."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 
-from orchestrator.engine.base import Engine
+from orchestrator.engine.base import ContainerEngine, Engine
 from orchestrator.errors import ConfigError
 
 
@@ -20,3 +22,20 @@ def load_engine(name: str) -> Engine:
         )
     engine: Engine = offered[name].load()()
     return engine
+
+
+@contextmanager
+def connected(engine: ContainerEngine | None) -> Iterator[ContainerEngine]:
+    """Give `engine`, or for a while the Docker engine.
+
+    Raises:
+        EngineUnavailableError: It cannot be reached.
+    """
+    if engine is not None:
+        yield engine
+        return
+    docker = load_engine("docker")
+    try:
+        yield docker
+    finally:
+        docker.close()

@@ -60,10 +60,11 @@ class TestKeys:
         found = ArchitectAgent().missing_key(None, {"ARCHITECT_MODEL": "claude-sonnet-4-6"})
         assert found == "ANTHROPIC_API_KEY"
 
-    def test_all_that_are_missing_are_named_once(self, monkeypatch):
-        monkeypatch.setenv("DEEPSEEK_API_KEY", "x")
+    def test_all_that_are_missing_are_named_once(self):
         models = ("gpt-4o", "claude-sonnet-4-6", "gpt-4o", "deepseek-chat")
-        error = missing_keys(config(models=models, workers=5), ArchitectAgent())
+        error = missing_keys(
+            config(models=models, workers=5), ArchitectAgent(), {"DEEPSEEK_API_KEY": "x"}
+        )
         assert error is not None
         assert error.exit_code == 4
         assert error.message == (
@@ -85,7 +86,7 @@ class TestKeys:
     )
     def test_where_none_is_needed(self, given):
         chosen = config(**given)
-        assert missing_keys(chosen, choose_agent(chosen, None)[0]) is None
+        assert missing_keys(chosen, choose_agent(chosen, None)[0], {}) is None
 
     def test_a_run_without_one_creates_nothing(self, repo: Path, tmp_path: Path):
         engine = LocalEngine(tmp_path / "engine", images=(BASE_IMAGE, DEFAULT_IMAGE))

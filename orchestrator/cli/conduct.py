@@ -1,0 +1,56 @@
+"""Carry a run out in front of people: the live view, the signals, the result, the exit code."""
+
+from typing import Protocol
+
+from orchestrator.cli.interruption import Interruption
+from orchestrator.cli.live import View
+from orchestrator.cli.messages import show, tell, tell_failure
+from orchestrator.cli.report import after_run, run_json, run_table
+from orchestrator.config import ParallelConfig
+from orchestrator.errors import OrchestratorError
+from orchestrator.events import Notice
+from orchestrator.results import RunResult, exit_code
+
+
+class Conductible(Protocol):
+    """A run, new or resumed."""
+
+    def execute(self) -> RunResult:
+        """Run it to its end."""
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop it."""
+
+
+def conduct(
+    run: Conductible, config: ParallelConfig, view: View, *, quiet: bool, as_json: bool
+) -> int:
+    """Run to the end, show the result, give the exit code.
+
+    Raises:
+        OrchestratorError: It could not start.
+    """
+
+    def stop(again: bool) -> None:
+        run.cancel(kill=again)
+        view(Notice(message=_stopping(config, again=again)))
+
+    with Interruption(stop) as interruption:
+        try:
+            with view:
+                result = run.execute()
+        except OrchestratorError as error:
+            if interruption.exit_code is None:
+                raise
+            tell_failure(error)
+            return interruption.exit_code
+        show(run_json(result) if as_json else run_table(result))
+        if not quiet:
+            tell(after_run(result))
+    return interruption.exit_code or exit_code(result.results, fail_on=config.fail_on)
+
+
+def _stopping(config: ParallelConfig, *, again: bool) -> str:
+    if again:
+        return "killing the containers"
+    return f"stopping: workers get {config.limits.grace:g} s to end; interrupt again to kill them"

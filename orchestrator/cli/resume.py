@@ -1,0 +1,19 @@
+"""`orchestrator resume`."""
+
+import typer
+
+from orchestrator.background import handed_down
+from orchestrator.cli import options
+from orchestrator.cli.conduct import conduct
+from orchestrator.cli.live import make_view
+from orchestrator.cli.runs import Run, open_run
+from orchestrator.resume import ResumedRun
+
+
+def resume(run: Run = None, quiet: options.Quiet = False, json: options.Json = False) -> None:
+    """Go on with a run whose process died: no task runs twice, and each gets its result."""
+    with open_run(run) as history:
+        directory, config = history.directory, history.record.config
+    view = make_view(quiet=quiet)
+    resumed = ResumedRun(directory, emit=view, lease=handed_down())
+    raise typer.Exit(conduct(resumed, config, view, quiet=quiet, as_json=json))

@@ -1,0 +1,129 @@
+"""What the workers of a run share: made before the first, gone after the last."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from orchestrator.context import Ground, RunContext, labels
+from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
+from orchestrator.errors import OrchestratorError
+from orchestrator.events import Emit, Event, Notice, RunStarted
+from orchestrator.execution import Cancel
+from orchestrator.record import RunDirectory, RunRecord
+from orchestrator.redact import Redactor
+from orchestrator.secret_files import forget
+from orchestrator.store import base_objects
+from orchestrator.workspace import choose_mode, remove_tree
+
+
+@contextmanager
+def closing(ground: Ground, directory: RunDirectory, recorder: "Recorder") -> Iterator[None]:
+    """Remove, at the end, what a run shares, and give up its lease."""
+    try:
+        yield
+    finally:
+        for problem in _sweep(ground.engine, directory.run_id):
+            # The results stand; what is left is found by its labels.
+            recorder(Notice(message=f"not all was removed ({problem})"))
+        remove_tree(directory.objects)
+        forget(directory.run_id, os.environ)
+        directory.release()
+
+
+def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) -> None:
+    """Tell that a run begins, or goes on."""
+    recorder(
+        RunStarted(
+            run_id=record.run_id,
+            base=record.base,
+            workers=record.workers,
+            slots=min(record.config.workers, len(record.workers)),
+        )
+    )
+    for notice in notices:
+        recorder(Notice(message=notice))
+
+
+def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
+    """Remove what a run made in the engine; say what stays, and go on."""
+    try:
+        leftovers = engine.leftovers({MANAGED: "true", RUN: run_id})
+    except OrchestratorError as error:
+        yield error.message
+        return
+    for leftover in leftovers:
+        try:
+            engine.remove(leftover)
+        except OrchestratorError as error:
+            yield error.message
+
+
+def share(
+    ground: Ground, base: str, directory: RunDirectory, emit: Emit, cancel: Cancel, *, resumed: bool
+) -> RunContext:
+    """Make what all workers need: the base's objects, and a network.
+
+    Raises:
+        OrchestratorError: It could not be made.
+        OSError: There is no room for it.
+    """
+    isolation = ground.config.isolation
+    run = RunContext(
+        **vars(ground),
+        directory=directory,
+        base=base,
+        shallow=_objects(ground, base, directory),
+        mode=choose_mode(ground.engine, ground.features, ground.repository),
+        network="none",
+        emit=emit,
+        cancel=cancel,
+        resumed=resumed,
+    )
+    if isolation.network == "none":
+        return run
+    name = f"orchestrator-{directory.run_id}"
+    ours = labels(run, None, role="network")
+    made = [left.id for left in ground.engine.leftovers(ours) if left.kind == "network"]
+    network = made[0] if made else ground.engine.create_network(name, ours)
+    return replace(run, network=network)
+
+
+def _objects(ground: Ground, base: str, directory: RunDirectory) -> frozenset[str]:
+    """Pack the base's objects, unless that was done; give the commits that are cut off."""
+    known = directory.shallow()
+    if known is None:
+        remove_tree(directory.objects)
+        history = ground.config.isolation.history
+        known = base_objects(ground.repository, base, directory.objects, history=history)
+        directory.write_shallow(known)
+    return known
+
+
+def clear_the_way(engine: ContainerEngine, run_id: str) -> None:
+    """Remove a dead process's helpers; workers' containers stay, and what holds their network.
+
+    Raises:
+        EngineError: One of them could not be removed.
+    """
+    found = engine.leftovers({MANAGED: "true", RUN: run_id})
+    containers = [left for left in found if left.kind == "container"]
+    workers = {left.labels[WORKER] for left in containers if left.labels[ROLE] == "worker"}
+    for left in containers:
+        role, number = left.labels[ROLE], left.labels.get(WORKER)
+        if role != "worker" and not (role == "guard" and number in workers):
+            engine.remove(left)
+
+
+class Recorder:
+    """Tells an event, without its secrets, to the run's record and to whoever watches."""
+
+    def __init__(self, directory: RunDirectory, emit: Emit, redactor: Redactor) -> None:
+        self._directory = directory
+        self._emit = emit
+        self._redactor = redactor
+
+    def __call__(self, event: Event) -> None:
+        event = self._redactor.model(event)
+        self._directory.log_event(event)
+        self._emit(event)

@@ -1,0 +1,90 @@
+"""Claim a run's numbers, and write down what it is to do."""
+
+import os
+from datetime import UTC, datetime
+
+from orchestrator.capacity import check_worktrees
+from orchestrator.context import Ground
+from orchestrator.errors import OrchestratorError, RepositoryError
+from orchestrator.inputs import Inputs, keep_inputs
+from orchestrator.plan import WorkerSpec, job_count, plan_workers
+from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_id
+from orchestrator.workspace import remove_tree
+
+
+def reserve(ground: Ground) -> tuple[RunRecord, RunDirectory]:
+    """Make the run's directory, record and branches; the lease is held from here on.
+
+    Raises:
+        OrchestratorError: The numbers could not be had; nothing was made.
+    """
+    base = _base(ground)
+    repository, config = ground.repository, ground.config
+    directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
+    with repository.lock():
+        check_worktrees(repository, config)
+        repository.exclude_worktrees()
+        taken = live_numbers(repository.state_dir)
+        first = repository.free_block(job_count(config), taken=taken)
+        workers = plan_workers(config, first=first)
+        record = RunRecord(
+            run_id=directory.run_id,
+            created_at=datetime.now(UTC),
+            top=repository.top,
+            base=base,
+            engine=ground.features.version,
+            config=config,
+            workers=workers,
+            private=_private(ground, workers),
+        )
+        try:
+            directory.create(ground.redactor.model(record))
+            repository.claim([worker.branch for worker in workers], base)
+        except (OrchestratorError, OSError) as error:
+            directory.release()
+            remove_tree(directory.path)
+            if isinstance(error, OSError):
+                raise RepositoryError(f"the run could not be recorded: {error}") from error
+            raise
+    _keep_private(ground, record)
+    return record, directory
+
+
+def _keep_private(ground: Ground, record: RunRecord) -> None:
+    values = ground.secrets.values
+    if record.private or ground.inherited_env or values:
+        inputs = Inputs(
+            config=ground.config,
+            workers=record.workers,
+            inherited_env=dict(ground.inherited_env),
+            secrets=dict(values),
+        )
+        keep_inputs(record.run_id, inputs, os.environ)
+
+
+def undo(ground: Ground, record: RunRecord, directory: RunDirectory) -> None:
+    """Give everything back: nothing of the run has begun."""
+    for worker in record.workers:
+        ground.repository.drop_branch(worker.branch, at=record.base)
+    remove_tree(directory.path)
+
+
+def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:
+    """Name what is missing from the record."""
+    config = ground.config
+    shown = [ground.redactor.model(worker) for worker in workers]
+    missing = {"api_base": config.api_base is not None, "tasks": shown != list(workers)}
+    return (*config.isolation.env, *(name for name, is_missing in missing.items() if is_missing))
+
+
+def _base(ground: Ground) -> str:
+    head = ground.repository.resolve(ground.config.base)
+    if not ground.config.include_uncommitted:
+        return head
+    state_dir = ground.repository.state_dir
+    state_dir.mkdir(parents=True, exist_ok=True)
+    return ground.repository.snapshot(
+        parent=head,
+        message="architect: uncommitted changes of the checkout",
+        scratch=state_dir / f"index-{os.getpid()}",
+    )

@@ -1,0 +1,129 @@
+"""Go on with a run whose process is gone: nothing runs twice, and nothing that was done is lost."""
+
+import os
+
+from orchestrator.agents.base import Agent
+from orchestrator.config import ParallelConfig
+from orchestrator.context import Ground
+from orchestrator.engine import connected
+from orchestrator.engine.base import ContainerEngine
+from orchestrator.errors import ConfigError
+from orchestrator.events import Emit, Event
+from orchestrator.execution import Cancel
+from orchestrator.inputs import Inputs, read_inputs
+from orchestrator.opening import Recorder, announce, clear_the_way, closing, share
+from orchestrator.preflight import check_ground
+from orchestrator.record import RunDirectory, RunRecord
+from orchestrator.results import RunResult
+from orchestrator.schedule import carry_out
+
+
+class ResumedRun:
+    """A run that another process began."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        emit: Emit | None = None,
+        engine: ContainerEngine | None = None,
+        agent: Agent | None = None,
+        lease: int | None = None,
+    ) -> None:
+        """Take the wishes; nothing is touched yet.
+
+        Args:
+            directory: The run's.
+            emit: Is told what happens, from several threads.
+            engine: Default: the Docker engine.
+            agent: Default: the one that the run names.
+            lease: A descriptor of the run's lease, locked, from the process that reserved it.
+        """
+        self._directory = directory
+        self._emit = emit or _ignore
+        self._engine = engine
+        self._agent = agent
+        self._lease = lease
+        self._cancel = Cancel()
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop every worker; its work is committed and its result says `cancelled`.
+
+        Args:
+            kill: Do not wait for the workers' grace.
+        """
+        self._cancel.press(kill=kill)
+
+    def execute(self) -> RunResult:
+        """See all workers through to their results.
+
+        Raises:
+            ConfigError: The run goes on elsewhere, or what it needs is gone.
+            OrchestratorError: It cannot go on now; all is as it was.
+        """
+        directory = self._directory
+        if not directory.take_over(self._lease):
+            raise ConfigError(
+                f"run {directory.run_id} goes on in process {directory.process}",
+                hint=f"`orchestrator watch {directory.run_id}` shows it",
+            )
+        try:
+            return self._go_on(directory)
+        finally:
+            directory.release()
+
+    def _go_on(self, directory: RunDirectory) -> RunResult:
+        record, inputs = _read(directory)
+        config = inputs.config if inputs else record.config
+        config = config.model_copy(update={"base": record.base})
+        with connected(self._engine) as engine:
+            ground = _ground(config, record, inputs, engine, self._agent)
+            recorder = Recorder(directory, self._emit, ground.redactor)
+            clear_the_way(engine, directory.run_id)
+            run = share(ground, record.base, directory, recorder, self._cancel, resumed=True)
+            with closing(ground, directory, recorder):
+                announce(recorder, record, ())
+                return carry_out(run, record.workers, since=record.created_at)
+
+
+def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
+    record = directory.record()
+    if record is None:
+        raise ConfigError(
+            f"run {directory.run_id} was never written down whole: nothing of it has begun",
+            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` removes it",
+        )
+    inputs = read_inputs(directory.run_id, os.environ)
+    if inputs is None and record.private and not _is_done(directory, record):
+        raise ConfigError(
+            f"what run {directory.run_id} was given in private is gone: "
+            f"{', '.join(record.private)}",
+            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` keeps what was done",
+        )
+    if inputs is not None:
+        record = record.model_copy(update={"workers": inputs.workers})
+    return record, inputs
+
+
+def _is_done(directory: RunDirectory, record: RunRecord) -> bool:
+    return all(directory.result(spec.worker_id) is not None for spec in record.workers)
+
+
+def _ground(
+    config: ParallelConfig,
+    record: RunRecord,
+    inputs: Inputs | None,
+    engine: ContainerEngine,
+    agent: Agent | None,
+) -> Ground:
+    if inputs is None:
+        return check_ground(config, record.top, engine, agent)
+    names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
+    isolation = config.isolation.model_copy(update={"secrets": names})
+    config = config.model_copy(update={"isolation": isolation})
+    environ = {**os.environ, **inputs.environ}
+    return check_ground(config, record.top, engine, agent, environ)
+
+
+def _ignore(event: Event) -> None:
+    """Watch nothing."""
