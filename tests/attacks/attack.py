@@ -37,6 +37,11 @@ class Attack:
     never: str = NONE
     always: tuple[str, ...] = ()
 
+    @property
+    def number(self) -> int:
+        """What its name begins with."""
+        return int(self.name.partition("-")[0])
+
     def task(self, variables: dict[str, str]) -> str:
         """Give the whole task, with what the harness tells it."""
         told = {**variables, "HONEST": "yes" if self.honest else "no"}
@@ -91,11 +96,10 @@ def load(name: str) -> Attack:
     )
 
 
-def names() -> list[str]:
-    """List every attack, in order."""
-    return sorted(
-        (path.stem for path in CORPUS.glob("*.sh")), key=lambda name: int(name.partition("-")[0])
-    )
+def every() -> list[Attack]:
+    """Read all attacks, in order."""
+    found = [load(path.stem) for path in CORPUS.glob("*.sh")]
+    return sorted(found, key=lambda attack: attack.number)
 
 
 def grouped(attacks: list[Attack], size: int) -> list[tuple[Attack, ...]]:

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -10,10 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.attacks import secret
+
 ROOT = Path(__file__).parents[2]
 USER = f"attacked-{os.getpid()}"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_CONFIG = "[user]\n\tname = Ann\n\temail = ann@localhost\n[init]\n\tdefaultBranch = main\n"
+_CONFIG = """[user]
+	name = Ann
+	email = ann@localhost
+[init]
+	defaultBranch = main
+[log]
+	showSignature = true
+[color]
+	ui = always
+"""
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,7 @@ class Caller:
         """Nothing of ours but where the project is."""
         packages = f"{ROOT}:{sysconfig.get_path('purelib')}"
         known = {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "160"}
+        known |= {secret.NAME: secret.VALUE}
         docker = {k: os.environ[k] for k in ("DOCKER_HOST",) if k in os.environ}
         return {"PATH": _PATH, "HOME": str(self.home), "LC_ALL": "C.UTF-8", **known, **docker}
 
@@ -50,8 +63,14 @@ class Caller:
 
     def run(self, *command: str, cwd: Path, timeout: float = 120) -> str:
         """Run a command of theirs that must succeed, and give its stdout."""
-        with self.popen(command, cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            stdout, stderr = process.communicate(timeout=timeout)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with self.popen(command, cwd, start_new_session=True, **pipes) as process:
+            try:
+                stdout, stderr = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                # Git that waits for a FIFO waits for ever, and so would we, for it.
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
         assert process.returncode == 0, f"{command}: {stderr.decode(errors='replace')}"
         return stdout.decode(errors="replace").strip()
 

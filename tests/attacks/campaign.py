@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import docker
-import docker.errors
-
+from tests.attacks import secret
 from tests.attacks.attack import SCRIPTS, Attack
 from tests.attacks.caller import Caller
+from tests.attacks.leftovers import clean_up
+from tests.attacks.service import host_services
 from tests.attacks.target import HONEST, Target, make_target
 
 LIMITS = ("--memory", "256m", "--pids", "128", "--cpus", "1")
@@ -30,7 +30,7 @@ MOST_MEMORY = 600 * 1024
 _ADDRESS_SPACE = 12 * 1024**3
 _SIBLING = "sleep 2; echo done > sibling.txt; git add sibling.txt; git commit -qm sibling"
 # What steers a terminal: C0 but the newline, DEL, C1, and the characters that change direction.
-_RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass
@@ -65,22 +65,24 @@ def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Ca
     traps = [set_trap(marks, attack) for attack in attacks]
     caller.own(marks)
     before = [looked_at(trap) for trap in traps]
-    tasks = [attack.task(variables(target, marks, attack)) for attack in attacks] + [_SIBLING]
-    with _meanwhile(target, len(tasks), campaign.harms):
-        started = time.monotonic()
-        done = _orchestrate(target, tasks, attacks[0].options)
-        campaign.seconds = time.monotonic() - started
+    with host_services() as told:
+        tasks = [attack.task(told | variables(target, marks, attack)) for attack in attacks]
+        tasks.append(_SIBLING)
+        with _meanwhile(target, len(tasks), campaign.harms):
+            started = time.monotonic()
+            done = _orchestrate(target, tasks, attacks[0].options)
+            campaign.seconds = time.monotonic() - started
     campaign.harms += done.harms
     if done.results:
         _look(campaign, target, done)
-    campaign.harms += next_steps(target, len(tasks))
+    campaign.harms += [*next_steps(target, len(tasks)), *_next_run(target)]
     for observation, trap, was in zip(campaign.observations, traps, before, strict=True):
         if (marks / observation.attack.name).exists():
             observation.harms.append("code of the task ran on the host")
         if looked_at(trap) != was:
             observation.harms.append("something on the host followed a link of the task's")
     campaign.harms += target.broken_objects()
-    _clean_up(target, campaign.harms)
+    clean_up(target, campaign.harms)
     return campaign
 
 
@@ -125,16 +127,19 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
         "--workers", str(len(tasks)), *LIMITS, *TIME, *NETWORK, *options,
         *arguments,
     ]  # fmt: skip
+    harms: list[str] = []
     out, err = (target.path.parent / f"{target.path.name}.{name}" for name in ("out", "err"))
-    with out.open("wb") as stdout, err.open("wb") as stderr:
+    # Looked at where there is one alone: it asks the engine for every container, over and over.
+    watched = secret.watched_engine if secret.NAME in options else _unwatched
+    with out.open("wb") as stdout, err.open("wb") as stderr, watched(target.path, harms):
         process = target.caller.popen(command, target.path, stdout=stdout, stderr=stderr)
-        harms = _wait(process)
+        harms += _wait(process)
     said = out.read_text(errors="surrogateescape") + err.read_text(errors="surrogateescape")
-    if match := _RAW.search(said):
+    if match := RAW.search(said):
         harms.append(f"a raw {match[0]!r} in our output")
     if len(said) > 5_000_000:
         harms.append(f"{len(said)} characters of output")
-    if "CANARY-host-secret" in said or "CANARY-private" in said:
+    if any(word in said for word in ("CANARY-host", "CANARY-private", secret.VALUE)):
         harms.append("a secret in our output")
     runs = target.path / ".git" / "orchestrator" / "runs"
     try:
@@ -142,6 +147,11 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
         return _Done(harms, report["results"], runs / report["run_id"])
     except (ValueError, KeyError) as error:
         return _Done([*harms, f"no report ({error}): {err.read_text()[-2000:]}"], [], runs)
+
+
+@contextmanager
+def _unwatched(repository: Path, harms: list[str]) -> Iterator[None]:  # noqa: ARG001
+    yield
 
 
 def _refuse(constant: str) -> None:
@@ -169,7 +179,7 @@ def _wait(process: subprocess.Popen[bytes]) -> list[str]:
 def _look(campaign: Campaign, target: Target, done: _Done) -> None:
     results = done.results
     campaign.mode = "bind" if list(done.run_directory.glob("worker-*/copy")) else "overlay"
-    campaign.harms += target.harms(len(results))
+    campaign.harms += [*target.harms(len(results)), *secret.kept_in(done.run_directory)]
     sibling = results[-1]
     if sibling["status"] != "success" or sibling["files_modified"] != ["sibling.txt"]:
         campaign.harms.append(f"the sibling's work did not arrive: {sibling['message']}")
@@ -253,12 +263,12 @@ def _lines(process: subprocess.Popen[bytes]) -> list[str]:
     return process.stdout.read().decode(errors="replace").splitlines()
 
 
-def next_steps(target: Target, workers: int) -> list[str]:
+def next_steps(target: Target, workers: int, *, patience: float = 150) -> list[str]:
     """Be the user who goes on working after the run."""
     places = [str(target.worktree(n)) for n in range(1, workers + 1)] + [str(target.path)]
     script = str(SCRIPTS / "next.sh")
     try:
-        said = target.caller.run("sh", script, *places, cwd=target.path, timeout=150)
+        said = target.caller.run("sh", script, *places, cwd=target.path, timeout=patience)
     except subprocess.TimeoutExpired:
         said = "git does not come back"
     main = target.git("log", "--format=%H", "main").splitlines()
@@ -266,28 +276,8 @@ def next_steps(target: Target, workers: int) -> list[str]:
     return said.splitlines() + lost
 
 
-def _clean_up(target: Target, harms: list[str]) -> None:
-    """Remove everything as the user would, and see what is left."""
-    command = (target.caller.python, "-m", "orchestrator", "parallel-cleanup", "--purge")
-    try:
-        target.caller.run(*command, cwd=target.path)
-    except (AssertionError, subprocess.TimeoutExpired) as error:
-        harms.append(f"clean-up: {str(error)[-500:]}")
-    left = sorted(path.name for path in target.path.glob(".architect-parallel-*"))
-    left += target.git("for-each-ref", "--format=%(refname)", "refs/heads/architect").splitlines()
-    harms += [f"left after clean-up: {name}" for name in left]
-    harms += [f"left in the engine: {name}" for name in _left_in_engine(target)]
-    # Python's own would recurse too deeply.
-    subprocess.run(["rm", "-rf", str(target.path)], check=True)
-
-
-def _left_in_engine(target: Target) -> list[str]:
-    client = docker.APIClient(version="auto")
-    try:
-        ours = {"label": f"orchestrator.repository={target.path}/.git"}
-        found = [item["Id"] for item in client.containers(all=True, filters=ours)]
-        found += [item["Id"] for item in client.networks(filters=ours)]
-        found += [item["Name"] for item in client.volumes(filters=ours)["Volumes"] or []]
-    finally:
-        client.close()
-    return found
+def _next_run(target: Target) -> list[str]:
+    """Be the user who starts another run: it takes nothing from a worker's branch."""
+    command = (target.caller.python, "-m", "orchestrator", "parallel", "--dry-run", "--json", "x")
+    planned = target.caller.run(*command, cwd=target.path)
+    return ["the next run takes a worker's settings"] if "PWNED" in planned else []

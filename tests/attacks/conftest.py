@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from tests.attacks.attack import Attack
 from tests.attacks.caller import Caller, callers
 from tests.attacks.campaign import Campaign, run_campaign
-from tests.attacks.table import Table
+from tests.attacks.table import PAGE, Table
 
 Run = Callable[[str, str, tuple[Attack, ...]], Campaign]
 
@@ -48,24 +48,24 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
         reporter.write_line("")
         reporter.write_line(found.text())
     if request.config.getoption("write_table", default=False):
-        found.write()
+        PAGE.write_text(found.page())
 
 
 @pytest.fixture(scope="session")
 def campaigns(everyone: dict[str, Caller], table: Table) -> Run:
     """Give a function that makes a run once for every caller, however often it is asked."""
-    known: dict[tuple[str, str, tuple[str, ...]], Campaign] = {}
+    known: dict[tuple[str, str, tuple[str, ...]], Future[Campaign]] = {}
 
     def run(name: str, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
         names = tuple(attack.name for attack in attacks)
         if (name, mode, names) not in known:
             with ThreadPoolExecutor(len(everyone)) as pool:
-                made = {who: pool.submit(_attack, everyone[who], mode, attacks) for who in everyone}
-            for who, campaign in made.items():
-                known[who, mode, names] = campaign.result()
-                for observation in campaign.result().observations:
-                    table.add(observation, column=f"{who}, {mode}")
-        return known[name, mode, names]
+                for who in everyone:
+                    made = pool.submit(_attack, everyone[who], mode, attacks)
+                    known[who, mode, names] = made
+            for who in everyone:
+                table.add_all(known[who, mode, names], attacks, column=f"{who}, {mode}")
+        return known[name, mode, names].result()
 
     return run
 

@@ -17,6 +17,21 @@ _SETTINGS = {
     "diff.nb.textconv": "tools/diff.sh",
     "remote.origin.url": "https://token-CANARY-url@localhost:1/r.git",
 }
+_TOP = "$(git rev-parse --show-toplevel)"
+_PROGRAMS = {
+    "diff.external": "tools/extdiff.sh",
+    "diff.top.textconv": f"{_TOP}/tools/textconv.sh",
+    "filter.top.clean": f'"{_TOP}"/tools/clean.sh',
+    "core.editor": "tools/editor.sh",
+    "core.pager": "./tools/pager.sh",
+    "pager.diff": "tools/pager.sh",
+    "gpg.program": "tools/sign.sh",
+    "commit.gpgSign": "true",
+    "core.askPass": "tools/askpass.sh",
+    "hook.attack.command": "tools/hook.sh",
+    "hook.attack.event": "pre-commit",
+}
+"""What names a program, one way or another, with files of the tree."""
 _HOOK = "#!/bin/sh\nexit 0\n"
 _FILTER = "#!/bin/sh\nexec cat\n"
 
@@ -29,10 +44,12 @@ class Target:
     path: Path
     refs: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    patience: float = 120
+    """Seconds that one command of git may take."""
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
         """Run the caller's git."""
-        return self.caller.run("git", *arguments, cwd=cwd or self.path)
+        return self.caller.run("git", *arguments, cwd=cwd or self.path, timeout=self.patience)
 
     def worktree(self, number: int) -> Path:
         """Give the worktree of worker `number`."""
@@ -58,7 +75,7 @@ class Target:
     def _fingerprints(self) -> Iterator[tuple[str, str]]:
         git_dir = self.path / ".git"
         for path in (git_dir / "config", *sorted((git_dir / "hooks").iterdir())):
-            yield str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+            yield str(path.relative_to(self.path)), hashlib.sha256(path.read_bytes()).hexdigest()
 
     def harms(self, workers: int) -> list[str]:
         """Say what is not as it was; to be asked before the user does anything."""
@@ -70,8 +87,8 @@ class Target:
         changed = {name for name, _ in kept.items() ^ self.files.items()}
         # The extension is the product's own doing, where drivers of the tree are to be kept off.
         if "worktreeconfig = true" in (self.path / ".git" / "config").read_text().lower():
-            changed.discard(str(self.path / ".git" / "config"))
-        return harms + [f"{name} changed" for name in sorted(changed)]
+            changed.discard(".git/config")
+        return harms + _changed(sorted(changed))
 
     def broken_objects(self) -> list[str]:
         """Let git check all objects."""
@@ -109,7 +126,12 @@ class Target:
                 if info.st_size > 1 << 30:
                     yield f"huge file: {name!r}"
                 if name == ".git" and folder != str(top):
-                    yield f"nested repository: {folder!r}"
+                    yield f"nested repository: {os.path.relpath(folder, top)!r}"
+
+
+def _changed(names: list[str]) -> list[str]:
+    rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return [f"{names[0]}{rest} changed"] if names else []
 
 
 def make_target(caller: Caller, path: Path, kind: str) -> Target:
@@ -118,7 +140,8 @@ def make_target(caller: Caller, path: Path, kind: str) -> Target:
     Args:
         caller: Whose it is.
         path: Where.
-        kind: `rich` for one with a submodule, and a configuration that names tracked files.
+        kind: `rich` for one with a submodule, and a configuration that names tracked files;
+            `programs` for one whose configuration names them in every other way.
     """
     path.mkdir(parents=True)
     caller.own(path.parent)
@@ -136,6 +159,8 @@ def make_target(caller: Caller, path: Path, kind: str) -> Target:
     target.git("add", "--all")
     target.git("commit", "-qm", "private")
     target.git("checkout", "-q", "main")
+    for key, value in _PROGRAMS.items() if kind == "programs" else ():
+        target.git("config", key, value)
     target.remember()
     return target
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.attack import Attack, load, names
+from tests.attacks.attack import Attack, every
 from tests.attacks.caller import Caller
 from tests.attacks.plain import attack_plain
 from tests.attacks.table import Table
@@ -12,7 +12,7 @@ from tests.attacks.table import Table
 pytestmark = pytest.mark.docker
 
 
-@pytest.mark.parametrize("attack", [load(name) for name in names()], ids=names())
+@pytest.mark.parametrize("attack", every(), ids=[a.name for a in every()])
 def test_plain_docker_run_is_measured(
     attack: Attack, everyone: dict[str, Caller], grounds: Path, table: Table
 ) -> None:

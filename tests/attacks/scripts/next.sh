@@ -10,6 +10,9 @@ for directory; do
   q git add -A; q git status; q git commit -m user --allow-empty; q git status; q git diff
   q git branch side-of-$$; q git branch -D side-of-$$; q git submodule update --init --recursive
   q git describe --always --dirty; q git grep -q x; q git ls-files --others --modified
+  # With the editor and on a terminal, where git pages.
+  q env -u GIT_EDITOR -u VISUAL TERM=dumb EDITOR=true git commit --allow-empty --amend
+  TERM=dumb PAGER=cat q script -qec 'git diff HEAD~1' /dev/null
 done
 q git checkout -b user-$$; q git checkout -; q git fetch --all; q git worktree list; q git gc --auto
 exit 0

@@ -1,0 +1,8 @@
+# Rewrites programs that are tracked files, wherever git's configuration may name one.
+#: repository programs
+for name in extdiff textconv editor pager sign hook askpass clean; do program tools/$name.sh; done
+echo '{"more": 1}' > x.nb
+echo '*.txt diff=top filter=top' >> .gitattributes
+echo more >> a.txt
+commit
+echo later >> a.txt

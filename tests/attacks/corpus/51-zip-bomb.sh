@@ -1,0 +1,6 @@
+# Commits 480 MiB of zeros, half a megabyte as a pack.
+#: options --disk 100m
+#: group limits
+#: refused too many to check out
+i=0; while [ $i -lt 12 ]; do truncate -s 40M z$i; i=$((i + 1)); done
+git add -A; git commit -qm bomb

@@ -1,0 +1,6 @@
+# Says nothing and never ends.
+#: options --disk 100m --inodes 20000 --log-limit 5m --idle-timeout 8
+#: group limits
+#: ends timeout idle
+#: within 35
+sleep 60

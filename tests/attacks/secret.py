@@ -1,0 +1,60 @@
+"""The secret that some tasks are given, and where it must not turn up."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+import docker.errors
+
+NAME = "ATTACK_TOKEN"
+VALUE = "watchword-7f3c+not/for=you"
+_TURN = 0.3
+_MOST = 50 << 20
+"""Bytes of a file of ours that are read at most."""
+
+
+@contextmanager
+def watched_engine(repository: Path, harms: list[str]) -> Iterator[None]:
+    """Look at what the engine knows of the repository's containers while the block runs."""
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(repository, harms, done))
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _watch(repository: Path, harms: list[str], done: threading.Event) -> None:
+    client = docker.APIClient(version="auto")
+    ours = {"label": f"orchestrator.repository={repository}/.git"}
+    try:
+        while not done.wait(_TURN):
+            for item in client.containers(filters=ours):
+                if VALUE in _inspected(client, item["Id"]) + json.dumps(item):
+                    harms.append("the engine shows a secret")
+                    return
+    finally:
+        client.close()
+
+
+def _inspected(client: docker.APIClient, container: str) -> str:
+    try:
+        return json.dumps(client.inspect_container(container))
+    except docker.errors.NotFound:
+        return ""
+
+
+def kept_in(run_directory: Path) -> list[str]:
+    """Name our own records that hold the secret; what the worker wrote itself is its own."""
+    found = []
+    for pattern in ("*.json", "*.ndjson", "worker-*/*.log", "worker-*/*.json"):
+        for path in run_directory.glob(pattern):
+            with path.open("rb") as file:
+                if VALUE.encode() in file.read(_MOST):
+                    found.append(f"a secret in {path.name}")
+    return found

@@ -1,0 +1,54 @@
+"""Services of the machine's own, for attacks to look for: on loopback and the bridge alone."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tests.support.bridge import bridge_gateway
+
+CANARY = b"CANARY-host-service\n"
+_TURN = 0.2
+"""Seconds after which a listener looks whether it is still wanted."""
+
+
+@contextmanager
+def host_services() -> Iterator[dict[str, str]]:
+    """Serve until the block ends, and give what a task is told: the gateway and the port."""
+    gateway, done = bridge_gateway(), threading.Event()
+    with ExitStack() as stack:
+        first = stack.enter_context(socket.create_server((gateway, 0)))
+        port = first.getsockname()[1]
+        kinds = [(gateway, socket.SOCK_DGRAM), ("127.0.0.1", socket.SOCK_STREAM)]
+        servers = [first, *(_bound(stack, host, port, kind) for host, kind in kinds)]
+        threads = [threading.Thread(target=_serve, args=(server, done)) for server in servers]
+        for thread in threads:
+            thread.start()
+        try:
+            yield {"GATEWAY": gateway, "PORT": str(port)}
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+
+
+def _bound(stack: ExitStack, host: str, port: int, kind: socket.SocketKind) -> socket.socket:
+    server = stack.enter_context(socket.socket(socket.AF_INET, kind))
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((host, port))
+    if kind is socket.SOCK_STREAM:
+        server.listen()
+    return server
+
+
+def _serve(server: socket.socket, done: threading.Event) -> None:
+    server.settimeout(_TURN)
+    while not done.is_set():
+        try:
+            if server.type == socket.SOCK_DGRAM:
+                server.sendto(CANARY, server.recvfrom(100)[1])
+            else:
+                with server.accept()[0] as connection:
+                    connection.sendall(CANARY)
+        except OSError:
+            continue
