@@ -1,7 +1,7 @@
 # make setup   a Docker engine that answers, a virtual environment, the images
 # make test    all tests, real containers included       make check   everything but tests
 # make demo    see it work                               make bench   measure
-# make mutation   take every protection away in turn, and see that a test notices (an hour)
+# make mutation   take every protection away in turn, and see that a test notices (half an hour)
 
 PYTHON ?= python3
 # Tests of one file share what they set up.
