@@ -92,7 +92,7 @@ def harvest_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -
     script = files("orchestrator").joinpath("harvest_helper.py").read_text()
     task = one_line(run.redactor.text(spec.task), limit=500)
     message = _MESSAGE.format(worker=spec.worker_id, task=task)
-    places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT)
+    places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
     return ContainerSpec(
         name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,

@@ -68,37 +68,45 @@ class Harvest:
         """Remember that something was left out or changed."""
         self.notes.append(f"{what}: {os.path.relpath(path, self.workspace)}")
 
-    def tidy(self) -> None:
-        """Make the tree one that git can read: no special files, nothing locked."""
-        pending = [self.workspace]
+    def tidy(self, written: str) -> None:
+        """Make the tree one that git can read: no special files, nothing locked.
+
+        Args:
+            written: The same tree with nothing in it but what the worker wrote, which is an
+                overlay's upper layer, or all of the tree.
+        """
+        pending = [""]
         while pending:
-            directory = pending.pop()
+            inside = pending.pop()
+            directory = os.path.join(self.workspace, inside)
             try:
                 make_usable(directory, stat.S_IRWXU)
-                with os.scandir(directory) as entries:
-                    pending += [entry.path for entry in list(entries) if self._tidy_entry(entry)]
+                with os.scandir(os.path.join(written, inside)) as entries:
+                    found = [e.name for e in list(entries) if self._tidy_entry(directory, e)]
+                pending += [os.path.join(inside, name) for name in found]
             except OSError as error:
                 # A path longer than the system takes: git cannot read it either.
                 self.note(f"directory left out ({error.strerror})", directory[:200])
 
-    def _tidy_entry(self, entry: "os.DirEntry[str]") -> bool:
+    def _tidy_entry(self, directory: str, entry: "os.DirEntry[str]") -> bool:
         """Deal with one entry; True for a directory to go into."""
+        path = os.path.join(directory, entry.name)
         if entry.name == ".git":
-            if os.path.dirname(entry.path) != self.workspace:
-                self.note("nested repository, its files were kept as ordinary files", entry.path)
-                os.rename(entry.path, free_name(os.path.join(os.path.dirname(entry.path), NESTED)))
+            if os.path.dirname(path) != self.workspace:
+                self.note("nested repository, its files were kept as ordinary files", path)
+                os.rename(path, free_name(os.path.join(os.path.dirname(path), NESTED)))
             return False
         info = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(info.st_mode):
             return not entry.name.startswith(NESTED)
         if stat.S_ISREG(info.st_mode):
-            make_usable(entry.path, stat.S_IRUSR, info)
+            make_usable(path, stat.S_IRUSR, info)
             if info.st_size > LARGEST_FILE:
-                self.note(f"file over {LARGEST_FILE >> 20} MiB left out", entry.path)
-                self.left_out.append(os.path.relpath(entry.path, self.workspace))
-        elif not stat.S_ISLNK(info.st_mode):
-            self.note("special file removed", entry.path)
-            os.unlink(entry.path)
+                self.note(f"file over {LARGEST_FILE >> 20} MiB left out", path)
+                self.left_out.append(os.path.relpath(path, self.workspace))
+        elif not stat.S_ISLNK(info.st_mode) and not is_whiteout(info):
+            self.note("special file removed", path)
+            os.unlink(path)
         return False
 
     def tidy_store(self) -> None:
@@ -235,6 +243,11 @@ def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> Non
         os.chmod(path, mode | bits)
 
 
+def is_whiteout(info: os.stat_result) -> bool:
+    """Tell whether it is how an upper layer says that a file is gone; nobody else can make one."""
+    return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
+
+
 def is_directory(path: str) -> bool:
     """Tell whether it is one itself, and not a link to one."""
     return stat.S_ISDIR(os.lstat(path).st_mode)
@@ -268,9 +281,9 @@ def write(path: str, text: str) -> None:
 
 def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest: str) -> None:
     """Tidy, commit, pack."""
-    base, branch, message = rest
+    written, base, branch, message = rest
     harvest = Harvest(workspace, store, git_dir, objects, out)
-    harvest.tidy()
+    harvest.tidy(written)
     harvest.tidy_store()
     tip = harvest.commit(harvest.parent(base, branch), message)
     harvest.pack(base, tip)

@@ -14,7 +14,8 @@ state directory, all of it outside every work tree:
 
 import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -143,9 +144,10 @@ def make_store(
         store.overlay.mkdir()
     else:
         _check_out(repository, store, options.base)
+    tree, index = _checkout(store, worktree, options.mode)
+    _settle(repository, tree, index)
     for git_dir in (store.git, store.harvest):
-        source = worktree.git_dir if options.mode == "overlay" else store.root
-        shutil.copyfile(source / "index", git_dir / "index")
+        shutil.copyfile(index, git_dir / "index")
     _give_away(store, worktree, options)
     return store
 
@@ -191,6 +193,39 @@ def _check_out(repository: Repository, store: Store, base: str) -> None:
     git.run("checkout-index", "--all", "--index", "--quiet")
     # Docker would make a missing mount point itself, as root.
     (store.copy / ".git").write_text("")
+
+
+def _checkout(
+    store: Store, worktree: Worktree, mode: Literal["overlay", "bind"]
+) -> tuple[Path, Path]:
+    if mode == "overlay":
+        return worktree.path, worktree.git_dir / "index"
+    return store.copy, store.root / "index"
+
+
+def _settle(repository: Repository, tree: Path, index: Path) -> None:
+    """Make what was checked out in this very second look a second older.
+
+    To git, a file as young as its index may have changed unseen: the first `git add` inside would
+    read them all, and, since the objects there are not to be touched, write them all again.
+    """
+    now = int(time.time())
+    young = [path for path in _files_since(tree, now) if not path.endswith("/.git")]
+    for path in young:
+        os.utime(path, (now - 1, now - 1), follow_symlinks=False)
+    if young:
+        config = {**repository.without_filters(), **_STAT}
+        git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
+        git.succeeds("update-index", "-q", "--refresh")
+
+
+def _files_since(tree: Path, moment: int) -> Iterator[str]:
+    """List the files of a tree of the host's making that are not older than `moment`."""
+    for folder, _, files in os.walk(tree):
+        # No file is younger than the last change of the directory it was made in.
+        if os.stat(folder).st_mtime >= moment:  # noqa: PTH116  # 20,000 files
+            paths = (os.path.join(folder, name) for name in files)  # noqa: PTH118
+            yield from (path for path in paths if os.lstat(path).st_mtime >= moment)
 
 
 def _give_away(store: Store, worktree: Worktree, options: StoreOptions) -> None:

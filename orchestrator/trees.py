@@ -4,6 +4,7 @@ A dozen tree objects can stand for more files than there are atoms. Git walks tr
 and gathers what it meets in memory; here every object is read once, however often it is used.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ _MAX_BYTES = 256 * 1024**2
 """Bytes of all trees of one depth."""
 _KIND = 0o170000
 _DIRECTORY, _GITLINK, _LINK, _FILE = 0o040000, 0o160000, 0o120000, 0o100000
+# `mode name`, NUL, the id as bytes; over and over.
+_ENTRIES = {
+    length: re.compile(rb"([0-7]+) ([^\0]+)\0(.{%d})" % length, re.DOTALL) for length in (20, 32)
+}
 _GIT_DIRECTORY = frozenset((b"objects", b"refs", b"commondir"))
 """Beside a HEAD, any of these makes a directory one that git takes for its own."""
 
@@ -136,18 +141,16 @@ def _read(git: Git, names: set[str]) -> Iterator[tuple[str, _Tree]]:
 
 
 def _parse(content: bytes, id_length: int) -> _Tree:
-    """Read `mode name`, NUL, the id as bytes; over and over."""
-    at = 0
-    names: set[bytes] = set()
+    entries = _ENTRIES[id_length].findall(content)
+    if sum(len(mode) + len(name) + id_length + 2 for mode, name, _ in entries) != len(content):
+        raise ValueError("not a tree")
     found: dict[int, list[tuple[bytes, str]]] = {_DIRECTORY: [], _GITLINK: [], _LINK: [], _FILE: []}
-    while at < len(content):
-        end = content.index(b"\0", at)
-        mode, _, name = content[at:end].partition(b" ")
-        at = end + 1 + id_length
-        names.add(name)
-        found[_kind(mode)].append((name, content[end + 1 : at].hex()))
+    for mode, name, object_id in entries:
+        # Nearly all are these two, and of them the name is enough.
+        if mode not in (b"100644", b"100755"):
+            found[_kind(mode)].append((name, object_id.hex()))
     return _Tree(
-        names=frozenset(names),
+        names=frozenset(name for _, name, _ in entries),
         directories=tuple(found[_DIRECTORY]),
         gitlinks=frozenset(found[_GITLINK]),
         links=frozenset(link for _, link in found[_LINK]),

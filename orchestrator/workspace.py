@@ -36,6 +36,7 @@ from orchestrator.worktree import Worktree
 HOME = "/home/worker"
 HARVEST = "/harvest"
 OUT = "/out"
+WRITTEN = "/written"
 _OWN_USERS = 20_000
 """Added to the worker's number: users that no ordinary system has."""
 _PROBE_TIMEOUT = 60.0
@@ -81,7 +82,18 @@ class Workspace:
             *self.mounts(),
             BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
             BindMount(source=self.store.out, target=OUT, read_only=False),
+            *self._written(),
         )
+
+    def _written(self) -> Mounts:
+        if self.mode == "bind":
+            return ()
+        return (BindMount(source=self.store.upper, target=WRITTEN, read_only=True),)
+
+    @property
+    def written(self) -> str:
+        """Where the harvest's container finds what the worker wrote, and little else."""
+        return WORKSPACE if self.mode == "bind" else WRITTEN
 
     def _tree(self) -> BindMount | OverlayMount:
         if self.mode == "bind":

@@ -31,7 +31,7 @@ PARTS: tuple[tuple[object, str, str], ...] = (
     (homecoming, "harvest", "harvest"),
     (Workspace, "take_back", "finish: owner"),
     (Worktree, "update", "finish: files"),
-    (Workspace, "discard_scratch", "finish: scratch"),
+    (homecoming, "discard_scratch", "finish: scratch"),
 )
 BEYOND = ("prepare", "harvest", "finish: owner", "finish: files", "finish: scratch")
 # git's own commit takes 200 edits, half of them committed by the worker, the rest left to us.

@@ -1,11 +1,12 @@
-"""What the harvest reads of a worker's store, and what it never does: the helper by itself."""
+"""What the harvest reads of a worker's store and tree, and what it never does: by itself."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from orchestrator.harvest_helper import Harvest
+from orchestrator.harvest_helper import NESTED, Harvest
 from tests.support.repository import git
 
 ID = "1" * 40
@@ -102,3 +103,23 @@ def test_a_link_in_the_place_of_all_objects_is_not_followed(
     harvest.tidy_store()
     assert names(objects) == []
     assert names(trap) == ["file"]
+
+
+def test_of_an_overlay_only_what_was_written_is_looked_at(tmp_path: Path) -> None:
+    tree, upper = tmp_path / "tree", tmp_path / "upper"
+    for path in (tree / "new", tree / "old", upper / "new"):
+        path.mkdir(parents=True)
+        os.mkfifo(path / "pipe")
+    (tree / "new" / ".git").mkdir()
+    (upper / "new" / ".git").mkdir()
+    # What the base had and the worker deleted: in the tree there is nothing.
+    os.mknod(upper / "gone", stat.S_IFCHR)
+    places = (str(tmp_path / name) for name in ("tree", "store", "git", "objects", "out"))
+    harvest = Harvest(*places)
+    harvest.tidy(str(upper))
+    assert sorted(harvest.notes) == [
+        "nested repository, its files were kept as ordinary files: new/.git",
+        "special file removed: new/pipe",
+    ]
+    assert sorted(path.name for path in (tree / "new").iterdir()) == [NESTED]
+    assert (tree / "old" / "pipe").exists()

@@ -9,10 +9,20 @@ from typing import Literal
 import pytest
 
 from orchestrator.engine.base import BindMount
+from orchestrator.git import Git
 from orchestrator.repository import Repository
-from orchestrator.store import OBJECTS, STORE, WORKSPACE, Store, base_objects, change_owner
-from orchestrator.workspace import HARVEST, OUT, Mode, Workspace, worker_user
-from orchestrator.worktree import Worktree
+from orchestrator.store import (
+    OBJECTS,
+    STORE,
+    WORKSPACE,
+    Store,
+    StoreOptions,
+    base_objects,
+    change_owner,
+    make_store,
+)
+from orchestrator.workspace import HARVEST, OUT, WRITTEN, Mode, Workspace, worker_user
+from orchestrator.worktree import Worktree, open_worktree
 from tests.support.repository import git
 
 
@@ -86,4 +96,26 @@ def test_a_worker_writes_to_its_files_and_its_store_alone(tmp_path: Path, mode: 
     assert shared == {WORKSPACE: False, f"{WORKSPACE}/.git": True, STORE: False, OBJECTS: True}
     assert worktree.path not in {m.source for m in workspace.mounts() if isinstance(m, BindMount)}
     more = set(workspace.harvest_mounts()) - set(workspace.mounts())
-    assert {mount.target for mount in more} == {HARVEST, OUT}
+    upper = {WRITTEN: True} if mode == "overlay" else {}
+    added = {mount.target: mount.read_only for mount in more if isinstance(mount, BindMount)}
+    assert added == {HARVEST: False, OUT: False, **upper}
+
+
+@pytest.mark.parametrize("mode", ["overlay", "bind"])
+def test_nothing_of_the_base_is_to_be_read_again(repo: Path, tmp_path: Path, mode: Mode) -> None:
+    """A file as young as the index would be, and written to the store once more."""
+    base, tree = git(repo, "rev-parse", "HEAD"), repo / ".architect-parallel-1"
+    git(repo, "worktree", "add", "-q", "-b", "architect/parallel-1", str(tree))
+    worktree = open_worktree(tree, "architect/parallel-1")
+    (tmp_path / "state").mkdir()
+    options = StoreOptions(
+        base=base, shallow=frozenset(), mode=mode, owner=(os.getuid(), os.getgid()), excluded=()
+    )
+    store = make_store(Repository(repo), worktree, tmp_path / "state", options)
+    files = tree if mode == "overlay" else store.copy
+    oldest = min(int((path / "index").stat().st_mtime) for path in (store.git, store.harvest))
+    found = [path for path in files.rglob("*") if path.is_file() and path.name != ".git"]
+    assert found
+    assert all(int(path.lstat().st_mtime) < oldest for path in found)
+    # By their times and sizes alone it knows that none has changed.
+    assert Git(store.harvest, work_tree=files).run("diff-files") == b""
