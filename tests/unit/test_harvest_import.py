@@ -116,6 +116,13 @@ def test_no_work_moves_nothing(ground: Ground) -> None:
     assert git(ground.repo, "for-each-ref") == ground.refs
 
 
+def test_what_a_process_that_died_left_is_not_in_the_way(ground: Ground) -> None:
+    (ground.quarantine / "objects").mkdir(parents=True)
+    (ground.quarantine / "HEAD").write_text("half of it")
+    tip = ground.hand_over(ground.commit_files(new="text\n"))
+    assert ground.bring_in().tip == tip
+
+
 def test_a_merge_on_top_of_the_base_is_let_in(ground: Ground) -> None:
     first = ground.commit_files(one="1")
     tree = git(ground.clone, "rev-parse", f"{first}^{{tree}}")
