@@ -125,8 +125,10 @@ def test_what_is_anothers_is_not_ours(memory: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "getuid", lambda: OWNER[0] + 1)
     with pytest.raises(EngineError, match="belongs to somebody else"):
         secrets.laid_out("run", 1, OWNER).__enter__()
+    (memory / "orchestrator-run" / "private").write_text("theirs")
+    assert secret_files.read_private("run", "private", {}) is None
     forget("run", {})
-    assert names(memory / "orchestrator-run") == []
+    assert names(memory / "orchestrator-run") == ["private"]
 
 
 @pytest.mark.usefixtures("memory")
