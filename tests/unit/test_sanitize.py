@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from orchestrator.sanitize import one_line
+from orchestrator.sanitize import lines, one_line
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,18 @@ def test_nothing_that_steers_gets_through() -> None:
 def test_it_is_bounded(length: int) -> None:
     shown = one_line("x" * length, limit=10)
     assert shown == ("x" * length if length <= 10 else "x" * 9 + "…")
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("\tone\n  two\n", "\tone\n  two\n"),
+        ("\x1b[1;31mred\x1b[m\n", "red\n"),
+        ("\x1b[2J\x1b]8;;x\x07", "\ufffd[2J\ufffd]8;;x\ufffd"),
+        ("1%\r99%\r\nend\r\n", "1%\n99%\nend\n"),
+        ("a\u202eb\x9bc\x7f\u2028\ud800é見", "a\ufffdb\ufffdc\ufffd\ufffd\ufffdé見"),
+        ("a\x0bb\x0cc\x85", "a\ufffdb\ufffdc\ufffd"),
+    ],
+)
+def test_lines_keep_their_form_and_steer_nothing(printed: str, shown: str) -> None:
+    assert lines(printed) == shown
