@@ -138,6 +138,25 @@ def test_a_terminal_is_given_no_pager(repo: Path, mark: Path, key: str) -> None:
             os.close(end)
 
 
+def test_a_forged_signature_is_not_looked_at(repo: Path, mark: Path) -> None:
+    program = repo.parent / "gpg"
+    program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+    program.chmod(0o755)
+    git(repo, "config", "log.showSignature", "true")
+    git(repo, "config", "gpg.program", str(program))
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n forged\n -----END PGP SIGNATURE-----\n"
+    head, _, message = git(repo, "cat-file", "commit", "HEAD").partition("\n\n")
+    forged = subprocess.run(
+        ["git", "hash-object", "-w", "-t", "commit", "--stdin"],
+        cwd=repo, input=f"{head}\n{signature}\n{message}\n", text=True, stdout=subprocess.PIPE,
+        check=True,
+    ).stdout.strip()  # fmt: skip
+    assert ours(repo).text("log", "-1", "--format=%H", forged) == forged
+    assert not mark.exists()
+    git(repo, "log", "-1", "--format=%H", forged)
+    assert mark.exists()
+
+
 def test_nobody_is_asked(repo: Path) -> None:
     with pytest.raises(GitCommandError, match="terminal prompts disabled"):
         ours(repo).run("credential", "fill", stdin=b"protocol=https\nhost=localhost\n\n")
