@@ -46,6 +46,8 @@ COMMANDS: Mapping[str, _Command] = {
     "events": _Command("logs", "events", "Print a run's events as NDJSON."),
     "resume": _Command("resume", "resume", "Go on with a run whose process died."),
     "stop": _Command("stop", "stop", "Stop workers of a run, and keep what they wrote."),
+    "exec": _Command("inside", "exec_", "Run a command in a running worker's container."),
+    "shell": _Command("inside", "shell", "Open a shell in a running worker's container."),
     "parallel-cleanup": _Command("cleanup", "parallel_cleanup", "Remove what finished runs left."),
     "restore": _Command("cleanup", "restore", "Bring back what a cleanup kept."),
     "image": _Command("image", "app", "Build and list the images that workers run in."),

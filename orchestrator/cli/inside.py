@@ -1,0 +1,163 @@
+"""`orchestrator exec` and `orchestrator shell`: commands in the container of a running worker."""
+
+import codecs
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from orchestrator.cli.runs import open_run
+from orchestrator.cli.terminal import converse, terminal_size, unwinding
+from orchestrator.engine import load_engine
+from orchestrator.engine.base import (
+    MANAGED,
+    REPOSITORY,
+    ROLE,
+    RUN,
+    WORKER,
+    Engine,
+    InnerProcess,
+    TerminalSize,
+)
+from orchestrator.errors import ConfigError, NotRunningError, OrchestratorError
+from orchestrator.repository import Repository
+from orchestrator.sanitize import lines
+
+_SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
+_MARK = "ORCHESTRATOR_ENTERED"
+"""A variable of what was started from outside, which all that it starts inherits."""
+_HANG_UP = """\
+for place in /proc/[0-9]*; do
+  grep -qsF "$1" "$place/environ" && kill -HUP "${place#/proc/}"
+done"""
+# The end of a piece may be the beginning of what only the next one makes whole.
+_UNDECIDED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]{0,20})?)\Z")
+
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The worker.")]
+Command = Annotated[
+    list[str], typer.Argument(metavar="CMD", help="A command and its arguments, behind `--`.")
+]
+
+
+def exec_(worker: Number, command: Command) -> None:
+    """Run a command in a running worker's container.
+
+    It runs as the worker's user, in /workspace, with the worker's variables and without input; its
+    exit code is ours. On a terminal, output that could steer it is made harmless.
+    """
+    sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
+    with _container(worker) as place, _entered(place, tuple(command)) as process:
+        for chunk in process.output():
+            sinks[chunk.stream].write(chunk.data)
+        for sink in sinks.values():
+            sink.finish()
+        exit_code = process.wait()
+    raise typer.Exit(exit_code)
+
+
+def shell(worker: Number) -> None:
+    """Open a shell in a running worker's container.
+
+    What runs there writes to your terminal as it likes; `exec` shows output that is made harmless.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError(
+            "`shell` needs a terminal", hint=f"without one: `orchestrator exec {worker} -- CMD`"
+        )
+    env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
+    with (
+        _container(worker) as place,
+        _entered(place, _SHELL, terminal=terminal_size(), env=env) as process,
+    ):
+        exit_code = converse(process)
+    raise typer.Exit(exit_code)
+
+
+@contextmanager
+def _entered(
+    place: tuple[Engine, str],
+    command: tuple[str, ...],
+    *,
+    terminal: TerminalSize | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[InnerProcess]:
+    """Start a command in a container; when we are ended before it is, it is ended too."""
+    engine, container = place
+    mark = secrets.token_hex(8)
+    with unwinding():
+        process = engine.enter(
+            container, command, terminal=terminal, env={**(env or {}), _MARK: mark}
+        )
+        try:
+            with closing(process):
+                yield process
+        except BaseException:
+            with suppress(OrchestratorError):
+                _hang_up(engine, container, mark)
+            raise
+
+
+def _hang_up(engine: Engine, container: str, mark: str) -> None:
+    """End what bears a mark: the engine itself cannot end a command that it has started."""
+    command = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
+    with closing(engine.enter(container, command)) as process:
+        for _ in process.output():
+            pass
+
+
+@contextmanager
+def _container(worker: int) -> Iterator[tuple[Engine, str]]:
+    """Find the container of a worker, of the newest run that has one of this number."""
+    run_id = open_run(None, worker=worker).run_id
+    labels = {
+        MANAGED: "true",
+        REPOSITORY: str(Repository(Path.cwd()).common_dir),
+        RUN: run_id,
+        WORKER: str(worker),
+        ROLE: "worker",
+    }
+    engine: Engine = load_engine("docker")
+    try:
+        found = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
+        if not found:
+            raise NotRunningError("no container")
+        yield engine, found[0]
+    except NotRunningError as error:
+        raise NotRunningError(
+            f"worker {worker} of run {run_id} does not run now",
+            hint=f"`orchestrator ls` shows what does, `orchestrator logs {worker}` what it printed",
+        ) from error
+    finally:
+        engine.close()
+
+
+class _Sink:
+    """Where one stream goes: as it is, or on a terminal such that it cannot steer it."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def write(self, data: bytes) -> None:
+        if self._out.isatty():
+            self._show(self._held + self._decoder.decode(data))
+        else:
+            self._out.buffer.write(data)
+        self._out.flush()
+
+    def finish(self) -> None:
+        self._out.write(lines(self._held + self._decoder.decode(b"", final=True)))
+        self._out.flush()
+
+    def _show(self, text: str) -> None:
+        undecided = _UNDECIDED.search(text)
+        end = undecided.start() if undecided else len(text)
+        self._held = text[end:]
+        self._out.write(lines(text[:end]))

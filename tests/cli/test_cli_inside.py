@@ -1,0 +1,143 @@
+"""`exec` and `shell`: what they refuse, what they pass through, what they make harmless."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import inside
+from orchestrator.cli.app import run
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import (
+    MANAGED,
+    REPOSITORY,
+    ROLE,
+    RUN,
+    WORKER,
+    Container,
+    ContainerSpec,
+)
+from orchestrator.record import all_runs
+from orchestrator.repository import Repository
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
+HOSTILE = r"printf 'a\033[2Jb\r\nc\033]0;title\007\033[31mred\033[0m'"
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def run_id(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run with two workers, in the repository that we stand in."""
+    shell_run(repo, local_engine, "true", "true")
+    monkeypatch.chdir(repo)
+    monkeypatch.setattr(inside, "load_engine", lambda _: local_engine)
+    (directory,) = all_runs(Repository(repo).state_dir)
+    return directory.run_id
+
+
+@pytest.fixture
+def container(repo: Path, local_engine: LocalEngine, run_id: str) -> Iterator[Container]:
+    """The container of worker 2, which runs."""
+    labels = {
+        MANAGED: "true", RUN: run_id, WORKER: "2", ROLE: "worker",
+        REPOSITORY: str(Repository(repo).common_dir),
+    }  # fmt: skip
+    others = [
+        {**labels, WORKER: "1"},
+        {**labels, ROLE: "harvest"},
+        {**labels, RUN: "other"},
+        labels,
+    ]
+    containers = [
+        local_engine.start(
+            ContainerSpec(
+                name=f"c{number}",
+                image=BASE_IMAGE,
+                command=("sleep", "300"),
+                user="1:1",
+                workdir=str(repo),
+                labels=chosen,
+                env={"WHO": f"c{number}"},
+            )
+        )
+        for number, chosen in enumerate(others)
+    ]
+    yield containers[-1]
+    for one in containers:
+        one.remove()
+
+
+@pytest.mark.usefixtures("container")
+class TestExec:
+    def test_runs_where_the_worker_does(self, repo: Path, capfd) -> None:
+        assert run(["exec", "2", "--", "sh", "-c", "echo $WHO; pwd; echo no >&2; exit 9"]) == 9
+        assert capfd.readouterr() == (f"c3\n{repo}\n", "no\n")
+
+    def test_options_behind_the_dashes_are_the_command_s(self, capfd) -> None:
+        assert run(["exec", "2", "--", "printf", "%s|", "--help", "-n", "--", "x"]) == 0
+        assert capfd.readouterr().out == "--help|-n|--|x|"
+
+    def test_bytes_are_passed_on_as_they_are(self, capfdbinary) -> None:
+        assert run(["exec", "2", "--", "sh", "-c", HOSTILE + r"; printf '\377'"]) == 0
+        said = capfdbinary.readouterr().out
+        assert said == b"a\x1b[2Jb\r\nc\x1b]0;title\x07\x1b[31mred\x1b[0m\xff"
+
+    def test_a_terminal_is_not_steered(self, monkeypatch) -> None:
+        screen = io.BytesIO()
+        monkeypatch.setattr("sys.stdout", Terminal(screen, encoding="utf-8"))
+        assert run(["exec", "2", "--", "sh", "-c", HOSTILE]) == 0
+        said = screen.getvalue().decode()
+        assert "\x1b" not in said
+        assert "\x07" not in said
+        assert "\nc" in said
+        assert said.endswith("red")
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_pieces_make_the_same_lines(cut: int) -> None:
+    """A piece may end in the middle of a character, of a line's end, of a colour."""
+    data = "ü\x1b[31mr\x1b[0m\r\nx".encode()
+    screen = io.BytesIO()
+    sink = inside._Sink(Terminal(screen, encoding="utf-8", newline=""))
+    for piece in (data[:cut], data[cut:]):
+        sink.write(piece)
+    sink.finish()
+    assert screen.getvalue().decode() == "ür\nx"
+
+
+@pytest.mark.usefixtures("run_id")
+class TestRefusals:
+    def test_a_worker_that_does_not_run(self, run_id: str, capsys) -> None:
+        assert run(["exec", "2", "--", "true"]) == 3
+        assert capsys.readouterr().err == (
+            f"error: worker 2 of run {run_id} does not run now\n\n"
+            "hint: `orchestrator ls` shows what does, `orchestrator logs 2` what it printed\n"
+        )
+
+    def test_a_worker_that_has_just_ended(self, container, run_id: str, capsys) -> None:
+        container.kill("SIGKILL")
+        container.wait(10)
+        assert run(["exec", "2", "--", "true"]) == 3
+        assert f"worker 2 of run {run_id} does not run now" in capsys.readouterr().err
+
+    def test_a_worker_that_no_run_has(self, capsys) -> None:
+        assert run(["exec", "7", "--", "true"]) == 3
+        assert "no run has a worker 7" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("arguments", [[], ["2"], ["x", "--", "true"], ["0", "--", "true"]])
+    def test_half_a_command_line(self, arguments: list[str]) -> None:
+        assert run(["exec", *arguments]) == 3
+
+    def test_a_shell_without_a_terminal(self, capsys) -> None:
+        assert run(["shell", "2"]) == 3
+        assert capsys.readouterr().err == (
+            "error: `shell` needs a terminal\n\nhint: without one: `orchestrator exec 2 -- CMD`\n"
+        )

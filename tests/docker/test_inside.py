@@ -1,0 +1,239 @@
+"""`exec` and `shell` in the container of a real worker, the shell at a terminal of its own."""
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.engine.base import REPOSITORY, ROLE
+from tests.support.cli import orchestrator, start
+from tests.support.repository import make_repository
+
+pytestmark = pytest.mark.docker
+PATIENCE = 60
+TASK = "export MINE=yes; while ! test -e enough; do sleep 0.2; done; echo seen > seen.txt"
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_repository(tmp_path_factory.mktemp("inside") / "repo")
+
+
+@pytest.fixture(scope="module")
+def worker(repo: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A run whose worker 1 goes on until a file is there."""
+    process = start(
+        "parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none", "--env",
+        "TEAM=blue", "--quiet", TASK, cwd=repo, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: orchestrator("exec", "1", "--", "true", cwd=repo).returncode == 0)
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.1)
+
+
+class Screen:
+    """A terminal, and a command of ours that runs at it."""
+
+    def __init__(self, repo: Path, *arguments: str) -> None:
+        self._end, other = os.openpty()
+        self.resize(rows=30, columns=90)
+        self.before = termios.tcgetattr(self._end)
+        self.said = b""
+        # The first terminal that the leader of a session opens is its own.
+        enter = ("/bin/sh", "-c", 'exec < "$0"; exec "$@"', os.ttyname(other))
+        self.process = subprocess.Popen(
+            [*enter, sys.executable, "-m", "orchestrator", *arguments],
+            cwd=repo, stdin=subprocess.DEVNULL, stdout=other, stderr=other,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(other)
+
+    def resize(self, *, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self._end, text.encode())
+
+    def read_until(self, pattern: str) -> None:
+        """Read until something new is said."""
+        deadline = time.monotonic() + PATIENCE
+        said = b""
+        while not re.search(pattern, said.decode(errors="replace")):
+            assert time.monotonic() < deadline, f"{pattern!r} not in {said!r}"
+            said += self._read()
+
+    def _read(self) -> bytes:
+        said = b""
+        if select.select([self._end], [], [], 0.1)[0]:
+            # Linux tells the end of a terminal by an error.
+            with suppress(OSError):
+                said = os.read(self._end, 65536)
+        self.said += said
+        return said
+
+    def finish(self) -> int:
+        """Read to the end, and hold that the terminal is as it was."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.said
+            self._read()
+        while self._read():
+            pass
+        assert termios.tcgetattr(self._end) == self.before
+        return self.process.returncode
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._end)
+
+
+@pytest.fixture
+def at_a_terminal(repo: Path, worker: object) -> Iterator:  # noqa: ARG001
+    screens = []
+
+    def at_a_terminal(*arguments: str) -> Screen:
+        screens.append(Screen(repo, *arguments))
+        return screens[-1]
+
+    yield at_a_terminal
+    for screen in screens:
+        screen.close()
+
+
+@pytest.fixture
+def shell(at_a_terminal) -> Screen:
+    """A shell that has said its first prompt."""
+    screen = at_a_terminal("shell", "1")
+    screen.read_until(r"[$#] ")
+    return screen
+
+
+@pytest.mark.usefixtures("worker")
+class TestExec:
+    def test_is_the_worker_in_its_place(self, repo: Path) -> None:
+        script = "echo x > from-outside; id -u; pwd; echo $TEAM $HOME; git status --short; exit 5"
+        done = orchestrator("exec", "1", "--", "sh", "-c", script, cwd=repo)
+        uid, *rest = done.stdout.splitlines()
+        assert (done.returncode, done.stderr) == (5, "")
+        assert uid != "0"
+        assert rest == ["/workspace", "blue /home/worker", "?? from-outside"]
+        assert not (repo / ".architect-parallel-1" / "from-outside").exists()
+
+    def test_streams_are_apart(self, repo: Path) -> None:
+        done = orchestrator("exec", "1", "--", "sh", "-c", "echo 1; echo 2 >&2", cwd=repo)
+        assert (done.stdout, done.stderr) == ("1\n", "2\n")
+
+    def test_what_does_not_exist_is_127(self, repo: Path) -> None:
+        assert orchestrator("exec", "1", "--", "no-such-thing", cwd=repo).returncode in (126, 127)
+
+    def test_ends_with_us(self, repo: Path) -> None:
+        with start(
+            "exec", "1", "--", "sh", "-c", "echo begun; sleep 987; true", cwd=repo,
+            stdout=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdout
+            assert process.stdout.readline() == b"begun\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 130
+        look = "! grep -qs 'sleep.98[7]' /proc/[0-9]*/cmdline"
+        wait_for(
+            lambda: orchestrator("exec", "1", "--", "sh", "-c", look, cwd=repo).returncode == 0
+        )
+
+    def test_at_a_terminal_it_is_made_harmless(self, at_a_terminal) -> None:
+        screen = at_a_terminal("exec", "1", "--", "printf", r"one\033[2Jtwo\033]0;title\007\n")
+        assert screen.finish() == 0
+        assert b"\x1b" not in screen.said
+        assert b"two" in screen.said
+
+
+class TestShell:
+    def test_is_the_worker_in_its_place(self, shell: Screen) -> None:
+        shell.type("echo at $(pwd), $(id -u), $TEAM, $(stty size)\r")
+        shell.read_until(r"at /workspace, [1-9]\d*, blue, 30 90\r\n")
+        shell.type("exit 7\r")
+        assert shell.finish() == 7
+
+    def test_follows_the_size_of_the_window(self, shell: Screen) -> None:
+        shell.resize(rows=12, columns=34)
+        # The size goes a way of its own, which may be longer than that of the keys.
+        shell.type("until stty size | grep '^12 34$'; do sleep 0.1; done\r")
+        shell.read_until(r"[\r\n]12 34\r\n")
+        shell.type("exit\r")
+        assert shell.finish() == 0
+
+    def test_keys_go_inside(self, shell: Screen) -> None:
+        shell.type("sleep 600\r")
+        shell.read_until("sleep 600")
+        time.sleep(0.3)
+        shell.type("\x03")
+        shell.read_until(r"[$#] ")
+        shell.type("echo $?\r")
+        shell.read_until("130\r\n")
+        shell.type("\x04")
+        assert shell.finish() == 0
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+    def test_a_signal_gives_the_terminal_back(self, shell: Screen, number: int) -> None:
+        shell.process.send_signal(number)
+        assert shell.finish() == 128 + number
+
+    def test_gives_a_terminal_back_that_the_container_changed(self, shell: Screen) -> None:
+        shell.type(r"printf '\033[?1049h\033[?1000h\033[?25l'; exit" + "\r")
+        assert shell.finish() == 0
+        after = shell.said.rpartition(b"\x1b[?25l")[2]
+        for mode in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"):
+            assert mode in after
+
+    def test_a_window_that_closes_leaves_no_shell(self, shell: Screen, repo: Path) -> None:
+        shell.type("echo I am $((40 + 2)) $$\r")
+        shell.read_until(r"I am 42 \d+\r\n")
+        pid = re.findall(rb"I am 42 (\d+)", shell.said)[-1].decode()
+        assert orchestrator("exec", "1", "--", "kill", "-0", pid, cwd=repo).returncode == 0
+        shell.process.send_signal(signal.SIGHUP)
+        shell.finish()
+        gone = ("exec", "1", "--", "sh", "-c", f"! kill -0 {pid}")
+        wait_for(lambda: orchestrator(*gone, cwd=repo).returncode == 0)
+
+
+class TestEnd:
+    """Last: the worker ends in these."""
+
+    def test_a_container_that_dies_gives_the_terminal_back(self, shell: Screen, repo: Path) -> None:
+        client = docker.APIClient(version="auto")
+        labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}=worker"]
+        (container,) = client.containers(filters={"label": labels})
+        client.kill(container["Id"])
+        client.close()
+        assert shell.finish() in (7, 137)
+
+    def test_then_there_is_nothing_to_enter(
+        self, worker: "subprocess.Popen[bytes]", repo: Path
+    ) -> None:
+        worker.wait(PATIENCE)
+        done = orchestrator("exec", "1", "--", "true", cwd=repo)
+        assert done.returncode == 3
+        assert "does not run now" in done.stderr
