@@ -20,7 +20,12 @@ from orchestrator.engine.base import (
     ContainerState,
     ExitStatus,
 )
-from orchestrator.errors import EngineError, OrchestratorError, PortTakenError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    OrchestratorError,
+    PortTakenError,
+)
 from orchestrator.events import Emit, WorkerStarted, WorkerStopping
 from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
@@ -159,7 +164,11 @@ def attend(
     cancel: CancelButton,
     emit: Emit,
 ) -> Ending:
-    """Watch a container that was started, by us or by another process, until it is dead."""
+    """Watch a container that was started, by us or by another process, until it is dead.
+
+    Raises:
+        EngineUnavailableError: The engine went away, and did not come back.
+    """
     watch = _Watch(
         container=container, terms=terms, launched=launched, log=log, cancel=cancel, emit=emit
     )
@@ -172,6 +181,9 @@ def attend(
         watch.error = watch.error or error
     if watch.bug is not None:
         raise watch.bug
+    if isinstance(watch.error, EngineUnavailableError):
+        # Its end was not seen: whoever resumes the run finds it, or what became of it.
+        raise watch.error
     return Ending(
         started_at=watch.found.started_at,
         duration=watch.duration,
@@ -217,9 +229,7 @@ class _Watch:
 
     def _follow(self) -> None:
         try:
-            for chunk in self.container.logs():
-                self.log.write(chunk)
-            self.exit_status = self.container.wait(None)
+            self._read()
         except OrchestratorError as error:
             self.error = error
         except BaseException as error:  # noqa: BLE001  # raised again by whoever waits for us
@@ -227,6 +237,28 @@ class _Watch:
         finally:
             self.ended_at = time.monotonic()
             self._ended.set()
+
+    def _read(self) -> None:
+        """Read to the end, over again whenever the engine hung up and came back."""
+        was_over = False
+        while self.exit_status is None:
+            try:
+                for chunk in self.container.logs():
+                    self.log.write(chunk)
+                self.exit_status = self.container.wait(None)
+            except EngineUnavailableError:
+                self._find_again()
+                was_over = self.container.state().ended_at is not None
+        code = self.exit_status.exit_code
+        if was_over and code != 0:
+            raise EngineError(f"the engine went away under it, and it ended with exit code {code}")
+
+    def _find_again(self) -> None:
+        again = self.container.again()
+        if again is None:
+            raise EngineError("its container is gone: the engine lost it")
+        self.container = again
+        self.log.restart()
 
     @property
     def duration(self) -> float:

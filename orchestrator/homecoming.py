@@ -9,7 +9,7 @@ from orchestrator.checkpoints import Checkpoints
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
 from orchestrator.engine.base import Container, ExitStatus
-from orchestrator.errors import EngineError, OrchestratorError
+from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
 from orchestrator.judge import Verdict
@@ -34,10 +34,16 @@ def bring_home(
     verdict: Verdict,
     checkpoints: Checkpoints,
 ) -> tuple[Harvested, Verdict]:
-    """Commit what the worker wrote on its branch; also when it failed."""
+    """Commit what the worker wrote on its branch; also when it failed.
+
+    Raises:
+        EngineUnavailableError: The engine went away; all is left for whoever resumes the run.
+    """
     run.emit(WorkerHarvesting(worker_id=spec.worker_id))
     try:
         harvested = harvest(run, spec, workspace, checkpoints)
+    except EngineUnavailableError:
+        raise
     except (OrchestratorError, OSError) as error:
         kept = f"{error}; what it wrote is kept in {workspace.store.root}"
         if verdict.status is Status.SUCCESS:

@@ -38,29 +38,33 @@ class WorkerLog:
         redactor: Redactor | None = None,
     ) -> None:
         self.stdout, self.stderr = log_files(directory)
-        self.size = 0
-        """Bytes the container has printed."""
         self.heard_at = time.monotonic()
         """When it last printed."""
         self.cost: float | None = None
         """The latest cost that the agent told, USD."""
         self.failure: OSError | None = None
         """Why the log on disk is not whole, if it is not."""
-        self._set_earlier_aside()
-        self._files = {"stdout": self.stdout.open("wb", 0), "stderr": self.stderr.open("wb", 0)}
-        self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._pending: tuple[Stream, bytes] | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()
-        self._room = limit
-        known = redactor or Redactor()
-        self._redacted: dict[Stream, RedactedStream] = {
-            "stdout": known.stream(),
-            "stderr": known.stream(),
-        }
+        self._limit = limit
+        self._redactor = redactor or Redactor()
         self._worker_id = worker_id
         self._emit = emit
         self._read_progress = read_progress
+        self._open()
+
+    def _open(self) -> None:
+        self.size = 0
+        """Bytes the container has printed."""
+        self._room = self._limit
+        self._set_earlier_aside()
+        self._files = {"stdout": self.stdout.open("wb", 0), "stderr": self.stderr.open("wb", 0)}
+        self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        self._redacted: dict[Stream, RedactedStream] = {
+            "stdout": self._redactor.stream(),
+            "stderr": self._redactor.stream(),
+        }
 
     def __enter__(self) -> "WorkerLog":
         return self
@@ -75,6 +79,13 @@ class WorkerLog:
         for file in self._files.values():
             file.close()
         self._forget_earlier()
+
+    def restart(self) -> None:
+        """Begin anew: all of the output comes again, from the first byte."""
+        self.finish()
+        for file in self._files.values():
+            file.close()
+        self._open()
 
     def finish(self) -> None:
         """Keep what was held back until more would come."""

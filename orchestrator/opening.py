@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import OrchestratorError
-from orchestrator.events import Emit, Event, Notice, RunStarted
+from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
@@ -23,12 +23,17 @@ def closing(ground: Ground, directory: RunDirectory, recorder: "Recorder") -> It
     try:
         yield
     finally:
-        for problem in _sweep(ground.engine, directory.run_id):
-            # The results stand; what is left is found by its labels.
-            recorder(Notice(message=f"not all was removed ({problem})"))
-        remove_tree(directory.objects)
-        forget(directory.run_id, os.environ)
+        if not directory.left_open:
+            _clean_up(ground, directory, recorder)
         directory.release()
+
+
+def _clean_up(ground: Ground, directory: RunDirectory, recorder: "Recorder") -> None:
+    for problem in _sweep(ground.engine, directory.run_id):
+        # The results stand; what is left is found by its labels.
+        recorder(Notice(message=f"not all was removed ({problem})"))
+    remove_tree(directory.objects)
+    forget(directory.run_id, os.environ)
 
 
 def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) -> None:
@@ -125,5 +130,7 @@ class Recorder:
 
     def __call__(self, event: Event) -> None:
         event = self._redactor.model(event)
-        self._directory.log_event(event)
+        # What is told of a run that is left open is not the end of it.
+        if not (self._directory.left_open and isinstance(event, WorkerDone | RunDone)):
+            self._directory.log_event(event)
         self._emit(event)

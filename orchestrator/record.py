@@ -65,6 +65,8 @@ class RunDirectory:
         self.run_id = path.name
         self._lease: IO[str] | None = None
         self._events = threading.Lock()
+        self.left_open = False
+        """Whether somebody is to resume the run, since its engine went away."""
 
     def worker(self, worker_id: int) -> Path:
         """The state directory of one worker."""
@@ -102,7 +104,14 @@ class RunDirectory:
                 return False
             self._lease = lease
         self._sign()
+        self._end_last_line()
         return True
+
+    def _end_last_line(self) -> None:
+        # A line that was cut short must not take the next one with it.
+        with suppress(OSError), (self.path / "events.ndjson").open("rb+") as file:
+            if file.seek(0, os.SEEK_END) and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                file.write(b"\n")
 
     @property
     def lease_descriptor(self) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, RunResult, WorkerResult, overall_status
@@ -47,8 +47,9 @@ def carry_out(
         cost=sum(result.cost for result in results),
         results=results,
     )
-    with suppress(OSError):  # a full disk: the workers' results say the same
-        run.directory.write_run_result(result)
+    if not run.directory.left_open:
+        with suppress(OSError):  # a full disk: the workers' results say the same
+            run.directory.write_run_result(result)
     run.emit(RunDone(result=result))
     return result
 
@@ -70,6 +71,8 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult:
     else:
         try:
             result = run_worker(run, spec)
+        except EngineUnavailableError as error:
+            return _left_open(run, spec, error)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
             said = run.redactor.text(traceback.format_exc())
             with suppress(OSError), (run.directory.path / "internal-error.log").open("a") as file:
@@ -82,6 +85,15 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         # What cannot be kept can still be shown; the other workers' results must not go with it.
         number = spec.worker_id
         run.emit(Notice(message=f"the result of worker {number} could not be kept ({error})"))
+    run.emit(WorkerDone(result=result))
+    return result
+
+
+def _left_open(run: RunContext, spec: WorkerSpec, error: EngineUnavailableError) -> WorkerResult:
+    """Tell of a worker that nobody can say the end of now: it gets no result that lasts."""
+    run.directory.left_open = True
+    later = f"`orchestrator resume {run.directory.run_id}` sees to it once the engine is back"
+    result = failure(run, spec, Reason.ENGINE_ERROR, f"{error.message}; {later}")
     run.emit(WorkerDone(result=result))
     return result
 

@@ -8,7 +8,7 @@ from orchestrator.checkpoints import Checkpoints, Launch
 from orchestrator.containers import worker_container
 from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import DEADLINE, Container
-from orchestrator.errors import EngineError, OrchestratorError
+from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution import Cancel, Terms, attend, launch, take_over
 from orchestrator.judge import Ending
 from orchestrator.logs import WorkerLog
@@ -57,19 +57,30 @@ def run_task(
     checkpoints: Checkpoints,
     log: WorkerLog,
 ) -> Ending:
-    """Let the task run to its end, unless it did; nothing of its container is left."""
+    """Let the task run to its end, unless it did; nothing of its container is left.
+
+    Raises:
+        EngineUnavailableError: The engine went away; all is left for whoever resumes the run.
+    """
     cancel = _WorkerCancel(run.cancel, run.directory, spec.worker_id)
     terms = _terms(run, spec, workspace)
     with ExitStack() as stack:
         try:
             container, launched = _container(run, spec, workspace, terms, checkpoints, stack)
+        except EngineUnavailableError:
+            raise
         except (OrchestratorError, OSError) as error:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))
         try:
             ending = attend(container, terms, launched, log=log, cancel=cancel, emit=run.emit)
-            ending = _noted(ending, log, checkpoints)
-        finally:
-            problem = _removed(container)
+        except EngineUnavailableError:
+            stack.pop_all()  # the container may run on, and needs its secrets
+            raise
+        except BaseException:
+            _removed(container)
+            raise
+        ending = _noted(ending, log, checkpoints)
+        problem = _removed(container)
     return replace(ending, error=ending.error or problem)
 
 

@@ -169,6 +169,15 @@ class Container(Protocol):
             EngineError: The container is gone or the engine does not answer.
         """
 
+    def again(self) -> "Container | None":
+        """Find it again after the engine hung up, or None when it is gone.
+
+        Waits a while for the engine. Its `logs` start with the first byte that the engine has.
+
+        Raises:
+            EngineUnavailableError: The engine does not come back.
+        """
+
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output from the first byte until the container ends.
 

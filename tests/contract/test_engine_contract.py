@@ -390,3 +390,13 @@ def test_who_takes_over_an_ended_one_gets_everything(
     assert adopted.ports == {}
     adopted.remove()
     assert engine.adopt(container.id) is None
+
+
+def test_one_that_is_found_again_is_read_from_the_first_byte(start: Starter) -> None:
+    container = start("sh", "-c", "echo out; echo err >&2; exit 4", kept_output=10**6)
+    container.wait(30)
+    again = container.again()
+    assert again is not None
+    assert finish(again) == (ExitStatus(exit_code=4, oom_killed=False), b"out\n", b"err\n")
+    again.remove()
+    assert container.again() is None

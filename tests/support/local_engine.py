@@ -92,9 +92,12 @@ class LocalEngine:
         with self._lock:
             if any(spec.name == other.spec.name for other in self._containers.values()):
                 raise EngineError(f"the name `{spec.name}` is in use")
-            container = LocalContainer(self, spec, self._scratch / secrets.token_hex(6))
+            container = self._make(spec, self._scratch / secrets.token_hex(6))
             self._containers[container.id] = container
         return container
+
+    def _make(self, spec: ContainerSpec, scratch: Path) -> "LocalContainer":
+        return LocalContainer(self, spec, scratch)
 
     def start(self, spec: ContainerSpec) -> "LocalContainer":
         """Create and start."""
@@ -109,9 +112,7 @@ class LocalEngine:
     def adopt(self, container_id: str) -> "LocalContainer | None":
         """Give a container to be read again; only ever one of this very process."""
         container = self._containers.get(container_id)
-        if container is not None:
-            container.read_again()
-        return container
+        return None if container is None else container.again()
 
     def enter(
         self,
@@ -230,9 +231,10 @@ class LocalContainer:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
-    def read_again(self) -> None:
+    def again(self) -> "LocalContainer | None":
         """Let another reader begin with the first byte."""
         self._read = False
+        return None if self._removed else self
 
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output until the main process ends."""

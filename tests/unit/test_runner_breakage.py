@@ -58,7 +58,7 @@ def test_an_engine_that_goes_before_the_network_is_named(repo: Path, tmp_path: P
 def test_an_engine_that_goes_before_the_harvest_is_the_reason(repo: Path, tmp_path: Path) -> None:
     (worker,) = shell_run(repo, VanishingEngine(tmp_path / "e"), "echo x > x").results
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
-    assert "kept in" in (worker.message or "")
+    assert "`orchestrator resume" in (worker.message or "")
     assert exit_code([worker]) == 7
 
 

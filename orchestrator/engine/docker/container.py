@@ -9,7 +9,13 @@ import docker
 import docker.errors
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 from docker.types.daemon import CancellableStream
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    retry,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential,
+)
 
 from orchestrator.engine.base import (
     BindMount,
@@ -40,6 +46,13 @@ repeatable = retry(
     reraise=True,
 )
 """For calls that may be made twice: never a start, never a task."""
+patient = retry(
+    retry=retry_if_exception_type(EngineUnavailableError),
+    stop=stop_after_delay(60),
+    wait=wait_exponential(multiplier=0.2, max=2),
+    reraise=True,
+)
+"""For such calls in the middle of a run: a daemon may be restarted under it."""
 
 
 class DockerContainer:
@@ -86,6 +99,11 @@ class DockerContainer:
         return ContainerState(
             started_at=_moment(state["StartedAt"]), ended_at=_moment(state["FinishedAt"])
         )
+
+    @patient
+    def again(self) -> "DockerContainer | None":
+        """Find it again, once the engine answers."""
+        return adopt(self._client, self._id)
 
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output until the end."""
@@ -192,7 +210,7 @@ def _moment(text: str) -> datetime | None:
     return None if text.startswith(_NEVER) else datetime.fromisoformat(text)
 
 
-@repeatable
+@patient
 def remove_container(client: docker.APIClient, container_id: str) -> None:
     """Remove a container with force; already gone is no error."""
     with translated("remove the container"):

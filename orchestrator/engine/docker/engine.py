@@ -21,6 +21,7 @@ from orchestrator.engine.docker.container import (
     DockerContainer,
     adopt,
     measure,
+    patient,
     remove_container,
     repeatable,
 )
@@ -123,6 +124,7 @@ class DockerEngine(DockerImages):
         """Start a command in a running container."""
         return DockerProcess(self._client, container_id, command, terminal=terminal, env=env or {})
 
+    @patient
     def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
         """Cover the volumes that the image declares: on disk they would have no limit."""
         with translated("inspect the image"):

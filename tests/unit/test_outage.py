@@ -1,0 +1,132 @@
+"""An engine that hangs up in the middle of a run, and comes back, or does not."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.base import ContainerSpec, LogChunk
+from orchestrator.errors import EngineUnavailableError
+from orchestrator.history import RunState, choose_run
+from orchestrator.record import RunDirectory, all_runs
+from orchestrator.repository import Repository
+from orchestrator.results import Reason, Status
+from orchestrator.resume import ResumedRun
+from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.runs import shell_run, show
+
+
+class HangingUp(LocalContainer):
+    """Hangs up after the first chunk of output, as often as `outages` says."""
+
+    outages = 1
+    comes_back = True
+    ends_meanwhile = False
+
+    def logs(self) -> Iterator[LogChunk]:
+        for chunk in super().logs():
+            yield chunk
+            if self.outages:
+                self.outages -= 1
+                if self.ends_meanwhile:
+                    self.kill("SIGKILL")
+                    self.wait(10)
+                raise EngineUnavailableError("gone")
+
+    def again(self) -> "LocalContainer | None":
+        if not self.comes_back:
+            raise EngineUnavailableError("still gone")
+        return super().again()
+
+
+class OutageEngine(LocalEngine):
+    """Makes containers of that kind for tasks, and ordinary ones for harvests."""
+
+    kind: type[LocalContainer] = HangingUp
+
+    def _make(self, spec: ContainerSpec, scratch: Path) -> LocalContainer:
+        ordinary = spec.labels["orchestrator.role"] != "worker"
+        return (LocalContainer if ordinary else self.kind)(self, spec, scratch)
+
+
+def engine_of(scratch: Path, **traits: object) -> OutageEngine:
+    engine = OutageEngine(scratch)
+    engine.kind = type("Traits", (HangingUp,), traits)
+    return engine
+
+
+TASK = "echo one; echo x > x; sleep 0.3; echo two; echo three >&2"
+
+
+@pytest.mark.parametrize("outages", [1, 2])
+def test_all_output_is_there_after_it_came_back(repo: Path, tmp_path: Path, outages: int) -> None:
+    (result,) = shell_run(repo, engine_of(tmp_path / "e", outages=outages), TASK).results
+    assert result.status is Status.SUCCESS
+    log = Path(str(result.log))
+    assert (log / "stdout.log").read_text() == "one\ntwo\n"
+    assert (log / "stderr.log").read_text() == "three\n"
+    assert show(repo, "architect/parallel-1:x") == "x"
+    assert sorted(path.name for path in log.glob("std*")) == ["stderr.log", "stdout.log"]
+
+
+def test_what_the_outage_ended_is_blamed_on_it(repo: Path, tmp_path: Path) -> None:
+    engine = engine_of(tmp_path / "e", ends_meanwhile=True)
+    (result,) = shell_run(repo, engine, TASK).results
+    assert (result.status, result.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
+    assert "exit code 137" in str(result.message)
+
+
+def test_a_run_whose_engine_stays_away_is_left_for_a_resume(repo: Path, tmp_path: Path) -> None:
+    engine = engine_of(tmp_path / "e", comes_back=False)
+    (result,) = shell_run(repo, engine, TASK).results
+    assert result.reason is Reason.ENGINE_ERROR
+    assert "orchestrator resume" in str(result.message)
+    directory = only_run(repo)
+    assert directory.result(1) is None
+    assert directory.objects.is_dir()
+    with choose_run([directory], None) as history:
+        assert history.state() is RunState.DIED
+
+    engine.kind.comes_back = True  # type: ignore[attr-defined]
+    (resumed,) = ResumedRun(directory, engine=engine).execute().results
+    assert resumed.status is Status.SUCCESS
+    assert (Path(str(resumed.log)) / "stdout.log").read_text() == "one\ntwo\n"
+    assert show(repo, "architect/parallel-1:x") == "x"
+    assert engine.leftovers({}) == []
+    assert not directory.objects.exists()
+    with choose_run([directory], None) as history:
+        assert history.state() is RunState.FINISHED
+
+
+def test_a_second_resume_runs_nothing(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    (first,) = shell_run(repo, local_engine, f"echo run >> {tmp_path}/runs").results
+    (again,) = ResumedRun(only_run(repo), engine=local_engine).execute().results
+    assert again == first
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_one_worker_is_stopped_and_the_others_go_on(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    stopped = threading.Thread(target=stop_the_second, args=(repo, tmp_path / "up"))
+    stopped.start()
+    tasks = ("sleep 1", f"echo w > w; touch {tmp_path}/up; sleep 60", "sleep 1")
+    results = shell_run(repo, local_engine, *tasks).results
+    stopped.join()
+    assert [result.reason for result in results] == [None, Reason.CANCELLED, None]
+    assert show(repo, "architect/parallel-2:w") == "w"
+
+
+def stop_the_second(repo: Path, up: Path) -> None:
+    while not up.exists():
+        os.sched_yield()
+    only_run(repo).ask_to_stop(2, kill=False)
+
+
+def only_run(repo: Path) -> RunDirectory:
+    (run,) = all_runs(Repository(repo).state_dir)
+    return run
