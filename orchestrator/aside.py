@@ -1,36 +1,82 @@
-"""What workers wrote aside: in the state directory of their run, not in the user's tree."""
+"""What a run that is over keeps in its state directory, and what of that can go."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
+from orchestrator.errors import OrchestratorError
 from orchestrator.record import RunDirectory
 from orchestrator.remains import RecordedWorker
+from orchestrator.repository import Repository
+from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.workspace import remove_tree
+from orchestrator.worktree import changes
 
 _ASIDE = ("upper", "copy", "overlay")
 _REFUSED = ("git", "harvest", "out")
 
 
+def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:
+    """Tell whether a run could go on: a worker has no result, and still has its place.
+
+    Args:
+        workers: All of the run's.
+        present: Numbers of those which still have a worktree or a branch.
+    """
+    return any(
+        worker.number in present and worker.directory.result(worker.number) is None
+        for worker in workers
+    )
+
+
+def conclude(repository: Repository, worker: RecordedWorker, commit: str | None) -> None:
+    """Write the result of a worker that its run died without: nobody is to do its task again.
+
+    Args:
+        repository: The repository.
+        worker: The worker, its worktree and branch gone.
+        commit: What its branch pointed at.
+    """
+    if worker.directory.result(worker.number) is not None:
+        return
+    result = WorkerResult(
+        worker_id=worker.number,
+        branch=worker.spec.branch,
+        model=worker.spec.model_name,
+        status=Status.FAILED,
+        reason=Reason.CANCELLED,
+        message="its run died, and was cleaned up",
+        worktree_path=str(worker.path),
+        task=worker.spec.task,
+        commit=commit,
+        log=str(worker.directory.worker(worker.number)),
+    )
+    with suppress(OrchestratorError, OSError):
+        changed = changes(repository, base=worker.record.base, tip=commit or worker.record.base)
+        result = result.model_copy(
+            update={
+                "files_modified": list(changed.files),
+                "insertions": changed.insertions,
+                "deletions": changed.deletions,
+            }
+        )
+    worker.directory.write_result(result)
+
+
 def drop_scratch(
-    run: RunDirectory,
-    workers: Sequence[RecordedWorker],
-    *,
-    present: Collection[int],
-    refused_too: Collection[int],
+    workers: Sequence[RecordedWorker], *, present: Collection[int], refused_too: Collection[int]
 ) -> None:
     """Drop what the workers of a run that is over need no more; records and logs stay.
 
     Args:
-        run: The run, its lease held.
-        workers: All of its workers.
+        workers: All of the run's, its lease held.
         present: Numbers of those which still have a worktree or a branch.
         refused_too: Numbers of those whose work is dropped even where it was never let in.
     """
-    unfinished = {worker.number for worker in workers if run.result(worker.number) is None}
-    if unfinished.isdisjoint(present):
-        remove_tree(run.objects)
+    if workers and not unfinished(workers, present):
+        remove_tree(workers[0].directory.objects)
     for worker in workers:
         if worker.number not in present:
-            _drop(run, worker.number, refused_too=worker.number in refused_too)
+            _drop(worker.directory, worker.number, refused_too=worker.number in refused_too)
 
 
 def _drop(run: RunDirectory, number: int, *, refused_too: bool) -> None:

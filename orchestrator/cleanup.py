@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.aside import drop_scratch
+from orchestrator.aside import conclude, drop_scratch, unfinished
 from orchestrator.backups import backup_ref, list_backups, work_to_keep
 from orchestrator.engine.base import ContainerEngine, Leftover
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
@@ -174,18 +174,13 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     with run.held() as held:
         if held:
             _clean_workers(job, run, workers)
-        elif not job.wanted.workers or any(
-            worker.number in job.wanted.workers for worker in workers
-        ):
+        elif not job.wanted.workers or {one.number for one in workers} & {*job.wanted.workers}:
             job.live.append(run.run_id)
 
 
 def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
-    present = {
-        worker.number
-        for worker in workers
-        if job.owners[worker.number].directory.run_id == run.run_id and worker.is_present(job.refs)
-    }
+    owned = {number for number, owner in job.owners.items() if owner.directory.path == run.path}
+    present = {one.number for one in workers if one.number in owned and one.is_present(job.refs)}
     chosen = {
         worker.number
         for worker in workers
@@ -199,12 +194,12 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
     _purge(job, run, purged)
     if job.dry_run:
         return
-    if job.engine is None or occupied:
-        purged = set()
-    else:
+    present -= {worker.worker_id for worker in cleaned if worker.problem is None}
+    contained = job.engine is None or bool(occupied)
+    if not contained and not unfinished(workers, present):
+        # A run that is not over may be resumed, and needs what it was given.
         forget(run.run_id, os.environ)
-    gone = {worker.worker_id for worker in cleaned if worker.problem is None}
-    drop_scratch(run, workers, present=present - gone, refused_too=purged)
+    drop_scratch(workers, present=present, refused_too=set() if contained else purged)
 
 
 def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:
@@ -253,6 +248,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
             if kept and backup:
                 repository.git.run("update-ref", backup, kept)
             _remove(repository, worker, tip)
+            conclude(repository, worker, tip)
     return backup
 
 

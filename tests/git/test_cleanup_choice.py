@@ -17,9 +17,10 @@ from orchestrator.leftovers import abandoned
 from orchestrator.record import RunDirectory, all_runs
 from orchestrator.remains import Wanted
 from orchestrator.repository import Repository
+from orchestrator.results import Reason, Status
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import branches, shell_run
+from tests.support.runs import branches, shell_run, show
 
 COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 HOURS = 3600
@@ -301,6 +302,30 @@ class TestAbandoned:
             report = clean(repo, engine)
         assert (report.live, report.leftovers) == ((run.run_id,), 0)
         clean(repo, engine)
+
+
+def test_what_is_cleaned_up_of_a_dead_run_is_not_done_again(
+    repo: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest may be resumed, and keeps what it needs for that."""
+    forgotten: list[str] = []
+    monkeypatch.setattr("orchestrator.cleanup.forget", lambda run_id, _: forgotten.append(run_id))
+    shell_run(repo, engine, COMMIT, "true")
+    run = die(repo, 1, 2)
+    run.objects.mkdir(exist_ok=True)
+    clean(repo, engine, workers=(1,))
+    result = run.result(1)
+    assert result
+    assert (result.status, result.reason) == (Status.FAILED, Reason.CANCELLED)
+    assert result.files_modified == ["done.txt"]
+    assert show(repo, f"{result.commit}:done.txt") == "done"
+    assert run.result(2) is None
+    assert run.objects.exists()
+    assert forgotten == []
+    clean(repo, engine)
+    assert run.result(2)
+    assert not run.objects.exists()
+    assert forgotten == [run.run_id]
 
 
 def test_a_purge_keeps_nothing_of_a_dead_run(repo: Path, engine: LocalEngine) -> None:
