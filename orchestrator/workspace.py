@@ -40,6 +40,8 @@ WRITTEN = "/written"
 _OWN_USERS = 20_000
 """Added to the worker's number: users that no ordinary system has."""
 _PROBE_TIMEOUT = 60.0
+_NEAR = 4
+"""Directories inside each other that are emptied where they are: to move one is two more writes."""
 
 Mode = Literal["overlay", "bind"]
 Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]
@@ -148,7 +150,7 @@ def _holds_no_objects(objects: Path) -> bool:
 def remove_tree(path: Path) -> None:
     """Remove a directory that a worker may have made hard to remove; follows no link.
 
-    Directories inside directories move up before they are emptied, so that no depth is too much.
+    Directories far inside others move up before they are emptied, so that no depth is too much.
     What cannot be removed is left: the next clean-up meets it again.
     """
     if path.is_symlink():
@@ -169,26 +171,28 @@ def _names(directory: Path) -> set[str]:
         return set()
 
 
-def _removed(entry: Path, spare: Iterator[Path]) -> bool:
+def _removed(entry: Path, spare: Iterator[Path], near: int = _NEAR) -> bool:
     try:
         if not stat.S_ISDIR(entry.lstat().st_mode):
             entry.unlink()
         # An overlay's scratch belongs to root and cannot be read, but it is empty.
         elif not _remove_empty(entry):
             _unlock(entry)
-            _empty(entry, spare)
+            _empty(entry, spare, near)
             entry.rmdir()
     except OSError:
         return False
     return True
 
 
-def _empty(directory: Path, spare: Iterator[Path]) -> None:
+def _empty(directory: Path, spare: Iterator[Path], near: int) -> None:
     with os.scandir(directory) as children:
         for child in children:
             path = Path(child.path)
             if not child.is_dir(follow_symlinks=False):
                 path.unlink()
+            elif near:
+                _removed(path, spare, near - 1)
             elif not _remove_empty(path):
                 _unlock(path)  # a directory that moves must be writable itself
                 path.rename(next(spare))
@@ -196,7 +200,9 @@ def _empty(directory: Path, spare: Iterator[Path]) -> None:
 
 def _unlock(directory: Path) -> None:
     with suppress(OSError):
-        directory.chmod(0o700)
+        # A mode that is set is written to the disk, also where it is what it was.
+        if directory.lstat().st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            directory.chmod(0o700)
 
 
 def _remove_empty(directory: Path) -> bool:

@@ -15,9 +15,7 @@ from typing import Any
 
 import measure
 
-from orchestrator import homecoming
-from orchestrator import runner as runner_module
-from orchestrator import worker as worker_module
+from orchestrator import homecoming, opening, preparation
 from orchestrator.config import Isolation, ParallelConfig
 from orchestrator.runner import ParallelRunner
 from orchestrator.workspace import Workspace
@@ -25,9 +23,9 @@ from orchestrator.worktree import Worktree
 
 # Module or class, function, the part of the story that it is.
 PARTS: tuple[tuple[object, str, str], ...] = (
-    (runner_module, "base_objects", "objects of the base"),
-    (worker_module, "add_worktree", "worktree add"),
-    (worker_module, "make_store", "prepare"),
+    (opening, "base_objects", "objects of the base"),
+    (preparation, "add_worktree", "worktree add"),
+    (preparation, "make_store", "prepare"),
     (homecoming, "harvest", "harvest"),
     (Workspace, "take_back", "finish: owner"),
     (Worktree, "update", "finish: files"),

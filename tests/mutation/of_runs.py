@@ -26,8 +26,8 @@ def workspace() -> Iterator[Protection]:
         ("removal follows no link further down", "if not child.is_dir(follow_symlinks=False):",
          "if not child.is_dir():"),
         ("nothing removed through a link", "if path.is_symlink():", "if False:"),
-        ("removal at any depth", "path.rename(next(spare))", "_empty(path, spare)"),
-        ("what is locked is removed", "        directory.chmod(0o700)\n", "        pass\n"),
+        ("removal at any depth", "path.rename(next(spare))", "_removed(path, spare, 0)"),
+        ("what is locked is removed", "            directory.chmod(0o700)\n", "            pass\n"),
     )  # fmt: skip
     yield from patches(
         "store.py", ("tests/unit/test_workspace.py", "tests/unit/test_harvest_helper.py", RUNS),
