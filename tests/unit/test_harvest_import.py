@@ -117,7 +117,7 @@ def test_no_work_moves_nothing(ground: Ground) -> None:
 
 
 def test_what_a_process_that_died_left_is_not_in_the_way(ground: Ground) -> None:
-    (ground.quarantine / "objects").mkdir(parents=True)
+    (ground.quarantine / "objects" / "info").mkdir(parents=True)
     (ground.quarantine / "HEAD").write_text("half of it")
     tip = ground.hand_over(ground.commit_files(new="text\n"))
     assert ground.bring_in().tip == tip
