@@ -18,18 +18,20 @@ from orchestrator.workspace import choose_mode, remove_tree
 
 
 @contextmanager
-def closing(ground: Ground, directory: RunDirectory, recorder: "Recorder") -> Iterator[None]:
+def closing(
+    engine: ContainerEngine, directory: RunDirectory, recorder: "Recorder"
+) -> Iterator[None]:
     """Remove, at the end, what a run shares, and give up its lease."""
     try:
         yield
     finally:
         if not directory.left_open:
-            _clean_up(ground, directory, recorder)
+            _clean_up(engine, directory, recorder)
         directory.release()
 
 
-def _clean_up(ground: Ground, directory: RunDirectory, recorder: "Recorder") -> None:
-    for problem in _sweep(ground.engine, directory.run_id):
+def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: "Recorder") -> None:
+    for problem in _sweep(engine, directory.run_id):
         # The results stand; what is left is found by its labels.
         recorder(Notice(message=f"not all was removed ({problem})"))
     remove_tree(directory.objects)

@@ -1,6 +1,7 @@
 """Go on with a run whose process is gone: nothing runs twice, and nothing that was done is lost."""
 
 import os
+from contextlib import suppress
 
 from orchestrator.agents.base import Agent
 from orchestrator.config import ParallelConfig
@@ -8,12 +9,14 @@ from orchestrator.context import Ground
 from orchestrator.engine import connected
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import ConfigError
-from orchestrator.events import Emit, Event
+from orchestrator.events import Emit, Event, RunDone
 from orchestrator.execution import Cancel
+from orchestrator.history import RunHistory
 from orchestrator.inputs import Inputs, read_inputs
 from orchestrator.opening import Recorder, announce, clear_the_way, closing, share
 from orchestrator.preflight import check_ground
 from orchestrator.record import RunDirectory, RunRecord
+from orchestrator.redact import Redactor
 from orchestrator.results import RunResult
 from orchestrator.schedule import carry_out
 
@@ -77,13 +80,28 @@ class ResumedRun:
         config = inputs.config if inputs else record.config
         config = config.model_copy(update={"base": record.base})
         with connected(self._engine) as engine:
+            if _is_done(directory, record):
+                return self._conclude(directory, record, engine)
             ground = _ground(config, record, inputs, engine, self._agent)
             recorder = Recorder(directory, self._emit, ground.redactor)
             clear_the_way(engine, directory.run_id)
             run = share(ground, record.base, directory, recorder, self._cancel, resumed=True)
-            with closing(ground, directory, recorder):
+            with closing(engine, directory, recorder):
                 announce(recorder, record, ())
                 return carry_out(run, record.workers, since=record.created_at)
+
+    def _conclude(
+        self, directory: RunDirectory, record: RunRecord, engine: ContainerEngine
+    ) -> RunResult:
+        """Do what was left to do when the last worker had its result."""
+        with RunHistory(directory, record) as history:
+            result = history.result()
+        recorder = Recorder(directory, self._emit, Redactor())
+        with closing(engine, directory, recorder):
+            with suppress(OSError):
+                directory.write_run_result(result)
+            self._emit(RunDone(result=result))
+        return result
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:

@@ -146,7 +146,7 @@ class ParallelRunner:
             ground, notices = self._checked(engine)
             record, directory = reserve(ground)
             recorder = Recorder(directory, self._emit, ground.redactor)
-            with closing(ground, directory, recorder):
+            with closing(engine, directory, recorder):
                 run = self._shared(ground, record, directory, recorder)
                 announce(recorder, record, notices)
                 return carry_out(run, record.workers)
