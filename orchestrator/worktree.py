@@ -8,9 +8,12 @@ from pathlib import Path
 
 from orchestrator.drivers import keep_off
 from orchestrator.errors import RepositoryError
-from orchestrator.git import Git
+from orchestrator.git import Git, GitCommandError
 from orchestrator.plan import WorkerSpec
 from orchestrator.repository import Repository
+
+CHECKOUT_TIMEOUT = 120.0
+"""Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,22 @@ class Worktree:
 
         Raises:
             GitCommandError: The user changed a file that differs; nothing was overwritten.
+            RepositoryError: A worker's attributes would take git for ever; it was ended.
         """
         git = Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
         # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
         git.succeeds("update-index", "--refresh")
         if tip != base:
-            git.run("read-tree", "-m", "-u", base, tip)
+            self._check_out(git, base, tip)
+
+    def _check_out(self, git: Git, base: str, tip: str) -> None:
+        try:
+            git.run("read-tree", "-m", "-u", base, tip, timeout=CHECKOUT_TIMEOUT)
+        except GitCommandError:
+            raise
+        except RepositoryError:
+            self.unlock()
+            raise
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:

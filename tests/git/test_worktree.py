@@ -99,3 +99,23 @@ def test_what_the_user_wrote_elsewhere_stays(
     update(repo, worktree, base, tip)
     assert (worktree.path / "a.txt").read_text() == "worker's\n"
     assert git(worktree.path, "status", "--porcelain") == "?? mine.txt"
+
+
+def test_attributes_that_take_git_for_ever_end(
+    repo: Path, worktree: Worktree, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What ends otherwise than all that a star could stand for is tried in every way there is.
+    long = "a" * 200 + "1"
+    (repo / long).write_text("x\n")
+    (repo / ".gitattributes").write_text("*a" * 30 + "b -text\n")
+    # Plumbing alone: whoever looks for attributes here is as slow.
+    for name in (long, ".gitattributes"):
+        blob = git(repo, "hash-object", "-w", "--no-filters", name)
+        git(repo, "update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
+    slow = git(repo, "commit-tree", git(repo, "write-tree"), "-p", base, "-m", "slow")
+    monkeypatch.setattr("orchestrator.worktree.CHECKOUT_TIMEOUT", 1.0)
+
+    with pytest.raises(RepositoryError, match="took longer"):
+        update(repo, worktree, base, slow)
+
+    assert not (worktree.git_dir / "index.lock").exists()
