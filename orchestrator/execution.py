@@ -264,7 +264,8 @@ class _Watch:
     def duration(self) -> float:
         """How long it ran, seconds: by the engine's clock if it had ended before we came."""
         if self.found.started_at and self.found.ended_at:
-            return (self.found.ended_at - self.found.started_at).total_seconds()
+            # Of a task that does next to nothing the engine may write the end down as the earlier.
+            return max((self.found.ended_at - self.found.started_at).total_seconds(), 0.0)
         return max((self.ended_at or time.monotonic()) - self._started, 0.0)
 
     @property

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from orchestrator import harvest, opening, worker
 from orchestrator.config import Isolation
-from orchestrator.engine.base import ROLE, ContainerSpec, Leftover
+from orchestrator.engine.base import ROLE, ContainerSpec, ContainerState, Leftover
 from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
 from orchestrator.events import Event, WorkerStarted
 from orchestrator.logs import WorkerLog
@@ -192,3 +193,14 @@ def test_a_bug_while_reading_output_is_told_as_one(
     monkeypatch.setattr(WorkerLog, "write", full)
     (result,) = shell_run(repo, local_engine, "echo x").results
     assert result.reason is Reason.INTERNAL_ERROR
+
+
+def test_an_end_before_the_start_is_no_time_at_all(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine writes both down itself, and did so the wrong way round for short tasks."""
+    now = datetime.now(UTC)
+    state = ContainerState(started_at=now, ended_at=now - timedelta(milliseconds=1))
+    monkeypatch.setattr(LocalContainer, "state", lambda _: state)
+    (result,) = shell_run(repo, local_engine, "true").results
+    assert (result.status, result.duration) == (Status.SUCCESS, 0.0)
