@@ -1,0 +1,140 @@
+"""Runs that lose their process, go on in the background, or are stopped by another one."""
+
+import hashlib
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.base import REPOSITORY
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.history import WorkerState
+from tests.support.cli import orchestrator, start
+from tests.support.live import eventually, states
+from tests.support.repository import git, make_repository
+
+pytestmark = pytest.mark.docker
+PARALLEL = ("parallel", "--agent-cli", "shell", "--network", "none")
+TASK = "echo begun; echo begun >> runs.txt; sleep {nap}; echo done; echo done >> runs.txt"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def ours(repo: Path) -> list[str]:
+    engine = DockerEngine()
+    try:
+        found = engine.leftovers({REPOSITORY: f"{repo}/.git"})
+    finally:
+        engine.close()
+    return [f"{left.kind} {left.id}" for left in found]
+
+
+def killed_while_running(repo: Path, *arguments: str) -> None:
+    """Start a run, and kill its process once the first worker runs."""
+    process = start(
+        *PARALLEL, *arguments, cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    eventually(lambda: WorkerState.RUNNING in states(repo), "the start")
+    eventually(lambda: log_of(repo, 1).is_file() and log_of(repo, 1).read_text(), "its output")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def log_of(repo: Path, worker: int) -> Path:
+    (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    return run / f"worker-{worker}" / "stdout.log"
+
+
+def test_a_killed_run_is_resumed_and_no_task_runs_twice(repo: Path) -> None:
+    tasks = [f"--task={TASK.format(nap=nap)}" for nap in (4, 1, 1)]
+    killed_while_running(repo, *tasks, "--workers", "2")
+    assert len(ours(repo)) >= 1
+    waited = orchestrator("wait", cwd=repo)
+    assert (waited.returncode, "orchestrator resume" in waited.stderr) == (7, True)
+
+    done = orchestrator("resume", "--json", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert [result["status"] for result in done.results.values()] == ["success"] * 3
+    for number, result in done.results.items():
+        assert git(repo, "show", f"architect/parallel-{number}:runs.txt") == "begun\ndone"
+        assert (Path(result["log"]) / "stdout.log").read_text() == "begun\ndone\n"
+    assert ours(repo) == []
+    assert orchestrator("wait", "--json", cwd=repo).json == done.json
+
+
+def test_the_deadline_of_a_resumed_worker_is_the_first_one(repo: Path) -> None:
+    killed_while_running(
+        repo, TASK.format(nap=60), "--workers", "1", "--timeout-per-worker", "6", "--grace", "0"
+    )
+    done = orchestrator("resume", "--json", cwd=repo)
+    assert done.returncode == 5
+    assert done.results[1]["status"] == "timeout"
+    assert 6 <= done.results[1]["duration"] < 20
+    assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun"
+
+
+def test_a_secret_is_still_there_for_a_worker_that_had_not_begun(repo: Path) -> None:
+    env = {"THE_TOKEN": "correct-horse-battery"}
+    read = 'cat "$ORCHESTRATOR_SECRETS/THE_TOKEN" | sha256sum; echo "$PLAIN"'
+    command = (
+        "--task", TASK.format(nap=3), "--task", read, "--workers", "1",
+        "--secret", "THE_TOKEN", "--env", "PLAIN=in the open",
+    )  # fmt: skip
+    process = start(
+        *PARALLEL, *command, cwd=repo, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    eventually(lambda: WorkerState.RUNNING in states(repo), "the start")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = orchestrator("resume", "--json", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    log = (Path(done.results[2]["log"]) / "stdout.log").read_text()
+    assert log.split()[0] == hashlib.sha256(env["THE_TOKEN"].encode()).hexdigest()
+    assert "in the open" in log
+    record = (Path(done.results[2]["log"]).parent / "run.json").read_text()
+    assert "in the open" not in record
+
+
+def test_a_run_in_the_background_outlives_its_command(repo: Path) -> None:
+    begun = orchestrator(*PARALLEL, TASK.format(nap=2), "--workers", "1", "--detach", cwd=repo)
+    assert begun.returncode == 0, begun.stderr
+    run_id = begun.stdout.strip()
+    assert (repo / ".git" / "orchestrator" / "runs" / run_id / "run.json").is_file()
+    (listed,) = json.loads(orchestrator("ls", "--json", cwd=repo).stdout)["runs"]
+    assert (listed["run_id"], listed["state"]) == (run_id, "running")
+    done = orchestrator("wait", run_id, "--json", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert done.results[1]["status"] == "success"
+    assert ours(repo) == []
+
+
+def test_stop_ends_a_run_of_another_process(repo: Path) -> None:
+    begun = orchestrator(
+        *PARALLEL, "--task", TASK.format(nap=100), "--task", TASK.format(nap=101), "--workers", "1",
+        "--grace", "0", "--detach", cwd=repo,
+    )  # fmt: skip
+    assert begun.returncode == 0, begun.stderr
+    eventually(lambda: WorkerState.RUNNING in states(repo), "the start")
+    stopped = orchestrator("stop", "--all", cwd=repo)
+    assert stopped.returncode == 0, stopped.stderr
+    done = orchestrator("wait", "--json", cwd=repo)
+    assert [result["reason"] for result in done.results.values()] == ["cancelled"] * 2
+    assert ours(repo) == []
+    refused = orchestrator("stop", "1", cwd=repo)
+    assert (refused.returncode, "has ended" in refused.stderr) == (3, True)
+
+
+def test_two_do_not_resume_one_run(repo: Path) -> None:
+    killed_while_running(repo, TASK.format(nap=5), "--workers", "1")
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    both = [start("resume", cwd=repo, **streams) for _ in range(2)]
+    said = [process.communicate()[1].decode() for process in both]
+    codes = sorted(process.returncode for process in both)
+    assert codes == [0, 3], said
+    assert any("goes on in process" in text for text in said)
+    assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun\ndone"
