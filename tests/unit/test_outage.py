@@ -3,6 +3,8 @@
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,24 @@ def test_a_second_resume_runs_nothing(
     (again,) = ResumedRun(only_run(repo), engine=local_engine).execute().results
     assert again == first
     assert (tmp_path / "runs").read_text() == "run\n"
+
+
+class NotedLate(LocalContainer):
+    """Ends before the engine has noted its start, as Docker's containers may."""
+
+    def start(self) -> None:
+        super().start()
+        self.wait(10)
+        early = self._state.ended_at
+        assert early is not None
+        self._state = replace(self._state, started_at=early + timedelta(milliseconds=30))
+
+
+def test_a_start_noted_after_the_end_is_no_negative_time(repo: Path, tmp_path: Path) -> None:
+    engine = OutageEngine(tmp_path / "e")
+    engine.kind = NotedLate
+    (result,) = shell_run(repo, engine, "true").results
+    assert (result.status, result.duration) == (Status.SUCCESS, 0.0)
 
 
 def test_one_worker_is_stopped_and_the_others_go_on(
