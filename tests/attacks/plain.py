@@ -39,12 +39,13 @@ _BOUNDS = (
     "--log-opt", "max-size=20m", "-e", "MOST_INOTIFY=64",
 )  # fmt: skip
 BOUNDS = (
-    "1 GiB of memory, 600 processes, 20 MB of log, 64 inotify instances, 25 seconds, and 12 for a "
+    "1 GiB of memory, 600 processes, 20 MB of log, 64 inotify instances,\n  25 seconds, and 12 for a "
     "command of git afterwards"
 )
 _MOST_OUTPUT = 5_000_000
 _MOST_MIB, _MOST_FILES = 100, 20_000
 _READ = 50 << 20
+_BROKEN = "git is broken"
 _LISTENER = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8123)"
 
 
@@ -61,7 +62,7 @@ def attack_plain(caller: Caller, place: Path, attack: Attack) -> Observation:
     trap = set_trap(marks, attack)
     before = looked_at(trap)
     observation = Observation(attack)
-    with host_services() as told, _network(attack) as network:
+    with _network(attack) as (network, told):
         task = attack.task(told | variables(target, marks, attack))
         output = _run(target, task, network, observation)
     # What moves on its own branch is its own affair.
@@ -77,24 +78,29 @@ def attack_plain(caller: Caller, place: Path, attack: Attack) -> Observation:
 
 
 @contextmanager
-def _network(attack: Attack) -> Iterator[str]:
-    """Give `none`, or a network of this test's own with a neighbour that listens."""
+def _network(attack: Attack) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give `none`, or a network of this test's own where the host and a neighbour listen."""
     if "open" not in attack.options:
-        yield "none"
+        yield "none", {}
         return
     name = f"attack-plain-{secrets.token_hex(4)}"
     _docker("network", "create", *_MANAGED, name)
     try:
         run = ("run", "-d", "--rm", "--name", name, *_MANAGED, "--network", name)
         _docker(*run, "--memory", "100m", IMAGE, "python3", "-c", _LISTENER)
-        yield name
+        gateway = _docker("network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", name)
+        with host_services(gateway) as told:
+            yield name, told
     finally:
         _remove(name)
         _docker("network", "rm", name)
 
 
-def _docker(*arguments: str) -> None:
-    subprocess.run(["docker", *arguments], check=True, capture_output=True, timeout=60)
+def _docker(*arguments: str) -> str:
+    command = ["docker", *arguments]
+    return subprocess.run(
+        command, check=True, capture_output=True, timeout=60, text=True
+    ).stdout.strip()
 
 
 def _run(target: Target, task: str, network: str, observation: Observation) -> str:
@@ -145,8 +151,10 @@ def _afterwards(target: Target, attack: Attack, output: str) -> list[str]:
         except subprocess.TimeoutExpired:
             # One is enough: the next would wait for the same.
             return [*harms, "git does not come back"]
+        except RecursionError:
+            harms.append("too deep for programs to walk")
         except (AssertionError, OSError) as error:
-            harms.append(f"git is broken: {str(error).splitlines()[-1].strip()[:60]}")
+            harms.append(f"{_BROKEN}: {error}")
     return harms
 
 

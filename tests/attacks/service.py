@@ -13,9 +13,13 @@ _TURN = 0.2
 
 
 @contextmanager
-def host_services() -> Iterator[dict[str, str]]:
-    """Serve until the block ends, and give what a task is told: the gateway and the port."""
-    gateway, done = bridge_gateway(), threading.Event()
+def host_services(gateway: str | None = None) -> Iterator[dict[str, str]]:
+    """Serve until the block ends, and give what a task is told: the gateway and the port.
+
+    Args:
+        gateway: An address of this machine on a bridge. Default: that of the engine's own.
+    """
+    gateway, done = gateway or bridge_gateway(), threading.Event()
     with ExitStack() as stack:
         first = stack.enter_context(socket.create_server((gateway, 0)))
         port = first.getsockname()[1]

@@ -16,9 +16,11 @@ _SHOWN = 2
 """Harms that a cell names."""
 _LONGEST = 80
 """Characters of a harm in a cell."""
+_SAID = {"fsck:": "git finds bad objects", "git is broken:": "git is broken"}
+"""What takes many words."""
 _HEAD = """# Hostile tasks and what they do
 
-Made by one run of `pytest tests/attacks --measure-plain --write-table`, which takes minutes and
+Made by `pytest tests/attacks --measure-plain --write-table`, which takes minutes and
 needs root. Each task is the file of `tests/attacks/corpus` that has the attack's name.
 
 - **plain** is `docker run -v` of the repository, as root, and the user's git on the host
@@ -95,15 +97,18 @@ class Table:
 
 
 def _summary(harms: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(harms))
+    distinct = list(dict.fromkeys(map(_short, harms)))
     if not distinct:
         return UNHARMED
     rest = f"; {len(distinct) - _SHOWN} more" if len(distinct) > _SHOWN else ""
-    return "; ".join(map(_short, distinct[:_SHOWN])) + rest
+    return "; ".join(distinct[:_SHOWN]) + rest
 
 
 def _short(harm: str) -> str:
     line = " ".join(harm.split())
+    for begins, said in _SAID.items():
+        if line.startswith(begins):
+            return said
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
@@ -114,6 +119,6 @@ def _cell(found: str | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    for character in "\\|<>*_[]`":
+    for character in "\\|<>*_[]":
         text = text.replace(character, f"\\{character}")
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -1,8 +1,8 @@
 # As many files as there may be.
-#: options --disk 100m --inodes 20000
+#: options --disk 100m --inodes 20000 --timeout-per-worker 60
 #: group limits
 #: ends failed inodes
-#: within 35
+#: within 55
 exec python3 -c 'import os, time
 for n in range(100):
     os.mkdir(f"many-{n}")

@@ -1,7 +1,7 @@
 # Fills the disk by way of its store.
-#: options --disk 100m --inodes 20000
+#: options --disk 100m --inodes 20000 --timeout-per-worker 60
 #: group limits
 #: ends failed disk
-#: within 35
+#: within 55
 i=0; while [ $i -lt 50 ]; do head -c 10M /dev/zero > "$GIT_DIRECTORY"/fill.$i; i=$((i + 1)); done
 sleep 30
