@@ -271,8 +271,12 @@ def test_the_callers_variables_lead_it_nowhere(
 
 def test_a_submodule_that_moved_is_seen_in_a_comparison(repo: Path) -> None:
     """What is ignored while walking files is not ignored where commits are compared."""
-    base = git(repo, "rev-parse", "HEAD")
-    git(repo, "update-index", "--add", "--cacheinfo", f"160000,{base},vendored")
-    git(repo, "commit", "-qm", "submodule")
+    first, base = git(repo, "rev-parse", "HEAD~1", "HEAD").splitlines()
+    (repo / ".gitmodules").write_text('[submodule "v"]\n\tpath = vendored\n\tignore = all\n')
+    git(repo, "add", ".gitmodules")
+    for commit in (first, base):
+        git(repo, "update-index", "--add", "--cacheinfo", f"160000,{commit},vendored")
+        git(repo, "commit", "-qm", "submodule")
+    base = git(repo, "rev-parse", "HEAD~1")
     found = changes(Repository(repo), base=base, tip=git(repo, "rev-parse", "HEAD"))
     assert found.files == ("vendored",)

@@ -1,9 +1,16 @@
 """What a worker left is removed, however hard it made that."""
 
 import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from orchestrator.workspace import remove_tree
+
+ORDINARY = 20_001
 
 
 def test_depth_beyond_any_path_is_no_obstacle(tmp_path: Path) -> None:
@@ -30,25 +37,52 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     (top / "inside").mkdir(parents=True)
     (top / "link").symlink_to(kept)
     (top / "inside" / "link").symlink_to(kept / "below")
+    (kept / "below").chmod(0o555)
     kept.chmod(0o555)
 
     remove_tree(top)
 
     assert not top.exists()
-    assert (kept / "below").is_dir()
+    assert (kept / "below").stat().st_mode & 0o777 == 0o555
     assert kept.stat().st_mode & 0o777 == 0o555
 
 
-def test_locked_directories_are_unlocked(tmp_path: Path) -> None:
-    top = tmp_path / "top"
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory of an ordinary user's: to root, nothing is locked."""
+    path = Path(tempfile.mkdtemp(prefix="orchestrator-test-"))
+    if os.getuid() == 0:
+        os.chown(path, ORDINARY, ORDINARY)
+    yield path
+    shutil.rmtree(path)
+
+
+def as_an_ordinary_user(act: Callable[[], None]) -> None:
+    """Act in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setuid(ORDINARY)
+            act()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def test_locked_directories_are_unlocked(place: Path) -> None:
+    as_an_ordinary_user(lambda: _remove_what_is_locked(place))
+    assert [path.name for path in place.iterdir()] == ["done"]
+
+
+def _remove_what_is_locked(place: Path) -> None:
+    top = place / "top"
     (top / "a" / "b" / "c").mkdir(parents=True)
     (top / "a" / "b" / "file").touch()
     for path in ("a/b/c", "a/b", "a", "."):
         (top / path).chmod(0)
-
     remove_tree(top)
-
-    assert not top.exists()
+    (place / "done").touch()
 
 
 def test_nothing_there_is_no_error(tmp_path: Path) -> None:

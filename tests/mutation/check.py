@@ -120,8 +120,8 @@ class Copy:
         env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = subprocess.run(
-                [*command, *tests], cwd=self.root, env=env, capture_output=True, text=True,
-                timeout=timeout, check=False,
+                [*command, *tests], cwd=self.root, env=env, capture_output=True,
+                timeout=timeout, check=False, text=True, errors="replace",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return tests[0].removeprefix("tests/")
