@@ -35,6 +35,10 @@ _PATIENCE = 12.0
 """Seconds that a command of git may take afterwards."""
 _MANAGED = ("--label", "orchestrator.managed=true")
 _BOUNDS = (
+    "--memory", "1g", "--memory-swap", "1g", "--pids-limit", "600",
+    "--log-opt", "max-size=20m", "-e", "MOST_INOTIFY=64",
+)  # fmt: skip
+BOUNDS = (
     "1 GiB of memory, 600 processes, 20 MB of log, 64 inotify instances,\n"
     "  25 seconds, and 12 for a command of git afterwards"
 )
