@@ -93,8 +93,10 @@ def limits() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "session.py", ("tests/unit/test_runner.py",),
-        ("removed whatever happens", "            problem = _removed(container)\n",
-         "            problem = None\n"),
+        ("removed at its end", "        problem = _removed(container)\n",
+         "        problem = None\n"),
+        ("removed whatever happens", "            _removed(container)\n            raise",
+         "            raise"),
     )  # fmt: skip
     yield from patches(
         "logs.py", ("tests/unit/test_logs.py", "tests/unit/test_runner_secrets.py"),
