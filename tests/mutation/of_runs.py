@@ -24,7 +24,7 @@ def workspace() -> Iterator[Protection]:
         ("removal follows no link", "if not stat.S_ISDIR(entry.lstat().st_mode):",
          "if not stat.S_ISDIR(entry.stat().st_mode):"),
         ("removal follows no link further down", "if not child.is_dir(follow_symlinks=False):",
-         "if not child.is_dir():"),
+         "if not child.is_dir():", "each is looked at again where it moves to: defence in depth"),
         ("nothing removed through a link", "if path.is_symlink():", "if False:"),
         ("removal at any depth", "path.rename(next(spare))", "_removed(path, spare, 0)"),
         ("what is locked is removed", "            directory.chmod(0o700)\n", "            pass\n"),

@@ -1,6 +1,7 @@
 """A worker that takes too much is ended, with what was measured as the reason."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ def test_it_is_ended_at_its_limit(
     assert result.duration < 30
 
 
+class _Quiet:
+    """A container that tells nothing."""
+
+    def usage(self) -> None:
+        return None
+
+
 class _Forking:
     """A container at its limit of processes."""
 
@@ -52,6 +60,27 @@ def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -
         assert looks < 10
     assert looks > 1
     assert meter.verdict.reason is Reason.PIDS
+
+
+def test_keeping_directories_locked_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in them cannot be counted; a build may lock one for a moment."""
+    monkeypatch.setattr("orchestrator.meter.MEASURE", 0.01)
+    monkeypatch.setattr("orchestrator.meter._MEASURE_DISK", 0.01)
+    seen: list[int] = []
+
+    def measured(*_: object, **__: object) -> DiskUse:
+        # Locked twice, for a moment; then for good.
+        seen.append(0 if len(seen) == 2 else 1)
+        return DiskUse(size=0, files=0, hidden=seen[-1])
+
+    monkeypatch.setattr("orchestrator.meter.disk_use", measured)
+    meter = Meter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
+    deadline = time.monotonic() + 10
+    while meter.verdict is None and time.monotonic() < deadline:
+        meter.look(before=float("inf"))
+    assert meter.verdict is not None
+    assert meter.verdict.reason is Reason.DISK
+    assert len(seen) > 5
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
