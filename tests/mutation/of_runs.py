@@ -88,11 +88,14 @@ def limits() -> Iterator[Protection]:
         ("deadline", "if now >= deadline:", "if False:"),
         ("budget", "if terms.budget is not None and", "if False and"),
         ("SIGKILL after grace", '        self.container.kill("SIGKILL")\n', ""),
+    )  # fmt: skip
+    yield from patches(
+        "execution.py", ("tests/unit/test_runner_slots.py",),
         ("removed when it does not start", "        container.remove()\n        raise",
          "        raise"),
     )  # fmt: skip
     yield from patches(
-        "session.py", ("tests/unit/test_runner.py",),
+        "session.py", ("tests/unit/test_runner_slots.py", "tests/unit/test_runner.py"),
         ("removed at its end", "        problem = _removed(container)\n",
          "        problem = None\n"),
         ("removed whatever happens", "            _removed(container)\n            raise",

@@ -7,11 +7,16 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from orchestrator.config import Isolation
+from orchestrator.errors import EngineError
+from orchestrator.events import Event, WorkerStarted
 from orchestrator.results import Status
-from tests.support.local_engine import LocalEngine
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
-from tests.support.runs import branches, shell_run
+from tests.support.runs import branches, configured, shell_run
 
 ROOT = Path(__file__).parents[2]
 COUNT = 'cd "$SYNC"; touch run-$ORCHESTRATOR_WORKER_ID; ls | grep -c ^run- >> counts; '
@@ -129,3 +134,44 @@ def test_two_runs_at_once_take_numbers_of_their_own(repo: Path, tmp_path: Path) 
         assert [rest for _, *rest in results] == [["success", ["mine.txt"]]] * 3
     assert branches(repo) == [f"architect/parallel-{n}" for n in range(1, 7)]
     git(repo, "fsck", "--strict", "--no-dangling")
+
+
+class Counting:
+    """Counts, whenever a worker starts, the containers that are there."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self.engine = engine
+        self.found: list[int] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            found = self.engine.leftovers({})
+            self.found.append(sum(1 for leftover in found if leftover.kind == "container"))
+
+
+def test_a_workers_container_is_gone_before_the_next_starts(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    counts = Counting(local_engine)
+    config = configured("true", "exit 1", "true", workers=1)
+    ParallelRunner(config, repo, emit=counts, engine=local_engine).execute()
+    assert counts.found == [1, 1, 1]
+
+
+def test_a_container_that_cannot_be_started_is_removed_at_once(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = LocalContainer.start, []
+
+    def broken(container: LocalContainer) -> None:
+        started.append(container)
+        if len(started) == 1:
+            raise EngineError("it does not start")
+        start(container)
+
+    monkeypatch.setattr(LocalContainer, "start", broken)
+    counts = Counting(local_engine)
+    config = configured("true", "true", workers=1)
+    result = ParallelRunner(config, repo, emit=counts, engine=local_engine).execute()
+    assert [worker.status for worker in result.results] == [Status.FAILED, Status.SUCCESS]
+    assert counts.found == [1]
