@@ -18,6 +18,7 @@ from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
 from orchestrator.sanitize import one_line
 from orchestrator.workspace import Workspace, remove_tree
+from orchestrator.worktree import ensure_worktree
 
 _MOMENT = 128 * 1024**2
 """Bytes that a fast writer gets to the disk between its limit and its end."""
@@ -41,6 +42,8 @@ def bring_home(
     """
     run.emit(WorkerHarvesting(worker_id=spec.worker_id))
     try:
+        # Somebody may have deleted it while the worker ran; it is what the worker's files lie upon.
+        workspace = replace(workspace, worktree=ensure_worktree(run.repository, spec))
         harvested = harvest(run, spec, workspace, checkpoints)
     except EngineUnavailableError:
         raise

@@ -7,7 +7,7 @@ from orchestrator.record import RunDirectory
 from orchestrator.repository import Repository
 from orchestrator.store import Store, StoreOptions, make_store
 from orchestrator.workspace import Workspace, worker_user
-from orchestrator.worktree import add_worktree, open_worktree, put_aside
+from orchestrator.worktree import add_worktree, ensure_worktree, put_aside
 
 
 def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints) -> Workspace:
@@ -51,7 +51,7 @@ def reopen(repository: Repository, directory: RunDirectory, spec: WorkerSpec) ->
     """
     store = Store(root=directory.worker(spec.worker_id))
     return Workspace(
-        worktree=open_worktree(repository.top / spec.directory, spec.branch),
+        worktree=ensure_worktree(repository, spec),
         store=store,
         objects=directory.objects,
         mode="bind" if store.copy.is_dir() else "overlay",

@@ -12,13 +12,12 @@ from orchestrator.events import Event
 from orchestrator.execution import Cancel
 from orchestrator.homecoming import discard_scratch, harvest
 from orchestrator.plan import WorkerSpec
+from orchestrator.preparation import reopen
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.secret_files import read_secrets
 from orchestrator.store import Store, base_objects
-from orchestrator.workspace import Workspace, worker_user
-from orchestrator.worktree import open_worktree
 
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -45,13 +44,7 @@ def salvage(
         OrchestratorError: Nothing was let in; its files are still where it wrote them.
     """
     store = Store(root=directory.worker(spec.worker_id))
-    workspace = Workspace(
-        worktree=open_worktree(record.top / spec.directory, spec.branch),
-        store=store,
-        objects=directory.objects,
-        mode="bind" if store.copy.is_dir() else "overlay",
-        user=worker_user(spec.worker_id),
-    )
+    workspace = reopen(repository, directory, spec)
     run = _context(repository, engine, directory, record, store)
     try:
         harvested = harvest(run, spec, workspace, Checkpoints(store.root))

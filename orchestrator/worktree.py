@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -88,6 +89,21 @@ def open_worktree(path: Path, branch: str) -> Worktree:
         raise RepositoryError(f"not a worktree: {path}") from error
     # The leading dot of the name becomes `-` there, and numbers are added: git is asked.
     return Worktree(path=path, branch=branch, git_dir=Path(pointer.removeprefix("gitdir: ")))
+
+
+def ensure_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
+    """Open a worker's worktree, or make it again where somebody deleted it meanwhile.
+
+    Raises:
+        RepositoryError: It is there, and not a worktree any more.
+    """
+    path = repository.top / spec.directory
+    if os.path.lexists(path):
+        return open_worktree(path, spec.branch)
+    with repository.lock():
+        with suppress(GitCommandError):  # git may have forgotten it, too
+            remove_worktree(repository, path)
+        return add_worktree(repository, spec)
 
 
 def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:

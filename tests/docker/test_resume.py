@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -127,6 +128,27 @@ def test_stop_ends_a_run_of_another_process(repo: Path) -> None:
     assert ours(repo) == []
     refused = orchestrator("stop", "1", cwd=repo)
     assert (refused.returncode, "has ended" in refused.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_worktree_deleted_by_hand_is_made_again(repo: Path, killed: bool) -> None:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = (*PARALLEL, "--json", "--workers", "1", TASK.format(nap=3))
+    process = start(*command, cwd=repo, **streams)
+    eventually(lambda: WorkerState.RUNNING in states(repo), "the start")
+    shutil.rmtree(repo / ".architect-parallel-1")
+    if killed:
+        process.send_signal(signal.SIGKILL)
+    printed, said = process.communicate()
+    if killed:
+        resumed = orchestrator("resume", "--json", cwd=repo)
+        printed, said = resumed.stdout.encode(), resumed.stderr.encode()
+    (result,) = json.loads(printed)["results"]
+    assert (result["status"], result["files_modified"]) == ("success", ["runs.txt"]), said
+    assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun\ndone"
+    assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
+    assert (repo / ".architect-parallel-1" / "runs.txt").read_text() == "begun\ndone\n"
+    assert git(repo, "worktree", "prune", "--dry-run", "-v") == ""
 
 
 def test_two_do_not_resume_one_run(repo: Path) -> None:
