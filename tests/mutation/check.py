@@ -42,7 +42,8 @@ _NO_TESTS = {4, 5}
 _HEAD = """# Protections
 
 `make mutation` takes each of these away on a copy of the repository, and runs tests until one
-fails: that one is named. A test is in `tests/`; what no test can tell has its reason.
+fails: that one is named, by its place in `tests/`. What no test can tell has its reason beside it,
+and is tried with `--thorough` alone.
 
 {count} protections, {unnoticed}.
 
