@@ -8,8 +8,8 @@ from orchestrator.record import RunDirectory
 from orchestrator.remains import RecordedWorker
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.workspace import remove_tree
-from orchestrator.worktree import changes
+from orchestrator.workspace import PROBE, remove_tree
+from orchestrator.worktree import HALF_MADE, changes
 
 _ASIDE = ("upper", "copy", "overlay")
 _REFUSED = ("git", "harvest", "out")
@@ -74,6 +74,7 @@ def drop_scratch(
     """
     if workers and not unfinished(workers, present):
         remove_tree(workers[0].directory.objects)
+        remove_tree(workers[0].directory.path / PROBE)
     for worker in workers:
         if worker.number not in present:
             _drop(worker.directory, worker.number, refused_too=worker.number in refused_too)
@@ -87,3 +88,6 @@ def _drop(run: RunDirectory, number: int, *, refused_too: bool) -> None:
     for name in (*_ASIDE, *_REFUSED):
         if (state / name).exists():
             remove_tree(state / name)
+    if refused_too:
+        for half_made in run.path.glob(f"{state.name}{HALF_MADE}*"):
+            remove_tree(half_made)

@@ -32,6 +32,7 @@ from orchestrator.remains import (
 from orchestrator.repository import Repository
 from orchestrator.salvage import is_stranded, salvage
 from orchestrator.secret_files import forget
+from orchestrator.workspace import remove_tree
 from orchestrator.worktree import remove_worktree
 
 
@@ -168,14 +169,24 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     with job.repository.lock():
         # A run that is being made, with the lock held, has no lease for a moment.
         record = run.record()
-    if record is None:
-        return
+        if record is None:
+            _drop_unrecorded(job, run)
+            return
     workers = [RecordedWorker(run, record, spec) for spec in record.workers]
     with run.held() as held:
         if held:
             _clean_workers(job, run, workers)
         elif not job.wanted.workers or {one.number for one in workers} & {*job.wanted.workers}:
             job.live.append(run.run_id)
+
+
+def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
+    """Remove what a process left that died before it could write down what it was to do."""
+    if (run.path / "run.json").exists() or job.wanted != Wanted() or job.dry_run:
+        return
+    with run.held() as held:
+        if held:
+            remove_tree(run.path)
 
 
 def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:

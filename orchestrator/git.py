@@ -159,7 +159,7 @@ class Git:
             asked.seek(0)
             process = subprocess.Popen(
                 self._command(arguments), stdin=asked, stdout=subprocess.PIPE,
-                stderr=said, cwd=self._cwd, env=self._env, start_new_session=True,
+                stderr=said, cwd=self._cwd, env=self._env, start_new_session=True, close_fds=False,
             )  # fmt: skip
             clock = threading.Timer(TIMEOUT, process.kill)
             clock.start()
@@ -220,6 +220,8 @@ class Git:
                 check=False,
                 # Ctrl-C at a terminal is for us to act on, not for a half-done git.
                 start_new_session=True,
+                # Leases and locks are inherited, and nothing else: a git that outlives us has them.
+                close_fds=False,
                 **fed,
             )
         except FileNotFoundError as error:

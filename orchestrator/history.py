@@ -222,7 +222,8 @@ def _parsed(lines: bytes) -> Iterator[Event]:
 def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
     """Give the directories of a worker's attempts with their numbers; the present one has none."""
     present = run.worker(worker_id)
-    found = ((path.name.rpartition("-")[2], path) for path in run.path.glob(f"{present.name}.*"))
+    paths = run.path.glob(f"{present.name}.attempt-*")
+    found = ((path.name.rpartition("-")[2], path) for path in paths)
     earlier = sorted((int(number), path) for number, path in found if number.isdecimal())
     return [*earlier, (None, present)]
 

@@ -61,7 +61,9 @@ def bring_home(
     if run.resumed:
         workspace.worktree.unlock()
     try:
-        workspace.worktree.update(run.repository, base=run.base, tip=harvested.tip)
+        workspace.worktree.update(
+            run.repository, base=run.base, tip=harvested.tip, again=run.resumed
+        )
     except OrchestratorError as error:
         note = f"the worktree was changed meanwhile and is not updated ({error.message})"
         harvested = Harvested(harvested.tip, (*harvested.notes, note))

@@ -81,7 +81,7 @@ def share(
         directory=directory,
         base=base,
         shallow=_objects(ground, base, directory),
-        mode=choose_mode(ground.engine, ground.features, ground.repository),
+        mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
         network="none",
         emit=emit,
         cancel=cancel,

@@ -31,6 +31,8 @@ from orchestrator.results import RunResult, WorkerResult
 
 _KILL = "kill"
 _ATTEMPTS = 10
+_ORPHANS = 60.0
+"""Seconds for a git to end whose orchestrator was killed; until then it has the run's lease."""
 _GLANCE = 0.02
 """Seconds; a look at a lease takes far less."""
 _SECOND = len("20260101-000000")
@@ -83,6 +85,7 @@ class RunDirectory:
         self.path.chmod(0o700)
         self._lease = (self.path / "lease").open("w")
         fcntl.flock(self._lease, fcntl.LOCK_EX)
+        os.set_inheritable(self._lease.fileno(), True)
         self._sign()
         # Values of the caller's variables may be secrets, and need not outlive the run.
         hidden: dict[str, bool | dict[str, bool]] = {"isolation": {"env": True}, "api_base": True}
@@ -99,10 +102,11 @@ class RunDirectory:
             self._lease = os.fdopen(inherited, "r+")
         else:
             lease = (self.path / "lease").open("r+")
-            if not _locked(lease):
+            if not self._locked(lease):
                 lease.close()
                 return False
             self._lease = lease
+        os.set_inheritable(self._lease.fileno(), True)
         self._sign()
         self._end_last_line()
         return True
@@ -158,7 +162,17 @@ class RunDirectory:
             except OSError:
                 yield True
                 return
-            yield _locked(lease)
+            held = self._locked(lease)
+            os.set_inheritable(lease.fileno(), held)
+            yield held
+
+    def _locked(self, lease: IO[str]) -> bool:
+        """Lock a lease, unless somebody has it who will not let go of it soon."""
+        deadline = time.monotonic() + _ORPHANS
+        while not _locked(lease):
+            if _lives(self.process) or time.monotonic() > deadline:
+                return False
+        return True
 
     def release(self) -> None:
         """Give the lease up: the run has ended."""
@@ -250,6 +264,18 @@ def live_numbers(state_dir: Path) -> frozenset[int]:
     """Give the worker numbers of runs that go on, whatever became of their branches."""
     records = (run.record() for run in all_runs(state_dir) if run.is_live())
     return frozenset(spec.worker_id for record in records if record for spec in record.workers)
+
+
+def _lives(process: int | None) -> bool:
+    if process is None:
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _locked(lease: IO[str]) -> bool:

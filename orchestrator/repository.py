@@ -64,6 +64,8 @@ class Repository:
         """Hold off every other orchestrator, thread or process, that changes this repository."""
         with _threads, self._lock_file() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            # If we are killed, it is held until our last git has ended.
+            os.set_inheritable(file.fileno(), True)
             yield
 
     def _lock_file(self) -> IO[str]:

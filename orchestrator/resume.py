@@ -17,6 +17,8 @@ from orchestrator.opening import Recorder, announce, clear_the_way, closing, sha
 from orchestrator.preflight import check_ground
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
+from orchestrator.remains import RecordedWorker, worker_refs
+from orchestrator.repository import Repository
 from orchestrator.results import RunResult
 from orchestrator.schedule import carry_out
 
@@ -83,6 +85,7 @@ class ResumedRun:
             if _is_done(directory, record):
                 return self._conclude(directory, record, engine)
             ground = _ground(config, record, inputs, engine, self._agent)
+            _claim_again(ground.repository, directory, record)
             recorder = Recorder(directory, self._emit, ground.redactor)
             clear_the_way(engine, directory.run_id)
             run = share(ground, record.base, directory, recorder, self._cancel, resumed=True)
@@ -121,6 +124,26 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     if inputs is not None:
         record = record.model_copy(update={"workers": inputs.workers})
     return record, inputs
+
+
+def _claim_again(repository: Repository, directory: RunDirectory, record: RunRecord) -> None:
+    """Make the branches that the dead process did not come to, unless they are another's by now.
+
+    Raises:
+        ConfigError: Another run has the numbers.
+    """
+    workers = [RecordedWorker(directory, record, spec) for spec in record.workers]
+    waiting = [one for one in workers if directory.result(one.number) is None]
+    with repository.lock():
+        if not all(one.still_owns_its_number(repository) for one in waiting):
+            raise ConfigError(
+                f"another run has taken numbers of run {record.run_id}, which never began",
+                hint="start it anew: `orchestrator parallel`",
+            )
+        refs = worker_refs(repository)
+        missing = [one.spec.branch for one in waiting if one.ref not in refs]
+        if missing:
+            repository.claim(missing, record.base)
 
 
 def _is_done(directory: RunDirectory, record: RunRecord) -> bool:

@@ -50,7 +50,8 @@ def salvage(
         harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     finally:
         workspace.take_back()
-    workspace.worktree.update(repository, base=record.base, tip=harvested.tip)
+    workspace.worktree.unlock()
+    workspace.worktree.update(repository, base=record.base, tip=harvested.tip, again=True)
     discard_scratch(run, spec, workspace)
 
 

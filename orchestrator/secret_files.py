@@ -212,6 +212,8 @@ def _withdraw(directory: Path) -> None:
 
 
 def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
+    # What a process left that died before there was a container to see it.
+    _remove(directory)
     directory.mkdir(mode=0o700)
     for name, value in values.items():
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

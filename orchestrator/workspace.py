@@ -21,6 +21,7 @@ from orchestrator.engine.base import (
     MANAGED,
     REPOSITORY,
     ROLE,
+    RUN,
     BindMount,
     ContainerEngine,
     ContainerSpec,
@@ -36,6 +37,7 @@ from orchestrator.worktree import Worktree
 HOME = "/home/worker"
 HARVEST = "/harvest"
 OUT = "/out"
+PROBE = "probe"
 WRITTEN = "/written"
 _OWN_USERS = 20_000
 """Added to the worker's number: users that no ordinary system has."""
@@ -213,22 +215,33 @@ def _remove_empty(directory: Path) -> bool:
     return True
 
 
-def choose_mode(engine: ContainerEngine, features: EngineFeatures, repository: Repository) -> Mode:
-    """Find out once per engine and repository whether overlays work here, and remember it."""
+def choose_mode(
+    engine: ContainerEngine, features: EngineFeatures, repository: Repository, run: Path
+) -> Mode:
+    """Find out once per engine and repository whether overlays work here, and remember it.
+
+    Args:
+        engine: The engine.
+        features: What it told of itself.
+        repository: The repository.
+        run: The directory of the run that wants to know; its name is the run's id.
+    """
     if not features.overlay or set(",:\\") & set(str(repository.common_dir) + str(repository.top)):
         return "bind"
     known = repository.state_dir / "overlay"
     if known.exists() and known.read_text() == features.version:
         return "overlay"
-    if not probe_overlay(engine, repository.state_dir):
+    if not _probe_overlay(engine, repository, run):
         return "bind"
     known.write_text(features.version)
     return "overlay"
 
 
-def probe_overlay(engine: ContainerEngine, state_dir: Path) -> bool:
+def _probe_overlay(engine: ContainerEngine, repository: Repository, run: Path) -> bool:
     """Try an overlay with a container that writes a file through it."""
-    root = state_dir / f"probe-{os.getpid()}"
+    root = run / PROBE
+    # What a process left that died meanwhile.
+    remove_tree(root)
     layers = {name: root / name for name in ("lower", "upper", "work")}
     for path in layers.values():
         path.mkdir(parents=True)
@@ -238,12 +251,17 @@ def probe_overlay(engine: ContainerEngine, state_dir: Path) -> bool:
     try:
         container = engine.start(
             ContainerSpec(
-                name=f"orchestrator-probe-{os.getpid()}",
+                name=f"orchestrator-{run.name}-probe",
                 image=BASE_IMAGE,
                 command=("sh", "-c", "echo yes > probe"),
                 user=f"{uid}:{gid}",
                 workdir=WORKSPACE,
-                labels={MANAGED: "true", ROLE: "probe", REPOSITORY: str(state_dir.parent)},
+                labels={
+                    MANAGED: "true",
+                    RUN: run.name,
+                    ROLE: "probe",
+                    REPOSITORY: str(repository.common_dir),
+                },
                 mounts=(OverlayMount(**layers, target=WORKSPACE),),
             )
         )

@@ -15,6 +15,8 @@ from orchestrator.repository import Repository
 
 CHECKOUT_TIMEOUT = 120.0
 """Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
+HALF_MADE = ".half-made-"
+"""Comes before the number of what was put aside."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,14 @@ class Worktree:
         """Remove the lock of a git of ours that was killed."""
         (self.git_dir / "index.lock").unlink(missing_ok=True)
 
-    def update(self, repository: Repository, *, base: str, tip: str) -> None:
+    def update(self, repository: Repository, *, base: str, tip: str, again: bool = False) -> None:
         """Bring files and index from `base` to `tip`, which its branch points at.
+
+        Args:
+            repository: The repository.
+            base: Where it was.
+            tip: Where it is to be.
+            again: A process that died may have begun with it.
 
         Raises:
             GitCommandError: The user changed a file that differs; nothing was overwritten.
@@ -49,8 +57,11 @@ class Worktree:
         git = Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
         # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
         git.succeeds("update-index", "--refresh")
-        if tip != base:
-            self._check_out(git, base, tip)
+        if tip == base:
+            return
+        if again:
+            self._take_in(git, base=base, tip=tip)
+        self._check_out(git, base, tip)
 
     def _check_out(self, git: Git, base: str, tip: str) -> None:
         try:
@@ -60,6 +71,42 @@ class Worktree:
         except RepositoryError:
             self.unlock()
             raise
+
+    def _take_in(self, git: Git, *, base: str, tip: str) -> None:
+        """Tell the index of files that are as in `tip`: a git that was killed wrote them."""
+        raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
+        fields = git.run(*raw, base, tip).split(b"\0")
+        # `:old_mode new_mode old new status`, NUL, path, NUL.
+        written = dict(zip(fields[1::2], (line.split(b" ") for line in fields[::2]), strict=False))
+        unlike = self._unlike(git, tip)
+        for path in unlike & written.keys():
+            self._drop_if_cut_short(git, path, written[path][3].decode())
+        lines = (
+            b"%b %b\t%b\0" % (mode, blob, path)
+            for path, (_, mode, _, blob, _) in written.items()
+            if path not in unlike
+        )
+        git.run("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
+
+    def _unlike(self, git: Git, tip: str) -> frozenset[bytes]:
+        """Name the files of `tip` that are not as it has them."""
+        index = self.git_dir / "index.take-in"
+        env = {"GIT_INDEX_FILE": str(index)}
+        try:
+            git.run("read-tree", tip, env=env)
+            git.run("update-index", "-q", "--refresh", env=env, timeout=CHECKOUT_TIMEOUT)
+            return frozenset(git.run("diff-files", "-z", "--name-only", env=env).split(b"\0"))
+        finally:
+            index.unlink(missing_ok=True)
+
+    def _drop_if_cut_short(self, git: Git, path: bytes, blob: str) -> None:
+        """Remove a file that git had begun to write."""
+        file = self.path / os.fsdecode(path)
+        if file.is_symlink() or not file.is_file() or file.parent.resolve() != file.parent:
+            return
+        begun, whole = file.read_bytes(), git.run("cat-file", "blob", blob)
+        if len(begun) < len(whole) and whole.startswith(begun):
+            file.unlink()
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
@@ -124,7 +171,7 @@ def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None
     aside = next(
         path
         for number in count(1)
-        if not (path := directory.with_name(f"{directory.name}.half-made-{number}")).exists()
+        if not (path := directory.with_name(f"{directory.name}{HALF_MADE}{number}")).exists()
     )
     directory.rename(aside)
     path = repository.top / spec.directory

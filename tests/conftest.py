@@ -17,6 +17,11 @@ POISON = "unix:///nonexistent/this-test-lacks-the-docker-mark.sock"
 _DAEMON_MARKS = ("docker", "e2e", "bench")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take how many faults are injected at random instants; over 50, every step is tried too."""
+    parser.addoption("--faults", type=int, default=10, metavar="N", help="faults to inject")
+
+
 @pytest.fixture(autouse=True)
 def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away what the caller's shell says of git; of Docker too, without the mark for it."""

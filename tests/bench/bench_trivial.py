@@ -69,7 +69,8 @@ def known_repository() -> Iterator[Path]:
     with measure.repository() as root:
         found = Repository(root)
         found.state_dir.mkdir()
-        choose_mode(engine, engine.check(images=(), runtime=None), found)
+        features = engine.check(images=(), runtime=None)
+        choose_mode(engine, features, found, found.state_dir / "none")
         engine.close()
         yield root
 

@@ -1,0 +1,1 @@
+"""Faults on purpose: processes that are killed, containers that vanish, disks that are full."""

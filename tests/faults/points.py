@@ -1,0 +1,151 @@
+"""Where our process is killed: every step of a run that leaves something behind."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["whole", "nothing", "unbegun", "refused"]
+"""What `resume` makes of it: all results; no run at all; a run that never began; no private values.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One function, and the moment of one of its calls."""
+
+    target: str
+    """`module:function` or `module:Class.method`, as the caller finds it."""
+    when: Literal["before", "after"]
+    nth: int = 1
+    argument: str | None = None
+    """Only calls with this text in one of their arguments count."""
+    outcome: Outcome = "whole"
+    private: bool = True
+    """Whether the run is given what its record may not have."""
+    brief: bool = False
+    """Part of the short form."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitPoint:
+    """One git command, stopped in the middle of writing files."""
+
+    command: tuple[str, ...]
+    files: str
+    """A pattern in the repository; the first that matches shows that it writes."""
+    dies: bool
+    """Whether git is killed too, as by the machine's restart; else it goes on after a while."""
+    many_in_base: bool
+    """Where many files make it slow: in the base, or in what the tasks write."""
+    brief: bool = False
+
+
+def _around(target: str, *, nth: int = 1, argument: str | None = None) -> tuple[Point, Point]:
+    return (
+        Point(target=target, when="before", nth=nth, argument=argument),
+        Point(target=target, when="after", nth=nth, argument=argument),
+    )
+
+
+def _named(**points: Point | tuple[Point, Point]) -> dict[str, Point]:
+    found = {}
+    for name, point in points.items():
+        several = point if isinstance(point, tuple) else (point,)
+        for one in several:
+            found[f"{one.when}-{name.replace('_', '-')}"] = one
+    return found
+
+
+_RECORD = "orchestrator.record:"
+_NOTES = "orchestrator.checkpoints:Checkpoints."
+_WRITE = "orchestrator.record:write_atomically"
+
+POINTS = _named(
+    create=(
+        Point(target=f"{_RECORD}RunDirectory.create", when="before", outcome="nothing"),
+        Point(target=f"{_RECORD}RunDirectory.create", when="after", outcome="refused"),
+    ),
+    run_json=Point(target=_WRITE, when="before", argument="/run.json", outcome="unbegun"),
+    unclaimed=Point(
+        target=f"{_RECORD}RunDirectory.create", when="after", private=False, brief=True
+    ),
+    claim=Point(
+        target="orchestrator.repository:Repository.claim", when="after", outcome="refused"
+    ),
+    claimed=Point(
+        target="orchestrator.repository:Repository.claim", when="after", private=False
+    ),
+    keep_inputs=(
+        Point(
+            target="orchestrator.reservation:keep_inputs", when="before", outcome="refused",
+            brief=True,
+        ),
+        Point(target="orchestrator.reservation:keep_inputs", when="after"),
+    ),
+    base_objects=_around("orchestrator.opening:base_objects"),
+    write_shallow=_around(f"{_RECORD}RunDirectory.write_shallow"),
+    probe=Point(
+        target="orchestrator.engine.docker.container:DockerContainer.wait", when="before",
+        brief=True,
+    ),
+    create_network=_around("orchestrator.engine.docker.engine:DockerEngine.create_network"),
+    add_worktree=_around("orchestrator.preparation:add_worktree"),
+    second_worktree=_around("orchestrator.preparation:add_worktree", nth=2),
+    make_store=_around("orchestrator.preparation:make_store"),
+    note_prepared=_around(f"{_NOTES}note_prepared"),
+    lay_out=_around("orchestrator.secret_files:_write_files"),
+    guard=_around("orchestrator.engine.docker.engine:start_guard"),
+    guard_ready=Point(target="orchestrator.engine.docker.guard:_await_ready", when="before"),
+    container=(
+        Point(target="orchestrator.execution:_create", when="before"),
+        Point(target="orchestrator.execution:_create", when="after", brief=True),
+    ),
+    note_launch=Point(target=f"{_NOTES}note_launch", when="after"),
+    start=Point(target="orchestrator.checkpoints:Launch.starting_now", when="before", brief=True),
+    second_start=Point(
+        target="orchestrator.checkpoints:Launch.starting_now", when="before", nth=2
+    ),
+    output=Point(target="orchestrator.logs:WorkerLog.write", when="after", brief=True),
+    second_output=Point(target="orchestrator.logs:WorkerLog.write", when="after", nth=2),
+    wait=Point(
+        target="orchestrator.engine.docker.container:DockerContainer.wait", when="after", nth=2
+    ),
+    note_ending=_around(f"{_NOTES}note_ending"),
+    container_removal=_around("orchestrator.session:_removed"),
+    pack=(
+        Point(target="orchestrator.homecoming:_pack", when="before"),
+        Point(target="orchestrator.homecoming:_pack", when="after", brief=True),
+    ),
+    pack_start=Point(target="orchestrator.homecoming:_last_words", when="before"),
+    check=_around("orchestrator.harvest:_make_quarantine"),
+    let_in=_around("orchestrator.harvest:_let_in"),
+    note_harvested=_around(f"{_NOTES}note_harvested"),
+    move_branch=_around("orchestrator.repository:Repository.move_branch"),
+    update=_around("orchestrator.worktree:Worktree.update"),
+    scratch=_around("orchestrator.homecoming:discard_scratch"),
+    result=(
+        Point(target=f"{_RECORD}RunDirectory.write_result", when="before"),
+        Point(target=f"{_RECORD}RunDirectory.write_result", when="after", brief=True),
+    ),
+    second_result=_around(f"{_RECORD}RunDirectory.write_result", nth=2),
+    run_result=_around(f"{_RECORD}RunDirectory.write_run_result"),
+    sweep=_around("orchestrator.opening:_sweep"),
+    forget=_around("orchestrator.opening:forget"),
+)  # fmt: skip
+
+_WORKTREE = ("worktree", "add")
+GIT_POINTS = {
+    "checkout-goes-on": GitPoint(
+        command=_WORKTREE, files=".architect-parallel-*/many/*", dies=False, many_in_base=True
+    ),
+    "checkout-dies": GitPoint(
+        command=_WORKTREE, files=".architect-parallel-*/many/*", dies=True, many_in_base=True
+    ),
+    "update-goes-on": GitPoint(
+        command=("read-tree", "-m"), files=".architect-parallel-*/new/many-*", dies=False,
+        many_in_base=False, brief=True,
+    ),
+    "update-dies": GitPoint(
+        command=("read-tree", "-m"), files=".architect-parallel-*/new/many-*", dies=True,
+        many_in_base=False,
+    ),
+}  # fmt: skip

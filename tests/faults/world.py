@@ -1,0 +1,221 @@
+"""A repository with runs in it that are hurt, and what must be true of them afterwards."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from orchestrator.engine.base import REPOSITORY
+from orchestrator.record import RunDirectory, all_runs
+from tests.faults.counter import Tally
+from tests.support.cli import Completed, orchestrator
+from tests.support.repository import fingerprint, git, make_repository
+
+ROOT = Path(__file__).resolve().parents[2]
+GREETING = "hello from a variable"
+SECRET = "swordfish-8c1f2b"
+_PRIVATE = ("--env", f"GREETING={GREETING}", "--secret", "FAULTS_SECRET")
+_TASK = """bash -eu <<'T'
+say() {
+  exec 3<>/dev/tcp/host.docker.internal/PORT
+  echo "$1 RUN/$ORCHESTRATOR_WORKER_ID" >&3
+  read -r -u 3 counted; exec 3>&-
+}
+say begin
+if [ -n "${GREETING:-}" ]; then test "$(rev /run/secrets/FAULTS_SECRET)" = TERCES; fi
+echo committed > committed.txt; git add -A; git commit -qm work
+mkdir new; echo "${GREETING:-DEFAULT}" > new/rest.txt
+echo more >> a.txt; rm src/app.py; ln -s a.txt link
+for i in $(seq MANY); do echo $i > new/many-$i; done
+echo begun
+sleep NAP
+echo late > late.txt
+say end
+T
+"""
+_EARLY = {
+    "committed.txt": "committed",
+    "new/rest.txt": GREETING,
+    "link": "a.txt",
+    "a.txt": "a\nmore",
+}
+_BASE = {"a.txt", "src/app.py"}
+
+
+class World:
+    """One repository, and what its tasks say of themselves."""
+
+    def __init__(self, root: Path, counts: Tally, *, files: int = 0, many: int = 0) -> None:
+        self.repo = make_repository(root / "repo")
+        self.counts = counts
+        self._name = root.name
+        self._many = many
+        self._base = _BASE
+        if files:
+            self._fill(files)
+        self._before = fingerprint(self.repo)
+
+    def _fill(self, files: int) -> None:
+        (self.repo / "many").mkdir()
+        for number in range(files):
+            (self.repo / "many" / f"{number}").write_text(f"{number}\n")
+        git(self.repo, "add", "-A")
+        git(self.repo, "commit", "-qm", "many")
+        self._base = _BASE | {f"many/{number}" for number in range(files)}
+
+    def task(self, *, nap: float = 0.3) -> str:
+        """A task that says when it begins and ends, and writes all kinds of files."""
+        told = {
+            "PORT": self.counts.port, "RUN/": f"{self._name}/", "NAP": nap, "MANY": self._many,
+            "DEFAULT": GREETING,
+            # The secret itself would be redacted.
+            "TERCES": SECRET[::-1],
+        }  # fmt: skip
+        text = _TASK
+        for name, value in told.items():
+            text = text.replace(name, str(value))
+        return text
+
+    def parallel(
+        self, *, workers: int = 2, nap: float = 0.3, private: bool = True, rest: Iterable[str] = ()
+    ) -> list[str]:
+        """Give the arguments of a run with a task for each worker."""
+        tasks = [word for _ in range(workers) for word in ("--task", self.task(nap=nap))]
+        return [
+            "parallel", "--agent-cli", "shell", *tasks, "--workers", str(workers),
+            "--allow", f"host.docker.internal:{self.counts.port}", *(_PRIVATE if private else ()),
+            "--timeout-per-worker", "120", "--grace", "1", "--json", "--quiet", *rest,
+        ]  # fmt: skip
+
+    def crash(self, point: str, arguments: list[str]) -> None:
+        """Run a command that is to be killed at a point."""
+        command = [sys.executable, "-m", "tests.faults.crash", point, *arguments]
+        done = subprocess.run(
+            command, cwd=self.repo, env=self.environ(), capture_output=True, text=True, timeout=150,
+            check=False,
+        )  # fmt: skip
+        said = f"{point} was not reached: {done.stdout}\n{done.stderr}"
+        assert done.returncode == -signal.SIGKILL, said
+
+    def environ(self) -> Mapping[str, str]:
+        """Give the variables of a caller who has the secret."""
+        return {**os.environ, "PYTHONPATH": str(ROOT), "FAULTS_SECRET": SECRET}
+
+    def orchestrator(self, *arguments: str) -> Completed:
+        """Run a command as somebody who has not."""
+        return orchestrator(*arguments, cwd=self.repo, env={"PYTHONPATH": str(ROOT)})
+
+    def said(self, word: str, number: int) -> int:
+        """Count how often a worker's task said something."""
+        return self.counts[f"{word} {self._name}/{number}"]
+
+    @property
+    def runs(self) -> list[RunDirectory]:
+        """Every run of the repository."""
+        return list(all_runs(self.repo / ".git" / "orchestrator"))
+
+    def check_readable(self) -> Any:
+        """The state of things can be read at any moment."""
+        done = self.orchestrator("ls", "--json")
+        assert done.returncode == 0, done.stderr
+        return done.json
+
+    def check_whole(self, results: Mapping[int, Mapping[str, Any]], *, workers: int = 2) -> None:
+        """Every task ran once, its result is right, its work is on its branch and checked out."""
+        assert sorted(results) == list(range(1, workers + 1))
+        for number, result in results.items():
+            assert (result["status"], result["reason"]) == ("success", None), result
+            assert (self.said("begin", number), self.said("end", number)) == (1, 1), self.counts
+            ref = f"architect/parallel-{number}"
+            assert result["commit"] == git(self.repo, "rev-parse", ref)
+            self.check_files(ref, ended=True)
+            assert set(result["files_modified"]) == self._files(ended=True) ^ self._base | {"a.txt"}
+            worktree = self.repo / f".architect-parallel-{number}"
+            assert git(worktree, "status", "--porcelain") == ""
+            assert (worktree / "late.txt").read_text() == "late\n"
+
+    def _files(self, *, ended: bool) -> set[str]:
+        written = {*_EARLY, *(f"new/many-{i}" for i in range(1, self._many + 1))}
+        return (self._base | written | ({"late.txt"} if ended else set())) - {"src/app.py"}
+
+    def check_files(self, ref: str, *, ended: bool) -> None:
+        """Everything that a task wrote is in a commit."""
+        found = set(git(self.repo, "ls-tree", "-r", "--name-only", ref).splitlines())
+        wanted = self._files(ended=ended)
+        assert found == wanted, found ^ wanted
+        for path, text in _EARLY.items():
+            assert git(self.repo, "show", f"{ref}:{path}") == text
+        assert git(self.repo, "log", "--format=%s", f"main..{ref}").splitlines()[-1] == "work"
+
+    def check_nothing_left(self) -> None:
+        """The repository is sound, the checkout is as it was, and nothing of ours goes on."""
+        assert git(self.repo, "fsck", "--strict", "--no-dangling") == ""
+        assert fingerprint(self.repo) == self._before
+        assert in_engine(self.repo) == []
+        assert [run.run_id for run in self.runs if run.is_live()] == []
+        ids = [run.run_id for run in self.runs]
+        left = [path for run in ids for path in Path("/dev/shm").glob(f"orchestrator-{run}*")]
+        assert left == []
+        _eventually_none(lambda: processes(self.repo))
+        self.check_readable()
+
+    def check_removed(self) -> None:
+        """After a clean-up of everything, no worktree, branch or scratch is left."""
+        assert list(self.repo.glob(".architect-parallel-*")) == []
+        assert git(self.repo, "for-each-ref", "refs/heads/architect") == ""
+        state = self.repo / ".git" / "orchestrator"
+        assert scratch(state) == []
+
+
+def scratch(state: Path) -> list[str]:
+    """Name what is left below the state directory beside records and logs."""
+    kept = {"lock", "overlay", "runs"}
+    found = [path.name for path in state.iterdir() if path.name not in kept]
+    inside = (path for path in state.glob("runs/*/*/*") if path.is_dir())
+    beside = (p for p in state.glob("runs/*/*") if p.is_dir() and not p.name[-1].isdigit())
+    odd = (path for path in state.glob("runs/*/*half-made*"))
+    return sorted({*found, *(str(p.relative_to(state)) for p in (*inside, *beside, *odd))})
+
+
+def in_engine(repo: Path) -> list[str]:
+    """Name containers, networks and volumes of a repository's runs."""
+    client = docker.APIClient(version="auto")
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
+    try:
+        return [
+            *(c["Names"][0] for c in client.containers(all=True, filters=filters)),
+            *(n["Name"] for n in client.networks(filters=filters)),
+            *(v["Name"] for v in client.volumes(filters=filters)["Volumes"] or []),
+        ]
+    finally:
+        client.close()
+
+
+def processes(repo: Path) -> list[str]:
+    """List the processes that work in a repository, and our own that are dead and not buried."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (entry / "environ").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        inside = f"={repo}/".encode() in environ or f"={repo}\0".encode() in environ
+        if inside and int(entry.name) != os.getpid():
+            found.append((entry / "cmdline").read_text().replace("\0", " "))
+        if state[:2] == ["Z", str(os.getpid())]:
+            found.append(f"zombie {entry.name}")
+    return found
+
+
+def _eventually_none(look: Any) -> None:
+    deadline = time.monotonic() + 10
+    while found := look():
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
