@@ -145,7 +145,7 @@ def make_store(
     else:
         _check_out(repository, store, options.base)
     tree, index = _checkout(store, worktree, options.mode)
-    _settle(repository, tree, index)
+    settle(repository, tree, index)
     for git_dir in (store.git, store.harvest):
         shutil.copyfile(index, git_dir / "index")
     _give_away(store, worktree, options)
@@ -203,7 +203,7 @@ def _checkout(
     return store.copy, store.root / "index"
 
 
-def _settle(repository: Repository, tree: Path, index: Path) -> None:
+def settle(repository: Repository, tree: Path, index: Path) -> None:
     """Make what was checked out in this very second look a second older.
 
     To git, a file as young as its index may have changed unseen: the first `git add` inside would
@@ -216,7 +216,8 @@ def _settle(repository: Repository, tree: Path, index: Path) -> None:
     if young:
         config = {**repository.without_filters(), **_STAT}
         git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
-        git.succeeds("update-index", "-q", "--refresh")
+        # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
+        git.succeeds("update-index", "--refresh")
 
 
 def _files_since(tree: Path, moment: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.errors import RepositoryError
 from orchestrator.plan import WorkerSpec
 from orchestrator.repository import Repository
+from orchestrator.store import settle
 from orchestrator.worktree import Worktree, add_worktree
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -66,6 +67,17 @@ def test_the_users_own_git_is_waited_for(
     update(repo, worktree, base, tip)
     timer.join()
     assert (worktree.path / "a.txt").read_text() == "worker's\n"
+
+
+def test_the_users_own_git_is_waited_for_at_the_start(repo: Path, worktree: Worktree) -> None:
+    (worktree.path / "a.txt").touch()
+    index, lock = worktree.git_dir / "index", worktree.git_dir / "index.lock"
+    lock.touch()
+    timer = threading.Timer(0.3, lock.unlink)
+    timer.start()
+    settle(Repository(repo), worktree.path, index)
+    timer.join()
+    assert int((worktree.path / "a.txt").stat().st_mtime) < int(index.stat().st_mtime)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "new.txt", "src/app.py"])
