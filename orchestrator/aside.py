@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.record import RunDirectory
 from orchestrator.remains import RecordedWorker
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
@@ -47,6 +47,7 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
         message="its run died, and was cleaned up",
         worktree_path=str(worker.path),
         task=worker.spec.task,
+        attempts=len(worker.directory.attempts(worker.number)) + 1,
         commit=commit,
         log=str(worker.directory.worker(worker.number)),
     )
@@ -77,11 +78,12 @@ def drop_scratch(
         remove_tree(workers[0].directory.path / PROBE)
     for worker in workers:
         if worker.number not in present:
-            _drop(worker.directory, worker.number, refused_too=worker.number in refused_too)
+            attempts = (path for _, path in worker.directory.attempts(worker.number))
+            for state in (worker.directory.worker(worker.number), *attempts):
+                _drop(state, refused_too=worker.number in refused_too)
 
 
-def _drop(run: RunDirectory, number: int, *, refused_too: bool) -> None:
-    state = run.worker(number)
+def _drop(state: Path, *, refused_too: bool) -> None:
     wrote = any((state / name).exists() for name in ("upper", "copy"))
     if wrote and (state / "git").exists() and not refused_too:
         return
@@ -89,5 +91,5 @@ def _drop(run: RunDirectory, number: int, *, refused_too: bool) -> None:
         if (state / name).exists():
             remove_tree(state / name)
     if refused_too:
-        for half_made in run.path.glob(f"{state.name}{HALF_MADE}*"):
+        for half_made in state.parent.glob(f"{state.name}{HALF_MADE}*"):
             remove_tree(half_made)

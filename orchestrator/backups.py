@@ -12,7 +12,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import all_runs
 from orchestrator.remains import RecordedWorker, commit_of, head_of, is_reached
-from orchestrator.repository import BACKUPS, Repository, snapshot
+from orchestrator.repository import ATTEMPTS, BACKUPS, Repository, snapshot
 from orchestrator.worktree import add_worktree
 
 _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
@@ -74,6 +74,13 @@ def list_backups(repository: Repository) -> list[tuple[str, int, str]]:
 def _read(ref: str) -> tuple[str, int]:
     run_id, _, number = ref.removeprefix(BACKUPS).partition("/")
     return run_id.partition(".")[0], int(number)
+
+
+def list_attempts(repository: Repository) -> list[tuple[str, int, str]]:
+    """Give the run, worker number and ref of all work of attempts that were given up."""
+    refs = repository.git.text("for-each-ref", "--format=%(refname)", ATTEMPTS).splitlines()
+    parts = ((ref.removeprefix(ATTEMPTS).split("/"), ref) for ref in refs)
+    return [(run_id, int(number), ref) for (run_id, number, _), ref in parts]
 
 
 def restore(

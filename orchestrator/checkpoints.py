@@ -2,10 +2,11 @@
 
 In the worker's state directory, each written whole before the step that it stands for:
 
-    prepared        its worktree and store are complete
+    prepared        its worktree and store are complete; the commit it starts from
     container.json  what runs its task; before the start
     ending.json     how that ended; before the container goes
     harvest.json    the commit that its branch is to have; before the branch moves
+    attempt.json    that result is not its last, there is to be another attempt
 """
 
 import time
@@ -18,10 +19,12 @@ from orchestrator.diskuse import DiskUse
 from orchestrator.harvest import Harvested
 from orchestrator.judge import Ending
 from orchestrator.record import write_atomically
+from orchestrator.results import WorkerResult
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _Kept = TypeVar("_Kept")
 _ENDING = TypeAdapter(Ending)
+_GIVEN_UP = "attempt.json"
 _HARVESTED = TypeAdapter(Harvested)
 
 
@@ -66,9 +69,16 @@ class Checkpoints:
         """Whether its worktree and store are complete."""
         return (self._directory / "prepared").exists()
 
-    def note_prepared(self) -> None:
+    def note_prepared(self, start: str) -> None:
         """Worktree and store are complete."""
-        write_atomically(self._directory / "prepared", "")
+        write_atomically(self._directory / "prepared", start)
+
+    def start(self) -> str | None:
+        """Give the commit that it starts from, if it is prepared."""
+        try:
+            return (self._directory / "prepared").read_text()
+        except OSError:
+            return None
 
     def launch(self) -> Launch | None:
         """Give what was about to be started, if anything was."""
@@ -95,6 +105,15 @@ class Checkpoints:
     def note_harvested(self, harvested: Harvested) -> None:
         """Keep what is let in."""
         write_atomically(self._directory / "harvest.json", _HARVESTED.dump_json(harvested).decode())
+
+    def given_up(self) -> WorkerResult | None:
+        """Give what this attempt came to, if there is to be another."""
+        return self._read(_GIVEN_UP, TypeAdapter(WorkerResult))
+
+    def note_given_up(self, result: WorkerResult) -> None:
+        """Keep what this attempt came to: there is to be another."""
+        self._directory.mkdir(exist_ok=True)
+        write_atomically(self._directory / _GIVEN_UP, result.model_dump_json(indent=2))
 
     def _read(self, name: str, adapter: TypeAdapter[_Kept]) -> _Kept | None:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.aside import conclude, drop_scratch, unfinished
-from orchestrator.backups import backup_ref, list_backups, work_to_keep
+from orchestrator.backups import backup_ref, list_attempts, list_backups, work_to_keep
 from orchestrator.engine.base import ContainerEngine, Leftover
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.git import GitCommandError
@@ -114,7 +114,7 @@ def cleanup(
         engine: None leaves its objects alone.
         wanted: Only some workers. Default: all.
         run_id: Only this run. Default: all.
-        purge: Drop the backups too, old ones included.
+        purge: Drop the backups too, old ones and those of attempts included.
         dry_run: Touch nothing, only say what would be done.
 
     Raises:
@@ -131,7 +131,7 @@ def cleanup(
         dry_run=dry_run,
         owners=owners(repository),
         refs=worker_refs(repository),
-        backups=list_backups(repository) if purge else [],
+        backups=list_backups(repository) + list_attempts(repository) if purge else [],
     )
     _check_numbers(runs, job.wanted.workers)
     if engine is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from orchestrator.presets import PRESETS, Preset
+from orchestrator.results import Reason
 
 DEFAULT_IMAGE = "orchestrator/worker:architect"
 """What the `architect` agent runs in; `orchestrator image build` makes it."""
@@ -135,6 +136,16 @@ class ParallelConfig(_Model):
     max_worktrees: int = Field(default=20, ge=1)
     """Worktrees of workers that the repository may have, earlier runs' included; a run that would
     make more is refused."""
+    retries: int = Field(default=0, ge=0, le=10)
+    """How often a worker that failed is started again, for reasons that may pass."""
+    retry_delay: float = Field(default=5.0, ge=0)
+    """Seconds before that."""
+    retry_on: tuple[Reason, ...] = ()
+    """Reasons to start it again for, beside those that are by themselves."""
+    retry_from: Literal["base", "keep"] = "base"
+    """`base`: it starts from where the run did. `keep`: from what its last attempt committed."""
+    fail_fast: bool = False
+    """Cancel all other workers as soon as one has failed for good."""
     fail_on: Literal["any", "all"] = "any"
     """`all`: the exit code is 0 as soon as one worker succeeded."""
     preset: Preset | None = None
@@ -158,6 +169,13 @@ class ParallelConfig(_Model):
         if any(not model.strip() for model in models):
             raise ValueError("a model name must not be empty")
         return tuple(model.strip() for model in models)
+
+    @field_validator("retry_on")
+    @classmethod
+    def _cancelled_is_for_good(cls, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+        if Reason.CANCELLED in reasons:
+            raise ValueError("what was cancelled is not started again")
+        return reasons
 
     @model_validator(mode="after")
     def _fill_in_the_preset(self) -> "ParallelConfig":

@@ -103,6 +103,19 @@ class WorkerHarvesting(_Event):
     worker_id: int
 
 
+class WorkerRetrying(_Event):
+    """An attempt failed; there is to be another."""
+
+    type: Literal["worker_retrying"] = "worker_retrying"
+    worker_id: int
+    attempt: int
+    """The one to come: 2 is the first that is a retry."""
+    reason: str
+    """Why the one before failed."""
+    delay: float
+    """Seconds until then, at least."""
+
+
 class WorkerDone(_Event):
     """A worker has its final result."""
 
@@ -127,6 +140,7 @@ Event = (
     | WorkerMeasured
     | WorkerStopping
     | WorkerHarvesting
+    | WorkerRetrying
     | WorkerDone
     | RunDone
 )

@@ -52,6 +52,10 @@ class CancelButton(Protocol):
     def killed(self) -> bool:
         """Whether it is to stop without grace."""
 
+    @property
+    def why(self) -> str:
+        """What people are told."""
+
 
 class Cancel:
     """The cancel button of a run: pressed once it asks, pressed hard it kills."""
@@ -59,12 +63,20 @@ class Cancel:
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._killed = threading.Event()
+        self.why = "cancelled"
+        """What people are told."""
 
-    def press(self, *, kill: bool) -> None:
+    def press(self, *, kill: bool, why: str | None = None) -> None:
         """Ask every worker to stop; with `kill`, without waiting for its grace."""
+        if why is not None and not self.asked:
+            self.why = why
         self._asked.set()
         if kill:
             self._killed.set()
+
+    def wait(self, timeout: float) -> None:
+        """Sleep for so many seconds, or until somebody asks."""
+        self._asked.wait(timeout)
 
     @property
     def asked(self) -> bool:
@@ -296,7 +308,7 @@ class _Watch:
         if now >= deadline:
             return Stop(Reason.TIMEOUT, f"stopped at its deadline of {terms.timeout:g} s")
         if self.cancel.asked:
-            return Stop(Reason.CANCELLED, "cancelled")
+            return Stop(Reason.CANCELLED, self.cancel.why)
         if self.log.size > limits.log_limit:
             return Stop(Reason.LOG_LIMIT, f"stopped: it printed more than {mib(limits.log_limit)}")
         if limits.idle_timeout and now - self.log.heard_at > limits.idle_timeout:

@@ -58,9 +58,12 @@ class Origin:
     """What a worker started from: all that its commits may be made of, beside its own objects."""
 
     base: str
+    """What the run starts from: all that is new since is checked."""
     objects: Path
     """An object directory with what the base reaches, and nothing else of the repository."""
     shallow: frozenset[str]
+    start: str | None = None
+    """Where the branch is, if not at the base: an earlier attempt's commit."""
     room: int = MAX_CHECKOUT
     """Bytes that the files which differ from the base may take, checked out."""
 
@@ -84,20 +87,21 @@ def import_harvest(
         repository: Where it goes.
         out: The directory with `pack`, `tip` and `notes`.
         quarantine: A directory to be made, and removed again.
-        branch: The worker's branch; it must be at its base.
+        branch: The worker's branch; it must be where the worker started.
         origin: What the worker started from.
         note: Is told of what was let in, before the branch moves.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are not what they should be.
-        GitCommandError: The branch is not at its base any more.
+        GitCommandError: The branch is not there any more.
     """
     tip = _read_text(out / "tip", 100)
     if not _OBJECT_ID.fullmatch(tip):
         raise HarvestRefusedError("the harvest gave no commit")
     notes = _read_notes(out / "notes")
     harvested = Harvested(tip, notes)
-    if tip == origin.base:
+    start = origin.start or origin.base
+    if tip == start:
         note(harvested)
         return harvested
     # What a process that died left.
@@ -112,7 +116,7 @@ def import_harvest(
         shutil.rmtree(quarantine, ignore_errors=True)
     note(harvested)
     with repository.lock():
-        repository.move_branch(branch, new=tip, old=origin.base)
+        repository.move_branch(branch, new=tip, old=start)
     return harvested
 
 

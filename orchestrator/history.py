@@ -23,6 +23,7 @@ from orchestrator.events import (
     WorkerHarvesting,
     WorkerPreparing,
     WorkerProgress,
+    WorkerRetrying,
     WorkerStarted,
     WorkerStopping,
 )
@@ -52,6 +53,7 @@ class WorkerState(StrEnum):
     """How far a worker has come, by the last that its run said of it."""
 
     QUEUED = "queued"
+    RETRYING = "retrying"
     PREPARING = "preparing"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -198,6 +200,8 @@ class RunHistory:
                 worker.state = WorkerState.STOPPING
             case WorkerHarvesting():
                 worker.state, worker.container = WorkerState.HARVESTING, None
+            case WorkerRetrying():
+                worker.state, worker.container = WorkerState.RETRYING, None
             case WorkerDone(result=result):
                 worker.state, worker.container = WorkerState.DONE, None
                 worker.result = result
@@ -221,11 +225,7 @@ def _parsed(lines: bytes) -> Iterator[Event]:
 
 def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
     """Give the directories of a worker's attempts with their numbers; the present one has none."""
-    present = run.worker(worker_id)
-    paths = run.path.glob(f"{present.name}.attempt-*")
-    found = ((path.name.rpartition("-")[2], path) for path in paths)
-    earlier = sorted((int(number), path) for number, path in found if number.isdecimal())
-    return [*earlier, (None, present)]
+    return [*run.attempts(worker_id), (None, run.worker(worker_id))]
 
 
 def choose_run(

@@ -55,14 +55,14 @@ def bring_home(
             verdict = Verdict(Status.FAILED, reason, kept)
         else:
             verdict = Verdict(verdict.status, verdict.reason, f"{verdict.message}; {kept}")
-        return Harvested(run.base, ()), verdict
+        return Harvested(workspace.start, ()), verdict
     finally:
         workspace.take_back()
     if run.resumed:
         workspace.worktree.unlock()
     try:
         workspace.worktree.update(
-            run.repository, base=run.base, tip=harvested.tip, again=run.resumed
+            run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
         )
     except OrchestratorError as error:
         note = f"the worktree was changed meanwhile and is not updated ({error.message})"
@@ -114,10 +114,10 @@ def harvest(
     """
     known = checkpoints.harvested()
     if known is not None:
-        _land(run, spec, known)
+        _land(run, spec, workspace, known)
         return known
     if workspace.is_untouched():
-        untouched = Harvested(run.base, ())
+        untouched = Harvested(workspace.start, ())
         checkpoints.note_harvested(untouched)
         return untouched
     workspace.unlock_harvest()
@@ -129,6 +129,7 @@ def harvest(
         branch=spec.branch,
         origin=Origin(
             base=run.base,
+            start=workspace.start,
             objects=run.directory.objects,
             shallow=run.shallow,
             # A worker is stopped a moment after its limit, and what it wrote until then counts.
@@ -138,11 +139,11 @@ def harvest(
     )
 
 
-def _land(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> None:
+def _land(run: RunContext, spec: WorkerSpec, workspace: Workspace, harvested: Harvested) -> None:
     """Move the branch to what was let in, unless whoever let it in did so before it died."""
     if run.repository.resolve(f"refs/heads/{spec.branch}") != harvested.tip:
         with run.repository.lock():
-            run.repository.move_branch(spec.branch, new=harvested.tip, old=run.base)
+            run.repository.move_branch(spec.branch, new=harvested.tip, old=workspace.start)
 
 
 def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:

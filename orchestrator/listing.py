@@ -28,8 +28,8 @@ class ListedWorker(_Listed):
     task: str
     model: str
     state: WorkerState
-    """The last that its run said of it: `queued`, `preparing`, `running`, `stopping`, `harvesting`
-    or `done`."""
+    """The last that its run said of it: `queued`, `preparing`, `running`, `stopping`,
+    `harvesting`, `retrying` or `done`."""
     status: Status | None
     """How it ended; null until it has."""
     reason: Reason | None

@@ -2,12 +2,20 @@
 
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
+from orchestrator.errors import RepositoryError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.repository import Repository
 from orchestrator.store import Store, StoreOptions, make_store
 from orchestrator.workspace import Workspace, worker_user
-from orchestrator.worktree import add_worktree, ensure_worktree, put_aside
+from orchestrator.worktree import (
+    Worktree,
+    add_worktree,
+    clear_place,
+    ensure_worktree,
+    open_worktree,
+    put_aside,
+)
 
 
 def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints) -> Workspace:
@@ -18,33 +26,64 @@ def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints)
         OSError: There is no room for them.
     """
     if checkpoints.prepared:
-        return reopen(run.repository, run.directory, spec)
+        return reopen(run.repository, run.directory, spec, base=run.base)
     root = run.directory.worker(spec.worker_id)
     if root.exists():
         with run.repository.lock():
             put_aside(run.repository, spec, root)
     workspace = _prepare(run, spec)
-    checkpoints.note_prepared()
+    checkpoints.note_prepared(workspace.start)
     return workspace
 
 
 def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
     root = run.directory.worker(spec.worker_id)
     root.mkdir()
+    again = bool(run.directory.attempts(spec.worker_id))
+    # Whether the branch is back at the base, or not on purpose, was decided before.
+    start = run.repository.resolve(f"refs/heads/{spec.branch}") if again else run.base
     with run.repository.lock():
-        worktree = add_worktree(run.repository, spec)
+        worktree = _worktree(run, spec, again=again)
     user = worker_user(spec.worker_id)
     options = StoreOptions(
-        base=run.base, shallow=run.shallow, mode=run.mode, owner=user, excluded=run.agent.droppings
+        base=run.base,
+        start=start,
+        shallow=run.shallow,
+        mode=run.mode,
+        owner=user,
+        excluded=run.agent.droppings,
     )
     store = make_store(run.repository, worktree, root, options)
     return Workspace(
-        worktree=worktree, store=store, objects=run.directory.objects, mode=run.mode, user=user
+        worktree=worktree,
+        store=store,
+        objects=run.directory.objects,
+        mode=run.mode,
+        user=user,
+        start=start,
     )
 
 
-def reopen(repository: Repository, directory: RunDirectory, spec: WorkerSpec) -> Workspace:
+def _worktree(run: RunContext, spec: WorkerSpec, *, again: bool) -> Worktree:
+    """Make the worktree, or find that of an earlier attempt."""
+    if again:
+        try:
+            return open_worktree(run.repository.top / spec.directory, spec.branch)
+        except RepositoryError:
+            clear_place(run.repository, spec, run.directory.worker(spec.worker_id))
+    return add_worktree(run.repository, spec)
+
+
+def reopen(
+    repository: Repository, directory: RunDirectory, spec: WorkerSpec, *, base: str
+) -> Workspace:
     """Find what another process made.
+
+    Args:
+        repository: The repository.
+        directory: The run's.
+        spec: The worker.
+        base: What its first attempt starts from.
 
     Raises:
         RepositoryError: The worktree is none any more.
@@ -56,4 +95,5 @@ def reopen(repository: Repository, directory: RunDirectory, spec: WorkerSpec) ->
         objects=directory.objects,
         mode="bind" if store.copy.is_dir() else "overlay",
         user=worker_user(spec.worker_id),
+        start=Checkpoints(store.root).start() or base,
     )

@@ -8,6 +8,7 @@ orchestrator/runs/<run-id>/           in the repository's git common directory
     stop-N                            somebody asks for worker N's end
     worker-N/                         state directory of worker N (see `store`)
         result.json stdout.log stderr.log
+    worker-N.attempt-K/               what that was when its attempt K was given up; attempt.json
 """
 
 import fcntl
@@ -30,6 +31,7 @@ from orchestrator.plan import WorkerSpec
 from orchestrator.results import RunResult, WorkerResult
 
 _KILL = "kill"
+_ATTEMPT = ".attempt-"
 _ATTEMPTS = 10
 _ORPHANS = 60.0
 """Seconds for a git to end whose orchestrator was killed; until then it has the run's lease."""
@@ -73,6 +75,17 @@ class RunDirectory:
     def worker(self, worker_id: int) -> Path:
         """The state directory of one worker."""
         return self.path / f"worker-{worker_id}"
+
+    def attempt(self, worker_id: int, number: int) -> Path:
+        """What the state directory of a worker becomes when one of its attempts is given up."""
+        return self.path / f"{self.worker(worker_id).name}{_ATTEMPT}{number}"
+
+    def attempts(self, worker_id: int) -> list[tuple[int, Path]]:
+        """Give the attempts of a worker that were given up, the first one first."""
+        name = self.worker(worker_id).name
+        paths = self.path.glob(f"{name}{_ATTEMPT}*")
+        found = ((path.name.rpartition("-")[2], path) for path in paths)
+        return sorted((int(number), path) for number, path in found if number.isdecimal())
 
     @property
     def objects(self) -> Path:

@@ -16,6 +16,8 @@ from orchestrator.git import Git, GitCommandError, discover
 BRANCHES = "refs/heads/architect/parallel-"
 DIRECTORIES = ".architect-parallel-"
 BACKUPS = "refs/orchestrator/backup/"
+ATTEMPTS = "refs/orchestrator/attempts/"
+"""`<run>/<N>/<K>`: what worker N had written when its attempt K was given up."""
 _EXCLUDE = f"/{DIRECTORIES}*"
 _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
 # Two threads of one process share a file lock, so they need a lock of their own.

@@ -80,7 +80,7 @@ class WorkerResult(BaseModel):
     message: str | None = None
     """One line for people."""
     attempts: int = 1
-    """How often it was started."""
+    """How often it was started: `cost` and `tokens` are of all attempts, all else is the last's."""
     exit_code: int | None = None
     """Of the container's main process; null when its end was not seen."""
     commit: str | None = None

@@ -44,14 +44,14 @@ def salvage(
         OrchestratorError: Nothing was let in; its files are still where it wrote them.
     """
     store = Store(root=directory.worker(spec.worker_id))
-    workspace = reopen(repository, directory, spec)
+    workspace = reopen(repository, directory, spec, base=record.base)
     run = _context(repository, engine, directory, record, store)
     try:
         harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     finally:
         workspace.take_back()
     workspace.worktree.unlock()
-    workspace.worktree.update(repository, base=record.base, tip=harvested.tip, again=True)
+    workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     discard_scratch(run, spec, workspace)
 
 

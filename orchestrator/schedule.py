@@ -2,23 +2,28 @@
 
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from orchestrator.attempts import Again, attempt, has_begun, in_all
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice, RunDone, WorkerDone
+from orchestrator.execution import TICK
 from orchestrator.plan import WorkerSpec
-from orchestrator.results import Reason, RunResult, WorkerResult, overall_status
-from orchestrator.worker import failure, run_worker
+from orchestrator.results import Reason, RunResult, Status, WorkerResult, overall_status
+from orchestrator.session import cancel_of
+from orchestrator.worker import failure
 
 
 def carry_out(
     run: RunContext, workers: tuple[WorkerSpec, ...], *, since: datetime | None = None
 ) -> RunResult:
-    """Run all workers, those first that run already.
+    """Run all workers, those first that are done or run already.
 
     Args:
         run: The run.
@@ -26,14 +31,10 @@ def carry_out(
         since: When another process began it. Default: now.
     """
     started = time.monotonic()
-    with ThreadPoolExecutor(run.config.workers, thread_name_prefix="worker") as pool:
-        try:
-            ordered = sorted(workers, key=lambda spec: not _is_under_way(run, spec))
-            results = list(pool.map(lambda spec: _finish(run, spec), ordered))
-        except BaseException:
-            # Ctrl-C in a program that uses us: the pool waits for a grace then, not for deadlines.
-            run.cancel.press(kill=False)
-            raise
+    ordered = sorted(
+        workers, key=lambda spec: (not _is_done(run, spec), not _is_under_way(run, spec))
+    )
+    results = _Slots(run, ordered).results()
     results.sort(key=lambda result: result.worker_id)
     duration = time.monotonic() - started
     if since is not None:
@@ -54,23 +55,104 @@ def carry_out(
     return result
 
 
+@dataclass(frozen=True)
+class _Turn:
+    """A worker that waits for a slot."""
+
+    spec: WorkerSpec
+    due: float = 0.0
+    """The moment before which it is not to be started."""
+    again: bool = False
+
+
+class _Slots:
+    """Gives every worker a slot, and again where it is to be retried; none waits in its slot."""
+
+    def __init__(self, run: RunContext, workers: Iterable[WorkerSpec]) -> None:
+        self._run = run
+        self._waiting = [_Turn(spec) for spec in workers]
+        self._running: dict[Future[WorkerResult | Again], WorkerSpec] = {}
+        self._results: list[WorkerResult] = []
+
+    def results(self) -> list[WorkerResult]:
+        with ThreadPoolExecutor(self._run.config.workers, thread_name_prefix="worker") as pool:
+            try:
+                while self._waiting or self._running:
+                    self._fill(pool)
+                    for ended in self._ended():
+                        self._note(self._running.pop(ended), ended.result())
+            except BaseException:
+                # Ctrl-C in a program that uses us: the pool waits for a grace then, not for
+                # deadlines.
+                self._run.cancel.press(kill=False)
+                raise
+        return self._results
+
+    def _free(self) -> int:
+        return self._run.config.workers - len(self._running)
+
+    def _fill(self, pool: ThreadPoolExecutor) -> None:
+        for turn in self._due()[: self._free()]:
+            self._waiting.remove(turn)
+            self._running[pool.submit(_finish, self._run, turn.spec)] = turn.spec
+
+    def _due(self) -> list[_Turn]:
+        """Give those that may start, or have nothing to wait for: retries first."""
+        if not self._free():
+            return []
+        now = time.monotonic()
+        due = [
+            turn
+            for turn in self._waiting
+            if turn.due <= now or cancel_of(self._run, turn.spec).asked
+        ]
+        return sorted(due, key=lambda turn: not turn.again)
+
+    def _ended(self) -> Collection[Future[WorkerResult | Again]]:
+        """Wait for the end of one, but not past the time of another that could start."""
+        if not self._running:
+            self._run.cancel.wait(TICK)
+            return ()
+        is_awaited = bool(self._waiting) and self._free() > 0
+        return wait(self._running, TICK if is_awaited else None, FIRST_COMPLETED).done
+
+    def _note(self, spec: WorkerSpec, came: WorkerResult | Again) -> None:
+        if isinstance(came, Again):
+            self._waiting.append(_Turn(spec, due=time.monotonic() + came.delay, again=True))
+            return
+        self._results.append(came)
+        if self._run.config.fail_fast and _has_failed(came) and not self._run.directory.left_open:
+            why = f"cancelled: worker {spec.worker_id} failed ({came.reason})"
+            self._run.cancel.press(kill=False, why=why)
+
+
+def _has_failed(result: WorkerResult) -> bool:
+    bad = result.status in (Status.FAILED, Status.TIMEOUT)
+    return bad and result.reason is not Reason.CANCELLED
+
+
+def _is_done(run: RunContext, spec: WorkerSpec) -> bool:
+    return run.resumed and run.directory.result(spec.worker_id) is not None
+
+
 def _is_under_way(run: RunContext, spec: WorkerSpec) -> bool:
     return Checkpoints(run.directory.worker(spec.worker_id)).launch() is not None
 
 
-def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult:
-    """Give a worker's result, whatever happens, and make it durable."""
+def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
+    """Give a worker's result, whatever happens, and make it durable; or say that it goes on."""
     known = run.directory.result(spec.worker_id) if run.resumed else None
     if known is not None:
         run.emit(WorkerDone(result=known))
         return known
     if _is_called_off(run, spec):
-        result = failure(run, spec, Reason.CANCELLED, "cancelled before it started")
+        why = f"{cancel_of(run, spec).why} before it started"
+        result: WorkerResult | Again = failure(run, spec, Reason.CANCELLED, why)
         with suppress(OrchestratorError):
             run.repository.drop_branch(spec.branch, at=run.base)
     else:
         try:
-            result = run_worker(run, spec)
+            result = attempt(run, spec)
         except EngineUnavailableError as error:
             return _left_open(run, spec, error)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
@@ -78,6 +160,9 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult:
             with suppress(OSError), (run.directory.path / "internal-error.log").open("a") as file:
                 file.write(said)
             result = failure(run, spec, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
+            result = in_all(run, spec, result)
+    if isinstance(result, Again):
+        return result
     result = run.redactor.model(result)
     try:
         run.directory.write_result(result)
@@ -94,12 +179,10 @@ def _left_open(run: RunContext, spec: WorkerSpec, error: EngineUnavailableError)
     run.directory.left_open = True
     later = f"`orchestrator resume {run.directory.run_id}` sees to it once the engine is back"
     result = failure(run, spec, Reason.ENGINE_ERROR, f"{error.message}; {later}")
+    result = in_all(run, spec, result)
     run.emit(WorkerDone(result=result))
     return result
 
 
 def _is_called_off(run: RunContext, spec: WorkerSpec) -> bool:
-    checkpoints = Checkpoints(run.directory.worker(spec.worker_id))
-    asked = run.cancel.asked or run.directory.stop_asked(spec.worker_id)
-    # What was started once has a container to end and work to bring home.
-    return asked and not checkpoints.prepared
+    return cancel_of(run, spec).asked and not has_begun(run, spec)

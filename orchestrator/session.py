@@ -18,7 +18,7 @@ from orchestrator.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class _WorkerCancel:
+class WorkerCancel:
     """Asked for the whole run, or for this worker by another process."""
 
     run: Cancel
@@ -32,6 +32,15 @@ class _WorkerCancel:
     @property
     def killed(self) -> bool:
         return self.run.killed or self.directory.kill_asked(self.worker_id)
+
+    @property
+    def why(self) -> str:
+        return self.run.why
+
+
+def cancel_of(run: RunContext, spec: WorkerSpec) -> WorkerCancel:
+    """Give a worker's cancel button."""
+    return WorkerCancel(run.cancel, run.directory, spec.worker_id)
 
 
 def open_log(run: RunContext, spec: WorkerSpec) -> WorkerLog:
@@ -62,7 +71,7 @@ def run_task(
     Raises:
         EngineUnavailableError: The engine went away; all is left for whoever resumes the run.
     """
-    cancel = _WorkerCancel(run.cancel, run.directory, spec.worker_id)
+    cancel = cancel_of(run, spec)
     terms = _terms(run, spec, workspace)
     with ExitStack() as stack:
         try:

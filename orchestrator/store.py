@@ -119,6 +119,9 @@ class StoreOptions:
     """How a store is made."""
 
     base: str
+    """What the run starts from."""
+    start: str
+    """What this worker starts from: its base, or what an earlier attempt of it made."""
     shallow: frozenset[str]
     mode: Literal["overlay", "bind"]
     owner: tuple[int, int]
@@ -137,19 +140,28 @@ def make_store(
     settings["user.name"], settings["user.email"] = repository.identity()
     _make_git_dir(repository, store.git, worktree.branch, options, settings)
     (store.git / "objects" / "info" / "alternates").write_text(f"{OBJECTS}\n")
+    if options.start != options.base:
+        _add_earlier(repository, store, options)
     _make_git_dir(repository, store.harvest, worktree.branch, options, settings)
     store.out.mkdir()
     if options.mode == "overlay":
         store.upper.mkdir()
         store.overlay.mkdir()
     else:
-        _check_out(repository, store, options.base)
+        _check_out(repository, store, options.start)
     tree, index = _checkout(store, worktree, options.mode)
     settle(repository, tree, index)
     for git_dir in (store.git, store.harvest):
         shutil.copyfile(index, git_dir / "index")
     _give_away(store, worktree, options)
     return store
+
+
+def _add_earlier(repository: Repository, store: Store, options: StoreOptions) -> None:
+    """Give a worker what an earlier attempt of it made: nobody else is to have that."""
+    names = ("-q", "--delta-base-offset", str(store.git / "objects" / "pack" / "pack"))
+    wanted = f"{options.start}\n^{options.base}\n".encode()
+    repository.git.run("pack-objects", *names, "--revs", stdin=wanted)
 
 
 def _make_git_dir(
@@ -167,7 +179,7 @@ def _make_git_dir(
             config.write(f"[{section}]\n\t{name} = {_quoted(value)}\n")
     reference = git_dir / "refs" / "heads" / branch
     reference.parent.mkdir(parents=True)
-    reference.write_text(f"{options.base}\n")
+    reference.write_text(f"{options.start}\n")
     (git_dir / "info").mkdir(exist_ok=True)
     (git_dir / "info" / "exclude").write_text(
         "".join(f"{pattern}\n" for pattern in (*options.excluded, ".git-of-a-nested-repository*"))

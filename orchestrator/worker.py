@@ -1,5 +1,6 @@
 """One worker from start to finish: the story of the product, read this first."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
@@ -107,6 +108,10 @@ def _result(
 
 def failure(run: RunContext, spec: WorkerSpec, reason: Reason, message: str) -> WorkerResult:
     """Give the result of a worker whose container never ran."""
+    commit = run.base
+    if run.directory.attempts(spec.worker_id):
+        with suppress(OrchestratorError):
+            commit = run.repository.resolve(f"refs/heads/{spec.branch}")
     return WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,
@@ -116,5 +121,5 @@ def failure(run: RunContext, spec: WorkerSpec, reason: Reason, message: str) -> 
         task=spec.task,
         reason=reason,
         message=message,
-        commit=run.base,
+        commit=commit,
     )

@@ -65,6 +65,8 @@ class Workspace:
     objects: Path
     mode: Mode
     user: tuple[int, int]
+    start: str
+    """The commit that its branch points at until there is a harvest."""
 
     @property
     def user_text(self) -> str:

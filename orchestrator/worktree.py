@@ -173,10 +173,20 @@ def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None
         for number in count(1)
         if not (path := directory.with_name(f"{directory.name}{HALF_MADE}{number}")).exists()
     )
+    clear_place(repository, spec, directory)
     directory.rename(aside)
+
+
+def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:
+    """Move what is in a worktree's place elsewhere. To be called with the lock held.
+
+    Raises:
+        OSError: It could not be moved.
+        GitCommandError: Git still knows the worktree.
+    """
     path = repository.top / spec.directory
     if path.exists():
-        shutil.move(path, aside / path.name)
+        shutil.move(path, into / path.name)
     listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
     if b"worktree " + os.fsencode(path) in listed:
         # Twice: git locks a worktree until it is complete.

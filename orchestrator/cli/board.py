@@ -27,6 +27,7 @@ from orchestrator.events import (
     WorkerOutput,
     WorkerPreparing,
     WorkerProgress,
+    WorkerRetrying,
     WorkerStarted,
     WorkerStopping,
 )
@@ -130,27 +131,15 @@ class BoardView:
         match event:
             case RunStarted(workers=workers):
                 self._rows = {spec.worker_id: _Row(spec) for spec in workers}
-            case WorkerOutput():
-                self._change(event.worker_id, line=event.line)
-            case WorkerProgress():
-                self._change(event.worker_id, **_progress(event))
-            case WorkerMeasured():
-                self._measured = True
-                self._change(event.worker_id, **_measures(event))
-            case WorkerPreparing():
-                self._change(event.worker_id, state="preparing", since=None, took=None)
             case WorkerStarted():
                 # It may have been some time ago, if this is read from the run's record.
                 since = self._clock() - max(time.time() - event.at.timestamp(), 0)
                 self._change(event.worker_id, state="running", since=since)
-            case WorkerStopping():
-                self._change(event.worker_id, state="stopping", line=event.reason)
-            case WorkerHarvesting():
-                self._change(event.worker_id, state="harvesting")
             case WorkerDone(result=result):
                 self._finish(result)
             case _:
-                return
+                self._measured = self._measured or isinstance(event, WorkerMeasured)
+                self._change(getattr(event, "worker_id", 0), **_changes(event))
 
     def _change(self, number: int, **changes: str | float | None) -> None:
         row = self._rows.get(number)
@@ -206,6 +195,27 @@ class BoardView:
             _LINE: row.line,
             **{name: getattr(row, name) for name in _MEASURES},
         }
+
+
+def _changes(event: Event) -> dict[str, str | float | None]:
+    match event:
+        case WorkerOutput(line=line):
+            return {"line": line}
+        case WorkerProgress():
+            return {**_progress(event)}
+        case WorkerMeasured():
+            return {**_measures(event)}
+        case WorkerPreparing():
+            return {"state": "preparing", "since": None, "took": None}
+        case WorkerStopping(reason=reason):
+            return {"state": "stopping", "line": reason}
+        case WorkerHarvesting():
+            return {"state": "harvesting"}
+        case WorkerRetrying(attempt=attempt, reason=reason):
+            line = f"attempt {attempt - 1} failed: {reason}"
+            return {"state": "retrying", "since": None, "line": line}
+        case _:
+            return {}
 
 
 def _progress(event: WorkerProgress) -> dict[str, str]:

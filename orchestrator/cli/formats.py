@@ -81,9 +81,10 @@ def count(number: int, noun: str) -> str:
 
 
 def outcome(result: WorkerResult) -> str:
-    """Say how a worker ended and why: `failed (oom)`."""
+    """Say how a worker ended and why, and after how many attempts: `failed (oom), attempt 2`."""
     reason = f" ({result.reason.value})" if result.reason else ""
-    return result.status.value + reason
+    attempt = f", attempt {result.attempts}" if result.attempts > 1 else ""
+    return result.status.value + reason + attempt
 
 
 def explanation(result: WorkerResult) -> str:

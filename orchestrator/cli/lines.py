@@ -1,7 +1,7 @@
 """What happens in a run, said in lines."""
 
 from orchestrator.cli.formats import count, duration, explanation, money, outcome
-from orchestrator.events import RunStarted, WorkerStarted
+from orchestrator.events import RunStarted, WorkerRetrying, WorkerStarted
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Status, WorkerResult
 from orchestrator.sanitize import one_line
@@ -35,11 +35,18 @@ def port_lines(event: WorkerStarted) -> list[str]:
     ]
 
 
+def retry_line(event: WorkerRetrying) -> str:
+    """Say that a worker is started again."""
+    number, failed = event.worker_id, event.attempt - 1
+    when = f"attempt {event.attempt} in {duration(event.delay)}"
+    return f"worker {number} failed its attempt {failed} ({one_line(event.reason)}), {when}"
+
+
 def done_line(result: WorkerResult) -> str:
     """Say how a worker ended."""
     took = duration(result.duration)
     if result.status is Status.SUCCESS:
         cost = f", {money(result.cost)}" if result.cost_known else ""
         files = count(len(result.files_modified), "file")
-        return f"✓ worker {result.worker_id} success in {took}: {files}{cost}"
+        return f"✓ worker {result.worker_id} {outcome(result)} in {took}: {files}{cost}"
     return f"✗ worker {result.worker_id} {outcome(result)} after {took}{explanation(result)}"

@@ -8,13 +8,21 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from orchestrator.cli.lines import done_line, notice_line, port_lines, run_line, started_line
+from orchestrator.cli.lines import (
+    done_line,
+    notice_line,
+    port_lines,
+    retry_line,
+    run_line,
+    started_line,
+)
 from orchestrator.cli.messages import tell
 from orchestrator.events import (
     Event,
     Notice,
     RunStarted,
     WorkerDone,
+    WorkerRetrying,
     WorkerStarted,
     WorkerStopping,
 )
@@ -147,6 +155,9 @@ class PlainView:
                 return [started_line(number, self._tasks.get(number)), *port_lines(event)]
             case WorkerStopping():
                 return [f"worker {event.worker_id} is being stopped: {one_line(event.reason)}"]
+            case WorkerRetrying(worker_id=number):
+                self._running.discard(number)
+                return [retry_line(event)]
             case WorkerDone(result=result):
                 self._running.discard(result.worker_id)
                 return [done_line(result)]

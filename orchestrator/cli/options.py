@@ -100,6 +100,24 @@ IncludeUncommitted = Annotated[
         show_default=False,
     ),
 ]
+Retries = Annotated[
+    Text, _setting("retries", "N", "How often a worker that failed is started again.")
+]
+RetryDelay = Annotated[Text, _setting("retry_delay", "SECONDS", "Time before that.")]
+RetryOn = Annotated[
+    Text, _setting("retry_on", "CSV", "More reasons to start it again for, as `timeout,oom`.")
+]
+RetryFrom = Annotated[
+    Text, _setting("retry_from", "base|keep", "`keep`: from what it had committed.")
+]
+FailFast = Annotated[
+    bool | None,
+    typer.Option(
+        "--fail-fast/--no-fail-fast",
+        help="Cancel all others once a worker failed for good.",
+        show_default=False,
+    ),
+]
 FailOn = Annotated[
     Text, _setting("fail_on", "any|all", "`all`: exit 0 as soon as one worker succeeded.")
 ]

@@ -54,8 +54,18 @@ def is_size(field: FieldPath) -> bool:
 
 @cache
 def _properties(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
-    properties: dict[str, dict[str, Any]] = model.model_json_schema()["properties"]
-    return properties
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    return {name: _whole(found, definitions) for name, found in schema["properties"].items()}
+
+
+def _whole(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what items are of in its place: the parts are shown one by one."""
+    name = schema.get("items", {}).get("$ref", "").rpartition("/")[2]
+    if not name:
+        return schema
+    items = {key: definitions[name][key] for key in ("enum", "type")}
+    return {**schema, "items": items}
 
 
 def field_schema(field: FieldPath) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from orchestrator.settings.fields import CONTAINER_FIELDS, FIELDS, RUN_FIELDS, F
 
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
-_LISTS = frozenset({"models", "ports"})
+_LISTS = frozenset({"models", "ports", "retry_on"})
 """Settings that options and variables give as `a,b`."""
 _NO_VARIABLE = frozenset({"tasks", "env", "secrets"})
 """Workers are told where their secrets are in `ORCHESTRATOR_SECRETS`, and may run us again."""

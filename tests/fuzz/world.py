@@ -103,6 +103,7 @@ def add_store(world: World) -> None:
     world.store.root.mkdir()
     options = StoreOptions(
         base=world.base,
+        start=world.base,
         shallow=world.origin.shallow,
         mode="bind",
         owner=(os.getuid(), os.getgid()),

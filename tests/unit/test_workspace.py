@@ -89,7 +89,7 @@ def test_a_worker_writes_to_its_files_and_its_store_alone(tmp_path: Path, mode: 
     worktree = Worktree(path=tmp_path / "tree", branch="b", git_dir=tmp_path / "git")
     workspace = Workspace(
         worktree=worktree, store=Store(root=tmp_path / "state"), objects=tmp_path / "objects",
-        mode=mode, user=(1, 1),
+        mode=mode, user=(1, 1), start="c0ffee",
     )  # fmt: skip
     shared = {m.target: m.read_only for m in workspace.mounts() if isinstance(m, BindMount)}
     shared.setdefault(WORKSPACE, False)
@@ -109,8 +109,9 @@ def test_nothing_of_the_base_is_to_be_read_again(repo: Path, tmp_path: Path, mod
     worktree = open_worktree(tree, "architect/parallel-1")
     (tmp_path / "state").mkdir()
     options = StoreOptions(
-        base=base, shallow=frozenset(), mode=mode, owner=(os.getuid(), os.getgid()), excluded=()
-    )
+        base=base, start=base, shallow=frozenset(), mode=mode, owner=(os.getuid(), os.getgid()),
+        excluded=(),
+    )  # fmt: skip
     store = make_store(Repository(repo), worktree, tmp_path / "state", options)
     files = tree if mode == "overlay" else store.copy
     oldest = min(int((path / "index").stat().st_mtime) for path in (store.git, store.harvest))

@@ -1,0 +1,428 @@
+"""Workers that are started again: what is kept of each attempt, and where the next begins."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.attempts import RETRIED
+from orchestrator.cleanup import cleanup
+from orchestrator.config import ParallelConfig
+from orchestrator.events import Event, Notice, WorkerPreparing, WorkerRetrying, WorkerStarted
+from orchestrator.history import attempts
+from orchestrator.record import RunDirectory
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.resume import ResumedRun
+from orchestrator.runner import ParallelRunner
+from tests.support.live import ROOT, newest
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import fingerprint, git
+from tests.support.runs import branches, configured, show
+
+REFS = "refs/orchestrator/attempts/"
+
+
+@pytest.fixture
+def tally(tmp_path: Path) -> Path:
+    """A file that tasks add a line to, outside of everything that a run makes or removes."""
+    return tmp_path / "tally"
+
+
+def flaky(tally: Path, *, failures: int, rest: str = "") -> str:
+    """A task that fails so many times, and leaves a file of each time."""
+    return (
+        f"echo x >> {tally}; n=$(wc -l < {tally}); ls; echo attempt $n; "
+        f"echo $n > of-$n; echo $n >> a.txt; {rest} [ $n -gt {failures} ]"
+    )
+
+
+def count(tally: Path) -> int:
+    return len(tally.read_text().splitlines())
+
+
+def kept(repo: Path) -> dict[str, str]:
+    listing = git(repo, "for-each-ref", "--format=%(refname) %(objectname)", REFS)
+    pairs = (line.split(" ") for line in listing.splitlines())
+    return {ref.removeprefix(REFS).partition("/")[2]: commit for ref, commit in pairs}
+
+
+def state_of(repo: Path) -> RunDirectory:
+    return newest(repo).directory
+
+
+def retried(events: list[Event]) -> list[tuple[int, int, str, float]]:
+    found = (event for event in events if isinstance(event, WorkerRetrying))
+    return [(event.worker_id, event.attempt, event.reason, event.delay) for event in found]
+
+
+def watched(
+    repo: Path, engine: LocalEngine, *tasks: str, **rest: object
+) -> tuple[list[WorkerResult], list[Event]]:
+    events: list[Event] = []
+    config = configured(*tasks, **{"retry_delay": 0, **rest})
+    results = ParallelRunner(config, repo, engine=engine, emit=events.append).run()
+    return results, events
+
+
+class TestAttempts:
+    def test_a_task_that_fails_twice_and_then_passes_is_a_success(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        before = fingerprint(repo)
+        (worker,), events = watched(repo, local_engine, flaky(tally, failures=2), retries=3)
+        assert (worker.status, worker.attempts, worker.reason) == (Status.SUCCESS, 3, None)
+        assert (count(tally), worker.files_modified) == (3, ["a.txt", "of-3"])
+        assert retried(events) == [(1, 2, "agent_failed", 0.0), (1, 3, "agent_failed", 0.0)]
+        # From the base each time.
+        assert show(repo, "architect/parallel-1:a.txt") == "a\n3"
+        assert git(repo, "rev-parse", "architect/parallel-1") == worker.commit
+        assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
+        after = fingerprint(repo)
+        assert {key: after[key] for key in before if key != "refs"} == {
+            key: value for key, value in before.items() if key != "refs"
+        }
+
+    def test_every_attempt_is_kept(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        watched(repo, local_engine, flaky(tally, failures=2), retries=3)
+        found = kept(repo)
+        assert list(found) == ["1/1", "1/2"]
+        run = state_of(repo)
+        for number, path in run.attempts(1):
+            result = WorkerResult.model_validate_json((path / "attempt.json").read_bytes())
+            assert (result.attempts, result.reason) == (number, Reason.AGENT_FAILED)
+            assert (result.commit, result.log) == (found[f"1/{number}"], str(path))
+            assert (path / "stdout.log").read_text() == f"a.txt\nsrc\nattempt {number}\n"
+            assert show(repo, f"{result.commit}:of-{number}") == str(number)
+        assert [number for number, _ in attempts(run, 1)] == [1, 2, None]
+
+    def test_what_wrote_nothing_leaves_no_ref(self, repo: Path, local_engine: LocalEngine) -> None:
+        (worker,), _ = watched(repo, local_engine, "exit 4", retries=1)
+        assert (worker.status, worker.attempts, worker.exit_code) == (Status.FAILED, 2, 4)
+        assert kept(repo) == {}
+
+    def test_the_last_failure_is_the_result(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        (worker,), events = watched(repo, local_engine, flaky(tally, failures=9), retries=2)
+        assert (worker.reason, worker.attempts, count(tally)) == (Reason.AGENT_FAILED, 3, 3)
+        assert worker.files_modified == ["a.txt", "of-3"]
+        assert len(retried(events)) == 2
+
+    def test_cost_is_that_of_all_attempts(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        report = """echo '{"cost": 0.25, "tokens": 10}';"""
+        task = flaky(tally, failures=1, rest=report)
+        (worker,), _ = watched(repo, local_engine, task, retries=2)
+        assert (worker.cost, worker.cost_known, worker.tokens) == (0.5, True, 20)
+
+    def test_the_budget_is_one_for_all_attempts(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        report = """echo "budget $ORCHESTRATOR_BUDGET"; echo '{"cost": 0.4}';"""
+        task = flaky(tally, failures=9, rest=report)
+        (worker,), _ = watched(repo, local_engine, task, retries=9, budget_per_worker=1.0)
+        assert (worker.attempts, count(tally)) == (3, 3)
+        first = state_of(repo).attempt(1, 1) / "stdout.log"
+        second = state_of(repo).attempt(1, 2) / "stdout.log"
+        assert "budget 1.0\n" in first.read_text()
+        assert "budget 0.6\n" in second.read_text()
+
+    def test_an_attempt_that_could_not_be_prepared_is_one(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from orchestrator import preparation
+
+        calls = []
+
+        def make_store(*given: object) -> object:
+            calls.append(given)
+            if len(calls) == 1:
+                raise OSError("no room")
+            return real(*given)
+
+        real = preparation.make_store
+        monkeypatch.setattr(preparation, "make_store", make_store)
+        (worker,), events = watched(repo, local_engine, "echo x > x", retries=1)
+        assert (worker.status, worker.attempts) == (Status.SUCCESS, 2)
+        assert retried(events)[0][2] == "setup_failed"
+        assert worker.files_modified == ["x"]
+        assert (state_of(repo).attempt(1, 1) / ".architect-parallel-1" / "a.txt").exists()
+
+
+class TestKeep:
+    def test_goes_on_from_what_the_last_attempt_committed(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        task = flaky(tally, failures=2, rest="git add -A; git commit -qm by-hand; date > late;")
+        (worker,), _ = watched(repo, local_engine, task, retries=3, retry_from="keep")
+        assert (worker.status, worker.attempts) == (Status.SUCCESS, 3)
+        assert worker.files_modified == ["a.txt", "late", "of-1", "of-2", "of-3"]
+        assert show(repo, "architect/parallel-1:a.txt") == "a\n1\n2\n3"
+        log = git(repo, "log", "--format=%s", "main..architect/parallel-1").splitlines()
+        assert log.count("by-hand") == 3
+        assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+        assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
+        again = (state_of(repo).attempt(1, 2) / "stdout.log").read_text()
+        assert again == "a.txt\nlate\nof-1\nsrc\nattempt 2\n"
+
+    @pytest.mark.parametrize("last", ["true", "git reset -q --hard main", "rm -rf a.txt of-1"])
+    def test_the_next_attempt_may_add_nothing_or_take_away(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, last: str
+    ) -> None:
+        base = git(repo, "rev-parse", "HEAD")
+        last = last.replace("main", base)
+        task = f"[ -e {tally} ] && {last} && exit 0; touch {tally}; echo x > of-1; exit 1"
+        (worker,), _ = watched(repo, local_engine, task, retries=1, retry_from="keep")
+        wanted = {"true": ["of-1"], "rm -rf a.txt of-1": ["a.txt"]}.get(last, [])
+        assert (worker.status, worker.files_modified) == (Status.SUCCESS, wanted), worker.message
+        assert git(repo, "rev-parse", worker.branch) == worker.commit
+        assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
+
+
+class TestWhatIsRetried:
+    def test_every_reason_is_decided_and_documented(self) -> None:
+        assert set(RETRIED) == set(Reason)
+        rows = (ROOT / "docs/reference/result.md").read_text().splitlines()
+        cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+        shown = {row[0].strip("`"): row[1] for row in cells if len(row) == 3}
+        for reason, is_retried in RETRIED.items():
+            assert shown[reason.value] == ("yes" if is_retried else ""), reason
+
+    @pytest.mark.parametrize(("asked", "wanted"), [((), 1), ((Reason.TIMEOUT,), 2)])
+    def test_a_timeout_only_where_asked(
+        self, repo: Path, local_engine: LocalEngine, asked: tuple[Reason, ...], wanted: int
+    ) -> None:
+        (worker,), _ = watched(
+            repo, local_engine, "exec sleep 60", retries=1, retry_on=asked, timeout_per_worker=0.3
+        )
+        assert (worker.reason, worker.attempts) == (Reason.TIMEOUT, wanted)
+
+    def test_no_retry_without_being_asked(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        (worker,), events = watched(repo, local_engine, flaky(tally, failures=1))
+        assert (worker.attempts, retried(events)) == (1, [])
+
+    def test_what_was_cancelled_cannot_be_asked_for(self) -> None:
+        with pytest.raises(ValueError, match="not started again"):
+            ParallelConfig(tasks=("x",), retry_on=("cancelled",))
+
+
+class TestChangedByTheUser:
+    @pytest.mark.parametrize("change", ["edit", "commit"])
+    def test_nothing_of_the_user_is_overwritten(
+        self, repo: Path, local_engine: LocalEngine, tally: Path, change: str
+    ) -> None:
+        tree = repo / ".architect-parallel-1"
+
+        def interfere(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, WorkerRetrying):
+                (tree / "of-1").write_text("mine\n")
+                if change == "commit":
+                    git(tree, "commit", "-qam", "mine")
+
+        events: list[Event] = []
+        config = configured(flaky(tally, failures=1), retries=1, retry_delay=0)
+        runner = ParallelRunner(config, repo, engine=local_engine, emit=interfere)
+        (worker,) = runner.run()
+        assert (worker.status, worker.attempts) == (Status.SUCCESS, 2), worker.message
+        notes = [event.message for event in events if isinstance(event, Notice)]
+        assert any("changed meanwhile" in note and "goes on from there" in note for note in notes)
+        assert (tree / "of-1").read_text() == "mine\n"
+        assert "1" in kept(repo)["1/1"]
+        assert git(repo, "rev-parse", worker.branch) == worker.commit
+
+
+class TestWaiting:
+    def test_a_worker_that_waits_holds_no_slot(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        tasks = (flaky(tally, failures=1), "true", "true")
+        results, events = watched(repo, local_engine, *tasks, workers=1, retries=1, retry_delay=2.0)
+        assert [worker.status for worker in results] == ["success"] * 3
+        begun = [event.worker_id for event in events if isinstance(event, WorkerStarted)]
+        assert begun == [1, 2, 3, 1]
+        retry = next(event.at for event in events if isinstance(event, WorkerRetrying))
+        last = [event.at for event in events if isinstance(event, WorkerPreparing)][-1]
+        assert 2.0 <= (last - retry).total_seconds() < 4.0
+
+    def test_cancel_ends_the_wait(self, repo: Path, local_engine: LocalEngine, tally: Path) -> None:
+        def press(event: Event) -> None:
+            if isinstance(event, WorkerRetrying):
+                runner.cancel()
+
+        config = configured(flaky(tally, failures=1), retries=1, retry_delay=100)
+        runner = ParallelRunner(config, repo, engine=local_engine, emit=press)
+        started = time.monotonic()
+        (worker,) = runner.run()
+        assert time.monotonic() - started < 30
+        assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
+        assert (worker.attempts, count(tally)) == (1, 1)
+        assert worker.message == "cancelled before attempt 2; attempt 1: agent_failed: attempt 1"
+        # What it wrote is where it was, the branch.
+        assert show(repo, "architect/parallel-1:of-1") == "1"
+        assert worker.commit == git(repo, "rev-parse", "architect/parallel-1")
+
+    def test_stop_of_one_worker_ends_its_wait(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        stopped = threading.Event()
+
+        def press(event: Event) -> None:
+            if isinstance(event, WorkerRetrying):
+                state_of(repo).ask_to_stop(1, kill=False)
+                stopped.set()
+
+        task = f"while [ ! -e {tally}.go ]; do sleep 0.02; done"
+        config = configured(flaky(tally, failures=1), task, retries=1, retry_delay=100)
+        runner = ParallelRunner(config, repo, engine=local_engine, emit=press)
+        thread = threading.Thread(target=runner.run)
+        thread.start()
+        assert stopped.wait(30)
+        deadline = time.monotonic() + 30
+        while (first := state_of(repo).result(1)) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        Path(f"{tally}.go").touch()
+        thread.join(30)
+        assert first.reason is Reason.CANCELLED
+        second = state_of(repo).result(2)
+        assert second is not None
+        assert second.status is Status.SUCCESS
+
+
+class TestFailFast:
+    def test_the_first_failure_for_good_cancels_all_others(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        ready = f"while [ ! -e {tally}.up ]; do sleep 0.02; done;"
+        tasks = (
+            f"{ready} {flaky(tally, failures=9)}",
+            f"echo w > w; touch {tally}.up; exec sleep 60",
+            "echo never > never",
+        )
+        (first, second, third), _ = watched(
+            repo, local_engine, *tasks, workers=2, retries=1, fail_fast=True
+        )
+        assert (first.reason, first.attempts) == (Reason.AGENT_FAILED, 2)
+        why = "cancelled: worker 1 failed (agent_failed)"
+        assert (second.reason, second.message) == (Reason.CANCELLED, why)
+        assert second.files_modified == ["w"]
+        assert (third.reason, third.message) == (Reason.CANCELLED, f"{why} before it started")
+        assert third.started_at is None
+        assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
+
+    def test_a_failure_cancels_nobody_otherwise(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        results, _ = watched(repo, local_engine, "false", "sleep 0.5", workers=1)
+        assert [worker.status for worker in results] == ["failed", "success"]
+
+
+class TestCleanup:
+    def test_attempts_stay_until_a_purge(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
+        watched(repo, local_engine, flaky(tally, failures=2), retries=2)
+        before = kept(repo)
+        cleanup(repo, engine=local_engine)
+        assert kept(repo) == before
+        report = cleanup(repo, engine=local_engine, purge=True)
+        assert len([ref for ref in report.purged if ref.startswith(REFS)]) == 2
+        assert kept(repo) == {}
+        left = [path for path in state_of(repo).path.glob("worker-*/*") if path.is_dir()]
+        assert left == []
+
+
+_CODE = """
+import os, signal, sys
+from pathlib import Path
+from importlib import import_module
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
+repo, scratch, task, retry_from, target, when, nth = sys.argv[1:]
+module, name = target.split(":")
+holder = import_module(module)
+*parents, name = name.split(".")
+for parent in parents:
+    holder = getattr(holder, parent)
+real = getattr(holder, name)
+calls = []
+
+def deadly(*given, **named):
+    calls.append(given)
+    if when == "before" and len(calls) == int(nth):
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer = real(*given, **named)
+    if when == "after" and len(calls) == int(nth):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer
+
+setattr(holder, name, deadly)
+shell_run(
+    Path(repo), LocalEngine(Path(scratch)), task, retries=3, retry_delay=0, retry_from=retry_from
+)
+"""
+_STEPS = [
+    ("orchestrator.checkpoints:Checkpoints.note_given_up", 1),
+    ("orchestrator.attempts:_set_aside", 1),
+    ("orchestrator.attempts:_back_to_base", 1),
+    ("orchestrator.repository:Repository.move_branch", 2),
+    ("orchestrator.worktree:Worktree.update", 2),
+    ("orchestrator.checkpoints:Checkpoints.note_given_up", 2),
+    ("orchestrator.preparation:make_store", 2),
+    ("orchestrator.checkpoints:Checkpoints.note_prepared", 2),
+    ("orchestrator.checkpoints:Checkpoints.note_ending", 2),
+    ("orchestrator.repository:Repository.move_branch", 4),
+]
+_OF_BASE_ALONE = ("_back_to_base", "move_branch")
+
+
+class TestKilled:
+    @pytest.mark.parametrize("retry_from", ["base", "keep"])
+    @pytest.mark.parametrize("when", ["before", "after"])
+    @pytest.mark.parametrize(("target", "nth"), _STEPS)
+    def test_resume_goes_on_rightly_after_a_kill_at_any_step(
+        self, repo: Path, tmp_path: Path, tally: Path, target: str, nth: int, when: str,
+        retry_from: str,
+    ) -> None:  # fmt: skip
+        if retry_from == "keep" and target.endswith(_OF_BASE_ALONE):
+            target, nth = "orchestrator.repository:Repository.move_branch", 2
+        task = flaky(tally, failures=2)
+        command = [sys.executable, "-c", _CODE, str(repo), str(tmp_path / "e"), task, retry_from]
+        done = subprocess.run(
+            [*command, target, when, str(nth)], cwd=ROOT, capture_output=True, timeout=60
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+        engine = LocalEngine(tmp_path / "again")
+        (worker,) = ResumedRun(state_of(repo), engine=engine).execute().results
+        if target.endswith("note_ending") and when == "before":
+            # A container of this engine is lost with its process, and that is an attempt too.
+            assert (worker.status, worker.attempts, count(tally)) == (Status.SUCCESS, 3, 3)
+            return
+        assert (worker.status, worker.attempts, count(tally)) == (Status.SUCCESS, 3, 3)
+        expected = ["a.txt", "of-3"] if retry_from == "base" else ["a.txt", "of-1", "of-2", "of-3"]
+        assert worker.files_modified == expected
+        assert list(kept(repo)) == ["1/1", "1/2"]
+        assert [number for number, _ in state_of(repo).attempts(1)] == [1, 2]
+        for number, commit in ((1, kept(repo)["1/1"]), (2, kept(repo)["1/2"])):
+            assert show(repo, f"{commit}:of-{number}") == str(number)
+        tree = repo / ".architect-parallel-1"
+        assert git(tree, "status", "--porcelain") == ""
+        assert git(tree, "rev-parse", "HEAD") == worker.commit
+        assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_what_was_half_made_is_no_attempt(tmp_path: Path) -> None:
+    for name in ("worker-1", "worker-1.attempt-2", "worker-1.half-made-1", "worker-11.attempt-1"):
+        (tmp_path / name).mkdir()
+    assert [number for number, _ in attempts(RunDirectory(tmp_path), 1)] == [2, None]
