@@ -144,6 +144,8 @@ class ParallelConfig(_Model):
     """Reasons to start it again for, beside those that are by themselves."""
     retry_from: Literal["base", "keep"] = "base"
     """`base`: it starts from where the run did. `keep`: from what its last attempt committed."""
+    stagger: float = Field(default=0.0, ge=0)
+    """Seconds between the start of one worker and the next, at least."""
     fail_fast: bool = False
     """Cancel all other workers as soon as one has failed for good."""
     fail_on: Literal["any", "all"] = "any"

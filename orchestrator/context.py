@@ -10,6 +10,7 @@ from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.events import Emit
 from orchestrator.execution import Cancel
+from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.redact import Redactor
@@ -49,6 +50,7 @@ class RunContext(Ground):
     network: str
     emit: Emit
     cancel: Cancel
+    pace: Pace
     resumed: bool = False
     """Whether another process began it: what it left is looked for first."""
 

@@ -10,6 +10,7 @@ from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
+from orchestrator.pace import Pace
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.secret_files import forget
@@ -85,6 +86,7 @@ def share(
         network="none",
         emit=emit,
         cancel=cancel,
+        pace=Pace(ground.config.stagger, just_started=resumed),
         resumed=resumed,
     )
     if isolation.network == "none":

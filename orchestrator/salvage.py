@@ -11,6 +11,7 @@ from orchestrator.engine.base import ContainerEngine
 from orchestrator.events import Event
 from orchestrator.execution import Cancel
 from orchestrator.homecoming import discard_scratch, harvest
+from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import reopen
 from orchestrator.record import RunDirectory, RunRecord
@@ -85,6 +86,7 @@ def _context(
         network="none",
         emit=_ignore,
         cancel=Cancel(),
+        pace=Pace(0),
     )
 
 

@@ -10,10 +10,12 @@ from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import DEADLINE, Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution import Cancel, Terms, attend, launch, take_over
-from orchestrator.judge import Ending
+from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
+from orchestrator.pace import CalledOffError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
+from orchestrator.results import Reason
 from orchestrator.workspace import Workspace
 
 
@@ -78,6 +80,9 @@ def run_task(
             container, launched = _container(run, spec, workspace, terms, checkpoints, stack)
         except EngineUnavailableError:
             raise
+        except CalledOffError:
+            stopped = Stop(Reason.CANCELLED, f"{cancel.why} before it started")
+            return Ending(started_at=None, duration=0.0, exit_status=None, stopped=stopped)
         except (OrchestratorError, OSError) as error:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))
         try:
@@ -111,10 +116,14 @@ def _container(
         )
     )
     if found is None:
-        described = worker_container(run, spec, workspace, secrets)
-        return launch(run.engine, described, terms, checkpoints)
+        with run.pace.turn(lambda: cancel_of(run, spec).asked):
+            described = worker_container(run, spec, workspace, secrets)
+            return launch(run.engine, described, terms, checkpoints)
     try:
-        return found, take_over(found, terms, checkpoints)
+        if found.state().started_at is not None:
+            return found, take_over(found, terms, checkpoints)
+        with run.pace.turn(lambda: cancel_of(run, spec).asked):
+            return found, take_over(found, terms, checkpoints)
     except BaseException:
         found.remove()
         raise
@@ -123,7 +132,10 @@ def _container(
 def _find(run: RunContext, spec: WorkerSpec) -> Container | None:
     wanted = labels(run, spec, role="worker")
     wanted.pop(DEADLINE, None)
-    ids = [left.id for left in run.engine.leftovers(wanted) if left.kind == "container"]
+    attempts = (path for _, path in run.directory.attempts(spec.worker_id))
+    earlier = {launched.container for path in attempts if (launched := Checkpoints(path).launch())}
+    found = (left.id for left in run.engine.leftovers(wanted) if left.kind == "container")
+    ids = [container for container in found if container not in earlier]
     return run.engine.adopt(ids[0]) if ids else None
 
 

@@ -110,6 +110,9 @@ RetryOn = Annotated[
 RetryFrom = Annotated[
     Text, _setting("retry_from", "base|keep", "`keep`: from what it had committed.")
 ]
+Stagger = Annotated[
+    Text, _setting("stagger", "SECONDS", "Time between the start of one worker and the next.")
+]
 FailFast = Annotated[
     bool | None,
     typer.Option(

@@ -61,6 +61,7 @@ def parallel(
     retry_delay: options.RetryDelay = None,
     retry_on: options.RetryOn = None,
     retry_from: options.RetryFrom = None,
+    stagger: options.Stagger = None,
     fail_fast: options.FailFast = None,
     fail_on: options.FailOn = None,
     json: options.Json = False,

@@ -1,0 +1,116 @@
+"""Starts that are kept apart, and the wait for one's turn."""
+
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from orchestrator.events import Event, WorkerPreparing, WorkerStarted
+from orchestrator.pace import CalledOffError, Pace
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import configured, shell_run
+
+GAP = 0.6
+
+
+def gaps(results: list[WorkerResult]) -> list[float]:
+    started = sorted(one.started_at.timestamp() for one in results if one.started_at)
+    return [later - earlier for earlier, later in pairwise(started)]
+
+
+def test_starts_are_so_far_apart(repo: Path, local_engine: LocalEngine) -> None:
+    result = shell_run(repo, local_engine, "true", "true", "sleep 2", "true", stagger=GAP)
+    assert result.status is Status.SUCCESS
+    assert len(gaps(result.results)) == 3
+    # Rounded as the engine tells them.
+    assert min(gaps(result.results)) > GAP - 0.01
+
+
+def test_without_it_nobody_waits(repo: Path, local_engine: LocalEngine) -> None:
+    both = (
+        "echo $ORCHESTRATOR_WORKER_ID >> {0}; while [ $(wc -l < {0}) -lt 2 ]; do sleep 0.02; done"
+    )
+    task = both.format(repo.parent / "met")
+    result = shell_run(repo, local_engine, task, task, timeout_per_worker=30)
+    assert result.status is Status.SUCCESS
+
+
+def test_retries_wait_for_their_turn_too(repo: Path, local_engine: LocalEngine) -> None:
+    starts: list[float] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            starts.append(event.at.timestamp())
+
+    flag = repo.parent / "flag"
+    task = f"[ -e {flag} ] || {{ touch {flag}; exit 1; }}"
+    config = configured(task, stagger=GAP, retries=1, retry_delay=0)
+    (worker,) = ParallelRunner(config, repo, engine=local_engine, emit=note).run()
+    assert worker.attempts == 2
+    assert starts[1] - starts[0] > GAP - 0.1
+
+
+def test_cancel_ends_the_wait_and_the_task_never_runs(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    marks = repo.parent / "marks"
+    seen: set[int] = set()
+
+    def press(event: Event) -> None:
+        if isinstance(event, (WorkerStarted, WorkerPreparing)):
+            seen.add(event.worker_id if isinstance(event, WorkerPreparing) else 0)
+            if seen >= {0, 1, 2}:
+                runner.cancel()
+
+    task = f"echo x >> {marks}; exec sleep 60"
+    config = configured(task, task, stagger=1000)
+    runner = ParallelRunner(config, repo, engine=local_engine, emit=press)
+    began = time.monotonic()
+    results = runner.run()
+    assert time.monotonic() - began < 30
+    assert [one.reason for one in results] == [Reason.CANCELLED] * 2
+    assert sorted(str(one.message) for one in results) == [
+        "cancelled",
+        "cancelled before it started",
+    ]
+    assert len(marks.read_text().splitlines()) <= 1
+
+
+class TestPace:
+    def test_one_that_is_called_off_lets_the_next_have_its_turn(self) -> None:
+        pace = Pace(0.2)
+        with pace.turn(lambda: False):
+            pass
+        with pytest.raises(CalledOffError), pace.turn(lambda: True):
+            pass
+        began = time.monotonic()
+        with pace.turn(lambda: False):
+            assert time.monotonic() - began <= 5
+
+    def test_a_start_that_takes_long_counts_from_its_end(self) -> None:
+        pace = Pace(0.2)
+        begun = threading.Event()
+        turns: list[float] = []
+
+        def slow() -> None:
+            with pace.turn(lambda: False):
+                begun.set()
+                time.sleep(0.3)
+                turns.append(time.monotonic())
+
+        thread = threading.Thread(target=slow)
+        thread.start()
+        assert begun.wait(10)
+        with pace.turn(lambda: False):
+            turns.append(time.monotonic())
+        thread.join(10)
+        assert turns[1] - turns[0] >= 0.2
+
+    def test_a_resumed_run_waits_before_its_first(self) -> None:
+        began = time.monotonic()
+        with Pace(0.2, just_started=True).turn(lambda: False):
+            assert time.monotonic() - began >= 0.2
