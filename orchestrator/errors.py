@@ -76,6 +76,10 @@ class EngineUnavailableError(EngineError):
     """The engine cannot be reached."""
 
 
+class UnfinishedError(EngineError):
+    """A worker has ended, and its work could not be brought home for want of engine or disk."""
+
+
 class RunDiedError(OrchestratorError):
     """A run's process is gone, and the run has no result."""
 

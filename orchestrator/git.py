@@ -67,6 +67,10 @@ class GitCommandError(RepositoryError):
         self.stderr = stderr
 
 
+FULL = "No space left on device"
+"""How a command that found the disk full says so."""
+
+
 class OutputTooLongError(RepositoryError):
     """A command printed more than it may."""
 

@@ -4,6 +4,7 @@ Nothing else that a worker wrote is ever read by the host's git. The rules are t
 `docs/architecture.md`; a pack that breaks one is refused whole and the branch stays at its base.
 """
 
+import errno
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.git import Git, GitCommandError, OutputTooLongError, make_bare
+from orchestrator.git import FULL, Git, GitCommandError, OutputTooLongError, make_bare
 from orchestrator.repository import DIRECTORIES, Repository
 from orchestrator.sanitize import one_line
 from orchestrator.trees import Forest, TooDeepError
@@ -111,6 +112,8 @@ def import_harvest(
     except OutputTooLongError as error:
         raise HarvestRefusedError(f"too much to check: {one_line(error.message)}") from error
     except GitCommandError as error:
+        if FULL in error.stderr:
+            raise OSError(errno.ENOSPC, FULL) from error
         raise HarvestRefusedError(one_line(error.message)) from error
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)

@@ -1,5 +1,6 @@
 """Bring a worker's work home: packed in a container, checked on the host, put on its branch."""
 
+import errno
 import threading
 import time
 from contextlib import suppress
@@ -9,8 +10,9 @@ from orchestrator.checkpoints import Checkpoints
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
 from orchestrator.engine.base import Container, ExitStatus
-from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.errors import EngineError, ImageNotFoundError, OrchestratorError, UnfinishedError
 from orchestrator.events import Notice, WorkerHarvesting
+from orchestrator.git import FULL
 from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
 from orchestrator.judge import Verdict
 from orchestrator.leaks import leak_notes, leaks
@@ -38,21 +40,20 @@ def bring_home(
     """Commit what the worker wrote on its branch; also when it failed.
 
     Raises:
-        EngineUnavailableError: The engine went away; all is left for whoever resumes the run.
+        UnfinishedError: The machine failed, not the work: all is left for whoever resumes the run.
     """
     run.emit(WorkerHarvesting(worker_id=spec.worker_id))
     try:
         # Somebody may have deleted it while the worker ran; it is what the worker's files lie upon.
         workspace = replace(workspace, worktree=ensure_worktree(run.repository, spec))
         harvested = harvest(run, spec, workspace, checkpoints)
-    except EngineUnavailableError:
-        raise
-    except (OrchestratorError, OSError) as error:
+    except (EngineError, ImageNotFoundError, OSError) as error:
+        said = str(error) if isinstance(error, OSError) else error.message
+        raise UnfinishedError(f"its work could not be brought home: {said}") from error
+    except OrchestratorError as error:
         kept = f"{error}; what it wrote is kept in {workspace.store.root}"
         if verdict.status is Status.SUCCESS:
-            broke = isinstance(error, EngineError)
-            reason = Reason.ENGINE_ERROR if broke else Reason.HARVEST_REFUSED
-            verdict = Verdict(Status.FAILED, reason, kept)
+            verdict = Verdict(Status.FAILED, Reason.HARVEST_REFUSED, kept)
         else:
             verdict = Verdict(verdict.status, verdict.reason, f"{verdict.message}; {kept}")
         return Harvested(workspace.start, ()), verdict
@@ -154,6 +155,8 @@ def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
         container.remove()
     if status.exit_code != 0:
         last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if FULL in last:
+            raise OSError(errno.ENOSPC, FULL)
         raise HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from orchestrator.attempts import Again, attempt, has_begun, in_all
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
-from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.errors import EngineUnavailableError, OrchestratorError, UnfinishedError
 from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.execution import TICK
 from orchestrator.plan import WorkerSpec
@@ -153,7 +153,7 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
     else:
         try:
             result = attempt(run, spec)
-        except EngineUnavailableError as error:
+        except (EngineUnavailableError, UnfinishedError) as error:
             return _left_open(run, spec, error)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
             said = run.redactor.text(traceback.format_exc())
@@ -174,10 +174,10 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
     return result
 
 
-def _left_open(run: RunContext, spec: WorkerSpec, error: EngineUnavailableError) -> WorkerResult:
+def _left_open(run: RunContext, spec: WorkerSpec, error: OrchestratorError) -> WorkerResult:
     """Tell of a worker that nobody can say the end of now: it gets no result that lasts."""
     run.directory.left_open = True
-    later = f"`orchestrator resume {run.directory.run_id}` sees to it once the engine is back"
+    later = f"`orchestrator resume {run.directory.run_id}` sees to it once that is mended"
     result = failure(run, spec, Reason.ENGINE_ERROR, f"{error.message}; {later}")
     result = in_all(run, spec, result)
     run.emit(WorkerDone(result=result))

@@ -15,9 +15,11 @@ from orchestrator.config import Isolation
 from orchestrator.engine.base import ROLE, ContainerSpec, ContainerState, Leftover
 from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
 from orchestrator.events import Event, WorkerStarted
+from orchestrator.git import Git, GitCommandError
 from orchestrator.logs import WorkerLog
-from orchestrator.record import RunDirectory
+from orchestrator.record import RunDirectory, all_runs
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
+from orchestrator.resume import ResumedRun
 from orchestrator.runner import ParallelRunner
 from orchestrator.secret_files import Secrets
 from tests.support.local_engine import LocalContainer, LocalEngine
@@ -101,10 +103,36 @@ def test_a_full_disk_before_the_start_leaves_nothing(
 def test_a_full_disk_at_the_harvest_loses_nothing(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(harvest, "make_bare", full)
-    (worker,) = shell_run(repo, local_engine, "echo x > x").results
-    assert (worker.reason, worker.exit_code) == (Reason.HARVEST_REFUSED, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(harvest, "make_bare", full)
+        (worker,) = shell_run(repo, local_engine, "echo x > x").results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
     assert "No space left" in (worker.message or "")
+    assert "`orchestrator resume" in (worker.message or "")
+    (directory,) = all_runs(repo / ".git" / "orchestrator")
+    (again,) = ResumedRun(directory, engine=local_engine).execute().results
+    assert (again.status, again.files_modified) == (Status.SUCCESS, ["x"])
+
+
+@pytest.mark.parametrize("command", ["index-pack", "unpack-objects"])
+def test_a_disk_that_git_finds_full_can_be_emptied(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    run = Git.run
+
+    def broken(self: Git, *arguments: str, **rest: Any) -> bytes:
+        if arguments[0] == command:
+            said = "fatal: sha1 file '/x' write error: No space left on device"
+            raise GitCommandError(arguments, 128, said)
+        return run(self, *arguments, **rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Git, "run", broken)
+        (worker,) = shell_run(repo, local_engine, "echo x > x").results
+    assert worker.reason is Reason.ENGINE_ERROR
+    (directory,) = all_runs(repo / ".git" / "orchestrator")
+    (again,) = ResumedRun(directory, engine=local_engine).execute().results
+    assert (again.status, again.files_modified) == (Status.SUCCESS, ["x"])
 
 
 def test_workers_that_come_and_go_keep_their_secrets_apart(tmp_path: Path) -> None:
