@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, _Command] = {
     "logs": _Command("logs", "logs", "Show what workers printed."),
     "events": _Command("logs", "events", "Print a run's events as NDJSON."),
     "resume": _Command("resume", "resume", "Go on with a run whose process died."),
+    "retry": _Command("retry", "retry", "Do a worker of an ended run over again."),
     "stop": _Command("stop", "stop", "Stop workers of a run, and keep what they wrote."),
     "exec": _Command("inside", "exec_", "Run a command in a running worker's container."),
     "shell": _Command("inside", "shell", "Open a shell in a running worker's container."),

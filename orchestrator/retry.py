@@ -1,0 +1,57 @@
+"""Describe a run that does one worker of an earlier run over again."""
+
+from collections.abc import Mapping
+
+from orchestrator.config import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunRecord
+
+_API_BASE = "ORCHESTRATOR_API_BASE"
+_REDACTED = "[redacted:"
+
+
+def same_again(record: RunRecord, worker_id: int, environ: Mapping[str, str]) -> ParallelConfig:
+    """Give the configuration of one worker by itself: same task, model, base and settings.
+
+    Args:
+        record: The earlier run's.
+        worker_id: Its worker.
+        environ: Has what the record keeps no values of.
+
+    Raises:
+        ConfigError: Something of that is missing.
+    """
+    spec = next(spec for spec in record.workers if spec.worker_id == worker_id)
+    _check_task(record, spec)
+    config = record.config
+    private = set(record.private)
+    names = sorted(private - {"api_base", "tasks"})
+    missing = [name for name in names if name not in environ]
+    missing += [_API_BASE] if "api_base" in private and _API_BASE not in environ else []
+    if missing:
+        raise ConfigError(
+            f"run {record.run_id} was given values that are written down nowhere: "
+            f"{', '.join(f'`{name}`' for name in missing)}",
+            hint="set them in the environment",
+        )
+    env = {name: environ[name] for name in names}
+    return config.model_copy(
+        update={
+            "tasks": (spec.task,),
+            "models": () if spec.model is None else (spec.model,),
+            "workers": 1,
+            "base": record.base,
+            "include_uncommitted": False,
+            "api_base": environ[_API_BASE] if "api_base" in private else None,
+            "isolation": config.isolation.model_copy(update={"env": env}),
+        }
+    )
+
+
+def _check_task(record: RunRecord, spec: WorkerSpec) -> None:
+    if "tasks" in record.private and _REDACTED in spec.task + spec.model_name:
+        raise ConfigError(
+            f"the task of worker {spec.worker_id} held a secret, which is written down nowhere",
+            hint="give the task again: `orchestrator parallel`",
+        )

@@ -1,0 +1,96 @@
+"""`retry`: one worker of an ended run, as a run of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import retry as command
+from orchestrator.cli.app import run
+from orchestrator.config import Isolation, ParallelConfig
+from orchestrator.history import choose_run
+from orchestrator.record import all_runs
+from orchestrator.runner import ParallelRunner
+from tests.support.live import LiveRun
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import shell_run, show
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in the repository; the command takes the engine of processes."""
+
+    def runner(config: ParallelConfig, **rest: object) -> ParallelRunner:
+        return ParallelRunner(config, engine=local_engine, **rest)
+
+    monkeypatch.chdir(repo)
+    monkeypatch.setattr(command, "ParallelRunner", runner)
+
+
+def last_config(repo: Path) -> ParallelConfig:
+    record = list(all_runs(repo / ".git" / "orchestrator"))[-1].record()
+    assert record is not None
+    return record.config
+
+
+def test_the_same_task_model_base_and_settings(repo, local_engine, capsys):
+    flag = repo.parent / "flag"
+    task = f"ls > seen; echo $ORCHESTRATOR_MODEL >> seen; [ -e {flag} ]"
+    shell_run(repo, local_engine, "true", task, models=("a", "b"), max_steps=7)
+    (repo / "new.txt").write_text("new\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "later")
+    assert run(["retry", "2", "--quiet", "--json"]) == 1
+    flag.touch()
+    assert run(["retry", "2", "--run", all_ids(repo)[0], "--quiet"]) == 0
+    assert "architect/parallel-4" in git(repo, "branch", "--list", "architect/*")
+    # From the base of that time, without what came later.
+    assert show(repo, "architect/parallel-4:seen") == "a.txt\nseen\nsrc\nb"
+    config = last_config(repo)
+    assert (config.tasks, config.models, config.workers) == ((task,), ("b",), 1)
+    assert config.max_steps == 7
+    capsys.readouterr()
+
+
+def all_ids(repo: Path) -> list[str]:
+    return [one.run_id for one in all_runs(repo / ".git" / "orchestrator")]
+
+
+def test_private_values_come_from_the_environment(repo, local_engine, capsys, monkeypatch):
+    isolation = Isolation(network="none", env={"GREETING": "hello", "OTHER": "x"})
+    task = "echo $GREETING-$OTHER-$ORCHESTRATOR_API_BASE > said"
+    rest = {"isolation": isolation, "api_base": "http://127.0.0.1:1/"}
+    shell_run(repo, local_engine, task, **rest)
+    monkeypatch.setenv("OTHER", "other")
+    assert run(["retry", "1"]) == 3
+    said = capsys.readouterr().err
+    assert "`GREETING`, `ORCHESTRATOR_API_BASE`" in said
+    assert "OTHER" not in said
+    assert len(all_ids(repo)) == 1
+    monkeypatch.setenv("GREETING", "again")
+    monkeypatch.setenv("ORCHESTRATOR_API_BASE", "http://127.0.0.1:2/")
+    assert run(["retry", "1", "--quiet"]) == 0
+    assert show(repo, "architect/parallel-2:said") == "again-other-http://127.0.0.1:2/"
+
+
+def test_a_task_that_held_a_secret_cannot_be_known(repo, local_engine, capsys, monkeypatch):
+    monkeypatch.setenv("TOKEN", "swordfish-1234")
+    isolation = Isolation(network="none", secrets=("TOKEN",))
+    shell_run(repo, local_engine, "true", "echo swordfish-1234", isolation=isolation)
+    assert run(["retry", "2"]) == 3
+    assert "held a secret" in capsys.readouterr().err
+    assert run(["retry", "1", "--quiet"]) == 0
+
+
+def test_not_while_the_run_goes_on(repo, local_engine, tmp_path, capsys):
+    live = LiveRun(repo, tmp_path / "gate")
+    with live.going_on(local_engine, live.wait_for_gate):
+        assert run(["retry", "1"]) == 3
+        run_id = choose_run(list(all_runs(repo / ".git" / "orchestrator"))).run_id
+        assert f"orchestrator stop 1 --run {run_id}" in capsys.readouterr().err
+
+
+def test_of_a_worker_that_no_run_had(repo, local_engine, capsys):
+    shell_run(repo, local_engine, "true")
+    assert run(["retry", "9"]) == 3
+    assert "worker 9" in capsys.readouterr().err
