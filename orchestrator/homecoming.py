@@ -26,6 +26,8 @@ _MOMENT = 128 * 1024**2
 """Bytes that a fast writer gets to the disk between its limit and its end."""
 _DEATH = 30.0
 """Seconds after its output's end by which a container must have ended."""
+_KILLED = 137
+"""Exit code of a container that somebody killed; where we did, it is late, and told apart."""
 HARVEST_TIMEOUT = 300.0
 """Seconds for committing and packing what a worker wrote."""
 
@@ -121,7 +123,6 @@ def harvest(
         untouched = Harvested(workspace.start, ())
         checkpoints.note_harvested(untouched)
         return untouched
-    workspace.unlock_harvest()
     _pack(run, spec, workspace)
     return import_harvest(
         run.repository,
@@ -148,16 +149,28 @@ def _land(run: RunContext, spec: WorkerSpec, workspace: Workspace, harvested: Ha
 
 
 def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
-    container = run.engine.start(harvest_container(run, spec, workspace))
-    try:
-        said, status = _last_words(container)
-    finally:
-        container.remove()
+    said, status = _packed(run, spec, workspace)
+    if status.exit_code == _KILLED and not status.oom_killed:
+        said, status = _packed(run, spec, workspace)
     if status.exit_code != 0:
         last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if FULL in last:
             raise OSError(errno.ENOSPC, FULL)
         raise HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
+
+
+def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> tuple[bytes, ExitStatus]:
+    """Pack once; it may be done again where somebody took the container away from us."""
+    workspace.unlock_harvest()
+    container = run.engine.start(harvest_container(run, spec, workspace))
+    try:
+        return _last_words(container)
+    except EngineUnavailableError:
+        raise
+    except EngineError as error:
+        return error.message.encode(), ExitStatus(exit_code=_KILLED, oom_killed=False)
+    finally:
+        container.remove()
 
 
 def _kill(container: Container) -> None:

@@ -199,7 +199,14 @@ def remove_worktree(repository: Repository, path: Path) -> None:
     Raises:
         GitCommandError: It could not be removed.
     """
-    repository.git.run("worktree", "remove", "--force", str(path))
+    remove = ("worktree", "remove", "--force")
+    try:
+        repository.git.run(*remove, str(path))
+    except GitCommandError as error:
+        # Git's own lock, of a `worktree add` that was killed; a lock of the user's stands.
+        if "lock reason: initializing" not in error.stderr:
+            raise
+        repository.git.run(*remove, "--force", str(path))
 
 
 def changes(repository: Repository, *, base: str, tip: str) -> Changes:

@@ -1,18 +1,30 @@
 """Where tasks say that they run: outside of their containers, and of everything of ours."""
 
+import ctypes
 import socketserver
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.support.bridge import bridge_gateway
+
+_CLONE_NEWNET = 0x40000000
 
 
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 256
+
+
+def _enter(network: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with network.open("rb") as file:
+        if libc.setns(file.fileno(), _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter {network}")
 
 
 class Tally:
@@ -38,8 +50,13 @@ class Tally:
 
 
 @contextmanager
-def tally() -> Iterator[Tally]:
-    """Listen on the default bridge's address, for as long as this is entered."""
+def tally(address: str | None = None, network: Path | None = None) -> Iterator[Tally]:
+    """Listen on the default bridge's address, for as long as this is entered.
+
+    Args:
+        address: Another one.
+        network: The network namespace that it is in.
+    """
 
     class Handler(socketserver.StreamRequestHandler):
         timeout = 20
@@ -49,7 +66,15 @@ def tally() -> Iterator[Tally]:
             # Only now does the task go on.
             self.wfile.write(b"counted\n")
 
-    with _Server((bridge_gateway(), 0), Handler) as server:
+    def listen() -> _Server:
+        if network is not None:
+            _enter(network)
+        return _Server((address or bridge_gateway(), 0), Handler)
+
+    # A namespace is a thread's own: that of the socket stays when this one is gone.
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(listen).result()
+    with made as server:
         counts = Tally(server.server_address[1])
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
         thread.start()

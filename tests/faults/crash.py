@@ -1,6 +1,6 @@
 """Run the command line, and kill it at one point: `python -m tests.faults.crash POINT ARGUMENTS`.
 
-With `POINT` as `none` it only runs.
+`POINT:SIGTERM` sends itself that signal instead, `POINT:SIGTERM:SIGTERM` two, and goes on.
 """
 
 import functools
@@ -20,6 +20,8 @@ from orchestrator import git
 from orchestrator.cli.app import main
 from tests.faults.points import GIT_POINTS, POINTS, GitPoint, Point
 
+_BETWEEN = 0.3
+"""Seconds between two signals, and before the process goes on."""
 _PAUSE = 1.0
 """Seconds after our death at which a git that was stopped goes on."""
 
@@ -31,8 +33,15 @@ def die() -> NoReturn:
     raise AssertionError("unreachable")
 
 
-def install(point: Point) -> None:
-    """Make one call of a function the last that this process does."""
+def interrupt(*names: str) -> None:
+    """Be sent signals, one after the other."""
+    for name in names:
+        os.kill(os.getpid(), signal.Signals[name])
+        time.sleep(_BETWEEN)
+
+
+def install(point: Point, strike: Callable[[], object]) -> None:
+    """Let something happen at one call of a function."""
     module, _, path = point.target.partition(":")
     *parents, name = path.split(".")
     holder: Any = functools.reduce(getattr, parents, importlib.import_module(module))
@@ -46,12 +55,12 @@ def install(point: Point) -> None:
         with lock:
             chosen = counts and next(calls) == point.nth
         if chosen and point.when == "before":
-            die()
+            strike()
         try:
             return real(*arguments, **named)
         finally:
-            if chosen:
-                die()
+            if chosen and point.when == "after":
+                strike()
 
     setattr(holder, name, deadly)
 
@@ -88,9 +97,9 @@ def _contains(command: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 if __name__ == "__main__":
-    chosen = sys.argv.pop(1)
+    chosen, *signals = sys.argv.pop(1).split(":")
     if chosen in GIT_POINTS:
         install_git(GIT_POINTS[chosen], Path.cwd())
-    elif chosen != "none":
-        install(POINTS[chosen])
+    else:
+        install(POINTS[chosen], functools.partial(interrupt, *signals) if signals else die)
     main()

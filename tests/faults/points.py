@@ -60,6 +60,7 @@ _NOTES = "orchestrator.checkpoints:Checkpoints."
 _WRITE = "orchestrator.record:write_atomically"
 
 POINTS = _named(
+    planning=Point(target="orchestrator.runner:check_ground", when="before", outcome="nothing"),
     create=(
         Point(target=f"{_RECORD}RunDirectory.create", when="before", outcome="nothing"),
         Point(target=f"{_RECORD}RunDirectory.create", when="after", outcome="refused"),

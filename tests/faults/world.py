@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,14 @@ class World:
         self._base = _BASE
         if files:
             self._fill(files)
-        self._before = fingerprint(self.repo)
+        self._before = self._fingerprint()
+
+    def _fingerprint(self) -> dict[str, str]:
+        """Everything of the user's; backups are ours."""
+        found = fingerprint(self.repo)
+        refs = found["refs"].splitlines()
+        found["refs"] = "\n".join(ref for ref in refs if "refs/orchestrator/" not in ref)
+        return found
 
     def _fill(self, files: int) -> None:
         (self.repo / "many").mkdir()
@@ -103,6 +110,15 @@ class World:
         said = f"{point} was not reached: {done.stdout}\n{done.stderr}"
         assert done.returncode == -signal.SIGKILL, said
 
+    def interrupt(self, point: str, signals: Sequence[str], arguments: list[str]) -> int:
+        """Run a command that gets signals at a point, and give its exit code."""
+        command = [sys.executable, "-m", "tests.faults.crash", ":".join([point, *signals])]
+        done = subprocess.run(
+            [*command, *arguments], cwd=self.repo, env=self.environ(), capture_output=True,
+            text=True, timeout=150, check=False,
+        )  # fmt: skip
+        return done.returncode
+
     def environ(self) -> Mapping[str, str]:
         """Give the variables of a caller who has the secret."""
         return {**os.environ, "PYTHONPATH": str(ROOT), "FAULTS_SECRET": SECRET}
@@ -144,19 +160,49 @@ class World:
         written = {*_EARLY, *(f"new/many-{i}" for i in range(1, self._many + 1))}
         return (self._base | written | ({"late.txt"} if ended else set())) - {"src/app.py"}
 
-    def check_files(self, ref: str, *, ended: bool) -> None:
-        """Everything that a task wrote is in a commit."""
+    def check_files(self, ref: str, *, ended: bool, at_least: bool = False) -> None:
+        """Everything that a task wrote is in a commit; `at_least`: and perhaps its last file."""
         found = set(git(self.repo, "ls-tree", "-r", "--name-only", ref).splitlines())
         wanted = self._files(ended=ended)
-        assert found == wanted, found ^ wanted
+        assert found - ({"late.txt"} if at_least and not ended else set()) == wanted, found ^ wanted
         for path, text in _EARLY.items():
             assert git(self.repo, "show", f"{ref}:{path}") == text
         assert git(self.repo, "log", "--format=%s", f"main..{ref}").splitlines()[-1] == "work"
 
+    def check_result(
+        self, number: int, result: Mapping[str, Any], *, may_fail: bool, lossy: bool
+    ) -> None:
+        """A result is right, or of a known kind where the worker was hurt."""
+        assert self.said("begin", number) <= 1, self.counts
+        if result["status"] == "success":
+            assert (self.said("begin", number), self.said("end", number)) == (1, 1), self.counts
+            self.check_files(f"architect/parallel-{number}", ended=True)
+            return
+        assert may_fail, result
+        assert result["reason"] not in (None, "internal_error"), result
+        if self.wrote(number) and not (lossy and "kept in" in result["message"]):
+            ended = bool(self.said("end", number))
+            self.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+
+    def wrote(self, number: int) -> bool:
+        """Tell whether a worker's task was seen to have written its files."""
+        logs = (run.worker(number) / "stdout.log" for run in self.runs)
+        return any(log.exists() and "begun" in log.read_text() for log in logs)
+
+    def check_backup(self, number: int, *, lossy: bool) -> None:
+        """After a clean-up, what a worker wrote is in a backup."""
+        if not self.wrote(number):
+            return
+        refs = git(self.repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator/backup")
+        mine = [ref for ref in refs.splitlines() if ref.endswith(f"/{number}")]
+        if mine or not lossy:
+            assert len(mine) == 1, (number, refs, self.counts)
+            self.check_files(mine[0], ended=bool(self.said("end", number)), at_least=True)
+
     def check_nothing_left(self) -> None:
         """The repository is sound, the checkout is as it was, and nothing of ours goes on."""
         assert git(self.repo, "fsck", "--strict", "--no-dangling") == ""
-        assert fingerprint(self.repo) == self._before
+        assert self._fingerprint() == self._before
         assert in_engine(self.repo) == []
         assert [run.run_id for run in self.runs if run.is_live()] == []
         ids = [run.run_id for run in self.runs]
@@ -185,7 +231,7 @@ def scratch(state: Path) -> list[str]:
 
 def in_engine(repo: Path) -> list[str]:
     """Name containers, networks and volumes of a repository's runs."""
-    client = docker.APIClient(version="auto")
+    client = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
     filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
     try:
         return [

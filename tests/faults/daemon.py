@@ -1,0 +1,125 @@
+"""A Docker daemon of a test's own, beside the machine's, which may be killed."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import docker
+
+from orchestrator.config import BASE_IMAGE
+
+_PATIENCE = 90.0
+
+
+class Daemon:
+    """It shares nothing with the machine's own: no socket, no image, no network, no rule."""
+
+    address = "172.17.0.1"
+    """Of its default bridge, in its network namespace."""
+
+    def __init__(self, root: Path, *, keeps_containers: bool) -> None:
+        """Prepare.
+
+        Args:
+            root: A short path: it holds sockets.
+            keeps_containers: Containers outlive the daemon.
+        """
+        self.url = f"unix://{root / 'docker.sock'}"
+        # With one of the same namespace, the first to restart deletes the other's bridge.
+        self._namespace = f"orc-{secrets.token_hex(4)}"
+        self.network = Path("/run/netns") / self._namespace
+        self._root = root
+        self._process: subprocess.Popen[bytes] | None = None
+        self._command = [
+            "nsenter", f"--net={self.network}", "dockerd", "--data-root", str(root / "data"),
+            "--exec-root", str(root / "exec"), "--pidfile", str(root / "pid"), "--host", self.url,
+            *(["--live-restore"] if keeps_containers else []),
+        ]  # fmt: skip
+
+    def prepare(self) -> None:
+        """Make its network namespace, start it, give it the image."""
+        subprocess.run(("ip", "netns", "add", self._namespace), check=True)
+        loopback = ("ip", "-n", self._namespace, "link", "set", "lo", "up")
+        subprocess.run(loopback, check=True)
+        self.start()
+        theirs = docker.APIClient(version="auto", timeout=120)
+        ours = docker.APIClient(version="auto", timeout=120, base_url=self.url)
+        try:
+            for _ in ours.load_image(theirs.get_image(BASE_IMAGE)):
+                pass
+        finally:
+            theirs.close()
+            ours.close()
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        deadline = time.monotonic() + _PATIENCE
+        while not self._answers():
+            assert time.monotonic() < deadline, (self._root / "log").read_text()[-2000:]
+            # After a crash its containerd may take longer than it waits for; an init tries again.
+            if self._process is None or self._process.poll() is not None:
+                (self._root / "pid").unlink(missing_ok=True)
+                with (self._root / "log").open("ab") as log:
+                    self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        with suppress(docker.errors.DockerException, OSError):
+            client = docker.APIClient(base_url=self.url, version="1.41", timeout=5)
+            try:
+                return bool(client.ping())
+            finally:
+                client.close()
+        return False
+
+    def end(self, number: signal.Signals) -> None:
+        """End it, as by a crash or by an upgrade."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        self._process.wait(_PATIENCE)
+
+    def take_down(self) -> None:
+        """End it and everything of it."""
+        if self._process is not None and self._process.poll() is None:
+            with suppress(docker.errors.DockerException, OSError):
+                client = docker.DockerClient(base_url=self.url)
+                for container in client.containers.list(all=True):
+                    container.remove(force=True)
+                client.close()
+            self.end(signal.SIGTERM)
+        for pid in self._below():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        subprocess.run(("ip", "netns", "delete", self._namespace), check=False)
+        mounts = Path("/proc/mounts").read_text().splitlines()
+        for line in reversed(mounts):
+            if (place := line.split(" ")[1]).startswith(f"{self._root}/"):
+                subprocess.run(("umount", "--lazy", place), check=False)
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _below(self) -> list[int]:
+        """Its own containerd and what that started, by where they were told to work."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if f"{self._root}/" in (entry / "cmdline").read_text().replace("\0", " "):
+                    found.append(int(entry.name))
+        return found
+
+
+@contextmanager
+def own_daemon(root: Path, *, keeps_containers: bool) -> Iterator[Daemon]:
+    """Run a daemon for as long as this is entered."""
+    daemon = Daemon(root, keeps_containers=keeps_containers)
+    root.mkdir()
+    try:
+        daemon.prepare()
+        yield daemon
+    finally:
+        daemon.take_down()
