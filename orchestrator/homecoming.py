@@ -10,7 +10,13 @@ from orchestrator.checkpoints import Checkpoints
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
 from orchestrator.engine.base import Container, ExitStatus
-from orchestrator.errors import EngineError, ImageNotFoundError, OrchestratorError, UnfinishedError
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    ImageNotFoundError,
+    OrchestratorError,
+    UnfinishedError,
+)
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.git import FULL
 from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
@@ -149,8 +155,12 @@ def _land(run: RunContext, spec: WorkerSpec, workspace: Workspace, harvested: Ha
 
 
 def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
-    said, status = _packed(run, spec, workspace)
-    if status.exit_code == _KILLED and not status.oom_killed:
+    try:
+        said, status = _packed(run, spec, workspace)
+    except EngineUnavailableError:
+        raise
+    except EngineError:
+        # Somebody took the container away from us; nothing of it is half done.
         said, status = _packed(run, spec, workspace)
     if status.exit_code != 0:
         last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
@@ -160,15 +170,10 @@ def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
 
 
 def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> tuple[bytes, ExitStatus]:
-    """Pack once; it may be done again where somebody took the container away from us."""
     workspace.unlock_harvest()
     container = run.engine.start(harvest_container(run, spec, workspace))
     try:
         return _last_words(container)
-    except EngineUnavailableError:
-        raise
-    except EngineError as error:
-        return error.message.encode(), ExitStatus(exit_code=_KILLED, oom_killed=False)
     finally:
         container.remove()
 
@@ -196,4 +201,6 @@ def _last_words(container: Container) -> tuple[bytes, ExitStatus]:
         raise EngineError("the harvest's container did not end") from error
     if time.monotonic() >= deadline:
         raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
+    if status.exit_code == _KILLED and not status.oom_killed:
+        raise EngineError("the harvest's container was killed")
     return said, status
