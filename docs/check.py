@@ -21,7 +21,13 @@ from orchestrator.cli.parallel import parallel
 from orchestrator.engine import base as engine_base
 from orchestrator.results import Reason, WorkerResult
 from orchestrator.settings import json_schema
-from orchestrator.settings.fields import CONTAINER_FIELDS, RUN_FIELDS, allowed, field_schema
+from orchestrator.settings.fields import (
+    CONTAINER_FIELDS,
+    RUN_FIELDS,
+    TRIGGER_FIELDS,
+    allowed,
+    field_schema,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = Path("docs/reference/config.schema.json")
@@ -29,7 +35,11 @@ HELP_WIDTH = "80"
 _PART = re.compile(r"(?<=<!-- generated: )(?P<name>[^>]+?) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _NOTHING = "-"
 _SIZES = ((1024**3, "g"), (1024**2, "m"))
-_BLOCKS = {"parallel_runs": RUN_FIELDS, "container": CONTAINER_FIELDS}
+_BLOCKS = {
+    "parallel_runs": RUN_FIELDS,
+    "container": CONTAINER_FIELDS,
+    "triggers": TRIGGER_FIELDS,
+}
 _NO_VARIABLE = frozenset({"tasks", "env"})
 
 

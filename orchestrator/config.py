@@ -106,6 +106,24 @@ class Isolation(_Model):
         return env
 
 
+class Triggers(_Model):
+    """When somebody should look at a worker."""
+
+    silence: float = Field(default=0.0, ge=0)
+    """Seconds without output; 0 is never."""
+    repeated_errors: int = Field(default=0, ge=0)
+    """Times that an error line may come, numbers in it aside; 0 is any."""
+    prompts: float = Field(default=0.0, ge=0)
+    """Seconds of silence behind what reads like a question, such as `(y/n)`; 0 is never."""
+    paths: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Where it is to make changes: `src`, `docs/*.md`; `*` stands for `/` too. Empty: anywhere."""
+    on_trigger: Literal["warn", "stop"] = "warn"
+    """`stop`: the worker is stopped for it, and its work is kept."""
+    notify: str | None = Field(default=None, min_length=1)
+    """A command of yours, without shell, that gets the event as JSON on stdin; or a URL that it is
+    posted to."""
+
+
 class ParallelConfig(_Model):
     """One run of `orchestrator parallel`."""
 
@@ -155,6 +173,7 @@ class ParallelConfig(_Model):
     closed and small. `ci`: for builds and tests. `trusted`: generous."""
     limits: Limits = Limits()
     isolation: Isolation = Isolation()
+    triggers: Triggers = Triggers()
 
     @field_validator("tasks")
     @classmethod

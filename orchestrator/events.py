@@ -10,6 +10,7 @@ from orchestrator.plan import WorkerSpec
 from orchestrator.results import RunResult, WorkerResult
 
 Stream = Literal["stdout", "stderr"]
+Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
 
 
 def _now() -> datetime:
@@ -88,6 +89,17 @@ class WorkerMeasured(_Event):
     """Files it has changed, build output included."""
 
 
+class Intervention(_Event):
+    """Somebody should look at a worker."""
+
+    type: Literal["intervention"] = "intervention"
+    worker_id: int
+    trigger: Trigger
+    detail: str
+    stops: bool
+    """Whether it is stopped for that."""
+
+
 class WorkerStopping(_Event):
     """We are ending the container, and why."""
 
@@ -138,6 +150,7 @@ Event = (
     | WorkerOutput
     | WorkerProgress
     | WorkerMeasured
+    | Intervention
     | WorkerStopping
     | WorkerHarvesting
     | WorkerRetrying

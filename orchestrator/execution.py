@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.checkpoints import Checkpoints, Launch
-from orchestrator.config import Limits
+from orchestrator.config import Limits, Triggers
 from orchestrator.diskuse import disk_use
 from orchestrator.engine.base import (
     Container,
@@ -26,11 +26,12 @@ from orchestrator.errors import (
     OrchestratorError,
     PortTakenError,
 )
-from orchestrator.events import Emit, WorkerStarted, WorkerStopping
+from orchestrator.events import Emit, Intervention, WorkerStarted, WorkerStopping
 from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
 from orchestrator.meter import Meter, mib
 from orchestrator.results import Reason
+from orchestrator.triggers import Scope, Sentry
 
 TICK = 0.2
 """Seconds between two looks at the clock and the cancel button."""
@@ -100,6 +101,8 @@ class Terms:
     """Directories on the host that grow as it writes."""
     budget: float | None
     ports: tuple[int, ...]
+    triggers: Triggers = field(default_factory=Triggers)
+    scope: Scope | None = None
 
 
 def free_ports(wanted: tuple[int, ...]) -> dict[int, int]:
@@ -223,6 +226,7 @@ class _Watch:
     emit: Emit
     exit_status: ExitStatus | None = None
     stopped: Stop | None = None
+    noticed: Stop | None = None
     error: OrchestratorError | None = None
     bug: BaseException | None = None
     ended_at: float | None = None
@@ -236,6 +240,7 @@ class _Watch:
         self.meter = Meter(
             self.container, self.terms.limits, self.terms.writable, before=self.launched.before
         )
+        self.sentry = Sentry(self.terms.triggers, self.terms.scope)
         # Another process may have started it, a while ago.
         self._started = time.monotonic() - (self.launched.age or 0.0)
 
@@ -298,6 +303,7 @@ class _Watch:
         while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
             self.meter.look(before=deadline)
             self.log.tell()
+            self._notice(deadline)
             self.stopped = self._reason_to_stop(deadline)
             if self.stopped is not None:
                 self._stop()
@@ -316,7 +322,19 @@ class _Watch:
         if terms.budget is not None and (self.log.cost or 0.0) > terms.budget:
             spent = f"${self.log.cost:.4f} of ${terms.budget:.4f}"
             return Stop(Reason.BUDGET, f"stopped: it has spent {spent}")
-        return self.meter.verdict
+        return self.meter.verdict or self.noticed
+
+    def _notice(self, deadline: float) -> None:
+        """Tell what somebody should look at; stop it for that, where that is wished for."""
+        stops = self.terms.triggers.on_trigger == "stop"
+        number = self.terms.worker_id
+        found = self.sentry.look(self.log.signs, heard_at=self.log.heard_at, before=deadline)
+        for one in found:
+            self.emit(
+                Intervention(worker_id=number, trigger=one.trigger, detail=one.detail, stops=stops)
+            )
+            if stops:
+                self.noticed = self.noticed or one.stop
 
     def _stop(self) -> None:
         """SIGTERM, grace, SIGKILL: dead within grace + 1 s whatever the processes do."""

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import TracebackType
 
 from orchestrator.agents.base import AgentProgress
+from orchestrator.config import Triggers
 from orchestrator.engine.base import LogChunk
 from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
 from orchestrator.redact import RedactedStream, Redactor
 from orchestrator.sanitize import one_line
+from orchestrator.triggers import Signs
 
 _LINE = 64 * 1024
 """Bytes kept of a line that has not ended yet."""
@@ -36,6 +38,7 @@ class WorkerLog:
         read_progress: Callable[[str], AgentProgress | None],
         limit: int,
         redactor: Redactor | None = None,
+        triggers: Triggers | None = None,
     ) -> None:
         self.stdout, self.stderr = log_files(directory)
         self.heard_at = time.monotonic()
@@ -49,6 +52,7 @@ class WorkerLog:
         self._lock = threading.Lock()
         self._limit = limit
         self._redactor = redactor or Redactor()
+        self._triggers = triggers or Triggers()
         self._worker_id = worker_id
         self._emit = emit
         self._read_progress = read_progress
@@ -58,6 +62,8 @@ class WorkerLog:
         self.size = 0
         """Bytes the container has printed."""
         self._room = self._limit
+        self.signs = Signs(self._triggers)
+        """What its output says of it."""
         self._set_earlier_aside()
         self._files = {"stdout": self.stdout.open("wb", 0), "stderr": self.stderr.open("wb", 0)}
         self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
@@ -117,6 +123,7 @@ class WorkerLog:
 
     def _take(self, stream: Stream, data: bytes) -> None:
         self._keep(stream, data)
+        self.signs.feed(stream, data)
         head, newline, tail = data.rpartition(b"\n")
         started = self._partial[stream]
         if not newline:

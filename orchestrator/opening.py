@@ -8,8 +8,9 @@ from dataclasses import replace
 from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import OrchestratorError
-from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
+from orchestrator.events import Emit, Event, Intervention, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
+from orchestrator.notify import Notifier
 from orchestrator.pace import Pace
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
@@ -28,6 +29,7 @@ def closing(
     finally:
         if not directory.left_open:
             _clean_up(engine, directory, recorder)
+        recorder.close()
         directory.release()
 
 
@@ -127,7 +129,10 @@ def clear_the_way(engine: ContainerEngine, run_id: str) -> None:
 class Recorder:
     """Tells an event, without its secrets, to the run's record and to whoever watches."""
 
-    def __init__(self, directory: RunDirectory, emit: Emit, redactor: Redactor) -> None:
+    def __init__(
+        self, directory: RunDirectory, emit: Emit, redactor: Redactor, *, notify: str | None = None
+    ) -> None:
+        self._notifier = Notifier(notify, failed=self._not_notified) if notify else None
         self._directory = directory
         self._emit = emit
         self._redactor = redactor
@@ -138,3 +143,14 @@ class Recorder:
         if not (self._directory.left_open and isinstance(event, WorkerDone | RunDone)):
             self._directory.log_event(event)
         self._emit(event)
+        if self._notifier is not None and isinstance(event, Intervention):
+            run = {"run_id": self._directory.run_id}
+            self._notifier.tell({**run, **event.model_dump(mode="json")})
+
+    def close(self) -> None:
+        """Wait a moment for the last that is to be told."""
+        if self._notifier is not None:
+            self._notifier.close()
+
+    def _not_notified(self, problem: str) -> None:
+        self(Notice(message=f"a notification did not arrive ({problem})"))

@@ -53,7 +53,7 @@ class RunRecord(BaseModel):
     config: ParallelConfig
     workers: tuple[WorkerSpec, ...]
     private: tuple[str, ...] = ()
-    """What is not written down here: names of variables, `api_base`, `tasks`."""
+    """What is not written down here: names of variables, `api_base`, `notify`, `tasks`."""
 
 
 def new_run_id() -> str:
@@ -101,7 +101,11 @@ class RunDirectory:
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
         # Values of the caller's variables may be secrets, and need not outlive the run.
-        hidden: dict[str, bool | dict[str, bool]] = {"isolation": {"env": True}, "api_base": True}
+        hidden: dict[str, bool | dict[str, bool]] = {
+            "isolation": {"env": True},
+            "api_base": True,
+            "triggers": {"notify": True},
+        }
         plan = record.model_dump_json(indent=2, exclude={"config": hidden})
         write_atomically(self.path / "run.json", plan)
 

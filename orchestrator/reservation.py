@@ -73,7 +73,11 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
     """Name what is missing from the record."""
     config = ground.config
     shown = [ground.redactor.model(worker) for worker in workers]
-    missing = {"api_base": config.api_base is not None, "tasks": shown != list(workers)}
+    missing = {
+        "api_base": config.api_base is not None,
+        "notify": config.triggers.notify is not None,
+        "tasks": shown != list(workers),
+    }
     return (*config.isolation.env, *(name for name, is_missing in missing.items() if is_missing))
 
 

@@ -86,7 +86,8 @@ class ResumedRun:
                 return self._conclude(directory, record, engine)
             ground = _ground(config, record, inputs, engine, self._agent)
             _claim_again(ground.repository, directory, record)
-            recorder = Recorder(directory, self._emit, ground.redactor)
+            notify = config.triggers.notify
+            recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
             clear_the_way(engine, directory.run_id)
             run = share(ground, record.base, directory, recorder, self._cancel, resumed=True)
             with closing(engine, directory, recorder):

@@ -7,7 +7,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunRecord
 
-_API_BASE = "ORCHESTRATOR_API_BASE"
+_SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY"}
+"""Settings that the record names without their values, and the variables that have them."""
 _REDACTED = "[redacted:"
 
 
@@ -26,9 +27,9 @@ def same_again(record: RunRecord, worker_id: int, environ: Mapping[str, str]) ->
     _check_task(record, spec)
     config = record.config
     private = set(record.private)
-    names = sorted(private - {"api_base", "tasks"})
-    missing = [name for name in names if name not in environ]
-    missing += [_API_BASE] if "api_base" in private and _API_BASE not in environ else []
+    names = sorted(private - {*_SETTINGS, "tasks"})
+    settings = {name: variable for name, variable in _SETTINGS.items() if name in private}
+    missing = [name for name in (*names, *settings.values()) if name not in environ]
     if missing:
         raise ConfigError(
             f"run {record.run_id} was given values that are written down nowhere: "
@@ -43,8 +44,11 @@ def same_again(record: RunRecord, worker_id: int, environ: Mapping[str, str]) ->
             "workers": 1,
             "base": record.base,
             "include_uncommitted": False,
-            "api_base": environ[_API_BASE] if "api_base" in private else None,
+            "api_base": environ[settings["api_base"]] if "api_base" in settings else None,
             "isolation": config.isolation.model_copy(update={"env": env}),
+            "triggers": config.triggers.model_copy(
+                update={"notify": environ[settings["notify"]] if "notify" in settings else None}
+            ),
         }
     )
 

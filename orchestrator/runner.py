@@ -145,7 +145,8 @@ class ParallelRunner:
         with connected(self._engine) as engine:
             ground, notices = self._checked(engine)
             record, directory = reserve(ground)
-            recorder = Recorder(directory, self._emit, ground.redactor)
+            notify = self._config.triggers.notify
+            recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
             with closing(engine, directory, recorder):
                 run = self._shared(ground, record, directory, recorder)
                 announce(recorder, record, notices)

@@ -10,12 +10,14 @@ from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import DEADLINE, Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution import Cancel, Terms, attend, launch, take_over
+from orchestrator.git import Git
 from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
 from orchestrator.pace import CalledOffError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.results import Reason
+from orchestrator.triggers import Scope
 from orchestrator.workspace import Workspace
 
 
@@ -58,6 +60,7 @@ def open_log(run: RunContext, spec: WorkerSpec) -> WorkerLog:
         read_progress=run.agent.progress,
         limit=run.config.limits.log_limit,
         redactor=run.redactor,
+        triggers=run.config.triggers,
     )
 
 
@@ -164,6 +167,23 @@ def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
         writable=workspace.writable(),
         budget=run.config.budget_per_worker,
         ports=run.config.isolation.ports,
+        triggers=run.config.triggers,
+        scope=_scope(run, workspace),
+    )
+
+
+def _scope(run: RunContext, workspace: Workspace) -> Scope | None:
+    paths = run.config.triggers.paths
+    if not paths:
+        return None
+    worktree, store = workspace.worktree, workspace.store
+    excluded = {"core.excludesFile": str(store.harvest / "info" / "exclude")}
+    return Scope(
+        paths=paths,
+        written=workspace.writable()[0],
+        # Written when the checkout was made, and out of the worker's reach.
+        since=(store.harvest / "index").stat().st_mtime_ns if workspace.mode == "bind" else None,
+        git=Git(worktree.git_dir, work_tree=worktree.path, config=excluded),
     )
 
 

@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.formats import amount, duration, money
-from orchestrator.cli.lines import notice_line, port_lines
+from orchestrator.cli.lines import intervention_line, notice_line, port_lines
 from orchestrator.events import (
     Event,
+    Intervention,
     Notice,
     RunStarted,
     WorkerDone,
@@ -123,6 +124,8 @@ class BoardView:
             self._note(event)
         if isinstance(event, Notice):
             self._console.print(Text(notice_line(event.message)))
+        if isinstance(event, Intervention):
+            self._console.print(Text(intervention_line(event), style="yellow"))
         if isinstance(event, WorkerStarted):
             for line in port_lines(event):
                 self._console.print(Text(line))

@@ -1,7 +1,7 @@
 """What happens in a run, said in lines."""
 
 from orchestrator.cli.formats import count, duration, explanation, money, outcome
-from orchestrator.events import RunStarted, WorkerRetrying, WorkerStarted
+from orchestrator.events import Intervention, RunStarted, WorkerRetrying, WorkerStarted
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Status, WorkerResult
 from orchestrator.sanitize import one_line
@@ -40,6 +40,11 @@ def retry_line(event: WorkerRetrying) -> str:
     number, failed = event.worker_id, event.attempt - 1
     when = f"attempt {event.attempt} in {duration(event.delay)}"
     return f"worker {number} failed its attempt {failed} ({one_line(event.reason)}), {when}"
+
+
+def intervention_line(event: Intervention) -> str:
+    """Say why somebody should look at a worker."""
+    return f"! worker {event.worker_id}: {one_line(event.detail, limit=400)}"
 
 
 def done_line(result: WorkerResult) -> str:

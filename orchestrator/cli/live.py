@@ -10,6 +10,7 @@ from typing import IO, Protocol, Self
 
 from orchestrator.cli.lines import (
     done_line,
+    intervention_line,
     notice_line,
     port_lines,
     retry_line,
@@ -19,6 +20,7 @@ from orchestrator.cli.lines import (
 from orchestrator.cli.messages import tell
 from orchestrator.events import (
     Event,
+    Intervention,
     Notice,
     RunStarted,
     WorkerDone,
@@ -153,6 +155,8 @@ class PlainView:
             case WorkerStarted(worker_id=number):
                 self._running.add(number)
                 return [started_line(number, self._tasks.get(number)), *port_lines(event)]
+            case Intervention():
+                return [intervention_line(event)]
             case WorkerStopping():
                 return [f"worker {event.worker_id} is being stopped: {one_line(event.reason)}"]
             case WorkerRetrying(worker_id=number):

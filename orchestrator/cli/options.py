@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli.formats import size
-from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.config import Isolation, Limits, ParallelConfig, Triggers
 
 _DEFAULTS: dict[str, Any] = {
     name: field.default
-    for model in (ParallelConfig, Limits, Isolation)
+    for model in (ParallelConfig, Limits, Isolation, Triggers)
     for name, field in model.model_fields.items()
 }
 
@@ -112,6 +112,20 @@ RetryFrom = Annotated[
 ]
 Stagger = Annotated[
     Text, _setting("stagger", "SECONDS", "Time between the start of one worker and the next.")
+]
+Silence = Annotated[Text, _setting("silence", "SECONDS", "Say when a worker prints nothing.")]
+RepeatedErrors = Annotated[
+    Text, _setting("repeated_errors", "N", "Say when an error line comes so often.")
+]
+Prompts = Annotated[
+    Text, _setting("prompts", "SECONDS", "Say when it waits so long behind a question.")
+]
+Paths = Annotated[
+    Text, _setting("paths", "CSV", "Say when it changes files that are not in `src,docs/*.md`.")
+]
+OnTrigger = Annotated[Text, _setting("on_trigger", "warn|stop", "`stop`: stop it then.")]
+Notify = Annotated[
+    Text, _setting("notify", "COMMAND|URL", "Whom to tell then, with JSON on stdin or by POST.")
 ]
 FailFast = Annotated[
     bool | None,

@@ -7,22 +7,30 @@ from typing import Any
 
 from pydantic import BaseModel, BeforeValidator
 
-from orchestrator.config import Isolation, Limits, ParallelConfig, parse_size
+from orchestrator.config import Isolation, Limits, ParallelConfig, Triggers, parse_size
 
 FieldPath = tuple[str, ...]
 """`("workers",)` or `("limits", "cpus")`."""
 
-_PARTS: Mapping[str, type[BaseModel]] = {"limits": Limits, "isolation": Isolation}
+_PARTS: Mapping[str, type[BaseModel]] = {
+    "limits": Limits,
+    "isolation": Isolation,
+    "triggers": Triggers,
+}
 RUN_FIELDS: Mapping[str, FieldPath] = {
     name: (name,) for name in ParallelConfig.model_fields if name not in _PARTS
 }
 """Keys of the block `parallel_runs:`."""
 CONTAINER_FIELDS: Mapping[str, FieldPath] = {
-    name: (part, name) for part, model in _PARTS.items() for name in model.model_fields
+    name: (part, name) for part in ("limits", "isolation") for name in _PARTS[part].model_fields
 }
 """Keys of the block `container:`."""
-FIELDS: Mapping[str, FieldPath] = {**RUN_FIELDS, **CONTAINER_FIELDS}
-SECRET = frozenset({"env", "secrets", "api_base"})
+TRIGGER_FIELDS: Mapping[str, FieldPath] = {
+    name: ("triggers", name) for name in Triggers.model_fields
+}
+"""Keys of the block `triggers:`."""
+FIELDS: Mapping[str, FieldPath] = {**RUN_FIELDS, **CONTAINER_FIELDS, **TRIGGER_FIELDS}
+SECRET = frozenset({"env", "secrets", "api_base", "notify"})
 """Settings whose values may hold a credential: never shown."""
 
 

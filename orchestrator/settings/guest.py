@@ -9,7 +9,13 @@ from math import inf
 from typing import Any
 
 from orchestrator.config import Isolation, Limits, ParallelConfig
-from orchestrator.settings.fields import CONTAINER_FIELDS, RUN_FIELDS, FieldPath, Setting
+from orchestrator.settings.fields import (
+    CONTAINER_FIELDS,
+    RUN_FIELDS,
+    TRIGGER_FIELDS,
+    FieldPath,
+    Setting,
+)
 
 NAME_IT = "pass `--config {}` if you trust who wrote that file"
 
@@ -17,9 +23,11 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
         *(RUN_FIELDS[name] for name in ("api_base", "image", "include_uncommitted")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "env", "runtime", "secrets")),
+        TRIGGER_FIELDS["notify"],
     }
 )
-"""Keys that are for a file which the user named: where keys go to, and what a worker gets."""
+"""Keys that are for a file which the user named: where keys go to, what a worker gets, what is run
+on this machine."""
 
 _OPEN = ("none", "open", "shallow", "full")
 _UNCHOSEN_CPUS = 2.0

@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.settings.fields import (
     CONTAINER_FIELDS,
     RUN_FIELDS,
+    TRIGGER_FIELDS,
     FieldPath,
     field_schema,
     is_size,
@@ -23,6 +24,7 @@ def json_schema() -> dict[str, Any]:
             {
                 "parallel_runs": _block("What a run does.", RUN_FIELDS),
                 "container": _block("What each worker's container may do.", CONTAINER_FIELDS),
+                "triggers": _block("When somebody should look at a worker.", TRIGGER_FIELDS),
                 "execution": _execution(),
             }
         ),

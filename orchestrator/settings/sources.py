@@ -8,11 +8,18 @@ from pathlib import Path
 
 from orchestrator.sanitize import one_line
 from orchestrator.settings.document import DocumentError, Node, read_document, read_text
-from orchestrator.settings.fields import CONTAINER_FIELDS, FIELDS, RUN_FIELDS, FieldPath, Setting
+from orchestrator.settings.fields import (
+    CONTAINER_FIELDS,
+    FIELDS,
+    RUN_FIELDS,
+    TRIGGER_FIELDS,
+    FieldPath,
+    Setting,
+)
 
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
-_LISTS = frozenset({"models", "ports", "retry_on"})
+_LISTS = frozenset({"models", "paths", "ports", "retry_on"})
 """Settings that options and variables give as `a,b`."""
 _NO_VARIABLE = frozenset({"tasks", "env", "secrets"})
 """Workers are told where their secrets are in `ORCHESTRATOR_SECRETS`, and may run us again."""
@@ -22,6 +29,7 @@ _VARIABLES: Mapping[str, FieldPath] = {
 _BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
     "parallel_runs": RUN_FIELDS,
     "container": CONTAINER_FIELDS,
+    "triggers": TRIGGER_FIELDS,
 }
 _EXECUTION = ("maxConcurrentAgents", "parallelDelegationEnabled")
 _TOP_KEYS = (*_BLOCKS, "execution", "providers")

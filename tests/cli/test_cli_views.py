@@ -10,6 +10,7 @@ from rich.console import Console
 from orchestrator.cli.board import MAX_FINISHED, BoardView
 from orchestrator.cli.live import PlainView, QuietView, make_view
 from orchestrator.events import (
+    Intervention,
     Notice,
     RunStarted,
     WorkerDone,
@@ -18,6 +19,7 @@ from orchestrator.events import (
     WorkerOutput,
     WorkerPreparing,
     WorkerProgress,
+    WorkerRetrying,
     WorkerStarted,
     WorkerStopping,
 )
@@ -81,6 +83,8 @@ class TestPlain:
             WorkerProgress(worker_id=1, cost=1.0),
             WorkerStopping(worker_id=2, reason="timeout"),
             WorkerHarvesting(worker_id=2),
+            Intervention(worker_id=1, trigger="silence", detail="it is silent", stops=False),
+            WorkerRetrying(worker_id=2, attempt=2, reason="agent_failed", delay=5),
             *(WorkerDone(result=worker) for worker in result.results),
         ) == [
             "run run: 3 workers, 2 at one time, base 0123456789ab",
@@ -90,6 +94,8 @@ class TestPlain:
             "worker 1: http://127.0.0.1:49161 -> 3010",
             "worker 2 started: task 2",
             "worker 2 is being stopped: timeout",
+            "! worker 1: it is silent",
+            "worker 2 failed its attempt 1 (agent_failed), attempt 2 in 5.0 s",
             "✓ worker 1 success in 12.3 s: 2 files, $0.0123",
             "✗ worker 2 failed (oom) after 2 min 5 s: over its 512 MiB",
             "✗ worker 3 timeout (timeout) after 10 min",
@@ -100,9 +106,11 @@ class TestPlain:
         lines = plain(
             Notice(message=HOSTILE),
             WorkerStopping(worker_id=1, reason=HOSTILE),
+            Intervention(worker_id=1, trigger="needs_input", detail=HOSTILE, stops=True),
+            WorkerRetrying(worker_id=1, attempt=2, reason=HOSTILE, delay=1),
             WorkerDone(result=bad),
         )
-        assert len(lines) == 3
+        assert len(lines) == 5
         assert all(line.isprintable() for line in lines)
 
     def test_the_heartbeat_names_who_still_runs(self, result):
@@ -132,6 +140,25 @@ class TestPlain:
 
 
 class TestBoard:
+    def test_a_retry_and_what_somebody_should_look_at(self):
+        view = BoardView(Terminal(), clock=lambda: 0.0)
+        paper = io.StringIO()
+        view._console.file = paper
+        for event in (
+            started(2),
+            WorkerStarted(worker_id=1, container="c"),
+            WorkerRetrying(worker_id=1, attempt=3, reason="agent_failed", delay=5),
+            WorkerStarted(worker_id=2, container="c"),
+            Intervention(worker_id=2, trigger="silence", detail=HOSTILE, stops=False),
+        ):
+            view(event)
+        drawn = draw(view)
+        assert "retrying" in drawn
+        assert "attempt 2 failed: agent_failed" in drawn
+        told = paper.getvalue()
+        assert told.startswith("! worker 2: ")
+        assert "\x1b[2J" not in told
+
     def test_the_table(self, result):
         now = [0.0]
         drawn = board(

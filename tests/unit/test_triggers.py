@@ -1,0 +1,244 @@
+"""Somebody is told when a worker is silent, repeats an error, asks, or strays; hostile output."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import Limits, Triggers
+from orchestrator.errors import ConfigError
+from orchestrator.events import Event, Intervention, Notice
+from orchestrator.notify import Notifier
+from orchestrator.record import all_runs
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.runner import ParallelRunner
+from orchestrator.settings import load_config
+from orchestrator.triggers import Signs
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import GRACE, configured, show
+
+
+def watched(
+    repo: Path, engine: LocalEngine, task: str, **triggers: object
+) -> tuple[WorkerResult, list[Intervention], list[Event]]:
+    events: list[Event] = []
+    config = configured(task, triggers=Triggers(**triggers), limits=Limits(grace=GRACE))
+    (worker,) = ParallelRunner(config, repo, engine=engine, emit=events.append).run()
+    return worker, [event for event in events if isinstance(event, Intervention)], events
+
+
+class TestWarnings:
+    def test_silence_once_for_each_time(self, repo: Path, local_engine: LocalEngine) -> None:
+        task = "echo a; sleep 1.5; echo b; sleep 1.5; echo c"
+        worker, found, _ = watched(repo, local_engine, task, silence=0.7)
+        assert worker.status is Status.SUCCESS
+        told = [(event.trigger, event.detail, event.stops) for event in found]
+        assert told == [("silence", "it printed nothing for 0.7 s", False)] * 2
+
+    def test_an_error_that_comes_again_and_again(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        task = (
+            'for i in 1 2 3 4 5; do echo "$i: Error: no route to 10.0.0.$i" >&2; echo $i; done;'
+            "echo error of another kind; sleep 0.6"
+        )
+        _, found, _ = watched(repo, local_engine, task, repeated_errors=4)
+        assert [event.detail for event in found] == ["4 times: 4: Error: no route to 10.0.0.4"]
+        assert found[0].trigger == "repeated_error"
+
+    @pytest.mark.parametrize(
+        "said", ["Do you want to proceed? (y/n) ", "Password for ann: ", "Press enter to go on\\n"]
+    )
+    def test_a_question_that_nobody_answers(
+        self, repo: Path, local_engine: LocalEngine, said: str
+    ) -> None:
+        task = f"echo working; printf '{said}'; sleep 1.5; echo on"
+        _, found, _ = watched(repo, local_engine, task, prompts=0.5)
+        said = said.removesuffix("\\n").strip()
+        told = [(event.trigger, event.detail) for event in found]
+        assert told == [("needs_input", f"it waits for an answer: {said}")]
+
+    def test_a_question_that_was_passed_is_none(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        task = "echo 'Are you sure? (y/n)'; echo yes, I am; sleep 1.2"
+        assert watched(repo, local_engine, task, prompts=0.4)[1] == []
+
+    def test_changes_outside_the_scope(self, repo: Path, local_engine: LocalEngine) -> None:
+        (repo / ".gitignore").write_text("*.tmp\n")
+        task = (
+            "echo x > src/new.py; echo x >> docs.md; mkdir -p b; echo x > b/out; echo x > a.txt; "
+            "touch -d 2001-01-01 b/old; echo x > src.py; sleep 2.6; rm src/app.py"
+        )
+        paths = ("src/", "*.md")
+        _, found, _ = watched(repo, local_engine, task, paths=paths)
+        detail = "it changed files out of its scope: a.txt, b/old, b/out, src.py"
+        assert [(event.trigger, event.detail) for event in found] == [("out_of_scope", detail)]
+
+    def test_what_git_ignores_is_no_change(self, repo: Path, local_engine: LocalEngine) -> None:
+        from tests.support.repository import git
+
+        (repo / ".gitignore").write_text("*.tmp\nbuild/\n")
+        git(repo, "add", "-A")
+        git(repo, "commit", "-qm", "ignore")
+        task = "mkdir build; echo x > build/out; echo x > y.tmp; echo x > src/a; sleep 2.6"
+        assert watched(repo, local_engine, task, paths=("src",))[1] == []
+
+    def test_nothing_is_looked_for_unasked(self, repo: Path, local_engine: LocalEngine) -> None:
+        task = "for i in 1 2 3; do echo error; done; echo x > x; printf 'go on? (y/n)'; sleep 1"
+        assert watched(repo, local_engine, task)[1] == []
+
+
+class TestStops:
+    @pytest.mark.parametrize(
+        ("task", "triggers", "status", "reason"),
+        [
+            ("exec sleep 60", {"silence": 0.5}, Status.TIMEOUT, Reason.IDLE),
+            ("while :; do echo error; sleep 0.1; done", {"repeated_errors": 3}, Status.FAILED,
+             Reason.REPEATED_ERROR),
+            ("printf 'password: '; exec sleep 60", {"prompts": 0.5}, Status.FAILED,
+             Reason.NEEDS_INPUT),
+            ("exec sleep 60", {"paths": ("src",)}, Status.FAILED, Reason.OUT_OF_SCOPE),
+        ],
+    )  # fmt: skip
+    def test_the_worker_is_stopped_for_it_and_its_work_is_kept(
+        self, repo: Path, local_engine: LocalEngine, task: str, triggers: dict[str, object],
+        status: Status, reason: Reason,
+    ) -> None:  # fmt: skip
+        worker, found, _ = watched(
+            repo, local_engine, f"echo w > w; {task}", on_trigger="stop", **triggers
+        )
+        assert (worker.status, worker.reason) == (status, reason)
+        assert str(worker.message).startswith("stopped: ")
+        assert [event.stops for event in found] == [True]
+        assert show(repo, f"{worker.branch}:w") == "w"
+
+
+class TestHostileOutput:
+    LINES = (
+        b"error" * 200_000,
+        b"password" * 100_000 + b"\n",
+        b"password" + b" " * 500_000 + b"x\n",
+        b"(y/n" * 100_000,
+        b"\n" * 1_000_000,
+        b"error\n" * 200_000,
+        b"error " + b"a" * 65536 + b"\n",
+        b"error 0x" + b"f" * 65536 + b"\n",
+        bytes(range(256)) * 4000,
+    )
+
+    @pytest.mark.parametrize("number", range(len(LINES)))
+    def test_takes_bounded_time_and_memory(self, number: int) -> None:
+        signs = Signs(Triggers(repeated_errors=1_000_000, prompts=1))
+        data, began = self.LINES[number], time.process_time()
+        for at in range(0, len(data), 65536):
+            signs.feed("stdout", data[at : at + 65536])
+            signs.prompt()
+        assert time.process_time() - began < 1.0
+        assert sum(map(len, signs._kinds)) + len(signs.end) + len(signs._started["stdout"]) < 80_000
+
+    def test_many_kinds_of_errors_are_not_all_remembered(self) -> None:
+        signs = Signs(Triggers(repeated_errors=3))
+        for number in range(1000):
+            words = "".join(chr(97 + (number >> shift) % 26) for shift in (0, 3, 6))
+            signs.feed("stdout", f"error {words}{'x' * (number % 50)}\nerror the same\n".encode())
+        assert len(signs._kinds) <= 64
+        assert signs.repeated == "error the same"
+
+    def test_a_line_in_pieces_is_one(self) -> None:
+        signs = Signs(Triggers(repeated_errors=2))
+        for piece in (b"err", b"or: a\ner", b"ror", b": a", b"\n"):
+            signs.feed("stderr", piece)
+        assert signs.repeated == "error: a"
+
+    def test_nothing_of_it_steers_a_terminal(self, repo: Path, local_engine: LocalEngine) -> None:
+        task = r"printf '\033[2J error \033]0;x\007\n\033[2J error \033]0;x\007\n'; sleep 0.6"
+        _, (found,), _ = watched(repo, local_engine, task, repeated_errors=2)
+        assert found.detail.isprintable()
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[bytes]]]:
+    """A web address on this machine, and what was posted to it."""
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook?token=t0psecret", bodies
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+class TestNotify:
+    TASK = "printf 'password: '; exec sleep 1.5"
+
+    def test_a_command_gets_the_event(self, repo: Path, local_engine: LocalEngine) -> None:
+        said = repo.parent / "said; touch not-a-shell"
+        script = repo.parent / "tell.py"
+        script.write_text("import sys; open(sys.argv[1], 'w').write(sys.stdin.read())")
+        notify = f"{sys.executable} {script} '{said}'"
+        watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
+        event = json.loads(said.read_text())
+        (run,) = all_runs(repo / ".git" / "orchestrator")
+        wanted = {"run_id": run.run_id, "type": "intervention", "worker_id": 1}
+        assert wanted.items() <= event.items()
+        assert (event["trigger"], event["stops"]) == ("needs_input", False)
+
+    def test_a_web_address_is_posted_to_and_kept_nowhere(
+        self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
+    ) -> None:
+        address, bodies = posted
+        _, _, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=address)
+        assert [json.loads(body)["trigger"] for body in bodies] == ["needs_input"]
+        (run,) = all_runs(repo / ".git" / "orchestrator")
+        record = run.record()
+        assert record is not None
+        assert record.private == ("notify",)
+        written = [path for path in run.path.rglob("*") if path.is_file()]
+        assert not any(b"t0psecret" in path.read_bytes() for path in written)
+        assert "t0psecret" not in str(events)
+
+    @pytest.mark.parametrize("notify", ["/no/such/program", "false", "http://127.0.0.1:9/x", "'"])
+    def test_one_that_does_not_arrive_is_said_and_harms_nothing(
+        self, repo: Path, local_engine: LocalEngine, notify: str
+    ) -> None:
+        worker, found, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
+        assert (worker.status, len(found)) == (Status.SUCCESS, 1)
+        notes = [event.message for event in events if isinstance(event, Notice)]
+        assert [note for note in notes if note.startswith("a notification did not arrive")]
+
+    def test_one_that_hangs_holds_nobody_up(self) -> None:
+        notifier = Notifier("sleep 60", failed=lambda _: None)
+        began = time.monotonic()
+        for number in range(1000):
+            notifier.tell({"number": number})
+        assert time.monotonic() - began < 2
+        notifier.close()
+        assert time.monotonic() - began < 15
+        notifier._thread.join(30)
+        assert not notifier._thread.is_alive()
+
+    def test_a_file_that_nobody_named_starts_no_program(self, repo: Path) -> None:
+        (repo / "orchestrator.yaml").write_text("triggers:\n  notify: touch /tmp/x\n  silence: 9\n")
+        with pytest.raises(ConfigError, match=r"`triggers.notify` is not taken from a file"):
+            load_config(options={"tasks": ("x",)}, environ={}, top=repo, file=None)
+        named = load_config(
+            options={"tasks": ("x",)}, environ={}, top=repo, file=repo / "orchestrator.yaml"
+        )
+        assert (named.triggers.notify, named.triggers.silence) == ("touch /tmp/x", 9.0)
