@@ -1,6 +1,7 @@
 # make setup   a Docker engine that answers, a virtual environment, the images
 # make test    all tests, real containers included       make check   everything but tests
 # make demo    see it work                               make bench   measure
+# make faults  kill, stop, starve and interrupt real runs, 220 times at random and at every step
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
 
-.PHONY: setup images test check demo bench mutation clean
+.PHONY: setup images test check demo bench faults mutation clean
 
 setup: images
 
@@ -42,6 +43,9 @@ demo: images
 
 bench: images
 	for bench in tests/bench/bench_*.py; do $(BIN)/python $$bench || exit; done
+
+faults: images
+	$(BIN)/pytest -n 4 --faults 220 tests/faults
 
 mutation: images
 	$(BIN)/python -m tests.mutation.check --report docs/protections.md

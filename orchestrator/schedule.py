@@ -168,6 +168,8 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
         run.directory.write_result(result)
     except OSError as error:
         # What cannot be kept can still be shown; the other workers' results must not go with it.
+        # A resume makes it again, and needs what the run was given.
+        run.directory.left_open = True
         number = spec.worker_id
         run.emit(Notice(message=f"the result of worker {number} could not be kept ({error})"))
     run.emit(WorkerDone(result=result))

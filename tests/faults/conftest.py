@@ -12,6 +12,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome in ("passed", "failed"):
         for report in terminalreporter.getreports(outcome):
             for name, kind in report.user_properties:
+                if name in ("memory", "threads") and report.when == "call":
+                    terminalreporter.write_line(f"{name}: {kind}")
                 if name == "fault" and report.when == "call":
                     injected[kind] += 1
                     survived[kind] += outcome == "passed"
