@@ -1,6 +1,7 @@
 """The ground that every test stands on: no user's configuration, no daemon by accident."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,12 @@ _DAEMON_MARKS = ("docker", "e2e", "bench")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take how many faults are injected at random instants; over 50, every step is tried too."""
     parser.addoption("--faults", type=int, default=11, metavar="N", help="faults to inject")
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C through to what the tests start, also where a script runs us in its background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -89,7 +89,7 @@ def test_a_run_whose_process_died(repo, tmp_path, capsys):
 def test_runs_that_are_none(repo, local_engine, capsys):
     first, second = (shell_run(repo, local_engine, "true").run_id for _ in range(2))
     assert run(["wait", "x"]) == 3
-    known = ", ".join(sorted((first, second)))
+    known = f"{first}, {second}"
     assert capsys.readouterr().err == (
         f"error: no such run: `x`\n\nhint: runs of this repository: {known}\n"
     )

@@ -60,7 +60,7 @@ def test_it_shows_what_workers_do_and_ends_with_the_run(tmp_path: Path) -> None:
         eventually(lambda: states(repo) == [WorkerState.RUNNING] * 2, "the start")
         watching = start(
             "watch", cwd=repo, stdout=terminal.theirs, stderr=terminal.theirs,
-            env={"TERM": "xterm", "NO_COLOR": "1"},
+            env={"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "", "LINES": ""},
         )  # fmt: skip
         os.close(terminal.theirs)
         # One file changed, CPU time used, memory, disk, and the last line made harmless.

@@ -61,7 +61,7 @@ def gate() -> Iterator[Protection]:
         ("what is too long is refused",
          "            if len(answer) > limit:\n                raise",
          "            if False:\n                raise"),
-        ("Ctrl-C is not for git", "start_new_session=True,\n                **fed", "**fed"),
+        ("Ctrl-C is not for git", "                start_new_session=True,\n", ""),
         ("Ctrl-C is not for a listing", "env=self._env, start_new_session=True,",
          "env=self._env,"),
     )  # fmt: skip

@@ -54,7 +54,7 @@ def harvest() -> Iterator[Protection]:
          "    try:"),
         ("let in strictly", '"--strict", stdin=file', "stdin=file",
          "the same pack was checked in quarantine: defence in depth"),
-        ("branch at its base", "old=origin.base)", 'old="")'),
+        ("branch at its base", "old=start)", 'old="")'),
         ("notes are a list", "if not isinstance(notes, list):", "if False:"),
         ("notes are texts", "if isinstance(note, str))", ")"),
         ("notes are bounded", "for note in notes[:20]", "for note in notes"),
