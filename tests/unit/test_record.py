@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from orchestrator.record import (
     write_atomically,
 )
 from orchestrator.results import Status, WorkerResult
+from tests.support.live import eventually
 
 
 @pytest.fixture
@@ -89,6 +91,37 @@ def test_it_is_not_live_once_its_process_is_killed(tmp_path: Path, record: RunRe
         holder.wait(10)
         assert not RunDirectory(path).is_live()
         assert RunDirectory(path).record() is not None
+
+
+def test_a_git_that_outlives_its_run_has_the_lease(
+    tmp_path: Path, record: RunRecord, repo: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from orchestrator.git import Git\n"
+        "from orchestrator.record import RunDirectory, RunRecord\n"
+        "record = RunRecord.model_validate_json(sys.argv[2])\n"
+        "run = RunDirectory(Path(sys.argv[1])); run.create(record)\n"
+        "Git(Path(sys.argv[3])).run('cat-file', '--batch', stdin=open(sys.argv[4], 'rb'))"
+    )
+    run = RunDirectory(tmp_path / "run")
+    plan = record.model_dump_json()
+    command = [sys.executable, "-c", code, str(run.path), plan, str(repo / ".git"), str(fifo)]
+    with subprocess.Popen(command) as holder, fifo.open("wb"):
+        children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+        eventually(children.read_text, "git")
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(10)
+        assert run.is_live()
+        taking = threading.Thread(target=run.take_over)
+        taking.start()
+        taking.join(0.5)
+        assert taking.is_alive(), "it was taken from a git that goes on"
+    taking.join(10)
+    assert run.process == os.getpid()
+    run.release()
 
 
 def result(**rest: object) -> WorkerResult:
