@@ -222,7 +222,7 @@ class World:
 def scratch(state: Path) -> list[str]:
     """Name what is left below the state directory beside records and logs."""
     kept = {"lock", "overlay", "runs"}
-    found = [path.name for path in state.iterdir() if path.name not in kept]
+    found = [path.name for path in state.glob("*") if path.name not in kept]
     inside = (path for path in state.glob("runs/*/*/*") if path.is_dir())
     beside = (p for p in state.glob("runs/*/*") if p.is_dir() and not p.name[-1].isdigit())
     odd = (path for path in state.glob("runs/*/*half-made*"))
