@@ -206,8 +206,6 @@ def _back_to_base(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> No
                 repository.move_branch(spec.branch, new=run.base, old=commit)
             try:
                 worktree = open_worktree(repository.top / spec.directory, spec.branch)
-                if run.resumed:
-                    worktree.unlock()
                 worktree.update(repository, base=commit, tip=run.base, again=run.resumed)
             except OrchestratorError:
                 repository.move_branch(spec.branch, new=commit, old=run.base)

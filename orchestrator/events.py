@@ -158,3 +158,7 @@ Event = (
     | RunDone
 )
 Emit = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """Watch nothing."""

@@ -33,7 +33,6 @@ from orchestrator.results import RunResult, WorkerResult, overall_status
 from orchestrator.tail import LineTail
 
 EVENTS = "events.ndjson"
-RESULT = "result.json"
 LONGEST_EVENT = 64 * 1024**2
 """Bytes; a result lists every changed file."""
 _NAMED = 10
@@ -147,14 +146,7 @@ class RunHistory:
     def _whole(self) -> RunResult | None:
         while self.read():
             pass
-        return self._written() or self._result or self._summed_up()
-
-    def _written(self) -> RunResult | None:
-        try:
-            content = (self.directory.path / RESULT).read_bytes()
-            return RunResult.model_validate_json(content)
-        except (OSError, ValidationError):
-            return None
+        return self.directory.run_result() or self._result or self._summed_up()
 
     def _summed_up(self) -> RunResult | None:
         """Make the result of a run that ended just before it could say so."""

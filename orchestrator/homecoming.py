@@ -67,8 +67,6 @@ def bring_home(
         return Harvested(workspace.start, ()), verdict
     finally:
         workspace.take_back()
-    if run.resumed:
-        workspace.worktree.unlock()
     try:
         workspace.worktree.update(
             run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed

@@ -10,12 +10,13 @@ from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Emit, Event, Intervention, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
+from orchestrator.leftovers import remove_all
 from orchestrator.notify import Notifier
 from orchestrator.pace import Pace
+from orchestrator.preparation import ready_objects
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.secret_files import forget
-from orchestrator.store import base_objects
 from orchestrator.workspace import choose_mode, remove_tree
 
 
@@ -62,11 +63,7 @@ def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
     except OrchestratorError as error:
         yield error.message
         return
-    for leftover in leftovers:
-        try:
-            engine.remove(leftover)
-        except OrchestratorError as error:
-            yield error.message
+    yield from (stuck.problem for stuck in remove_all(engine, leftovers))
 
 
 def share(
@@ -83,7 +80,7 @@ def share(
         **vars(ground),
         directory=directory,
         base=base,
-        shallow=_objects(ground, base, directory),
+        shallow=ready_objects(ground.repository, directory, base, history=isolation.history),
         mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
         network="none",
         emit=emit,
@@ -98,17 +95,6 @@ def share(
     made = [left.id for left in ground.engine.leftovers(ours) if left.kind == "network"]
     network = made[0] if made else ground.engine.create_network(name, ours)
     return replace(run, network=network)
-
-
-def _objects(ground: Ground, base: str, directory: RunDirectory) -> frozenset[str]:
-    """Pack the base's objects, unless that was done; give the commits that are cut off."""
-    known = directory.shallow()
-    if known is None:
-        remove_tree(directory.objects)
-        history = ground.config.isolation.history
-        known = base_objects(ground.repository, base, directory.objects, history=history)
-        directory.write_shallow(known)
-    return known
 
 
 def clear_the_way(engine: ContainerEngine, run_id: str) -> None:

@@ -1,13 +1,15 @@
 """A worker's files: made for it, or found where another process made them."""
 
+from typing import Literal
+
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
 from orchestrator.errors import RepositoryError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.repository import Repository
-from orchestrator.store import Store, StoreOptions, make_store
-from orchestrator.workspace import Workspace, worker_user
+from orchestrator.store import Store, StoreOptions, base_objects, make_store
+from orchestrator.workspace import Workspace, remove_tree, worker_user
 from orchestrator.worktree import (
     Worktree,
     add_worktree,
@@ -16,6 +18,28 @@ from orchestrator.worktree import (
     open_worktree,
     put_aside,
 )
+
+
+def ready_objects(
+    repository: Repository,
+    directory: RunDirectory,
+    base: str,
+    *,
+    history: Literal["full", "shallow"],
+) -> frozenset[str]:
+    """Pack what the base reaches, unless that was done, and give the commits that are cut off.
+
+    Raises:
+        OrchestratorError: It could not be packed.
+        OSError: There is no room for it.
+    """
+    known = directory.shallow()
+    if known is None or not directory.objects.is_dir():
+        # What a process left that died over it is not complete.
+        remove_tree(directory.objects)
+        known = base_objects(repository, base, directory.objects, history=history)
+        directory.write_shallow(known)
+    return known
 
 
 def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints) -> Workspace:

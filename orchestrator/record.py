@@ -229,6 +229,13 @@ class RunDirectory:
         """Keep what the run came to, durably."""
         write_atomically(self.path / "result.json", result.model_dump_json(indent=2))
 
+    def run_result(self) -> RunResult | None:
+        """Read what the run came to, if that was written."""
+        try:
+            return RunResult.model_validate_json((self.path / "result.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
     def shallow(self) -> frozenset[str] | None:
         """Give the commits that the base's objects are cut off at; None while those are made."""
         try:

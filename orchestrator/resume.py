@@ -9,7 +9,7 @@ from orchestrator.context import Ground
 from orchestrator.engine import connected
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import ConfigError
-from orchestrator.events import Emit, Event, RunDone
+from orchestrator.events import Emit, RunDone, ignore
 from orchestrator.execution import Cancel
 from orchestrator.history import RunHistory
 from orchestrator.inputs import Inputs, read_inputs
@@ -45,7 +45,7 @@ class ResumedRun:
             lease: A descriptor of the run's lease, locked, from the process that reserved it.
         """
         self._directory = directory
-        self._emit = emit or _ignore
+        self._emit = emit or ignore
         self._engine = engine
         self._agent = agent
         self._lease = lease
@@ -165,7 +165,3 @@ def _ground(
     config = config.model_copy(update={"isolation": isolation})
     environ = {**os.environ, **inputs.environ}
     return check_ground(config, record.top, engine, agent, environ)
-
-
-def _ignore(event: Event) -> None:
-    """Watch nothing."""

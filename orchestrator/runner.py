@@ -12,7 +12,7 @@ from orchestrator.context import Ground, RunContext
 from orchestrator.engine import connected
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import OrchestratorError, RepositoryError
-from orchestrator.events import Emit, Event
+from orchestrator.events import Emit, ignore
 from orchestrator.execution import Cancel
 from orchestrator.leftovers import abandoned
 from orchestrator.opening import Recorder, announce, closing, share
@@ -72,7 +72,7 @@ class ParallelRunner:
         """
         self._config = config
         self._root = Path(root) if root is not None else Path.cwd()
-        self._emit = emit or _ignore
+        self._emit = emit or ignore
         self._engine = engine
         self._agent = agent
         self._cancel = Cancel()
@@ -187,7 +187,3 @@ class ParallelRunner:
             if isinstance(error, OSError):
                 raise RepositoryError(f"the run could not be prepared: {error}") from error
             raise
-
-
-def _ignore(event: Event) -> None:
-    """Watch nothing."""

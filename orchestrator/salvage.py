@@ -1,26 +1,21 @@
 """Bring home the work of a worker whose orchestrator died before it could."""
 
-import re
-from pathlib import Path
-
 from orchestrator.agents import load_agent
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.config import BASE_IMAGE
 from orchestrator.context import RunContext
 from orchestrator.engine.base import ContainerEngine
-from orchestrator.events import Event
+from orchestrator.events import ignore
 from orchestrator.execution import Cancel
 from orchestrator.homecoming import discard_scratch, harvest
 from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
-from orchestrator.preparation import reopen
+from orchestrator.preparation import ready_objects, reopen
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.secret_files import read_secrets
-from orchestrator.store import Store, base_objects
-
-_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+from orchestrator.store import Store
 
 
 def is_stranded(directory: RunDirectory, spec: WorkerSpec) -> bool:
@@ -46,12 +41,11 @@ def salvage(
     """
     store = Store(root=directory.worker(spec.worker_id))
     workspace = reopen(repository, directory, spec, base=record.base)
-    run = _context(repository, engine, directory, record, store)
+    run = _context(repository, engine, directory, record)
     try:
         harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     finally:
         workspace.take_back()
-    workspace.worktree.unlock()
     workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     discard_scratch(run, spec, workspace)
 
@@ -61,12 +55,9 @@ def _context(
     engine: ContainerEngine,
     directory: RunDirectory,
     record: RunRecord,
-    store: Store,
 ) -> RunContext:
     features = engine.check(images=(BASE_IMAGE,), runtime=None)
-    if not directory.objects.is_dir():
-        history = record.config.isolation.history
-        base_objects(repository, record.base, directory.objects, history=history)
+    history = record.config.isolation.history
     return RunContext(
         config=record.config,
         repository=repository,
@@ -81,20 +72,10 @@ def _context(
         redactor=Redactor(),
         directory=directory,
         base=record.base,
-        shallow=_shallow(store.harvest / "shallow"),
+        shallow=ready_objects(repository, directory, record.base, history=history),
         mode="overlay",
         network="none",
-        emit=_ignore,
+        emit=ignore,
         cancel=Cancel(),
         pace=Pace(0),
     )
-
-
-def _shallow(file: Path) -> frozenset[str]:
-    if not file.is_file():
-        return frozenset()
-    return frozenset(line for line in file.read_text().split() if _OBJECT_ID.fullmatch(line))
-
-
-def _ignore(event: Event) -> None:
-    """Watch nothing."""

@@ -54,6 +54,8 @@ class Worktree:
             GitCommandError: The user changed a file that differs; nothing was overwritten.
             RepositoryError: A worker's attributes would take git for ever; it was ended.
         """
+        if again:
+            self.unlock()
         git = Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
         # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
         git.succeeds("update-index", "--refresh")

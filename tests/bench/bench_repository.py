@@ -15,7 +15,7 @@ from typing import Any
 
 import measure
 
-from orchestrator import homecoming, opening, preparation
+from orchestrator import homecoming, preparation
 from orchestrator.config import Isolation, ParallelConfig
 from orchestrator.runner import ParallelRunner
 from orchestrator.workspace import Workspace
@@ -23,7 +23,7 @@ from orchestrator.worktree import Worktree
 
 # Module or class, function, the part of the story that it is.
 PARTS: tuple[tuple[object, str, str], ...] = (
-    (opening, "base_objects", "objects of the base"),
+    (preparation, "base_objects", "objects of the base"),
     (preparation, "add_worktree", "worktree add"),
     (preparation, "make_store", "prepare"),
     (homecoming, "harvest", "harvest"),

@@ -82,7 +82,7 @@ POINTS = _named(
         ),
         Point(target="orchestrator.reservation:keep_inputs", when="after"),
     ),
-    base_objects=_around("orchestrator.opening:base_objects"),
+    base_objects=_around("orchestrator.preparation:base_objects"),
     write_shallow=_around(f"{_RECORD}RunDirectory.write_shallow"),
     probe=Point(
         target="orchestrator.engine.docker.container:DockerContainer.wait", when="before",

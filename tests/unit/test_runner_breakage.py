@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator import harvest, opening, worker
+from orchestrator import harvest, preparation, worker
 from orchestrator.config import Isolation
 from orchestrator.engine.base import ROLE, ContainerSpec, ContainerState, Leftover
 from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
@@ -93,7 +93,7 @@ def test_events_that_cannot_be_kept_stop_no_worker(repo: Path, local_engine: Loc
 def test_a_full_disk_before_the_start_leaves_nothing(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "base_objects", full)
+    monkeypatch.setattr(preparation, "base_objects", full)
     with pytest.raises(RepositoryError, match="No space left"):
         shell_run(repo, local_engine, "true")
     assert branches(repo) == []
