@@ -206,6 +206,7 @@ def _back_to_base(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> No
                 repository.move_branch(spec.branch, new=run.base, old=commit)
             try:
                 worktree = open_worktree(repository.top / spec.directory, spec.branch)
+                worktree.refresh(repository, again=run.resumed)
                 worktree.update(repository, base=commit, tip=run.base, again=run.resumed)
             except OrchestratorError:
                 repository.move_branch(spec.branch, new=commit, old=run.base)

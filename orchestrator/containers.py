@@ -96,7 +96,7 @@ def harvest_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -
     return ContainerSpec(
         name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,
-        command=("python3", "-I", "-c", script, *places, run.base, spec.branch, message),
+        command=("python3", "-I", "-S", "-c", script, *places, run.base, spec.branch, message),
         user=workspace.user_text,
         workdir="/",
         labels=labels(run, spec, role="harvest"),

@@ -15,7 +15,6 @@ import re
 import stat
 import subprocess
 import sys
-import tempfile
 
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
@@ -56,7 +55,7 @@ class Harvest:
 
     def _start(self, *arguments: str, stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
         return subprocess.run(
-            ["git", "-c", "safe.directory=*", *arguments],
+            ["git", "-c", "safe.directory=*", "-c", "index.skipHash=true", *arguments],
             input=stdin,
             capture_output=True,
             env=self.env,
@@ -115,7 +114,8 @@ class Harvest:
         A commit graph may lie, an alternates file lead anywhere, a FIFO never answer.
         """
         make_usable(self.store, stat.S_IRWXU)
-        aside = tempfile.mkdtemp(prefix="aside-", dir=self.store)
+        aside = os.path.join(self.store, f"aside-{unheard_of()}")
+        os.mkdir(aside)
         objects = os.path.join(self.store, "objects")
         if os.path.lexists(objects) and not is_directory(objects):
             os.rename(objects, os.path.join(aside, "objects"))
@@ -257,7 +257,12 @@ def put_aside(path: str, directory: str) -> None:
     """Move a file or directory out of the way, under any name."""
     if is_directory(path):
         make_usable(path, stat.S_IRWXU)
-    os.rename(path, os.path.join(tempfile.mkdtemp(dir=directory), "it"))
+    os.rename(path, os.path.join(directory, unheard_of()))
+
+
+def unheard_of() -> str:
+    """Give a name that nothing has; to import `tempfile` would take longer than all else."""
+    return os.urandom(16).hex()
 
 
 def free_name(path: str) -> str:

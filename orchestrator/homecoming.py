@@ -1,41 +1,31 @@
 """Bring a worker's work home: packed in a container, checked on the host, put on its branch."""
 
-import errno
-import threading
-import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
-from orchestrator.engine.base import Container, ExitStatus
 from orchestrator.errors import (
     EngineError,
-    EngineUnavailableError,
     ImageNotFoundError,
     OrchestratorError,
     UnfinishedError,
 )
 from orchestrator.events import Notice, WorkerHarvesting
-from orchestrator.git import FULL
-from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
+from orchestrator.harvest import Harvested, Origin, import_harvest
 from orchestrator.judge import Verdict
 from orchestrator.leaks import leak_notes, leaks
+from orchestrator.meanwhile import meanwhile
+from orchestrator.packing import DEATH, dismiss, pack
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
-from orchestrator.sanitize import one_line
 from orchestrator.workspace import Workspace, remove_tree
 from orchestrator.worktree import ensure_worktree
 
 _MOMENT = 128 * 1024**2
 """Bytes that a fast writer gets to the disk between its limit and its end."""
-_DEATH = 30.0
-"""Seconds after its output's end by which a container must have ended."""
-_KILLED = 137
-"""Exit code of a container that somebody killed; where we did, it is late, and told apart."""
-HARVEST_TIMEOUT = 300.0
-"""Seconds for committing and packing what a worker wrote."""
 
 
 def bring_home(
@@ -65,16 +55,14 @@ def bring_home(
         else:
             verdict = Verdict(verdict.status, verdict.reason, f"{verdict.message}; {kept}")
         return Harvested(workspace.start, ()), verdict
-    finally:
-        workspace.take_back()
-    try:
-        workspace.worktree.update(
-            run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
-        )
-    except OrchestratorError as error:
-        note = f"the worktree was changed meanwhile and is not updated ({error.message})"
-        harvested = Harvested(harvested.tip, (*harvested.notes, note))
-    discard_scratch(run, spec, workspace)
+    with meanwhile(partial(discard_scratch, run, spec, workspace)):
+        try:
+            workspace.worktree.update(
+                run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
+            )
+        except OrchestratorError as error:
+            note = f"the worktree was changed meanwhile and is not updated ({error.message})"
+            harvested = Harvested(harvested.tip, (*harvested.notes, note))
     return _with_leaks(run, spec, harvested), verdict
 
 
@@ -92,7 +80,7 @@ def discard_scratch(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> 
             again = replace(harvest_container(run, spec, workspace), command=("true",))
             container = run.engine.start(again)
             try:
-                container.wait(_DEATH)
+                container.wait(DEATH)
             finally:
                 container.remove()
     workspace.discard_scratch()
@@ -116,18 +104,35 @@ def harvest(
 ) -> Harvested:
     """Pack in a container without network, check on the host, move the branch.
 
+    However it ends, the worktree is the caller's again.
+
     Raises:
         OrchestratorError: Nothing was let in; the worker's files are still where it wrote them.
     """
     known = checkpoints.harvested()
+    take_back = partial(workspace.take_back, run.repository, again=run.resumed)
+    if known is None and not workspace.is_untouched():
+        try:
+            container = pack(run, spec, workspace)
+        except BaseException:
+            take_back()
+            raise
+        # Nobody is left who looks at the files. Git reads those again whose owner changes, which
+        # takes as long as the checks do.
+        with meanwhile(partial(dismiss, container)), meanwhile(take_back):
+            return _let_in(run, spec, workspace, checkpoints)
+    take_back()
     if known is not None:
         _land(run, spec, workspace, known)
         return known
-    if workspace.is_untouched():
-        untouched = Harvested(workspace.start, ())
-        checkpoints.note_harvested(untouched)
-        return untouched
-    _pack(run, spec, workspace)
+    untouched = Harvested(workspace.start, ())
+    checkpoints.note_harvested(untouched)
+    return untouched
+
+
+def _let_in(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
+) -> Harvested:
     return import_harvest(
         run.repository,
         out=workspace.store.out,
@@ -150,55 +155,3 @@ def _land(run: RunContext, spec: WorkerSpec, workspace: Workspace, harvested: Ha
     if run.repository.resolve(f"refs/heads/{spec.branch}") != harvested.tip:
         with run.repository.lock():
             run.repository.move_branch(spec.branch, new=harvested.tip, old=workspace.start)
-
-
-def _pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
-    try:
-        said, status = _packed(run, spec, workspace)
-    except EngineUnavailableError:
-        raise
-    except EngineError:
-        # Somebody took the container away from us; nothing of it is half done.
-        said, status = _packed(run, spec, workspace)
-    if status.exit_code != 0:
-        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if FULL in last:
-            raise OSError(errno.ENOSPC, FULL)
-        raise HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
-
-
-def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> tuple[bytes, ExitStatus]:
-    workspace.unlock_harvest()
-    container = run.engine.start(harvest_container(run, spec, workspace))
-    try:
-        return _last_words(container)
-    finally:
-        container.remove()
-
-
-def _kill(container: Container) -> None:
-    # Whoever waits for the container's end is told of an engine that does not answer.
-    with suppress(OrchestratorError):
-        container.kill("SIGKILL")
-
-
-def _last_words(container: Container) -> tuple[bytes, ExitStatus]:
-    """Wait for the harvest's end, and give the end of what it said."""
-    deadline = time.monotonic() + HARVEST_TIMEOUT
-    late = threading.Timer(HARVEST_TIMEOUT, _kill, args=(container,))
-    late.start()
-    try:
-        said = b""
-        for chunk in container.logs():
-            said = (said + chunk.data)[-4000:]
-    finally:
-        late.cancel()
-    try:
-        status = container.wait(_DEATH)
-    except TimeoutError as error:
-        raise EngineError("the harvest's container did not end") from error
-    if time.monotonic() >= deadline:
-        raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
-    if status.exit_code == _KILLED and not status.oom_killed:
-        raise EngineError("the harvest's container was killed")
-    return said, status

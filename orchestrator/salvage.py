@@ -42,10 +42,7 @@ def salvage(
     store = Store(root=directory.worker(spec.worker_id))
     workspace = reopen(repository, directory, spec, base=record.base)
     run = _context(repository, engine, directory, record)
-    try:
-        harvested = harvest(run, spec, workspace, Checkpoints(store.root))
-    finally:
-        workspace.take_back()
+    harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     discard_scratch(run, spec, workspace)
 

@@ -15,12 +15,15 @@ state directory, all of it outside every work tree:
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from orchestrator.git import Git, make_bare
+from orchestrator.meanwhile import meanwhile
 from orchestrator.repository import Repository
 from orchestrator.worktree import Worktree
 
@@ -150,10 +153,12 @@ def make_store(
     else:
         _check_out(repository, store, options.start)
     tree, index = _checkout(store, worktree, options.mode)
-    settle(repository, tree, index)
+    theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
+    with meanwhile(partial(_give_away, theirs, worktree, options)):
+        settle(repository, tree, index)
     for git_dir in (store.git, store.harvest):
         shutil.copyfile(index, git_dir / "index")
-    _give_away(store, worktree, options)
+    _give_away((store.git, store.harvest, store.out), worktree, options)
     return store
 
 
@@ -241,14 +246,11 @@ def _files_since(tree: Path, moment: int) -> Iterator[str]:
             yield from (path for path in paths if os.lstat(path).st_mtime >= moment)
 
 
-def _give_away(store: Store, worktree: Worktree, options: StoreOptions) -> None:
+def _give_away(paths: Iterable[Path], worktree: Worktree, options: StoreOptions) -> None:
     """Let the worker's user own what it may write, when that user is not the caller."""
-    if options.owner[0] == os.getuid():
-        return
-    mine = (store.git, store.harvest, store.out)
-    theirs = (store.upper, worktree.path) if options.mode == "overlay" else (store.copy,)
-    for path in (*mine, *theirs):
-        change_owner(path, options.owner, keep=worktree.path)
+    if options.owner[0] != os.getuid():
+        for path in paths:
+            change_owner(path, options.owner, keep=worktree.path)
 
 
 def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
@@ -261,9 +263,13 @@ def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None
             git goes on trusting it. (An overlay's root takes its rights from the upper layer.)
     """
     uid, gid = owner
-    for folder, directories, files in os.walk(root):
+    # By descriptors of the directories: of 20,000 files, each path would be looked up again.
+    for folder, directories, files, descriptor in os.fwalk(root):
+        kept = keep is not None and Path(folder) == keep
         for name in (*directories, *files):
-            if keep is None or not (name == ".git" and Path(folder) == keep):
-                os.lchown(os.path.join(folder, name), uid, gid)  # noqa: PTH118  # 20,000 files
+            # The user may delete one meanwhile.
+            with suppress(FileNotFoundError):
+                if not (kept and name == ".git"):
+                    os.chown(name, uid, gid, dir_fd=descriptor, follow_symlinks=False)
     if root != keep:
         os.lchown(root, uid, gid)

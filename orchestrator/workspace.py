@@ -29,7 +29,7 @@ from orchestrator.engine.base import (
     OverlayMount,
     TmpfsMount,
 )
-from orchestrator.errors import EngineError
+from orchestrator.errors import EngineError, OrchestratorError
 from orchestrator.repository import Repository
 from orchestrator.store import OBJECTS, STORE, WORKSPACE, Store, change_owner
 from orchestrator.worktree import Worktree
@@ -127,15 +127,28 @@ class Workspace:
         except OSError:
             return False
 
-    def unlock_harvest(self) -> None:
-        """Remove the lock of a harvest that was cut short; its container is gone."""
+    def clear_harvest(self) -> None:
+        """Remove what would mislead after a harvest that was cut short; its container is gone."""
         (self.store.harvest / "index.lock").unlink(missing_ok=True)
+        (self.store.out / "tip").unlink(missing_ok=True)
 
-    def take_back(self) -> None:
-        """Make the user's worktree the caller's again; no worker could ever write to it."""
+    def is_packed(self) -> bool:
+        """Tell whether the harvest's container came to its end; the tip is the last it writes."""
+        return os.path.lexists(self.store.out / "tip")
+
+    def take_back(self, repository: Repository, *, again: bool = False) -> None:
+        """Make the user's worktree the caller's again; no worker could ever write to it.
+
+        Args:
+            repository: The repository.
+            again: A process that died may have begun with it.
+        """
         if self.mode == "overlay" and self.user[0] != os.getuid():
             owner = (os.getuid(), os.getgid())
             change_owner(self.worktree.path, owner, keep=self.worktree.path)
+        # Where the user's own git has the lock, whoever changes files next is told so.
+        with suppress(OrchestratorError):
+            self.worktree.refresh(repository, again=again)
 
     def discard_scratch(self) -> None:
         """Remove what a finished harvest needs no more; what the worker wrote stays aside."""

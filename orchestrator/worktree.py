@@ -41,8 +41,26 @@ class Worktree:
         """Remove the lock of a git of ours that was killed."""
         (self.git_dir / "index.lock").unlink(missing_ok=True)
 
+    def refresh(self, repository: Repository, *, again: bool = False) -> None:
+        """Tell the index that files are as it has them, whoever owns them by now.
+
+        Args:
+            repository: The repository.
+            again: A process that died may have begun with it.
+
+        Raises:
+            GitCommandError: The user's own git holds the lock.
+        """
+        if again:
+            self.unlock()
+        # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
+        self._git(repository).succeeds("update-index", "--refresh")
+
+    def _git(self, repository: Repository) -> Git:
+        return Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
+
     def update(self, repository: Repository, *, base: str, tip: str, again: bool = False) -> None:
-        """Bring files and index from `base` to `tip`, which its branch points at.
+        """Bring files and index, just refreshed, from `base` to `tip`, which is its branch's.
 
         Args:
             repository: The repository.
@@ -54,13 +72,9 @@ class Worktree:
             GitCommandError: The user changed a file that differs; nothing was overwritten.
             RepositoryError: A worker's attributes would take git for ever; it was ended.
         """
-        if again:
-            self.unlock()
-        git = Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
-        # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
-        git.succeeds("update-index", "--refresh")
         if tip == base:
             return
+        git = self._git(repository)
         if again:
             self._take_in(git, base=base, tip=tip)
         self._check_out(git, base, tip)

@@ -15,7 +15,7 @@ from typing import Any
 
 import measure
 
-from orchestrator import homecoming, preparation
+from orchestrator import homecoming, preparation, worker
 from orchestrator.config import Isolation, ParallelConfig
 from orchestrator.runner import ParallelRunner
 from orchestrator.workspace import Workspace
@@ -26,12 +26,13 @@ PARTS: tuple[tuple[object, str, str], ...] = (
     (preparation, "base_objects", "objects of the base"),
     (preparation, "add_worktree", "worktree add"),
     (preparation, "make_store", "prepare"),
-    (homecoming, "harvest", "harvest"),
-    (Workspace, "take_back", "finish: owner"),
-    (Worktree, "update", "finish: files"),
-    (homecoming, "discard_scratch", "finish: scratch"),
+    (worker, "bring_home", "harvest and finish"),
+    (homecoming, "pack", "of it: pack"),
+    (homecoming, "import_harvest", "check"),
+    (Workspace, "take_back", "owner, beside it"),
+    (Worktree, "update", "files"),
 )
-BEYOND = ("prepare", "harvest", "finish: owner", "finish: files", "finish: scratch")
+BEYOND = ("prepare", "harvest and finish")
 # git's own commit takes 200 edits, half of them committed by the worker, the rest left to us.
 CHANGE = """set -e
 edit() { git ls-files 'src/*' | sed -n "$1" | while read -r f; do echo changed >> "$f"; done; }
@@ -61,7 +62,11 @@ class Stopwatch:
 
 def run_one(root: Path, task: str, changed: int) -> None:
     config = ParallelConfig(
-        tasks=(task,), workers=1, agent_cli="shell", isolation=Isolation(network="none")
+        tasks=(task,),
+        workers=1,
+        agent_cli="shell",
+        isolation=Isolation(network="none"),
+        max_worktrees=1000,
     )
     result = ParallelRunner(config, root).run()[0]
     assert result.status == "success", result
@@ -96,8 +101,7 @@ def main() -> None:
     with measure.repository(options.files, size=1000) as root:
         rows = compare(root, tasks(options.files, options.changed), options.rounds)
     title = f"{options.files} files, uid {os.getuid()}"
-    parts = ["worktree add", "objects of the base", *BEYOND]
-    head = ["worker", "beyond / raw add", "raw add ms", *(f"{part} ms" for part in parts)]
+    head = ["worker", "beyond / raw add", "raw add ms", *(f"{part} ms" for _, _, part in PARTS)]
     measure.table(title, head, rows)
 
 
@@ -121,12 +125,12 @@ def compare(root: Path, work: dict[str, tuple[str, int]], rounds: int) -> list[l
 
 
 def _row(name: str, parts: dict[str, float]) -> list[str]:
-    shown = ("raw", "worktree add", "objects of the base", *BEYOND)
+    shown = ("raw", *(part for _, _, part in PARTS))
     beyond = sum(parts[part] for part in BEYOND)
     return [
         name,
         measure.ratio(beyond, parts["raw"]),
-        *(measure.milliseconds(parts[part]) for part in shown),
+        *(measure.milliseconds(parts.get(part, 0.0)) for part in shown),
     ]
 
 

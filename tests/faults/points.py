@@ -113,10 +113,10 @@ POINTS = _named(
     note_ending=_around(f"{_NOTES}note_ending"),
     container_removal=_around("orchestrator.session:_removed"),
     pack=(
-        Point(target="orchestrator.homecoming:_pack", when="before"),
-        Point(target="orchestrator.homecoming:_pack", when="after", brief=True),
+        Point(target="orchestrator.packing:pack", when="before"),
+        Point(target="orchestrator.packing:pack", when="after", brief=True),
     ),
-    pack_start=Point(target="orchestrator.homecoming:_last_words", when="before"),
+    pack_start=Point(target="orchestrator.packing:_last_words", when="before"),
     check=_around("orchestrator.harvest:_make_quarantine"),
     let_in=_around("orchestrator.harvest:_let_in"),
     note_harvested=_around(f"{_NOTES}note_harvested"),

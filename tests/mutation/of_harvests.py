@@ -125,6 +125,6 @@ def helper() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "containers.py", (HELPER,),
-        ("nothing imported from elsewhere", '"python3", "-I", "-c"', '"python3", "-c"',
+        ("nothing imported from elsewhere", '"python3", "-I", "-S", "-c"', '"python3", "-S", "-c"',
          "it runs in the root of a read-only image, with no variables: defence in depth"),
     )  # fmt: skip

@@ -39,8 +39,7 @@ def workspace() -> Iterator[Protection]:
          "[gc]\\n\\tauto = 0\\n[maintenance]\\n\\tauto = false\\n", ""),
         ("settings are one line each", '.replace("\\n", " ")', ""),
         ("owners changed without following links",
-         "os.lchown(os.path.join(folder, name), uid, gid)",
-         "os.chown(os.path.join(folder, name), uid, gid)"),
+         "dir_fd=descriptor, follow_symlinks=False)", "dir_fd=descriptor)"),
         ("filters off in a worker's checkout",
          '        index=store.root / "index",\n        config=repository.without_filters(),\n',
          '        index=store.root / "index",\n'),
@@ -53,9 +52,9 @@ def workspace() -> Iterator[Protection]:
          "git = Git(repository.git_dir, work_tree=repository.top, "
          "config=repository.without_filters())",
          "git = repository.git"),
-        ("filters off when it is updated", "git = Git(self.git_dir, work_tree=self.path, "
+        ("filters off when it is updated", "return Git(self.git_dir, work_tree=self.path, "
          "config=repository.without_filters())",
-         "git = Git(self.git_dir, work_tree=self.path)"),
+         "return Git(self.git_dir, work_tree=self.path)"),
         ("programs of the tree kept off", "    keep_off(repository, path, worktree.git_dir)\n", ""),
         ("the user's changes not overwritten", '"read-tree", "-m", "-u"',
          '"read-tree", "--reset", "-u"'),

@@ -1,0 +1,94 @@
+"""Step one of a harvest: a container without network commits and packs what a worker wrote."""
+
+import errno
+import threading
+import time
+from contextlib import suppress
+
+from orchestrator.containers import harvest_container
+from orchestrator.context import RunContext
+from orchestrator.engine.base import Container
+from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
+from orchestrator.git import FULL
+from orchestrator.harvest import HarvestRefusedError
+from orchestrator.plan import WorkerSpec
+from orchestrator.sanitize import one_line
+from orchestrator.workspace import Workspace
+
+HARVEST_TIMEOUT = 300.0
+"""Seconds for committing and packing what a worker wrote."""
+DEATH = 30.0
+"""Seconds after its output's end by which a container must have ended."""
+_KILLED = 137
+"""Exit code of a container that somebody killed; where we did, it is late, and told apart."""
+
+
+def pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Container:
+    """Pack in a container, and give it: it has done its work, and is to be dismissed.
+
+    Raises:
+        HarvestRefusedError: What the worker wrote cannot be packed.
+        OSError: There is no room for it.
+        EngineError: The engine failed.
+    """
+    try:
+        return _packed(run, spec, workspace)
+    except EngineUnavailableError:
+        raise
+    except EngineError:
+        # Somebody took the container away from us; nothing of it is half done.
+        return _packed(run, spec, workspace)
+
+
+def dismiss(container: Container) -> None:
+    """Remove it; one that stays is met again at the end of the run."""
+    with suppress(OrchestratorError):
+        container.remove()
+
+
+def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Container:
+    workspace.clear_harvest()
+    container = run.engine.start(harvest_container(run, spec, workspace))
+    try:
+        said = _last_words(container)
+        if not workspace.is_packed():
+            raise _failure(run, container, said)
+    except BaseException:
+        container.remove()
+        raise
+    return container
+
+
+def _last_words(container: Container) -> bytes:
+    """Wait for the end of what the harvest says, and give that."""
+    deadline = time.monotonic() + HARVEST_TIMEOUT
+    late = threading.Timer(HARVEST_TIMEOUT, _kill, args=(container,))
+    late.start()
+    try:
+        said = b""
+        for chunk in container.logs():
+            said = (said + chunk.data)[-4000:]
+    finally:
+        late.cancel()
+    if time.monotonic() >= deadline:
+        raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
+    return said
+
+
+def _kill(container: Container) -> None:
+    # Whoever waits for the container's end is told of an engine that does not answer.
+    with suppress(OrchestratorError):
+        container.kill("SIGKILL")
+
+
+def _failure(run: RunContext, container: Container, said: bytes) -> Exception:
+    try:
+        status = container.wait(DEATH)
+    except TimeoutError:
+        return EngineError("the harvest's container did not end")
+    if status.exit_code == _KILLED and not status.oom_killed:
+        return EngineError("the harvest's container was killed")
+    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if FULL in last:
+        return OSError(errno.ENOSPC, FULL)
+    return HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
