@@ -10,8 +10,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from orchestrator.presets import PRESETS, Preset
 from orchestrator.results import Reason
 
-DEFAULT_IMAGE = "orchestrator/worker:architect"
-"""What the `architect` agent runs in; `orchestrator image build` makes it."""
 BASE_IMAGE = "orchestrator/base:latest"
 """git and Python: what `shell` tasks run in, and what harvests every worker's work."""
 
@@ -30,6 +28,14 @@ def parse_size(value: object) -> object:
         raise ValueError("a size is a number and a unit, such as 512m or 4g")
     return int(float(match["number"]) * _UNITS[match["unit"].lower()])
 
+
+def worker_image(agent: str) -> str:
+    """Name the image that workers with this agent program run in."""
+    return f"orchestrator/worker:{agent}"
+
+
+DEFAULT_IMAGE = worker_image("architect")
+"""What the `architect` agent runs in; `orchestrator image build` makes it."""
 
 Size = Annotated[int, BeforeValidator(parse_size)]
 
