@@ -32,17 +32,7 @@ def worker_container(
     """
     config, limits = run.config, run.config.limits
     given = {} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}
-    command = run.agent.command(
-        spec,
-        AgentSettings(
-            profile=config.agent,
-            max_steps=config.max_steps,
-            budget=config.budget_per_worker,
-            timeout=config.timeout,
-            grace=limits.grace,
-            api_base=config.api_base,
-        ),
-    )
+    command = run.agent.command(spec, AgentSettings.of(config))
     return ContainerSpec(
         name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}",
         image=run.image,

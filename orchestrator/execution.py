@@ -100,6 +100,7 @@ class Terms:
     writable: tuple[Path, ...]
     """Directories on the host that grow as it writes."""
     budget: float | None
+    max_steps: int
     ports: tuple[int, ...]
     triggers: Triggers = field(default_factory=Triggers)
     scope: Scope | None = None
@@ -322,6 +323,8 @@ class _Watch:
         if terms.budget is not None and (self.log.cost or 0.0) > terms.budget:
             spent = f"${self.log.cost:.4f} of ${terms.budget:.4f}"
             return Stop(Reason.BUDGET, f"stopped: it has spent {spent}")
+        if (self.log.steps or 0) > terms.max_steps:
+            return Stop(Reason.MAX_STEPS, f"stopped: it went beyond {terms.max_steps} steps")
         return self.meter.verdict or self.noticed
 
     def _notice(self, deadline: float) -> None:

@@ -49,6 +49,7 @@ _STATUS_OF_STOP = {
     Reason.TIMEOUT: Status.TIMEOUT,
     Reason.IDLE: Status.TIMEOUT,
     Reason.BUDGET: Status.PARTIAL,
+    Reason.MAX_STEPS: Status.PARTIAL,
 }
 # What a limit that a failed worker ran into makes of its reason.
 _LIMITS = {

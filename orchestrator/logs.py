@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from orchestrator.agents.base import AgentProgress
+from orchestrator.agents.base import AgentProgress, ProgressReader
 from orchestrator.config import Triggers
 from orchestrator.engine.base import LogChunk
 from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
@@ -17,6 +17,8 @@ from orchestrator.triggers import Signs
 
 _LINE = 64 * 1024
 """Bytes kept of a line that has not ended yet."""
+_READ = 100
+"""Lines of a chunk that may speak of progress: no agent says as much at once, a flood does."""
 _INTERVAL = 0.1
 """Seconds between two lines told: people cannot read faster, and a flood must cost nothing."""
 
@@ -35,7 +37,7 @@ class WorkerLog:
         worker_id: int,
         *,
         emit: Emit,
-        read_progress: Callable[[str], AgentProgress | None],
+        new_reader: Callable[[], ProgressReader],
         limit: int,
         redactor: Redactor | None = None,
         triggers: Triggers | None = None,
@@ -45,6 +47,8 @@ class WorkerLog:
         """When it last printed."""
         self.cost: float | None = None
         """The latest cost that the agent told, USD."""
+        self.steps: int | None = None
+        """The latest number of steps that it told."""
         self.failure: OSError | None = None
         """Why the log on disk is not whole, if it is not."""
         self._pending: tuple[Stream, bytes] | None = None
@@ -55,13 +59,14 @@ class WorkerLog:
         self._triggers = triggers or Triggers()
         self._worker_id = worker_id
         self._emit = emit
-        self._read_progress = read_progress
+        self._new_reader = new_reader
         self._open()
 
     def _open(self) -> None:
         self.size = 0
         """Bytes the container has printed."""
         self._room = self._limit
+        self._read_progress = self._new_reader()
         self.signs = Signs(self._triggers)
         """What its output says of it."""
         self._set_earlier_aside()
@@ -130,7 +135,7 @@ class WorkerLog:
             self._partial[stream] = (started + tail)[:_LINE]
             return
         self._partial[stream] = tail[:_LINE]
-        lines = (started + head).rsplit(b"\n", 8)
+        lines = (started + head).rsplit(b"\n", _READ)
         with self._lock:
             self._pending = (stream, lines[-1])
         if stream == "stdout":
@@ -160,15 +165,17 @@ class WorkerLog:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
 
     def _note_progress(self, lines: list[bytes]) -> None:
-        """Ask the agent what the newest JSON line says; one look a chunk, however many."""
-        candidates = [line for line in lines[-8:] if line.startswith(b"{") and len(line) < _LINE]
-        if not candidates:
-            return
-        progress = self._read_progress(candidates[-1].decode("utf-8", "replace"))
+        """Ask the agent what the JSON lines say; a bounded number a chunk, the newest."""
+        progress: AgentProgress | None = None
+        for line in lines[-_READ:]:
+            if line.startswith(b"{") and len(line) < _LINE:
+                progress = self._read_progress(line.decode("utf-8", "replace")) or progress
         if progress is None:
             return
         if progress.cost is not None:
             self.cost = progress.cost
+        if progress.steps is not None:
+            self.steps = progress.steps
         self._emit(
             WorkerProgress(worker_id=self._worker_id, cost=progress.cost, steps=progress.steps)
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agents import load_agent
-from orchestrator.agents.base import Agent
+from orchestrator.agents.base import Agent, AgentSettings
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.context import Ground
 from orchestrator.egress import allowed_destinations, check_runtime
@@ -51,6 +51,7 @@ def check_wishes(
     repository = Repository(root)
     repository.resolve(config.base)
     chosen, image = choose_agent(config, agent)
+    _check_settings(config, chosen)
     secrets = read_secrets(config.isolation.secrets, environ)
     handed_on = inherited(chosen, environ)
     return Wishes(
@@ -106,6 +107,15 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
     """
     chosen = agent or load_agent(config.agent_cli)
     return chosen, config.image or chosen.image
+
+
+def _check_settings(config: ParallelConfig, agent: Agent) -> None:
+    refusal = agent.refusal(AgentSettings.of(config))
+    if refusal is not None:
+        raise ConfigError(
+            f"`{agent.name}` cannot keep {refusal}",
+            hint="leave it out, or choose another program with `--agent-cli`",
+        )
 
 
 def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:

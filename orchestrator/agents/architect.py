@@ -11,8 +11,8 @@ from orchestrator.agents.base import (
     AgentCommand,
     AgentOutcome,
     AgentOutput,
-    AgentProgress,
     AgentSettings,
+    ProgressReader,
 )
 from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit
 from orchestrator.agents.reports import find_report, last_line, text_tail
@@ -165,6 +165,9 @@ class ArchitectAgent:
         enough = (key, *_OTHER_KEYS.get(provider, ()), *servers)
         return None if any(environment.get(name) for name in enough) else key
 
+    def refusal(self, settings: AgentSettings) -> None:
+        """Keep everything: the program has an option for each."""
+
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the task stands behind `--`, so it may begin with a dash."""
         options = {
@@ -182,9 +185,9 @@ class ArchitectAgent:
             env=_ENVIRONMENT | _api_environment(settings.api_base),
         )
 
-    def progress(self, line: str) -> AgentProgress | None:  # noqa: ARG002
-        """Say nothing: the program prints only at its end."""
-        return None
+    def progress_reader(self) -> ProgressReader:
+        """Hear nothing: the program prints only at its end."""
+        return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge the report, or the lack of one."""

@@ -1,10 +1,11 @@
 """The seam to an agent program: how it is called, and what its output means."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
+from orchestrator.config import ParallelConfig
 from orchestrator.engine.base import ExitStatus
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
@@ -22,13 +23,30 @@ class AgentSettings:
     grace: float
     api_base: str | None
 
+    @classmethod
+    def of(cls, config: ParallelConfig) -> Self:
+        """Take from a run's wishes what concerns the agent program."""
+        return cls(
+            profile=config.agent,
+            max_steps=config.max_steps,
+            budget=config.budget_per_worker,
+            timeout=config.timeout,
+            grace=config.limits.grace,
+            api_base=config.api_base,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProgress:
-    """What an agent says of itself while it runs."""
+    """What an agent has come to while it runs, by its own word: totals, not what was added."""
 
     cost: float | None = None
     steps: int | None = None
+    """Steps done or begun."""
+
+
+ProgressReader = Callable[[str], AgentProgress | None]
+"""Reads one line of stdout; None when it says nothing new. May count: it sees one worker only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +105,21 @@ class Agent(Protocol):
             environment: What the container will have.
         """
 
+    def refusal(self, settings: AgentSettings) -> str | None:
+        """Name the settings that can be kept neither by the program nor from outside, and why.
+
+        From outside a worker is stopped by what `progress_reader` tells of its cost and steps.
+
+        Returns:
+            Such as "`--budget-per-worker` (it does not say what it spends)"; None when all are
+            kept. See `orchestrator.agents.refusals`.
+        """
+
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Say how the program is started for one worker."""
 
-    def progress(self, line: str) -> AgentProgress | None:
-        """Read one line of stdout while the program runs, or None when it says nothing."""
+    def progress_reader(self) -> ProgressReader:
+        """Make what reads a worker's stdout while the program runs."""
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Say what the program's end means; called when it ended by itself or by a signal."""

@@ -20,6 +20,8 @@ _LARGEST: Final = _WINDOWS[-1]
 # out of its own figures; these bounds keep it from also taking our time (about 2 s at worst).
 _MAX_LINES: Final = 250_000
 _MAX_PARSED: Final = 16 * 1024 * 1024
+_MAX_STREAMED: Final = 64 * 1024 * 1024
+"""Bytes of lines parsed one after the other: whole transcripts, with what every tool printed."""
 
 _TAIL: Final = 8 * 1024
 _LONGEST_TOKEN: Final = 16
@@ -60,6 +62,26 @@ def parse_object(text: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def json_lines(path: Path, *marks: bytes) -> Iterator[dict[str, object]]:
+    """Yield the lines that are a JSON object and hold one of `marks`, first to last.
+
+    Time and memory are bounded here too: longer lines than 1 MiB are passed over, and a file with
+    too much in it is not read to its end.
+    """
+    parsed, whole = 0, True
+    with path.open("rb") as file:
+        for _ in range(_MAX_LINES):
+            line = file.readline(_LARGEST)
+            begins, whole = whole, line.endswith(b"\n")
+            if not line or parsed > _MAX_STREAMED:
+                return
+            if begins and line.startswith(b"{") and any(mark in line for mark in marks):
+                parsed += len(line)
+                found = parse_object(line.decode("utf-8", errors="replace"))
+                if found is not None:
+                    yield found
 
 
 def text_tail(path: Path, limit: int) -> str:

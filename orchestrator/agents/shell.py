@@ -9,6 +9,7 @@ from orchestrator.agents.base import (
     AgentOutput,
     AgentProgress,
     AgentSettings,
+    ProgressReader,
 )
 from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit
 from orchestrator.agents.reports import find_report, last_line, parse_object
@@ -45,6 +46,9 @@ class ShellAgent:
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> None:
         """Need no key: which model a command calls, if any, is its own business."""
 
+    def refusal(self, settings: AgentSettings) -> None:
+        """Keep everything: a command is told all of it, and may say what it used."""
+
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the command finds the run's options in its environment."""
         env = {
@@ -60,14 +64,9 @@ class ShellAgent:
             env={name: value for name, value in env.items() if value is not None},
         )
 
-    def progress(self, line: str) -> AgentProgress | None:
-        """Read a line that is a JSON object with a `cost` or `steps`."""
-        if not line.startswith("{") or len(line) > _LONGEST_LINE:
-            return None
-        report = _Report.model_validate(parse_object(line) or {})
-        if report.cost is None and report.steps is None:
-            return None
-        return AgentProgress(cost=report.cost, steps=report.steps)
+    def progress_reader(self) -> ProgressReader:
+        """Read lines that are a JSON object with a `cost` or `steps`."""
+        return _progress
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge by the exit code; a report may lower the status, never raise it."""
@@ -82,6 +81,15 @@ class ShellAgent:
             cost=report.cost,
             tokens=report.tokens,
         )
+
+
+def _progress(line: str) -> AgentProgress | None:
+    if not line.startswith("{") or len(line) > _LONGEST_LINE:
+        return None
+    report = _Report.model_validate(parse_object(line) or {})
+    if report.cost is None and report.steps is None:
+        return None
+    return AgentProgress(cost=report.cost, steps=report.steps)
 
 
 def _status(report: _Report, exit_code: int) -> Status:

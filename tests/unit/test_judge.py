@@ -43,6 +43,9 @@ CASES = {
     ),
     "silence is a time-out": (stopped(Reason.IDLE), SUCCESS, Status.TIMEOUT, Reason.IDLE),
     "a budget stop is partial": (stopped(Reason.BUDGET), SUCCESS, Status.PARTIAL, Reason.BUDGET),
+    "a stop for its steps is partial": (
+        stopped(Reason.MAX_STEPS), SUCCESS, Status.PARTIAL, Reason.MAX_STEPS,
+    ),
     "cancelled": (stopped(Reason.CANCELLED), SUCCESS, Status.FAILED, Reason.CANCELLED),
     "forking": (stopped(Reason.PIDS), SUCCESS, Status.FAILED, Reason.PIDS),
     "disk": (stopped(Reason.DISK), PARTIAL, Status.FAILED, Reason.DISK),

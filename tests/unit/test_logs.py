@@ -1,6 +1,7 @@
 """A worker's output: whole on disk, bounded in memory, a line now and then for people."""
 
 import errno
+import itertools
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agents.base import AgentProgress, ProgressReader
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.engine.base import LogChunk
 from orchestrator.events import Event, WorkerOutput, WorkerProgress
@@ -38,8 +40,8 @@ def log(tmp_path: Path, heard: Heard) -> Iterator[WorkerLog]:
 
 
 def make(directory: Path, heard: Heard, limit: int = 1 << 40) -> WorkerLog:
-    progress = ShellAgent().progress
-    return WorkerLog(directory, 1, emit=heard.append, read_progress=progress, limit=limit)
+    reader = ShellAgent().progress_reader
+    return WorkerLog(directory, 1, emit=heard.append, new_reader=reader, limit=limit)
 
 
 def out(data: bytes) -> LogChunk:
@@ -143,6 +145,22 @@ def test_the_latest_progress_counts(log: WorkerLog, heard: Heard) -> None:
     assert (log.cost, heard.costs) == (2, [2])
 
 
+def test_each_worker_s_reader_counts_for_itself_and_anew_from_the_start(
+    tmp_path: Path, heard: Heard
+) -> None:
+    def counting() -> ProgressReader:
+        seen = itertools.count(1)
+        return lambda _: AgentProgress(steps=next(seen))
+
+    with WorkerLog(tmp_path, 1, emit=heard.append, new_reader=counting, limit=1 << 20) as log:
+        log.write(out(b'{"a": 1}\n{"b": 1}\nnoise\n{"c": 1}\n'))
+        assert log.steps == 3
+        assert [event.steps for event in heard if isinstance(event, WorkerProgress)] == [3]
+        log.restart()
+        log.write(out(b'{"a": 1}\n'))
+        assert log.steps == 1
+
+
 def test_progress_on_stderr_is_noise(log: WorkerLog) -> None:
     log.write(err(b'{"cost": 1}\n'))
     assert log.cost is None
@@ -177,7 +195,12 @@ def test_a_secret_is_neither_kept_nor_told(
     # At the end of the log the one might still have become the other.
     redactor = Redactor({"API": b"correct-horse", "LONG": b"correct-horse-battery"})
     log = WorkerLog(
-        tmp_path, 1, emit=heard.append, read_progress=lambda _: None, limit=1000, redactor=redactor
+        tmp_path,
+        1,
+        emit=heard.append,
+        new_reader=ShellAgent().progress_reader,
+        limit=1000,
+        redactor=redactor,
     )
     with log:
         for data in (b"a correct-", b"horse\n", b"and at the end correct-horse"):

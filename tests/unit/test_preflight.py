@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.architect import ArchitectAgent
+from orchestrator.agents.base import AgentSettings
+from orchestrator.agents.refusals import unkept
+from orchestrator.agents.shell import ShellAgent
 from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, Isolation, Limits, ParallelConfig
 from orchestrator.engine.base import EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError
@@ -95,6 +98,44 @@ class TestKeys:
             ParallelRunner(config(), repo, engine=engine).run()
         assert fingerprint(repo) == before
         assert not (repo / ".git" / "orchestrator").exists()
+
+
+class Plain(ShellAgent):
+    """A program without profiles that says nothing of itself."""
+
+    def refusal(self, settings: AgentSettings) -> str | None:  # type: ignore[override]
+        return unkept(settings, profiles=False, cost=False, steps=False)
+
+
+class TestRefusal:
+    @pytest.mark.parametrize(
+        ("asked", "said"),
+        [
+            ({"agent": "review"}, "`--agent review` (it has no profiles)"),
+            ({"budget_per_worker": 1}, "`--budget-per-worker` (it does not say what it spends)"),
+            ({"max_steps": 9}, "`--max-steps` (it does not say how many it takes)"),
+            (
+                {"agent": "plan", "max_steps": 9},
+                "`--agent plan` (it has no profiles) and "
+                "`--max-steps` (it does not say how many it takes)",
+            ),
+        ],
+    )
+    def test_a_setting_that_nobody_keeps_stops_a_run(
+        self, asked, said, repo: Path, local_engine: LocalEngine
+    ):
+        before = fingerprint(repo)
+        wishes = configured("true", **asked)
+        runner = ParallelRunner(wishes, repo, engine=local_engine, agent=Plain())
+        with pytest.raises(ConfigError) as caught:
+            runner.run()
+        assert caught.value.exit_code == 3
+        assert caught.value.message == f"`shell` cannot keep {said}"
+        assert caught.value.hint is not None
+        assert fingerprint(repo) == before
+
+    def test_defaults_are_no_wish(self):
+        assert Plain().refusal(AgentSettings.of(config())) is None
 
 
 class TestMachine:

@@ -87,6 +87,17 @@ def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngi
     assert worker.files_modified == ["w"]
 
 
+def test_a_worker_beyond_its_steps_is_stopped(repo: Path, local_engine: LocalEngine) -> None:
+    takes = """echo w > w; echo '{"cost": 0, "steps": %d}'; sleep 0.7"""
+    within, beyond = shell_run(
+        repo, local_engine, takes % 2, takes % 3 + "; exec sleep 60", max_steps=2
+    ).results
+    assert within.status is Status.SUCCESS
+    assert (beyond.status, beyond.reason) == (Status.PARTIAL, Reason.MAX_STEPS)
+    assert beyond.message == "stopped: it went beyond 2 steps"
+    assert (beyond.steps, beyond.files_modified) == (3, ["w"])
+
+
 def test_cancel_keeps_work_and_starts_no_more(repo: Path, local_engine: LocalEngine) -> None:
     def press(event: Event) -> None:
         if isinstance(event, WorkerOutput) and event.line == "ready":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents.reports import find_report, last_line, parse_object, text_tail
+from orchestrator.agents.reports import find_report, json_lines, last_line, parse_object, text_tail
 
 KEYS = frozenset({"status", "stop_reason", "steps"})
 REPORT: dict[str, object] = {
@@ -311,3 +311,28 @@ def test_last_line_is_safe_to_show(output: Path, content: bytes, line: str | Non
 def test_last_line_of_an_endless_line_is_short(output: Path) -> None:
     fill(output, (b"x", 20 * MIB))
     assert len(last_line(output) or "") == 200
+
+
+def test_json_lines_are_read_in_order_and_all_else_is_passed_over(output: Path) -> None:
+    long = b'{"type":"b","pad":"' + b"x" * MIB + b'"}\n'
+    more = b'{"type":"b","n":NaN}\n[{"type":"a"}]\n{"type":"b","n":2,"s":"\xff"}\n{"type":"a"}'
+    first = b'noise\n{"type":"a","n":1}\n {"type":"a"}\n{"type":"c"}\n{"type":"a"\n'
+    fill(output, first, long, more)
+    found = list(json_lines(output, b'"a"', b'"b"'))
+    assert found == [
+        {"type": "a", "n": 1},
+        {"type": "b", "n": 2, "s": "\ufffd"},
+        {"type": "a"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [b"{\n", b'{"a":1}\n', b"\n", b"{", b'{"a":"' + b"x" * 900_000 + b'"}\n', b'{"a":' * 9 + b"\n"],
+)
+def test_json_lines_of_a_flood_are_bounded(output: Path, pattern: bytes) -> None:
+    fill(output, (pattern, 300 * MIB))
+    started = time.process_time()
+    count = sum(1 for _ in json_lines(output, b"{"))
+    assert time.process_time() - started < CPU_SECONDS
+    assert count <= 250_000

@@ -341,7 +341,7 @@ def test_only_keys_and_addresses_of_models_are_passed_on() -> None:
 
 
 def test_it_says_nothing_while_it_runs() -> None:
-    assert ArchitectAgent().progress('{"cost": 1, "steps": 1}') is None
+    assert ArchitectAgent().progress_reader()('{"cost": 1, "steps": 1}') is None
 
 
 def test_it_is_found_by_its_name() -> None:

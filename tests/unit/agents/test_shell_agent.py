@@ -163,7 +163,7 @@ def test_figures_that_cannot_be_count_as_not_said(tmp_path: Path) -> None:
 def test_progress_is_read_from_a_line_that_is_json(
     line: str, progress: AgentProgress | None
 ) -> None:
-    assert ShellAgent().progress(line) == progress
+    assert ShellAgent().progress_reader()(line) == progress
 
 
 def test_it_is_found_by_its_name_and_given_no_keys() -> None:
