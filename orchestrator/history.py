@@ -29,7 +29,7 @@ from orchestrator.events import (
 )
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, RunRecord
-from orchestrator.results import RunResult, WorkerResult, overall_status
+from orchestrator.results import RunResult, WorkerResult, sum_up
 from orchestrator.tail import LineTail
 
 EVENTS = "events.ndjson"
@@ -155,14 +155,12 @@ class RunHistory:
         if len(results) < len(self.workers):
             return None
         started, ended = self._first or self.record.created_at, self._last
-        return RunResult(
+        return sum_up(
+            results,
             run_id=self.run_id,
-            status=overall_status(results),
             base=self.record.base,
             engine=self.record.engine,
             duration=(ended - started).total_seconds() if ended else 0.0,
-            cost=sum(result.cost for result in results),
-            results=results,
         )
 
     def _note(self, event: Event) -> None:

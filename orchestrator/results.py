@@ -1,6 +1,6 @@
 """What a run hands back: one `WorkerResult` per worker, and how they sum up."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -137,6 +137,30 @@ def overall_status(results: Sequence[WorkerResult]) -> Status:
     if Status.TIMEOUT in statuses:
         return Status.TIMEOUT
     return Status.PARTIAL
+
+
+def sum_up(
+    results: Iterable[WorkerResult], *, run_id: str, base: str, engine: str, duration: float
+) -> RunResult:
+    """Make a run's result of its workers'.
+
+    Args:
+        results: One per worker, in any order.
+        run_id: The run.
+        base: The commit it started from.
+        engine: The engine's version.
+        duration: Seconds.
+    """
+    ordered = sorted(results, key=lambda result: result.worker_id)
+    return RunResult(
+        run_id=run_id,
+        status=overall_status(ordered),
+        base=base,
+        engine=engine,
+        duration=round(duration, 3),
+        cost=sum(result.cost for result in ordered),
+        results=ordered,
+    )
 
 
 def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:

@@ -15,7 +15,7 @@ from orchestrator.errors import EngineUnavailableError, OrchestratorError, Unfin
 from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.execution import TICK
 from orchestrator.plan import WorkerSpec
-from orchestrator.results import Reason, RunResult, Status, WorkerResult, overall_status
+from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.session import cancel_of
 from orchestrator.worker import failure
 
@@ -35,18 +35,15 @@ def carry_out(
         workers, key=lambda spec: (not _is_done(run, spec), not _is_under_way(run, spec))
     )
     results = _Slots(run, ordered).results()
-    results.sort(key=lambda result: result.worker_id)
     duration = time.monotonic() - started
     if since is not None:
         duration = (datetime.now(UTC) - since).total_seconds()
-    result = RunResult(
+    result = sum_up(
+        results,
         run_id=run.directory.run_id,
-        status=overall_status(results),
         base=run.base,
         engine=run.features.version,
-        duration=round(duration, 3),
-        cost=sum(result.cost for result in results),
-        results=results,
+        duration=duration,
     )
     if not run.directory.left_open:
         with suppress(OSError):  # a full disk: the workers' results say the same

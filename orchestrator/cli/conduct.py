@@ -4,12 +4,12 @@ from typing import Protocol
 
 from orchestrator.cli.interruption import Interruption
 from orchestrator.cli.live import View
-from orchestrator.cli.messages import show, tell, tell_failure
-from orchestrator.cli.report import after_run, run_json, run_table
+from orchestrator.cli.messages import tell_failure
+from orchestrator.cli.report import show_run
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Notice
-from orchestrator.results import RunResult, exit_code
+from orchestrator.results import RunResult
 
 
 class Conductible(Protocol):
@@ -44,10 +44,8 @@ def conduct(
                 raise
             tell_failure(error)
             return interruption.exit_code
-        show(run_json(result) if as_json else run_table(result))
-        if not quiet:
-            tell(after_run(result))
-    return interruption.exit_code or exit_code(result.results, fail_on=config.fail_on)
+        code = show_run(result, config, quiet=quiet, as_json=as_json)
+    return interruption.exit_code or code
 
 
 def _stopping(config: ParallelConfig, *, again: bool) -> str:

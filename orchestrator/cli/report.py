@@ -16,7 +16,9 @@ from orchestrator.cli.formats import (
     size,
     table,
 )
-from orchestrator.results import RunResult, Status, WorkerResult
+from orchestrator.cli.messages import show, tell
+from orchestrator.config import ParallelConfig
+from orchestrator.results import RunResult, Status, WorkerResult, exit_code
 from orchestrator.runner import RunPlan
 from orchestrator.sanitize import one_line
 
@@ -78,6 +80,16 @@ def _total(result: RunResult) -> str:
 def run_json(result: RunResult) -> str:
     """Give the one JSON object, in ASCII: it may be shown on a terminal."""
     return json.dumps(result.model_dump(mode="json"), indent=2)
+
+
+def show_run(
+    result: RunResult, config: ParallelConfig, *, quiet: bool = False, as_json: bool = False
+) -> int:
+    """Show the result of a run, say what can be done with it, and give the exit code."""
+    show(run_json(result) if as_json else run_table(result))
+    if not quiet:
+        tell(after_run(result))
+    return exit_code(result.results, fail_on=config.fail_on)
 
 
 def after_run(result: RunResult) -> str:

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.messages import show, tell
-from orchestrator.cli.report import after_run, run_json, run_table
+from orchestrator.cli.report import show_run
 from orchestrator.history import RunHistory, choose_run
 from orchestrator.record import all_runs
 from orchestrator.repository import Repository
-from orchestrator.results import exit_code
 
 TICK = 0.1
 """Seconds between two looks at what has come."""
@@ -60,7 +58,4 @@ def show_ending(history: RunHistory, *, as_json: bool = False) -> int:
     Raises:
         RunDiedError: Its process died.
     """
-    result = history.result()
-    show(run_json(result) if as_json else run_table(result))
-    tell(after_run(result))
-    return exit_code(result.results, fail_on=history.record.config.fail_on)
+    return show_run(history.result(), history.record.config, as_json=as_json)
