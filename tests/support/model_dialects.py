@@ -1,13 +1,28 @@
-"""How the APIs of OpenAI and of Anthropic put an answer: whole, as a stream, and as an error."""
+"""How models' APIs put a question and its answer: whole, as a stream, and as an error."""
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 
-from tests.support.model_script import Exchange, Json, Turn
+from tests.support.model_script import Asked, Exchange, Json, Turn, plain_text, read_messages
 
 
-class OpenAI:
+class _Messages:
+    """What the dialects share whose requests have `messages`."""
+
+    @staticmethod
+    def asked(path: str, body: Json) -> Asked:  # noqa: ARG004
+        """Read a request."""
+        return read_messages(body)
+
+    @staticmethod
+    def wants_stream(path: str, body: Json) -> bool:  # noqa: ARG004
+        """Say whether the answer is to come in pieces."""
+        return bool(body.get("stream"))
+
+
+class OpenAI(_Messages):
     """The dialect of `/chat/completions`."""
 
     @staticmethod
@@ -69,7 +84,7 @@ class OpenAI:
         yield f"data: {json.dumps(last)}\n\ndata: [DONE]\n\n"
 
 
-class Anthropic:
+class Anthropic(_Messages):
     """The dialect of `/messages`."""
 
     @staticmethod
@@ -134,12 +149,95 @@ class Anthropic:
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
 
 
-Dialect = type[OpenAI] | type[Anthropic]
+class Responses(_Messages):
+    """The dialect of `/responses`, OpenAI's newer one."""
+
+    @staticmethod
+    def asked(path: str, body: Json) -> Asked:  # noqa: ARG004
+        """Read a request: its last message before any answer is the task."""
+        given = body["input"]
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        turns = [(answer, list(run)) for answer, run in groupby(items, Responses._is_answer)]
+        before = [] if not turns or turns[0][0] else turns[0][1]
+        asked = [item for item in before if item.get("role") == "user"]
+        return Asked(
+            model=body["model"],
+            task=plain_text(asked[-1]["content"]) if asked else "",
+            number=sum(answer for answer, _ in turns),
+            tools=frozenset(tool.get("name", tool["type"]) for tool in body.get("tools") or ()),
+        )
+
+    @staticmethod
+    def _is_answer(item: Json) -> bool:
+        return item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
+
+    @staticmethod
+    def error(turn: Turn) -> Json:
+        """Give the body of an error."""
+        return OpenAI.error(turn)
+
+    @staticmethod
+    def _items(exchange: Exchange) -> list[Json]:
+        turn, number = exchange.turn, exchange.number
+        items: list[Json] = []
+        if turn.text:
+            text = {"type": "output_text", "text": turn.text, "annotations": []}
+            head = {"type": "message", "id": f"msg_{number}", "role": "assistant"}
+            items.append({**head, "status": "completed", "content": [text]})
+        for index, call in enumerate(turn.calls):
+            head = {"type": "function_call", "id": f"fc_{number}_{index}", "name": call.name}
+            arguments = json.dumps(call.arguments)
+            items.append({**head, "call_id": f"call_{number}_{index}", "arguments": arguments})
+        return items
+
+    @classmethod
+    def answer(cls, exchange: Exchange) -> Json:
+        """Give the whole answer."""
+        given, made = exchange.input_tokens, exchange.output_tokens
+        return {
+            "id": f"resp_{exchange.number}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "status": "completed",
+            "model": exchange.model,
+            "output": cls._items(exchange),
+            "usage": {
+                "input_tokens": given,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": made,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": given + made,
+            },
+        }
+
+    @classmethod
+    def stream(cls, exchange: Exchange) -> Iterator[str]:
+        """Yield the answer as server-sent events."""
+        whole = cls.answer(exchange)
+        start = {**whole, "status": "in_progress", "output": [], "usage": None}
+        events: list[Json] = [{"type": "response.created", "response": start}]
+        for index, item in enumerate(whole["output"]):
+            place = {"output_index": index}
+            events.append({"type": "response.output_item.added", "item": item, **place})
+            if item["type"] == "message":
+                delta = {"item_id": item["id"], "content_index": 0, "delta": exchange.turn.text}
+                events.append({"type": "response.output_text.delta", **delta, **place})
+            events.append({"type": "response.output_item.done", "item": item, **place})
+        events.append({"type": "response.completed", "response": whole})
+        for number, event in enumerate(events):
+            data = json.dumps({**event, "sequence_number": number})
+            yield f"event: {event['type']}\ndata: {data}\n\n"
+
+
+Dialect = type[OpenAI] | type[Anthropic] | type[Responses]
+_ENDS: Mapping[str, Dialect] = {
+    "/chat/completions": OpenAI,
+    "/responses": Responses,
+    "/messages": Anthropic,
+}
 
 
 def dialect_of(path: str) -> Dialect | None:
     """Tell the dialect from a request's path, wherever the caller's base URL ends."""
     path = path.partition("?")[0]
-    if path.endswith("/chat/completions"):
-        return OpenAI
-    return Anthropic if path.endswith("/messages") else None
+    return next((_ENDS[end] for end in _ENDS if path.endswith(end)), None)

@@ -108,27 +108,41 @@ class Exchange:
         return 10 + len(self.turn.text + calls) // 4
 
 
-def _plain_text(content: object) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a request says, in whatever dialect."""
+
+    model: str
+    task: str
+    number: int
+    """How many answers it already carries."""
+    tools: frozenset[str]
+
+
+def plain_text(content: object) -> str:
+    """Give a message's text, whether it is one or in blocks."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
     return "".join(block.get("text", "") for block in blocks)
 
 
-def _tool_names(body: Json) -> frozenset[str]:
-    tools = body.get("tools") or []
-    return frozenset(tool.get("function", tool).get("name", "") for tool in tools)
-
-
-def read_request(scenario: Scenario, path: str, key: str, body: Json) -> Exchange:
+def read_messages(body: Json) -> Asked:
+    """Read a request with `messages`: the first of the user's is the task."""
     messages = body["messages"]
     asked = [message for message in messages if message["role"] == "user"]
-    task = _plain_text(asked[0]["content"]) if asked else ""
-    number = sum(message["role"] == "assistant" for message in messages)
-    turn = scenario.turn(body["model"], task, number)
-    tools = _tool_names(body)
-    if turn.calls and not tools:
-        turn = Turn(text=turn.text or _CLOSING_TEXT, delay=turn.delay)
-    return Exchange(
-        path=path, key=key, model=body["model"], task=task, number=number, tools=tools, turn=turn
+    tools = body.get("tools") or []
+    return Asked(
+        model=body["model"],
+        task=plain_text(asked[0]["content"]) if asked else "",
+        number=sum(message["role"] == "assistant" for message in messages),
+        tools=frozenset(tool.get("function", tool).get("name", "") for tool in tools),
     )
+
+
+def answer_to(scenario: Scenario, path: str, key: str, asked: Asked) -> Exchange:
+    """Look up the answer to a request."""
+    turn = scenario.turn(asked.model, asked.task, asked.number)
+    if turn.calls and not asked.tools:
+        turn = Turn(text=turn.text or _CLOSING_TEXT, delay=turn.delay)
+    return Exchange(path=path, key=key, turn=turn, **vars(asked))

@@ -1,9 +1,9 @@
 """A model's API on this machine, answering from a script: real agents run without a key.
 
-Speaks `/chat/completions` (OpenAI and everything compatible) and `/messages` (Anthropic), whole
-answers and streams. A request is answered from what it contains and from nothing else: its model,
-its first user message (the task) and how many answers it already carries (the turn). So any
-number of agents can share one server.
+Speaks `/chat/completions` (OpenAI and everything compatible), `/responses` (OpenAI) and `/messages`
+(Anthropic), whole answers and streams. A request is answered from what it contains and from nothing
+else: its model, its first user message (the task) and how many answers it already carries (the
+turn). So any number of agents can share one server.
 
     python -m tests.support.model_server docs/demo/scenario.json --host bridge --port 8080
 """
@@ -20,7 +20,7 @@ from typing import Self
 
 from tests.support.bridge import bridge_gateway
 from tests.support.model_dialects import dialect_of
-from tests.support.model_script import Exchange, Json, Scenario, read_request
+from tests.support.model_script import Exchange, Json, Scenario, answer_to
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -32,13 +32,14 @@ class _Handler(BaseHTTPRequestHandler):
         if dialect is None:
             self._send_json(404, {"error": {"message": f"no such path: {self.path}"}})
             return
-        exchange = read_request(self.server.scenario, self.path, self._key(), body)
+        asked = dialect.asked(self.path, body)
+        exchange = answer_to(self.server.scenario, self.path, self._key(), asked)
         self.server.exchanges.append(exchange)
         if self.server.closing.wait(exchange.turn.delay):
             return
         if exchange.turn.status != 200:
             self._send_json(exchange.turn.status, dialect.error(exchange.turn))
-        elif body.get("stream"):
+        elif dialect.wants_stream(self.path, body):
             self._send_stream(dialect.stream(exchange))
         else:
             self._send_json(200, dialect.answer(exchange))

@@ -21,6 +21,7 @@ SCENARIO = Scenario(
 )
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
+RESPONSES = "/v1/responses"
 
 
 @pytest.fixture
@@ -88,10 +89,48 @@ def test_message_streams(server: ModelServer) -> None:
     assert [events[0]["type"], events[-1]["type"]] == ["message_start", "message_stop"]
 
 
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def _items(task: str, *after: dict[str, Any]) -> list[dict[str, Any]]:
+    before = [
+        {"type": "message", "role": role, "content": "rules"} for role in ("developer", "user")
+    ]
+    asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": task}]}
+    return [*before, asked, *after]
+
+
+ANSWERED = (
+    {"type": "message", "role": "assistant", "content": []},
+    {"type": "function_call", "name": "write_file", "call_id": "call_0_0", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "call_0_0", "output": "ok"},
+)
+
+
+def test_response_calls_tools_then_ends(server: ModelServer) -> None:
+    first = json.loads(_ask(server, RESPONSES, "m-1", "", input=_items("t")))
+    second = json.loads(_ask(server, RESPONSES, "m-1", "", input=_items("t", *ANSWERED)))
+
+    text, call = first["output"]
+    assert text["content"][0]["text"] == "I write."
+    assert (call["type"], call["name"]) == ("function_call", "write_file")
+    assert json.loads(call["arguments"]) == dict(WRITE.arguments)
+    (text,) = second["output"]
+    assert text["content"][0]["text"] == "Done."
+    assert [exchange.task for exchange in server.exchanges] == ["t", "t"]
+
+
+def test_response_streams(server: ModelServer) -> None:
+    events = _events(_ask(server, RESPONSES, "m-1", "", input=_items("t"), stream=True))
+
+    items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert [item["type"] for item in items] == ["message", "function_call"]
+    assert [events[0]["type"], events[-1]["type"]] == ["response.created", "response.completed"]
+    assert events[-1]["response"]["usage"]["total_tokens"] > 0
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 def test_error_has_its_status_and_message(server: ModelServer, path: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
-        _ask(server, path, "m-1", "no key")
+        _ask(server, path, "m-1", "no key", input="no key")
 
     with caught.value as response:
         assert response.code == 401
