@@ -91,7 +91,7 @@ def restore(
     Args:
         root: Anywhere in the repository.
         workers: Only these numbers. Default: all that have a backup.
-        run_id: Only of this run.
+        run_id: Only of this run; the beginning of its id is enough.
 
     Raises:
         ConfigError: There is no such backup, or something is in its way; nothing was restored.
@@ -106,10 +106,12 @@ def restore(
 def _choose(
     repository: Repository, workers: tuple[int, ...], run_id: str | None
 ) -> dict[int, tuple[str, str]]:
+    wanted = run_id or ""
+    backups = [one for one in list_backups(repository) if one[0].startswith(wanted)]
+    if wanted and len({run for run, _, _ in backups}) > 1:
+        raise ConfigError(f"`{run_id}` is the beginning of more than one run's id")
     chosen = {
-        number: (run, ref)
-        for run, number, ref in list_backups(repository)
-        if run_id in (None, run) and (not workers or number in workers)
+        number: (run, ref) for run, number, ref in backups if not workers or number in workers
     }
     missing = set(workers) - set(chosen)
     if missing or not chosen:

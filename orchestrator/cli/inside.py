@@ -12,7 +12,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from orchestrator.cli.runs import open_run
+from orchestrator.cli.runs import RunOption, open_run
 from orchestrator.cli.terminal import converse, terminal_size, unwinding
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import (
@@ -45,14 +45,14 @@ Command = Annotated[
 ]
 
 
-def exec_(worker: Number, command: Command) -> None:
+def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """Run a command in a running worker's container.
 
     It runs as the worker's user, in /workspace, with the worker's variables and without input; its
     exit code is ours. On a terminal, output that could steer it is made harmless.
     """
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
-    with _container(worker) as place, _entered(place, tuple(command)) as process:
+    with _container(worker, run) as place, _entered(place, tuple(command)) as process:
         for chunk in process.output():
             sinks[chunk.stream].write(chunk.data)
         for sink in sinks.values():
@@ -61,7 +61,7 @@ def exec_(worker: Number, command: Command) -> None:
     raise typer.Exit(exit_code)
 
 
-def shell(worker: Number) -> None:
+def shell(worker: Number, run: RunOption = None) -> None:
     """Open a shell in a running worker's container.
 
     What runs there writes to your terminal as it likes; `exec` shows output that is made harmless.
@@ -72,7 +72,7 @@ def shell(worker: Number) -> None:
         )
     env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     with (
-        _container(worker) as place,
+        _container(worker, run) as place,
         _entered(place, _SHELL, terminal=terminal_size(), env=env) as process,
     ):
         exit_code = converse(process)
@@ -112,9 +112,9 @@ def _hang_up(engine: Engine, container: str, mark: str) -> None:
 
 
 @contextmanager
-def _container(worker: int) -> Iterator[tuple[Engine, str]]:
-    """Find the container of a worker, of the newest run that has one of this number."""
-    run_id = open_run(None, worker=worker).run_id
+def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
+    """Find the container of a worker: of that run, or the newest that has one of this number."""
+    run_id = open_run(run, worker=worker).run_id
     labels = {
         MANAGED: "true",
         REPOSITORY: str(Repository(Path.cwd()).common_dir),

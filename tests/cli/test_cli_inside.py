@@ -85,6 +85,11 @@ class TestExec:
         assert run(["exec", "2", "--", "printf", "%s|", "--help", "-n", "--", "x"]) == 0
         assert capfd.readouterr().out == "--help|-n|--|x|"
 
+    def test_a_run_that_is_named(self, run_id: str, capfd) -> None:
+        assert run(["exec", "--run", run_id[:-1], "2", "--", "true"]) == 0
+        assert run(["exec", "--run", "1999", "2", "--", "true"]) == 3
+        assert "no such run: `1999`" in capfd.readouterr().err
+
     def test_bytes_are_passed_on_as_they_are(self, capfdbinary) -> None:
         assert run(["exec", "2", "--", "sh", "-c", HOSTILE + r"; printf '\377'"]) == 0
         said = capfdbinary.readouterr().out

@@ -61,3 +61,15 @@ def test_a_live_run_s_number_is_its_own(repo: Path) -> None:
 
 def test_what_was_never_kept_is_named(repo: Path) -> None:
     assert refused(repo, 1, 7, 8).message == "no backup of worker 7, 8"
+
+
+def test_a_run_is_named_by_its_beginning(repo: Path, local_engine: LocalEngine) -> None:
+    shell_run(repo, local_engine, COMMIT)
+    cleanup(repo, engine=None)
+    first, second = (run.run_id for run in all_runs(Repository(repo).state_dir))
+    with pytest.raises(ConfigError, match="the beginning of more than one run's id"):
+        restore(repo, run_id=first[:2])
+    with pytest.raises(ConfigError, match="no backup of any worker"):
+        restore(repo, run_id="1999")
+    restored = restore(repo, run_id=second[:-1])
+    assert [(one.run_id, one.worker_id) for one in restored] == [(second, 1)]
