@@ -164,7 +164,7 @@ class Responses(_Messages):
             model=body["model"],
             task=plain_text(asked[-1]["content"]) if asked else "",
             number=sum(answer for answer, _ in turns),
-            tools=frozenset(tool.get("name", tool["type"]) for tool in body.get("tools") or ()),
+            tools=frozenset(tool.get("name") or tool["type"] for tool in body.get("tools") or ()),
         )
 
     @staticmethod
