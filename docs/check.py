@@ -22,12 +22,13 @@ from orchestrator.engine import base as engine_base
 from orchestrator.results import Reason, WorkerResult
 from orchestrator.settings import json_schema
 from orchestrator.settings.fields import (
-    CONTAINER_FIELDS,
-    RUN_FIELDS,
-    TRIGGER_FIELDS,
+    AGENT_FIELDS,
+    BLOCKS,
+    TOP_FIELDS,
     allowed,
     field_schema,
 )
+from orchestrator.settings.sources import NO_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = Path("docs/reference/config.schema.json")
@@ -35,12 +36,7 @@ HELP_WIDTH = "80"
 _PART = re.compile(r"(?<=<!-- generated: )(?P<name>[^>]+?) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _NOTHING = "-"
 _SIZES = ((1024**3, "g"), (1024**2, "m"))
-_BLOCKS = {
-    "parallel_runs": RUN_FIELDS,
-    "container": CONTAINER_FIELDS,
-    "triggers": TRIGGER_FIELDS,
-}
-_NO_VARIABLE = frozenset({"tasks", "env"})
+_BLOCKS = {**BLOCKS, "top": TOP_FIELDS, "agents": AGENT_FIELDS}
 
 
 def main(root: Path = ROOT, arguments: list[str] | None = None) -> int:
@@ -154,8 +150,8 @@ def _option(name: str, options: set[str]) -> str:
 
 def variables(_: str) -> str:
     """List the environment variables."""
-    names = [f"ORCHESTRATOR_{name.upper()}" for block in _BLOCKS.values() for name in block
-             if name not in _NO_VARIABLE]  # fmt: skip
+    names = [f"ORCHESTRATOR_{name.upper()}" for block in BLOCKS.values() for name in block
+             if name not in NO_VARIABLE]  # fmt: skip
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 

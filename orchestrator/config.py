@@ -37,7 +37,9 @@ def worker_image(agent: str) -> str:
 DEFAULT_IMAGE = worker_image("architect")
 """What the `architect` agent runs in; `orchestrator image build` makes it."""
 
-Size = Annotated[int, BeforeValidator(parse_size)]
+IS_SIZE = "x-size"
+"""Marks, in JSON Schema, a number of bytes that may be given as `512m` too."""
+Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={IS_SIZE: True})]
 
 
 class _Model(BaseModel):
@@ -130,13 +132,19 @@ class Triggers(_Model):
     posted to."""
 
 
+class Project(_Model):
+    """What a project needs of a worktree; its fields stand at the top of the file, in no block."""
+
+
 class ParallelConfig(_Model):
     """One run of `orchestrator parallel`."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
     """What to do, one per worker; the first is repeated when there are more workers."""
+    model: str | None = Field(default=None, min_length=1)
+    """Model of the workers that `models` does not reach. Default: the agent program's own."""
     models: tuple[str, ...] = ()
-    """Model of worker 1, 2, ...; workers beyond the list use the agent's default."""
+    """Model of worker 1, 2, ...; workers beyond the list use `model`."""
     workers: int = Field(default=3, ge=1, le=10)
     """Workers at one time (1-10)."""
     agent: str = Field(default="build", min_length=1)
@@ -180,6 +188,7 @@ class ParallelConfig(_Model):
     limits: Limits = Limits()
     isolation: Isolation = Isolation()
     triggers: Triggers = Triggers()
+    project: Project = Project()
 
     @field_validator("tasks")
     @classmethod

@@ -48,7 +48,7 @@ def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec,
     """
     count = job_count(config)
     tasks = chain(config.tasks, repeat(config.tasks[0]))
-    models = chain(config.models, repeat(None))
+    models = chain(config.models, repeat(config.model))
     numbers = range(first, first + count)
     return tuple(
         WorkerSpec(worker_id=number, task=task, model=model)

@@ -35,6 +35,9 @@ Task = Annotated[
     Texts, typer.Option("--task", metavar="CMD", help="A task; give it again for the next worker.")
 ]
 Workers = Annotated[Text, _setting("workers", "N", "Workers at one time, 1-10.")]
+Model = Annotated[
+    Text, _setting("model", "NAME", "Model of the workers that `--models` does not reach.")
+]
 Models = Annotated[Text, _setting("models", "CSV", "Models of worker 1, 2, ..., as `a,b,c`.")]
 Agent = Annotated[Text, _setting("agent", "NAME", "The profile given to the agent program.")]
 AgentCli = Annotated[

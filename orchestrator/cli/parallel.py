@@ -30,6 +30,7 @@ def parallel(
     task: options.Task = None,
     workers: options.Workers = None,
     models: options.Models = None,
+    model: options.Model = None,
     agent: options.Agent = None,
     budget_per_worker: options.Budget = None,
     timeout_per_worker: options.Timeout = None,

@@ -1,15 +1,21 @@
 """Settings: option > environment `ORCHESTRATOR_*` > configuration file > default."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from orchestrator.config import ParallelConfig, repository_config_files
 from orchestrator.errors import ConfigError
-from orchestrator.settings.fields import Setting
+from orchestrator.settings.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.settings.guest import NAME_IT, loosened, out_of_bounds
-from orchestrator.settings.merge import merge, problems_of, twice, validate_texts, validate_typed
+from orchestrator.settings.merge import (
+    merge,
+    problems_of,
+    problems_of_file,
+    validate_texts,
+)
 from orchestrator.settings.schema import json_schema
 from orchestrator.settings.sources import (
     CONFIG_VARIABLE,
@@ -19,14 +25,29 @@ from orchestrator.settings.sources import (
     from_options,
 )
 
-__all__ = ["config_file", "json_schema", "load_config"]
+__all__ = ["Settings", "config_file", "json_schema", "load_config", "load_settings"]
 
 _OPTIONS_HINT = "`orchestrator parallel --help` lists the options and what they take"
 _FILE_HINT = "docs/reference/configuration.md lists the keys, the variables and what they take"
 _TASK_HINT = 'give one as `orchestrator parallel "TASK"`, or several with `--task`'
 _PORTS_HINT = "leave the ports out, or use `--network open`"
+_TASKS = RUN_FIELDS["tasks"]
+_AGENT_CLI = RUN_FIELDS["agent_cli"]
 
-_Layers = tuple[list[Setting], list[Setting], list[Setting]]
+Layers = tuple[list[Setting], ...]
+"""The weakest first: the file, its block for the agent program, the environment, the options."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a run would use, and who asked for it."""
+
+    config: ParallelConfig
+    layers: Layers
+
+    def given(self, field: FieldPath) -> list[Setting]:
+        """List who gave a value, the strongest last."""
+        return [setting for layer in self.layers for setting in layer if setting.field == field]
 
 
 def load_config(
@@ -48,25 +69,41 @@ def load_config(
     Raises:
         ConfigError: Listing every mistake in every layer.
     """
+    return load_settings(options=options, environ=environ, top=top, file=file).config
+
+
+def load_settings(
+    *,
+    options: Mapping[str, object],
+    environ: Mapping[str, str],
+    top: Path | None,
+    file: Path | None,
+) -> Settings:
+    """Put a run's configuration together, as `load_config` does, and keep who asked for what.
+
+    Raises:
+        ConfigError: Listing every mistake in every layer.
+    """
     problems: Problems = []
     path, named = config_file(environ, top, file)
     file_layer = from_file(path, problems) if path else []
-    problems += twice(file_layer) + problems_of(file_layer, validate_typed)
+    problems += problems_of_file(file_layer)
     refused = [] if named else out_of_bounds(file_layer)
     environment_layer = from_environment(environ, problems)
     problems += problems_of(environment_layer, validate_texts)
     in_options: Problems = []
     option_layer = from_options(options, environ, in_options)
     in_options += problems_of(option_layer, validate_texts)
-    layers = (file_layer, environment_layer, option_layer)
+    layers = _for_program(file_layer, environment_layer, option_layer)
     hint = NAME_IT.format(path) if refused else _OPTIONS_HINT if in_options else _FILE_HINT
     problems += refused + in_options
-    if not any(setting.field == ("tasks",) for layer in layers for setting in layer):
+    if not any(setting.field == _TASKS for layer in layers for setting in layer):
         problems.append("no task was given")
         hint = _TASK_HINT
     if problems:
         raise _error(problems, hint)
-    return _merged(layers) if named else _bounded(layers, path)
+    config = _merged(layers) if named else _bounded(layers, path)
+    return Settings(config=config, layers=layers)
 
 
 def config_file(
@@ -87,18 +124,30 @@ def config_file(
     return next((path for path in files if path.exists()), None), False
 
 
-def _bounded(layers: _Layers, path: Path | None) -> ParallelConfig:
+def _for_program(file: list[Setting], environment: list[Setting], options: list[Setting]) -> Layers:
+    """Leave out what the file has for other agent programs than the one that is chosen."""
+    general = [setting for setting in file if setting.program is None]
+    chosen = str(ParallelConfig.model_fields["agent_cli"].default)
+    for setting in (*general, *environment, *options):
+        if setting.field == _AGENT_CLI:
+            chosen = str(setting.value)
+    of_program = [setting for setting in file if setting.program == chosen]
+    return general, of_program, environment, options
+
+
+def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
     """Put the layers together when the file came with the repository."""
+    general, of_program, *stronger = layers
     config = _merged(layers)
-    tasks = [setting for setting in layers[0] if setting.field == ("tasks",)]
-    without = _merged((tasks, *layers[1:]))
-    problems = loosened(layers[0], config, without)
+    tasks = [setting for setting in general if setting.field == _TASKS]
+    without = _merged((tasks, *stronger))
+    problems = loosened([*general, *of_program], config, without)
     if problems:
         raise _error(problems, NAME_IT.format(path))
     return config
 
 
-def _merged(layers: _Layers) -> ParallelConfig:
+def _merged(layers: Layers) -> ParallelConfig:
     try:
         return merge(layers)
     except ValidationError as error:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
-from orchestrator.config import Isolation, Limits, ParallelConfig, Triggers, parse_size
+from orchestrator.config import IS_SIZE, Isolation, Limits, ParallelConfig, Project, Triggers
+from orchestrator.settings.document import Node
 
 FieldPath = tuple[str, ...]
 """`("workers",)` or `("limits", "cpus")`."""
@@ -16,6 +18,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
     "limits": Limits,
     "isolation": Isolation,
     "triggers": Triggers,
+    "project": Project,
 }
 RUN_FIELDS: Mapping[str, FieldPath] = {
     name: (name,) for name in ParallelConfig.model_fields if name not in _PARTS
@@ -29,9 +32,33 @@ TRIGGER_FIELDS: Mapping[str, FieldPath] = {
     name: ("triggers", name) for name in Triggers.model_fields
 }
 """Keys of the block `triggers:`."""
-FIELDS: Mapping[str, FieldPath] = {**RUN_FIELDS, **CONTAINER_FIELDS, **TRIGGER_FIELDS}
-SECRET = frozenset({"env", "secrets", "api_base", "notify"})
-"""Settings whose values may hold a credential: never shown."""
+PROJECT_FIELDS: Mapping[str, FieldPath] = {
+    name.removesuffix("_"): ("project", name) for name in Project.model_fields
+}
+"""Keys at the top of the file, beside the blocks; a field named `copy` would hide a method."""
+FIELDS: Mapping[str, FieldPath] = {
+    **RUN_FIELDS,
+    **CONTAINER_FIELDS,
+    **TRIGGER_FIELDS,
+    **PROJECT_FIELDS,
+}
+BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
+    "parallel_runs": RUN_FIELDS,
+    "container": CONTAINER_FIELDS,
+    "triggers": TRIGGER_FIELDS,
+}
+TOP_FIELDS: Mapping[str, FieldPath] = {"ports": CONTAINER_FIELDS["ports"], **PROJECT_FIELDS}
+"""Keys of the file that are in no block."""
+AGENT_FIELDS: Mapping[str, FieldPath] = {
+    name: FIELDS[name]
+    for name in (
+        *("model", "agent", "max_steps", "budget_per_worker", "timeout_per_worker"),
+        *("image", "api_base", "env"),
+    )
+}
+"""Keys of `agents.NAME`: defaults for one agent program."""
+SECRET = frozenset({"env", "environment", "secrets", "api_base", "notify"})
+"""Names of what may hold a credential, wherever they stand: never shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +67,32 @@ class Setting:
 
     field: FieldPath
     value: object
-    label: str
-    """Where it came from, for people: ``orchestrator.yaml:3: `parallel_runs.workers` ``."""
+    kind: Literal["file", "environment", "option"]
+    name: str
+    """What it is called there: `parallel_runs.workers`, `ORCHESTRATOR_WORKERS`, `--workers`."""
+    file: Path | None = None
+    node: Node | None = None
+    """What stands in the file."""
+    program: str | None = None
+    """The agent program that it is for, alone."""
+
+    @property
+    def label(self) -> str:
+        """Say where it came from: ``orchestrator.yaml:3: `parallel_runs.workers` ``."""
+        if self.kind == "file":
+            return f"{place(self.file, self.node)}: `{self.name}`"
+        what = "environment variable" if self.kind == "environment" else "option"
+        return f"{what} `{self.name}`"
 
     @property
     def secret(self) -> bool:
         """Say whether the value must not be shown."""
         return self.field[-1] in SECRET
+
+
+def place(file: Path | None, node: Node | None) -> str:
+    """Give `FILE:LINE`, as far as the line is known."""
+    return f"{file}:{node.line}" if node is not None and node.line else str(file)
 
 
 def model_of(field: FieldPath) -> type[BaseModel]:
@@ -56,8 +102,7 @@ def model_of(field: FieldPath) -> type[BaseModel]:
 
 def is_size(field: FieldPath) -> bool:
     """Say whether a field takes `512m` beside a number of bytes."""
-    metadata = model_of(field).model_fields[field[-1]].metadata
-    return any(isinstance(item, BeforeValidator) and item.func is parse_size for item in metadata)
+    return IS_SIZE in field_schema(field)
 
 
 @cache
@@ -67,13 +112,18 @@ def _properties(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
     return {name: _whole(found, definitions) for name, found in schema["properties"].items()}
 
 
-def _whole(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what items are of in its place: the parts are shown one by one."""
-    name = schema.get("items", {}).get("$ref", "").rpartition("/")[2]
-    if not name:
+def _whole(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Put definitions in the place of what refers to them: fields are shown one by one."""
+    if isinstance(schema, list):
+        return [_whole(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
         return schema
-    items = {key: definitions[name][key] for key in ("enum", "type")}
-    return {**schema, "items": items}
+    if "$ref" in schema:
+        found = dict(definitions[schema["$ref"].rpartition("/")[2]])
+        if "enum" in found:
+            found = {key: found[key] for key in ("enum", "type")}
+        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+    return {key: _whole(value, definitions) for key, value in schema.items()}
 
 
 def field_schema(field: FieldPath) -> dict[str, Any]:
@@ -81,41 +131,82 @@ def field_schema(field: FieldPath) -> dict[str, Any]:
     return _properties(model_of(field))[field[-1]]
 
 
+def is_structured(field: FieldPath) -> bool:
+    """Say whether a field's members or items have parts of their own."""
+    schema = field_schema(field)
+    parts = (inner_schema(schema, 0), inner_schema(schema, "any"))
+    return any(kind.get("type") == "object" for part in parts if part for kind in kinds(part))
+
+
 def allowed(field: FieldPath) -> str:
     """Say in words what a field takes: `a whole number from 1 to 10`."""
-    schema = _not_null(field_schema(field))
-    if is_size(field):
-        least = schema["minimum"]
-        size = f"{least // 1024**2}m" if least >= 1024**2 else f"{least // 1024}k"
-        return f"a size of at least {size}, such as 512m or 4g"
-    return _in_words(schema)
+    return in_words(field_schema(field))
 
 
-def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    options = [option for option in schema.get("anyOf", []) if option.get("type") != "null"]
-    return options[0] if options else schema
+def kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List what a schema allows, null aside: itself, or its alternatives."""
+    options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return [option for option in options if option.get("type") != "null"] or [dict(schema)]
 
 
-def _in_words(schema: dict[str, Any]) -> str:
+def inner_schema(schema: Mapping[str, Any], part: str | int) -> dict[str, Any] | None:
+    """Give the schema of a member of a mapping or of an item of a list, if it has one."""
+    for kind in kinds(schema):
+        named = kind.get("properties", {}).get(part)
+        found = kind.get("items") if isinstance(part, int) else named or _of_any_name(kind)
+        if found:
+            return dict(found)
+    return None
+
+
+def _of_any_name(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found = schema.get("additionalProperties")
+    return found if isinstance(found, dict) else None
+
+
+def in_words(schema: Mapping[str, Any]) -> str:
+    """Say what a schema takes."""
+    return " or ".join(dict.fromkeys(_one_in_words(kind) for kind in kinds(schema)))
+
+
+def _one_in_words(schema: Mapping[str, Any]) -> str:
+    if IS_SIZE in schema:
+        return _size_in_words(schema.get("minimum", 0))
     if "enum" in schema:
         return "one of " + ", ".join(f"`{item}`" for item in schema["enum"])
-    kind = schema.get("type")
-    if kind == "array":
-        return "a list, each item " + _in_words(schema["items"])
-    if kind == "string":
-        return "text that is not empty" if schema.get("minLength") else "text"
-    return _WORDS[str(kind)] + _range(schema)
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    match schema.get("type"):
+        case "array":
+            return "a list, each item " + in_words(schema["items"])
+        case "string":
+            return "text that is not empty" if schema.get("minLength") else "text"
+        case "object":
+            return "a mapping " + _members_in_words(schema)
+        case kind:
+            return _WORDS[str(kind)] + _range(schema)
+
+
+def _size_in_words(least: int) -> str:
+    size = f"{least // 1024**2}m" if least >= 1024**2 else f"{least // 1024}k"
+    return f"a size of at least {size}, such as 512m or 4g"
+
+
+def _members_in_words(schema: Mapping[str, Any]) -> str:
+    if "properties" in schema:
+        return "with " + ", ".join(f"`{name}`" for name in schema["properties"])
+    kind = in_words(_of_any_name(schema) or {"type": "string"})
+    return f"of names, each with {kind.removeprefix('a ')}"
 
 
 _WORDS: Mapping[str, str] = {
     "integer": "a whole number",
     "number": "a number",
     "boolean": "`true` or `false`",
-    "object": "a mapping of names to texts",
 }
 
 
-def _range(schema: dict[str, Any]) -> str:
+def _range(schema: Mapping[str, Any]) -> str:
     if "minimum" in schema and "maximum" in schema:
         return f" from {schema['minimum']} to {schema['maximum']}"
     if "minimum" in schema:

@@ -9,7 +9,15 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.config import ParallelConfig
 from orchestrator.sanitize import one_line
-from orchestrator.settings.fields import CONTAINER_FIELDS, RUN_FIELDS, FieldPath, Setting, allowed
+from orchestrator.settings.fields import (
+    CONTAINER_FIELDS,
+    RUN_FIELDS,
+    FieldPath,
+    Setting,
+    allowed,
+    is_structured,
+)
+from orchestrator.settings.structured import inner_problem, literal
 
 Values = dict[str, object]
 Validate = Callable[[Values], ParallelConfig]
@@ -37,6 +45,15 @@ def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
         by_field = {setting.field: setting for setting in settings}
         return [line for found in error.errors() for line in _lines(found, by_field)]
     return []
+
+
+def problems_of_file(settings: Sequence[Setting]) -> list[str]:
+    """List what is wrong with a file: what is for all, and what is for one agent program each."""
+    problems = []
+    for program in dict.fromkeys((None, *(setting.program for setting in settings))):
+        own = [setting for setting in settings if setting.program == program]
+        problems += twice(own) + problems_of(own, validate_typed)
+    return problems
 
 
 def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
@@ -91,6 +108,9 @@ def _lines(found: ErrorDetails, settings: Mapping[FieldPath, Setting]) -> list[s
     if setting is None:
         # A task is missing, or two settings do not go together: said once, of the whole.
         return []
+    inside = found["loc"][len(setting.field) :]
+    if setting.node is not None and inside and is_structured(setting.field):
+        return [one_line(inner_problem(found, setting, inside), limit=400)]
     return [
         one_line(f"{setting.label}{_shown(found, setting)}{_wanted(found, setting)}", limit=400)
     ]
@@ -104,14 +124,7 @@ def _shown(found: ErrorDetails, setting: Setting) -> str:
     value = found["input"] if inside else setting.value
     if setting.secret or isinstance(value, (dict, list, tuple)):
         return ""
-    return f" {'contains' if inside else 'is'} `{_literal(value, found['type'])}`"
-
-
-def _literal(value: object, mistake: str) -> str:
-    # Quotes tell the text "3" from the number where that is what is wrong.
-    if not isinstance(value, str) or mistake.endswith("_type"):
-        return one_line(json.dumps(value, ensure_ascii=False), limit=60)
-    return one_line(value, limit=60)
+    return f" {'contains' if inside else 'is'} `{literal(value, found['type'])}`"
 
 
 def _wanted(found: ErrorDetails, setting: Setting) -> str:

@@ -3,16 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.config import IS_SIZE
 from orchestrator.settings.fields import (
-    CONTAINER_FIELDS,
+    AGENT_FIELDS,
+    BLOCKS,
     RUN_FIELDS,
-    TRIGGER_FIELDS,
+    TOP_FIELDS,
     FieldPath,
     field_schema,
-    is_size,
 )
 
 _SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*[kmgtKMGT]?[iI]?[bB]?\s*$"
+
+_ABOUT = {
+    "parallel_runs": "What a run does.",
+    "container": "What each worker's container may do.",
+    "triggers": "When somebody should look at a worker.",
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -22,9 +29,9 @@ def json_schema() -> dict[str, Any]:
         "title": "orchestrator.yaml",
         **_object(
             {
-                "parallel_runs": _block("What a run does.", RUN_FIELDS),
-                "container": _block("What each worker's container may do.", CONTAINER_FIELDS),
-                "triggers": _block("When somebody should look at a worker.", TRIGGER_FIELDS),
+                **{name: _block(_ABOUT[name], fields) for name, fields in BLOCKS.items()},
+                **{name: _property(field) for name, field in TOP_FIELDS.items()},
+                "agents": _agents(),
                 "execution": _execution(),
             }
         ),
@@ -40,6 +47,14 @@ def _block(description: str, fields: Mapping[str, FieldPath]) -> dict[str, Any]:
     return {"description": description, **_object(properties)}
 
 
+def _agents() -> dict[str, Any]:
+    return {
+        "description": "Defaults for one agent program, when that is the one that is run.",
+        "type": ["object", "null"],
+        "additionalProperties": _block("By the name that `--agent-cli` takes.", AGENT_FIELDS),
+    }
+
+
 def _execution() -> dict[str, Any]:
     workers = {
         **_property(RUN_FIELDS["workers"]),
@@ -50,13 +65,28 @@ def _execution() -> dict[str, Any]:
 
 
 def _property(field: FieldPath) -> dict[str, Any]:
-    schema = {key: value for key, value in field_schema(field).items() if key != "title"}
+    schema = _published(field_schema(field))
     about: dict[str, Any] = {
         key: schema.pop(key) for key in ("description", "default") if key in schema
     }
-    options = schema.pop("anyOf", None) or _options(field, schema)
+    options = schema.pop("anyOf", None) or [schema]
     return {**about, "anyOf": [*(o for o in options if o != {"type": "null"}), {"type": "null"}]}
 
 
-def _options(field: FieldPath, schema: dict[str, Any]) -> list[dict[str, Any]]:
-    return [schema, {"type": "string", "pattern": _SIZE_PATTERN}] if is_size(field) else [schema]
+def _published(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what says nothing to others, and let a size be text too."""
+    shown = {key: _inside(key, part) for key, part in schema.items() if key != "title"}
+    if not shown.pop(IS_SIZE, False):
+        return shown
+    about: dict[str, Any] = {
+        key: shown.pop(key) for key in ("description", "default") if key in shown
+    }
+    return {**about, "anyOf": [shown, {"type": "string", "pattern": _SIZE_PATTERN}]}
+
+
+def _inside(key: str, part: Any) -> Any:  # noqa: ANN401
+    if key == "properties":
+        return {name: _published(inner) for name, inner in part.items()}
+    if isinstance(part, list):
+        return [_inside("", item) for item in part]
+    return _published(part) if isinstance(part, dict) and key != "default" else part

@@ -1,38 +1,39 @@
 """Collect what the file, the environment and the options ask for."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
 
 from orchestrator.sanitize import one_line
 from orchestrator.settings.document import DocumentError, Node, read_document, read_text
 from orchestrator.settings.fields import (
+    AGENT_FIELDS,
+    BLOCKS,
     CONTAINER_FIELDS,
     FIELDS,
+    PROJECT_FIELDS,
     RUN_FIELDS,
-    TRIGGER_FIELDS,
+    TOP_FIELDS,
     FieldPath,
     Setting,
+    place,
 )
 
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
-_LISTS = frozenset({"models", "paths", "ports", "retry_on"})
+_LISTS = frozenset({"allow", "models", "paths", "ports", "retry_on"})
 """Settings that options and variables give as `a,b`."""
-_NO_VARIABLE = frozenset({"tasks", "env", "secrets"})
-"""Workers are told where their secrets are in `ORCHESTRATOR_SECRETS`, and may run us again."""
+NO_VARIABLE = frozenset({"tasks", "env", "secrets", *PROJECT_FIELDS})
+"""Workers are told where their secrets are in `ORCHESTRATOR_SECRETS`, and may run us again; what a
+project needs is in its file."""
 _VARIABLES: Mapping[str, FieldPath] = {
-    PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in _NO_VARIABLE
-}
-_BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
-    "parallel_runs": RUN_FIELDS,
-    "container": CONTAINER_FIELDS,
-    "triggers": TRIGGER_FIELDS,
+    PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in NO_VARIABLE
 }
 _EXECUTION = ("maxConcurrentAgents", "parallelDelegationEnabled")
-_TOP_KEYS = (*_BLOCKS, "execution", "providers")
+_TOP_KEYS = (*BLOCKS, *TOP_FIELDS, "agents", "execution", "providers")
 
 Problems = list[str]
 
@@ -56,22 +57,38 @@ class _FileReader:
 
     def settings(self, root: Node) -> Iterator[Setting]:
         for key, node in self._members(root, "the file"):
-            if key in _BLOCKS:
-                yield from self._block(key, node)
+            if key in BLOCKS:
+                yield from self._block(key, node, BLOCKS[key])
+            elif key in TOP_FIELDS and node.value is not None:
+                yield from self._setting(TOP_FIELDS[key], node, key)
+            elif key == "agents":
+                yield from self._agents(node)
             elif key == "execution":
                 yield from self._execution(node)
             elif key == "providers":
                 self._report(node, "`providers` is not supported yet")
-            else:
-                self._report(node, _unknown(key, _TOP_KEYS))
+            elif key not in TOP_FIELDS:
+                self._report(node, _misplaced(key, key) or unknown(key, _TOP_KEYS))
 
-    def _block(self, block: str, root: Node) -> Iterator[Setting]:
+    def _block(
+        self, block: str, root: Node, fields: Mapping[str, FieldPath], program: str | None = None
+    ) -> Iterator[Setting]:
         for key, node in self._members(root, f"`{block}`"):
             name = f"{block}.{key}"
-            if key not in _BLOCKS[block]:
-                self._report(node, _misplaced(block, key) or _unknown(name, _names(block)))
+            if key not in fields:
+                known = [f"{block}.{field}" for field in fields]
+                self._report(node, _misplaced(name, key) or unknown(name, known))
             elif node.value is not None:
-                yield from self._setting(_BLOCKS[block][key], node, name)
+                yield from self._setting(fields[key], node, name, program)
+
+    def _agents(self, root: Node) -> Iterator[Setting]:
+        known = agent_names()
+        for program, node in self._members(root, "`agents`"):
+            name = f"agents.{program}"
+            if program in known:
+                yield from self._block(name, node, AGENT_FIELDS, program)
+            else:
+                self._report(node, unknown(name, [f"agents.{other}" for other in known]))
 
     def _execution(self, root: Node) -> Iterator[Setting]:
         for key, node in self._members(root, "`execution`"):
@@ -81,15 +98,25 @@ class _FileReader:
             elif key == "parallelDelegationEnabled" and node.value not in (True, None):
                 self._report(node, f"`{name}` other than `true` is not supported yet")
             elif key not in _EXECUTION:
-                self._report(node, _unknown(name, [f"execution.{known}" for known in _EXECUTION]))
+                self._report(node, unknown(name, [f"execution.{known}" for known in _EXECUTION]))
 
-    def _setting(self, field: FieldPath, node: Node, name: str) -> Iterator[Setting]:
+    def _setting(
+        self, field: FieldPath, node: Node, name: str, program: str | None = None
+    ) -> Iterator[Setting]:
         value = node.plain()
         if field == CONTAINER_FIELDS["secrets"] and any("=" in item for item in _texts(value)):
             # A file that came with the repository must not reach for others of this machine.
             self._report(node, f"`{name}` takes names alone; a file is for `--secret NAME=@FILE`")
         elif _is_unicode(value):
-            yield Setting(field=field, value=value, label=f"{self._place(node)}: `{name}`")
+            yield Setting(
+                field=field,
+                value=value,
+                kind="file",
+                name=name,
+                file=self._path,
+                node=node,
+                program=program,
+            )
         else:
             self._report(node, f"`{name}` contains half a character")
 
@@ -100,10 +127,7 @@ class _FileReader:
             self._report(root, f"{what} must be a mapping of keys to values")
 
     def _report(self, node: Node, message: str) -> None:
-        self._problems.append(_clean(f"{self._place(node)}: {message}"))
-
-    def _place(self, node: Node) -> str:
-        return f"{self._path}:{node.line}" if node.line else str(self._path)
+        self._problems.append(_clean(f"{place(self._path, node)}: {message}"))
 
 
 def _is_unicode(value: object) -> bool:
@@ -114,18 +138,22 @@ def _is_unicode(value: object) -> bool:
     return True
 
 
-def _names(block: str) -> list[str]:
-    return [f"{block}.{key}" for key in _BLOCKS[block]]
+def agent_names() -> list[str]:
+    """Name the agent programs that are installed, as `--agent-cli` takes them."""
+    return sorted(entry_points(group="orchestrator.agents").names)
 
 
-def _misplaced(block: str, key: str) -> str | None:
-    for other, keys in _BLOCKS.items():
+def _misplaced(name: str, key: str) -> str | None:
+    for block, keys in BLOCKS.items():
         if key in keys:
-            return f"`{block}.{key}` is unknown, `{key}` belongs under `{other}`"
+            return f"`{name}` is unknown, `{key}` belongs under `{block}`"
+    if key in TOP_FIELDS:
+        return f"`{name}` is unknown, `{key}` belongs at the top of the file, in no block"
     return None
 
 
-def _unknown(name: str, known: list[str] | tuple[str, ...]) -> str:
+def unknown(name: str, known: Sequence[str]) -> str:
+    """Say that a key is unknown, and which one may be meant."""
     close = get_close_matches(name, known, n=1, cutoff=0.7)
     return f"`{name}` is unknown" + (f", did you mean `{close[0]}`?" if close else "")
 
@@ -138,8 +166,8 @@ def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Set
             continue
         if name in _VARIABLES:
             field = _VARIABLES[name]
-            label = f"environment variable `{name}`"
-            settings.append(Setting(field=field, value=_split(field, value), label=label))
+            value_given = _split(field, value)
+            settings.append(Setting(field=field, value=value_given, kind="environment", name=name))
         elif name != CONFIG_VARIABLE:
             problems.extend(_misspelt(name))
     return settings
@@ -163,7 +191,7 @@ def from_options(
     given = {name: value for name, value in options.items() if value not in (None, ())}
     settings = [
         Setting(
-            field=FIELDS[name], value=_split(FIELDS[name], value), label=f"option `{flag(name)}`"
+            field=FIELDS[name], value=_split(FIELDS[name], value), kind="option", name=flag(name)
         )
         for name, value in given.items()
         if name not in {"env", "env_file"}
@@ -171,7 +199,7 @@ def from_options(
     env = _environment(given, environ, problems)
     if env:
         field = CONTAINER_FIELDS["env"]
-        settings.append(Setting(field=field, value=env, label="option `--env`"))
+        settings.append(Setting(field=field, value=env, kind="option", name="--env"))
     return settings
 
 
@@ -193,12 +221,12 @@ def _environment(
     given: Mapping[str, object], environ: Mapping[str, str], problems: Problems
 ) -> dict[str, str]:
     variables: dict[str, str] = {}
-    for place, entry in chain(_file_entries(given, problems), _option_entries(given)):
+    for where, entry in chain(_file_entries(given, problems), _option_entries(given)):
         name, equals, value = entry.partition("=")
         if not name:
-            problems.append(f"{place}: a variable needs a name, as in `NAME=value`")
+            problems.append(f"{where}: a variable needs a name, as in `NAME=value`")
         elif not equals and name not in environ:
-            problems.append(_clean(f"{place}: `{name}` is not set in the environment"))
+            problems.append(_clean(f"{where}: `{name}` is not set in the environment"))
         else:
             variables[name] = value if equals else environ[name]
     return variables

@@ -384,6 +384,90 @@ class TestAutomatosx:
         ]
 
 
+class TestAgents:
+    """Defaults for one agent program."""
+
+    TEXT = """\
+parallel_runs: {max_steps: 5, image: general}
+container: {env: {A: general, B: general}}
+agents:
+  shell: {max_steps: 7, model: m, image: own, env: {B: own, C: own}}
+  architect: {max_steps: 9}
+"""
+
+    @pytest.mark.parametrize(
+        ("options", "environ", "steps"),
+        [
+            ({}, {}, 9),
+            ({"agent_cli": "shell"}, {}, 7),
+            ({}, {"ORCHESTRATOR_AGENT_CLI": "shell"}, 7),
+            ({"agent_cli": "shell"}, {"ORCHESTRATOR_MAX_STEPS": "8"}, 8),
+            ({"agent_cli": "shell", "max_steps": "3"}, {"ORCHESTRATOR_MAX_STEPS": "8"}, 3),
+        ],
+    )
+    def test_they_hold_for_the_program_that_is_run(self, tmp_path, options, environ, steps):
+        config = load(options, environ=environ, file=write(tmp_path, self.TEXT))
+        assert config.max_steps == steps
+
+    def test_what_they_leave_out_is_the_general_s(self, tmp_path):
+        file = write(tmp_path, self.TEXT)
+        shell = load({"agent_cli": "shell"}, file=file)
+        assert (shell.model, shell.image) == ("m", "own")
+        assert shell.isolation.env == {"A": "general", "B": "own", "C": "own"}
+        assert (load(file=file).model, load(file=file).image) == (None, "general")
+
+    def test_mistakes_in_every_program_s_are_told(self, tmp_path):
+        text = """\
+agents:
+  shel: {}
+  shell: {max_steps: 0, network: none, modle: x}
+  architect:
+    env: {A: 3}
+  """
+        file = write(tmp_path, text)
+        assert mistakes(file=file) == [
+            f"{file}:2: `agents.shel` is unknown, did you mean `agents.shell`?",
+            f"{file}:3: `agents.shell.network` is unknown, `network` belongs under `container`",
+            f"{file}:3: `agents.shell.modle` is unknown, did you mean `agents.shell.model`?",
+            f"{file}:3: `agents.shell.max_steps` is `0`: must be a whole number, at least 1",
+            f"{file}:5: `agents.architect.env`, variable `A`: must be text, in quotes when it "
+            "looks like a number",
+        ]
+
+    @pytest.mark.parametrize("key", ["image: x", "api_base: x", "env: {A: b}"])
+    def test_they_are_no_way_around_what_needs_a_named_file(self, tmp_path, key):
+        file = write(tmp_path, f"agents: {{shell: {{{key}}}}}")
+        with pytest.raises(ConfigError, match="not taken from a file that came with"):
+            load(top=tmp_path)
+        assert load(file=file)
+
+    def test_a_longer_time_than_the_user_s_preset_is_refused(self, tmp_path):
+        write(tmp_path, "agents: {shell: {timeout_per_worker: 9000}}")
+        options = {"agent_cli": "shell", "preset": "untrusted"}
+        with pytest.raises(ConfigError, match=r"agents\.shell\.timeout_per_worker. would let"):
+            load(options, top=tmp_path)
+        assert load({**options, "timeout_per_worker": "9"}, top=tmp_path).timeout == 9
+
+
+def test_what_is_at_the_top_is_not_given_twice(tmp_path):
+    assert load(file=write(tmp_path, "ports: [80]")).isolation.ports == (80,)
+    file = write(tmp_path, "container: {ports: [80]}\nports: [81]")
+    assert mistakes(file=file) == [
+        f"{file}:2: `ports` was given as {file}:1: `container.ports` already"
+    ]
+
+
+def test_a_key_in_the_wrong_place_is_told_the_right_one(tmp_path):
+    file = write(tmp_path, "workers: 3\ncontainer: {checks: 3, agent: x}")
+    assert f"{file}:1: `workers` is unknown, `workers` belongs under `parallel_runs`" in mistakes(
+        file=file
+    )
+
+
+def test_a_list_may_be_given_as_a_variable():
+    assert load(environ={"ORCHESTRATOR_ALLOW": "a, b"}).isolation.allow == ("a", "b")
+
+
 @pytest.mark.parametrize("name", ["ORCHESTRATOR_PORT", "ORCHESTRATOR_SERVICE_HOST", "OTHER"])
 def test_variables_of_others_are_left_alone(name):
     assert load(environ={name: "tcp://10.0.0.1:80"}).workers == 3
