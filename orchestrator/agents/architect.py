@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
+from orchestrator.agents import litellm
 from orchestrator.agents.base import (
     AgentCommand,
     AgentOutcome,
@@ -23,75 +24,11 @@ from orchestrator.results import Reason, Status
 from orchestrator.sanitize import one_line
 
 _REPORT_KEYS: Final = frozenset({"status", "stop_reason", "steps"})
-_ENVIRONMENT: Final = {
-    # Without it current litellm prints its debug log on stdout, around the report.
-    "LITELLM_LOG": "ERROR",
-    # Without it litellm fetches its price list at every start and waits 10 s when it cannot.
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    # What litellm asks of an Anthropic model that is newer than itself; its own 4096 cuts off
-    # every longer file.
-    "DEFAULT_ANTHROPIC_CHAT_MAX_TOKENS": "32000",
-}
-# Families that litellm 1.81 turns away by their bare name: it knows no provider for DeepSeek's,
-# and none for an Anthropic model that is newer than itself, such as claude-sonnet-4-6.
-_PROVIDERS: Final = {"claude-": "anthropic/", "deepseek-": "deepseek/"}
-_DEFAULT_MODEL: Final = "gpt-4o"
-# Providers that want a key; what is not in here is not checked.
-_NEED_KEY: Final = {
-    "openai/": "OPENAI",
-    "gpt-": "OPENAI",
-    "anthropic/": "ANTHROPIC",
-    "gemini/": "GEMINI",
-    "deepseek/": "DEEPSEEK",
-    "openrouter/": "OPENROUTER",
-    "mistral/": "MISTRAL",
-    "groq/": "GROQ",
-    "xai/": "XAI",
-}
-# A server of the user's own may want no key.
-_OWN_SERVER: Final = ("ARCHITECT_API_BASE", "LITELLM_PROXY_API_BASE")
-# litellm takes these in a key's place.
-_OTHER_KEYS: Final = {"GEMINI": ("GOOGLE_API_KEY",)}
-# Keys that open a model's API and nothing else: credentials of a whole account (AWS, GitHub,
-# Cloudflare, Hugging Face) are not handed to an agent unless `--env` names them.
 _INHERITED: Final = (
     "ARCHITECT_MODEL",
     "ARCHITECT_API_BASE",
     "ARCHITECT_LANGUAGE",
-    "LITELLM_API_KEY",
-    "LITELLM_PROXY_API_KEY",
-    "LITELLM_PROXY_API_BASE",
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
-    "OPENAI_API_BASE",
-    "OPENAI_ORGANIZATION",
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_API_BASE",
-    "GEMINI_API_KEY",
-    "GEMINI_API_BASE",
-    "AZURE_API_KEY",
-    "AZURE_API_BASE",
-    "AZURE_API_VERSION",
-    "OPENROUTER_API_KEY",
-    "OPENROUTER_API_BASE",
-    "DEEPSEEK_API_KEY",
-    "DEEPSEEK_API_BASE",
-    "MISTRAL_API_KEY",
-    "MISTRAL_API_BASE",
-    "GROQ_API_KEY",
-    "GROQ_API_BASE",
-    "XAI_API_KEY",
-    "XAI_API_BASE",
-    "COHERE_API_KEY",
-    "TOGETHERAI_API_KEY",
-    "FIREWORKS_AI_API_KEY",
-    "MOONSHOT_API_KEY",
-    "DASHSCOPE_API_KEY",
-    "OLLAMA_API_KEY",
-    "OLLAMA_API_BASE",
-    "HOSTED_VLLM_API_KEY",
-    "HOSTED_VLLM_API_BASE",
+    *litellm.INHERITED,
 )
 
 _CLOSING_TIME: Final = 30.0
@@ -114,14 +51,6 @@ _LLM_ERROR: Final = re.compile(
     r"litellm\.(?P<name>\w+): (?P<text>.*)",
     re.MULTILINE,
 )
-_LLM_REASONS: Final = {
-    "AuthenticationError": Reason.AUTH,
-    "PermissionDeniedError": Reason.AUTH,
-    "RateLimitError": Reason.RATE_LIMITED,
-    "ContextWindowExceededError": Reason.CONTEXT_FULL,
-}
-# OpenAI's library raises it before any request; litellm calls it an `InternalServerError`.
-_NO_KEY: Final = "Exception - Missing credentials. Please pass "
 _COMPLAINT: Final = re.compile(
     r"^(?:Error|Unexpected error|Authentication error|Configuration error|Timeout): ", re.MULTILINE
 )
@@ -156,14 +85,8 @@ class ArchitectAgent:
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Name the key of the model's provider, if it is known and a key is all that is missing."""
-        chosen = _with_provider(model or environment.get("ARCHITECT_MODEL") or _DEFAULT_MODEL) or ""
-        provider = next((_NEED_KEY[start] for start in _NEED_KEY if chosen.startswith(start)), None)
-        if provider is None:
-            return None
-        key = f"{provider}_API_KEY"
-        servers = (f"{provider}_API_BASE", f"{provider}_BASE_URL", *_OWN_SERVER)
-        enough = (key, *_OTHER_KEYS.get(provider, ()), *servers)
-        return None if any(environment.get(name) for name in enough) else key
+        chosen = model or environment.get("ARCHITECT_MODEL") or litellm.DEFAULT_MODEL
+        return litellm.missing_key(chosen, environment, "ARCHITECT_API_BASE")
 
     def refusal(self, settings: AgentSettings) -> None:
         """Keep everything: the program has an option for each."""
@@ -173,16 +96,16 @@ class ArchitectAgent:
         options = {
             "--agent": settings.profile,
             "--max-steps": str(settings.max_steps),
-            "--model": _with_provider(spec.model),
-            "--budget": None if settings.budget is None else str(settings.budget),
-            "--timeout": _inner_timeout(settings),
+            "--model": spec.model and litellm.with_provider(spec.model),
+            "--budget": _text(settings.budget),
+            "--timeout": _text(settings.inner_timeout(_CLOSING_TIME)),
             "--api-base": settings.api_base,
         }
         given = (word for name, value in options.items() if value for word in (name, value))
         fixed = ("architect", "run", "--json", "--quiet", "--confirm-mode", "yolo")
         return AgentCommand(
             argv=(*fixed, *given, "--", spec.task),
-            env=_ENVIRONMENT | _api_environment(settings.api_base),
+            env=litellm.ENVIRONMENT | _api_environment(settings.api_base),
         )
 
     def progress_reader(self) -> ProgressReader:
@@ -206,25 +129,13 @@ class ArchitectAgent:
         )
 
 
-def _with_provider(model: str | None) -> str | None:
-    """Name the provider where litellm cannot find it by itself; `name@date` is Vertex AI's."""
-    if model is None or "/" in model or "@" in model:
-        return model
-    families = (family for family in _PROVIDERS if model.startswith(family))
-    return _PROVIDERS.get(next(families, ""), "") + model
+def _text(figure: float | None) -> str | None:
+    return None if figure is None else str(figure)
 
 
 def _api_environment(api_base: str | None) -> dict[str, str]:
     # litellm 1.81 keeps `--api-base` from DeepSeek's models; they hear of it by their variable.
     return {} if api_base is None else {"DEEPSEEK_API_BASE": api_base}
-
-
-def _inner_timeout(settings: AgentSettings) -> str | None:
-    """Make the program stop by itself, with a report, before it is stopped from outside."""
-    if settings.timeout is None:
-        return None
-    margin = min(max(_CLOSING_TIME, settings.grace), settings.timeout / 4)
-    return str(max(1, int(settings.timeout - margin)))  # 0 would be no limit
 
 
 def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:
@@ -257,11 +168,7 @@ def _claimed(report: _Report) -> tuple[Status, Reason | None]:
 
 def _llm_reason(text: str) -> Reason:
     match = _LLM_ERROR.search(text)
-    if match is None:
-        return Reason.AGENT_ERROR
-    if _NO_KEY in match["text"]:
-        return Reason.AUTH
-    return _LLM_REASONS.get(match["name"], Reason.AGENT_ERROR)
+    return Reason.AGENT_ERROR if match is None else litellm.reason_of(match["name"], match["text"])
 
 
 def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:

@@ -35,6 +35,17 @@ class AgentSettings:
             api_base=config.api_base,
         )
 
+    def inner_timeout(self, closing_time: float) -> int | None:
+        """Give a limit of the program's own: it is to stop with a report before it is stopped.
+
+        Args:
+            closing_time: Seconds that it may take from there to its end.
+        """
+        if self.timeout is None:
+            return None
+        margin = min(max(closing_time, self.grace), self.timeout / 4)
+        return max(1, int(self.timeout - margin))  # 0 would be no limit
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProgress:
