@@ -5,7 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from orchestrator.presets import PRESETS, Preset
 from orchestrator.results import Reason
@@ -40,6 +49,51 @@ DEFAULT_IMAGE = worker_image("architect")
 IS_SIZE = "x-size"
 """Marks, in JSON Schema, a number of bytes that may be given as `512m` too."""
 Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={IS_SIZE: True})]
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+_PORT_NAMES = ("PORT", "API_PORT")
+_PORT_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,50}")
+
+
+def name_ports(value: object) -> object:
+    """Read `[3000, 3010]` as `{PORT: 3000, API_PORT: 3010}`; an item may be `NAME=3000`."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    named: dict[str, object] = {}
+    for place, item in enumerate(value):
+        name, equals, port = item.partition("=") if isinstance(item, str) else ("", "", item)
+        if not equals:
+            name, port = (*_PORT_NAMES, f"PORT_{place + 1}")[min(place, len(_PORT_NAMES))], item
+        if name in named:
+            raise ValueError(f"`{name}` is there twice")
+        named[name] = port
+    return named
+
+
+def _usable_ports(ports: dict[str, int]) -> dict[str, int]:
+    for name in ports:
+        if not _PORT_NAME.fullmatch(name) or "PORT" not in name:
+            raise ValueError("a port's variable is in capitals and holds `PORT`, as `API_PORT`")
+    if len(set(ports.values())) < len(ports):
+        raise ValueError("a port is there twice")
+    return ports
+
+
+_PORT_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 65535}
+Ports = Annotated[
+    dict[str, Port],
+    Field(max_length=10),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": _PORT_SCHEMA, "maxItems": 10},
+                {"type": "object", "additionalProperties": _PORT_SCHEMA, "maxProperties": 10},
+            ]
+        }
+    ),
+    BeforeValidator(name_ports),
+    AfterValidator(_usable_ports),
+]
 
 
 class _Model(BaseModel):
@@ -96,8 +150,9 @@ class Isolation(_Model):
     `NAME=@FILE` too. Their values are taken out of all that a run shows and keeps."""
     history: Literal["full", "shallow"] = "full"
     """`full`: all commits the base reaches. `shallow`: the base alone, for a big repository."""
-    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
-    """Container ports published on 127.0.0.1, each worker at ports of its own."""
+    ports: Ports = Field(default={})
+    """Container ports published on 127.0.0.1, each worker's at ports of its own: a list, or a
+    mapping of variables to them. Those of a list are `PORT`, `API_PORT`, `PORT_3` and so on."""
 
     @field_validator("secrets")
     @classmethod

@@ -12,6 +12,7 @@ from orchestrator.events import Emit
 from orchestrator.execution import Cancel
 from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
+from orchestrator.ports import PortBlocks
 from orchestrator.record import RunDirectory
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
@@ -51,6 +52,7 @@ class RunContext(Ground):
     emit: Emit
     cancel: Cancel
     pace: Pace
+    ports: PortBlocks
     resumed: bool = False
     """Whether another process began it: what it left is looked for first."""
 

@@ -1,11 +1,8 @@
 """One container from start to death: its output, its deadline, its limits."""
 
 import math
-import socket
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +27,7 @@ from orchestrator.events import Emit, Intervention, WorkerStarted, WorkerStoppin
 from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
 from orchestrator.meter import Meter, mib
+from orchestrator.ports import WorkerPorts
 from orchestrator.results import Reason
 from orchestrator.triggers import Scope, Sentry
 
@@ -39,7 +37,7 @@ _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS}
 """What uses up the machine gets no grace to go on with it."""
 _DEATH = 15.0
 """Seconds after SIGKILL by which the engine must have seen the end."""
-_PORT_ATTEMPTS = 5
+_PORT_ATTEMPTS = 20
 
 
 class CancelButton(Protocol):
@@ -101,28 +99,9 @@ class Terms:
     """Directories on the host that grow as it writes."""
     budget: float | None
     max_steps: int
-    ports: tuple[int, ...]
+    ports: WorkerPorts
     triggers: Triggers = field(default_factory=Triggers)
     scope: Scope | None = None
-
-
-def free_ports(wanted: tuple[int, ...]) -> dict[int, int]:
-    """Find a port on 127.0.0.1 for each of `wanted`; the engine may still find one taken."""
-    with ExitStack() as stack:
-        found = {}
-        for port in wanted:
-            probe = stack.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            found[port] = int(probe.getsockname()[1])
-    return found
-
-
-def port_variables(ports: Mapping[int, int]) -> dict[str, str]:
-    """Tell a worker its ports: `PORT` to listen on, `ORCHESTRATOR_URL_3000` where that is seen."""
-    variables = {f"ORCHESTRATOR_URL_{i}": f"http://127.0.0.1:{p}" for i, p in ports.items()}
-    if ports:
-        variables["PORT"] = str(next(iter(ports)))
-    return variables
 
 
 def launch(
@@ -158,17 +137,16 @@ def take_over(container: Container, terms: Terms, checkpoints: Checkpoints) -> L
     return launched
 
 
-def _create(engine: ContainerEngine, spec: ContainerSpec, wanted: tuple[int, ...]) -> Container:
-    for attempt in range(_PORT_ATTEMPTS):
-        ports = free_ports(wanted)
+def _create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:
+    for _ in range(_PORT_ATTEMPTS):
+        variables = ports.variables()
         try:
             return engine.create(
-                replace(spec, ports=ports, env={**port_variables(ports), **spec.env})
+                replace(spec, ports=ports.published(), env={**variables, **spec.env})
             )
         except PortTakenError:
-            if attempt == _PORT_ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable")
+            ports.move()
+    raise PortTakenError(f"ports were taken by others {_PORT_ATTEMPTS} times over")
 
 
 def attend(

@@ -13,6 +13,7 @@ from orchestrator.execution import Cancel
 from orchestrator.leftovers import remove_all
 from orchestrator.notify import Notifier
 from orchestrator.pace import Pace
+from orchestrator.ports import PortBlocks
 from orchestrator.preparation import ready_objects
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
@@ -86,6 +87,7 @@ def share(
         emit=emit,
         cancel=cancel,
         pace=Pace(ground.config.stagger, just_started=resumed),
+        ports=PortBlocks(isolation.ports, directory, ground.repository.common_dir),
         resumed=resumed,
     )
     if isolation.network == "none":

@@ -42,7 +42,7 @@ class RunPlan(BaseModel):
     allow: tuple[str, ...]
     runtime: str | None
     history: str
-    ports: tuple[int, ...]
+    ports: dict[str, int]
     env: tuple[str, ...]
     """Names of the variables in the containers, those passed on included."""
     secrets: tuple[str, ...]

@@ -10,6 +10,7 @@ from orchestrator.execution import Cancel
 from orchestrator.homecoming import discard_scratch, harvest
 from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
+from orchestrator.ports import PortBlocks
 from orchestrator.preparation import ready_objects, reopen
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
@@ -72,6 +73,7 @@ def _context(
         shallow=ready_objects(repository, directory, record.base, history=history),
         mode="overlay",
         network="none",
+        ports=PortBlocks({}, directory, repository.common_dir),
         emit=ignore,
         cancel=Cancel(),
         pace=Pace(0),

@@ -160,6 +160,7 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
             result = in_all(run, spec, result)
     if isinstance(result, Again):
         return result
+    run.ports.release(spec.worker_id)
     result = run.redactor.model(result)
     try:
         run.directory.write_result(result)

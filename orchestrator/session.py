@@ -167,7 +167,7 @@ def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
         writable=workspace.writable(),
         budget=run.config.budget_per_worker,
         max_steps=run.config.max_steps,
-        ports=run.config.isolation.ports,
+        ports=run.ports.of(spec.worker_id),
         triggers=run.config.triggers,
         scope=_scope(run, workspace),
     )

@@ -146,7 +146,7 @@ def _terms(plan: RunPlan) -> dict[str, str]:
         "runtime": plan.runtime or "",
         "network": plan.network,
         "allow": ", ".join(plan.allow),
-        "ports": ", ".join(map(str, plan.ports)),
+        "ports": ", ".join(f"{name}={inside}" for name, inside in plan.ports.items()),
         "history": plan.history,
         "env": ", ".join(plan.env),
         "secrets": ", ".join(plan.secrets),

@@ -30,7 +30,7 @@ __all__ = ["Settings", "config_file", "json_schema", "load_config", "load_settin
 _OPTIONS_HINT = "`orchestrator parallel --help` lists the options and what they take"
 _FILE_HINT = "docs/reference/configuration.md lists the keys, the variables and what they take"
 _TASK_HINT = 'give one as `orchestrator parallel "TASK"`, or several with `--task`'
-_PORTS_HINT = "leave the ports out, or use `--network open`"
+_PORTS_HINT = "leave the ports out, or use `--network open`: without a network there is no way in"
 _TASKS = RUN_FIELDS["tasks"]
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
 

@@ -193,8 +193,9 @@ def test_a_dry_run_shows_what_workers_get_and_says_what_it_did_not_check(monkeyp
     ]) == 0  # fmt: skip
     shown = capsys.readouterr()
     for line in (
-        "env: ANTHROPIC_API_KEY, CI", "secrets: TOKEN", "ports: 3000, 80", "grace: 3.0 s",
-        "idle timeout: 1 min", "allow: 10.0.0.1:80", "runtime: crun", "network: open",
+        "env: ANTHROPIC_API_KEY, CI", "secrets: TOKEN", "ports: PORT=3000, API_PORT=80",
+        "grace: 3.0 s", "idle timeout: 1 min", "allow: 10.0.0.1:80", "runtime: crun",
+        "network: open",
     ):  # fmt: skip
         assert line in shown.out.splitlines()
     assert "hidden" not in shown.out

@@ -13,7 +13,6 @@ import pytest
 from orchestrator.engine.base import OverlayMount, TmpfsMount
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import EngineError, PortTakenError
-from orchestrator.execution import free_ports
 from tests.support.containers import USER, Run, Starter, bind, finish
 
 pytestmark = pytest.mark.docker
@@ -243,7 +242,8 @@ def test_a_published_port_is_on_loopback_alone(
     docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
-    ports = free_ports((8000,))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        ports = {8000: probe.getsockname()[1]}
     server = docker_start(*SERVE, network=network, ports=ports)
     next(server.logs())
     assert _answers(address(server.id))

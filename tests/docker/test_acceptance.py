@@ -142,7 +142,7 @@ def wait_for_container(client: docker.APIClient, repo: Path) -> str:
 
 def test_four_web_servers_on_port_3000(repo: Path) -> None:
     serve = (
-        'echo "$ORCHESTRATOR_WORKER_ID" > id; echo "$ORCHESTRATOR_URL_3000"; '
+        'echo "$ORCHESTRATOR_WORKER_ID" > id; echo "$PORT_URL"; '
         "timeout 60 python3 -m http.server $PORT"
     )
     process = start(

@@ -172,7 +172,7 @@ def test_a_container_that_cannot_start_fails_that_worker_alone(repo: Path, tmp_p
 
 def test_a_port_taken_meanwhile_is_chosen_again(repo: Path, tmp_path: Path) -> None:
     engine = RefusingEngine(tmp_path / "engine")
-    task = 'echo "$PORT $ORCHESTRATOR_URL_3000 $ORCHESTRATOR_URL_3001"'
+    task = 'echo "$PORT $PORT_URL $API_PORT_URL"'
     isolation = Isolation(ports=(3000, 3001))
     (worker,) = shell_run(repo, engine, task, isolation=isolation).results
     assert list(worker.ports) == [3000, 3001]

@@ -101,14 +101,24 @@ container:
         "limits": {"cpus": 1.5, "memory": 512 * 1024**2, "pids": 64, "open_files": 128,
                    "tmp": 1024**2, "grace": 2.0},
         "isolation": {"network": "open", "runtime": "runsc", "env": {"A": "1"},
-                      "ports": (3000, 3010)},
+                      "ports": {"PORT": 3000, "API_PORT": 3010}},
     }  # fmt: skip
 
 
 def test_lists_of_options_and_variables_are_trimmed():
     config = load({"models": "a, b ,c"}, environ={"ORCHESTRATOR_PORTS": "3000, 3010"})
     assert config.models == ("a", "b", "c")
-    assert config.isolation.ports == (3000, 3010)
+    assert config.isolation.ports == {"PORT": 3000, "API_PORT": 3010}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ports: [3000, 3010]", "container: {ports: [3000, 3010]}\nports: null",
+     "ports: {PORT: 3000, API_PORT: 3010}"],
+)  # fmt: skip
+def test_ports_have_a_block_of_their_own(tmp_path, text):
+    config = load(file=write(tmp_path, text))
+    assert config.isolation.ports == {"PORT": 3000, "API_PORT": 3010}
 
 
 def test_all_mistakes_of_all_sources_are_listed_with_their_places(tmp_path):
@@ -149,7 +159,7 @@ foo: 1
         "number",
         f'{file}:13: `container.network` is `yes`: must be one of `none`, `open`',
         f"{file}:14: `container.ports` contains `99999`: must be a list, each item a whole number "
-        "from 1 to 65535",
+        "from 1 to 65535 or a mapping of names, each with whole number from 1 to 65535",
         f"{file}:15: `foo` is unknown",
         "environment variable `ORCHESTRATOR_WORKER` is unknown, did you mean "
         "`ORCHESTRATOR_WORKERS`?",
@@ -323,7 +333,7 @@ container: {cpus: 2, memory: 4g, idle_timeout: 5, history: shallow, ports: [3000
         write(tmp_path, text)
         config = load({"tasks": None}, top=tmp_path)
         assert (config.workers, config.limits.memory) == (10, 4 * 1024**3)
-        assert config.isolation.ports == (3000,)
+        assert config.isolation.ports == {"PORT": 3000}
 
     def test_a_stronger_layer_may_loosen(self, tmp_path):
         write(tmp_path, "container: {memory: 8g, network: open}")
@@ -450,7 +460,7 @@ agents:
 
 
 def test_what_is_at_the_top_is_not_given_twice(tmp_path):
-    assert load(file=write(tmp_path, "ports: [80]")).isolation.ports == (80,)
+    assert load(file=write(tmp_path, "ports: [80]")).isolation.ports == {"PORT": 80}
     file = write(tmp_path, "container: {ports: [80]}\nports: [81]")
     assert mistakes(file=file) == [
         f"{file}:2: `ports` was given as {file}:1: `container.ports` already"

@@ -1,0 +1,215 @@
+"""Each worker's block of ports: its own, and the same for as long as the run goes on."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.config import Isolation
+from orchestrator.engine.base import ContainerSpec
+from orchestrator.errors import EngineError
+from orchestrator.ports import LOWEST, SIZE, PortBlocks
+from orchestrator.record import RunDirectory
+from orchestrator.results import Status
+from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.runs import shell_run
+
+TWO = {"PORT": 3000, "API_PORT": 3010}
+
+
+@pytest.fixture
+def made() -> Iterator[list[PortBlocks]]:
+    """What is to let go of its blocks at the end."""
+    found: list[PortBlocks] = []
+    yield found
+    for blocks in found:
+        for number in range(1, 20):
+            blocks.release(number)
+
+
+@pytest.fixture
+def blocks(tmp_path: Path, made: list[PortBlocks]) -> PortBlocks:
+    return another(tmp_path, made)
+
+
+def another(
+    tmp_path: Path, made: list[PortBlocks], *, run: str = "run", repository: str = "/repo"
+) -> PortBlocks:
+    (tmp_path / run).mkdir(exist_ok=True)
+    made.append(PortBlocks(TWO, RunDirectory(tmp_path / run), tmp_path / repository.strip("/")))
+    return made[-1]
+
+
+def test_a_block_is_tens_of_ports_in_the_order_of_the_wishes(blocks: PortBlocks) -> None:
+    published = blocks.of(1).published()
+    first = published[3000]
+    assert published == {3000: first, 3010: first + 1}
+    assert (first - LOWEST) % SIZE == 0
+    assert LOWEST <= first < 32_768
+
+
+def test_the_variables_say_where_to_listen_and_where_that_is_seen(blocks: PortBlocks) -> None:
+    first = blocks.of(1).published()[3000]
+    assert blocks.of(1).variables() == {
+        "PORT": "3000",
+        "HOST_PORT": str(first),
+        "PORT_URL": f"http://127.0.0.1:{first}",
+        "API_PORT": "3010",
+        "HOST_API_PORT": str(first + 1),
+        "API_PORT_URL": f"http://127.0.0.1:{first + 1}",
+    }
+
+
+def test_no_wish_reserves_nothing(tmp_path: Path) -> None:
+    ports = PortBlocks({}, RunDirectory(tmp_path), tmp_path).of(1)
+    assert (ports.published(), ports.variables()) == ({}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_runs_and_repositories_never_have_the_same(
+    tmp_path: Path, made: list[PortBlocks]
+) -> None:
+    runs = [another(tmp_path, made, run=name) for name in ("one", "two", "three")]
+    runs += [another(tmp_path, made, run="four", repository="/other")]
+    firsts = [run.first_port(number) for run in runs for number in (1, 2, 3, 4)]
+    assert len(set(firsts)) == 16
+
+
+def test_a_block_is_the_same_in_the_next_run(tmp_path: Path, made: list[PortBlocks]) -> None:
+    before = another(tmp_path, made, run="one")
+    first = before.first_port(1)
+    before.release(1)
+    assert another(tmp_path, made, run="two").first_port(1) == first
+
+
+def test_a_resumed_run_has_the_blocks_of_the_one_that_died(
+    tmp_path: Path, made: list[PortBlocks]
+) -> None:
+    crowd = another(tmp_path, made, run="crowd")
+    crowd.first_port(1)
+    died = another(tmp_path, made)
+    first = died.first_port(1)
+    died.release(1)
+    crowd.release(1)
+    # Something listens there: its container may run on.
+    with socket.create_server(("127.0.0.1", first)):
+        assert another(tmp_path, made).first_port(1) == first
+
+
+def test_a_block_that_another_process_has_is_not_waited_for(
+    tmp_path: Path, made: list[PortBlocks]
+) -> None:
+    first = another(tmp_path, made, run="one").first_port(1)
+    made[0].release(1)
+    script = (
+        "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); "
+        f"s.bind('\\0orchestrator-ports-{first}'); print('held', flush=True); input()"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        assert another(tmp_path, made, run="two").first_port(1) != first
+        process.kill()
+    assert another(tmp_path, made, run="three").first_port(1) == first
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_block_in_which_somebody_listens_is_passed_over(
+    tmp_path: Path, made: list[PortBlocks], place: int
+) -> None:
+    before = another(tmp_path, made, run="one")
+    first = before.first_port(1)
+    before.release(1)
+    with socket.create_server(("127.0.0.1", first + place)):
+        assert another(tmp_path, made, run="two").first_port(1) != first
+
+
+def test_when_all_are_taken_it_says_so(blocks: PortBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.ports._can_listen", lambda _: False)
+    with pytest.raises(EngineError, match="no ports are free"):
+        blocks.first_port(1)
+
+
+class CollidingEngine(LocalEngine):
+    """Lets somebody else come first at every port that it is asked for, so many times."""
+
+    def __init__(self, scratch: Path, times: int) -> None:
+        super().__init__(scratch)
+        self.times = times
+        self.taken: list[socket.socket] = []
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        if spec.ports and len(self.taken) < self.times:
+            port = next(iter(spec.ports.values()))
+            self.taken.append(socket.create_server(("127.0.0.1", port)))
+        return super().create(spec)
+
+
+def test_a_port_that_is_taken_at_the_last_moment_fails_nobody(repo: Path, tmp_path: Path) -> None:
+    engine = CollidingEngine(tmp_path / "engine", times=3)
+    isolation = Isolation.model_validate({"ports": [3000]})
+    try:
+        (worker,) = shell_run(repo, engine, "echo $HOST_PORT", isolation=isolation).results
+        taken = [server.getsockname()[1] for server in engine.taken]
+    finally:
+        for server in engine.taken:
+            server.close()
+    assert worker.status is Status.SUCCESS
+    assert len(set(taken)) == 3
+    assert worker.ports[3000] not in taken
+    assert (Path(worker.log or "") / "stdout.log").read_text() == f"{worker.ports[3000]}\n"
+
+
+def test_a_retry_has_the_same_ports(repo: Path, local_engine: LocalEngine) -> None:
+    isolation = Isolation.model_validate({"ports": [3000], "env": {"API_PORT": "mine"}})
+    task = "echo $HOST_PORT $API_PORT; exit 3"
+    (worker,) = shell_run(
+        repo, local_engine, task, isolation=isolation, retries=2, retry_delay=0
+    ).results
+    logs = Path(worker.log or "").parent.glob("worker-1*/stdout.log")
+    assert [log.read_text() for log in logs] == [f"{worker.ports[3000]} mine\n"] * 3
+
+
+def test_what_has_ended_keeps_no_block(repo: Path, local_engine: LocalEngine) -> None:
+    isolation = Isolation.model_validate({"ports": [3000]})
+    runs = [shell_run(repo, local_engine, "true", isolation=isolation) for _ in range(2)]
+    firsts = [run.results[0].ports[3000] for run in runs]
+    # Worker 1 and worker 2: side by side.
+    assert firsts[1] - firsts[0] in (SIZE, SIZE - 32_760 + LOWEST)
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [
+        ([], {}),
+        (["3000"], {"PORT": 3000}),
+        ([1, 2, 3, 4], {"PORT": 1, "API_PORT": 2, "PORT_3": 3, "PORT_4": 4}),
+        (["80", "VITE_PORT=81"], {"PORT": 80, "VITE_PORT": 81}),
+        ({"API_PORT": 80}, {"API_PORT": 80}),
+    ],
+)
+def test_names_of_ports(given: object, understood: Mapping[str, int]) -> None:
+    assert Isolation.model_validate({"ports": given}).ports == understood
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([80, 80], "a port is there twice"),
+        (["A_PORT=80", "A_PORT=81"], "`A_PORT` is there twice"),
+        ({"PATH": 80}, "in capitals and holds `PORT`"),
+        ({"MY PORT": 80}, "in capitals and holds `PORT`"),
+        ({"my_port": 80}, "in capitals and holds `PORT`"),
+        ([0], "greater than or equal to 1"),
+        (["PORT="], "valid integer"),
+        (list(range(1, 12)), "at most 10 items"),
+    ],
+)
+def test_ports_that_cannot_be(given: object, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Isolation.model_validate({"ports": given})
