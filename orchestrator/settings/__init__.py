@@ -1,5 +1,6 @@
 """Settings: option > environment `ORCHESTRATOR_*` > configuration file > default."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,7 @@ from orchestrator.config import ParallelConfig, repository_config_files
 from orchestrator.errors import ConfigError
 from orchestrator.settings.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.settings.guest import NAME_IT, loosened, out_of_bounds
-from orchestrator.settings.merge import (
-    merge,
-    problems_of,
-    problems_of_file,
-    validate_texts,
-)
+from orchestrator.settings.merge import merge, problems_of, problems_of_file, validate_texts
 from orchestrator.settings.schema import json_schema
 from orchestrator.settings.sources import (
     CONFIG_VARIABLE,
@@ -25,13 +21,24 @@ from orchestrator.settings.sources import (
     from_options,
 )
 
-__all__ = ["Settings", "config_file", "json_schema", "load_config", "load_settings"]
+__all__ = [
+    "FileCheck",
+    "Settings",
+    "check_file",
+    "config_file",
+    "json_schema",
+    "load_config",
+    "load_settings",
+    "mistakes",
+]
 
 _OPTIONS_HINT = "`orchestrator parallel --help` lists the options and what they take"
-_FILE_HINT = "docs/reference/configuration.md lists the keys, the variables and what they take"
+_VARIABLES_HINT = "docs/reference/configuration.md lists the variables and what they take"
+_FILE_HINT = "`orchestrator config validate{}` checks the file again when it is put right"
 _TASK_HINT = 'give one as `orchestrator parallel "TASK"`, or several with `--task`'
 _PORTS_HINT = "leave the ports out, or use `--network open`: without a network there is no way in"
 _TASKS = RUN_FIELDS["tasks"]
+_SOME_TASK = [Setting(field=_TASKS, value=["a task"], kind="option", name="--task")]
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
 
 Layers = tuple[list[Setting], ...]
@@ -48,6 +55,14 @@ class Settings:
     def given(self, field: FieldPath) -> list[Setting]:
         """List who gave a value, the strongest last."""
         return [setting for layer in self.layers for setting in layer if setting.field == field]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileCheck:
+    """What is wrong with a file, and what only a file that the user named may say."""
+
+    problems: Problems
+    named_only: Problems
 
 
 def load_config(
@@ -78,8 +93,16 @@ def load_settings(
     environ: Mapping[str, str],
     top: Path | None,
     file: Path | None,
+    task_needed: bool = True,
 ) -> Settings:
     """Put a run's configuration together, as `load_config` does, and keep who asked for what.
+
+    Args:
+        options: As `load_config` takes them.
+        environ: The caller's environment.
+        top: The repository's top directory.
+        file: The configuration file asked for.
+        task_needed: Or there may be none yet.
 
     Raises:
         ConfigError: Listing every mistake in every layer.
@@ -88,6 +111,7 @@ def load_settings(
     path, named = config_file(environ, top, file)
     file_layer = from_file(path, problems) if path else []
     problems += problems_of_file(file_layer)
+    hint = _file_hint(path if named else None) if problems else _VARIABLES_HINT
     refused = [] if named else out_of_bounds(file_layer)
     environment_layer = from_environment(environ, problems)
     problems += problems_of(environment_layer, validate_texts)
@@ -95,15 +119,32 @@ def load_settings(
     option_layer = from_options(options, environ, in_options)
     in_options += problems_of(option_layer, validate_texts)
     layers = _for_program(file_layer, environment_layer, option_layer)
-    hint = NAME_IT.format(path) if refused else _OPTIONS_HINT if in_options else _FILE_HINT
+    hint = NAME_IT.format(path) if refused else _OPTIONS_HINT if in_options else hint
     problems += refused + in_options
-    if not any(setting.field == _TASKS for layer in layers for setting in layer):
+    if task_needed and not _any_task(layers):
         problems.append("no task was given")
         hint = _TASK_HINT
     if problems:
-        raise _error(problems, hint)
+        raise mistakes(problems, hint)
     config = _merged(layers) if named else _bounded(layers, path)
     return Settings(config=config, layers=layers)
+
+
+def check_file(path: Path) -> FileCheck:
+    """Check a configuration file by itself, whatever the environment says."""
+    problems: Problems = []
+    found = from_file(path, problems)
+    problems += problems_of_file(found)
+    named_only = out_of_bounds(found)
+    if problems:
+        return FileCheck(problems=problems, named_only=named_only)
+    for program in dict.fromkeys((None, *(setting.program for setting in found))):
+        general, own = _split(found, program)
+        try:
+            named_only += _loosened((general, own))
+        except ConfigError as error:
+            problems.append(f"{path}: {error.message}")
+    return FileCheck(problems=problems, named_only=list(dict.fromkeys(named_only)))
 
 
 def config_file(
@@ -126,37 +167,53 @@ def config_file(
 
 def _for_program(file: list[Setting], environment: list[Setting], options: list[Setting]) -> Layers:
     """Leave out what the file has for other agent programs than the one that is chosen."""
-    general = [setting for setting in file if setting.program is None]
     chosen = str(ParallelConfig.model_fields["agent_cli"].default)
-    for setting in (*general, *environment, *options):
+    for setting in (*_split(file, None)[0], *environment, *options):
         if setting.field == _AGENT_CLI:
             chosen = str(setting.value)
-    of_program = [setting for setting in file if setting.program == chosen]
-    return general, of_program, environment, options
+    return *_split(file, chosen), environment, options
+
+
+def _split(file: list[Setting], program: str | None) -> tuple[list[Setting], list[Setting]]:
+    general = [setting for setting in file if setting.program is None]
+    if program is None:
+        return general, []
+    return general, [setting for setting in file if setting.program == program]
 
 
 def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
     """Put the layers together when the file came with the repository."""
-    general, of_program, *stronger = layers
-    config = _merged(layers)
-    tasks = [setting for setting in general if setting.field == _TASKS]
-    without = _merged((tasks, *stronger))
-    problems = loosened([*general, *of_program], config, without)
+    problems = _loosened(layers)
     if problems:
-        raise _error(problems, NAME_IT.format(path))
-    return config
+        raise mistakes(problems, NAME_IT.format(path))
+    return _merged(layers)
+
+
+def _loosened(layers: Layers) -> Problems:
+    general, of_program, *stronger = layers
+    tasks = [setting for setting in general if setting.field == _TASKS]
+    return loosened([*general, *of_program], _merged(layers), _merged((tasks, *stronger)))
+
+
+def _any_task(layers: Layers) -> bool:
+    return any(setting.field == _TASKS for layer in layers for setting in layer)
+
+
+def _file_hint(named: Path | None) -> str:
+    return _FILE_HINT.format(f" {shlex.quote(str(named))}" if named else "")
 
 
 def _merged(layers: Layers) -> ParallelConfig:
     try:
-        return merge(layers)
+        return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:
         problems = [found["msg"].removeprefix("Value error, ") for found in error.errors()]
         # The models know of no other two settings that do not go together.
-        raise _error(problems, _PORTS_HINT) from error
+        raise mistakes(problems, _PORTS_HINT) from error
 
 
-def _error(problems: Problems, hint: str) -> ConfigError:
+def mistakes(problems: Problems, hint: str) -> ConfigError:
+    """Make one error of all that is wrong."""
     if len(problems) == 1:
         return ConfigError(problems[0], hint=hint)
     lines = "".join(f"\n  {problem}" for problem in problems)

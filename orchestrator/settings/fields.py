@@ -80,9 +80,14 @@ class Setting:
     def label(self) -> str:
         """Say where it came from: ``orchestrator.yaml:3: `parallel_runs.workers` ``."""
         if self.kind == "file":
-            return f"{place(self.file, self.node)}: `{self.name}`"
+            return f"{self.place}: `{self.name}`"
         what = "environment variable" if self.kind == "environment" else "option"
         return f"{what} `{self.name}`"
+
+    @property
+    def place(self) -> str:
+        """Give `FILE:LINE`, or the variable's or option's name."""
+        return place(self.file, self.node) if self.kind == "file" else self.name
 
     @property
     def secret(self) -> bool:

@@ -107,6 +107,13 @@ class _FileReader:
         if field == CONTAINER_FIELDS["secrets"] and any("=" in item for item in _texts(value)):
             # A file that came with the repository must not reach for others of this machine.
             self._report(node, f"`{name}` takes names alone; a file is for `--secret NAME=@FILE`")
+        elif (
+            field == RUN_FIELDS["agent_cli"]
+            and isinstance(value, str)
+            and value not in agent_names()
+        ):
+            known = ", ".join(f"`{program}`" for program in agent_names())
+            self._report(node, f"`{name}` is `{value}`: must be one of {known}")
         elif _is_unicode(value):
             yield Setting(
                 field=field,

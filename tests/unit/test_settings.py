@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
-from orchestrator.settings import json_schema, load_config
+from orchestrator.settings import FileCheck, check_file, json_schema, load_config
 
 DOCUMENTED = """\
 parallel_runs:
@@ -350,7 +350,7 @@ class TestHints:
     @pytest.mark.parametrize(
         ("options", "text", "hint"),
         [
-            ({}, "parallel_runs: {workers: 99}", "docs/reference/configuration.md lists "),
+            ({}, "parallel_runs: {workers: 99}", "`orchestrator config validate "),
             ({"workers": "99"}, "parallel_runs: {workers: 99}", "`orchestrator parallel --help` "),
             (
                 {"ports": "80", "network": "none"},
@@ -363,6 +363,47 @@ class TestHints:
         with pytest.raises(ConfigError) as caught:
             load(options, file=write(tmp_path, text))
         assert caught.value.hint.startswith(hint)
+
+
+def test_the_hint_names_the_file_that_was_named_and_no_other(tmp_path):
+    for text, top, words in [("{}", None, "docs/reference"), ("x: 1", None, "validate '"),
+                             ("x: 1", tmp_path, "validate` ")]:  # fmt: skip
+        file = write(tmp_path, text, "a b.yaml" if top is None else "orchestrator.yaml")
+        with pytest.raises(ConfigError) as caught:
+            load(environ={"ORCHESTRATOR_GRACE": "x"}, file=None if top else file, top=top)
+        assert words in caught.value.hint
+
+
+class TestCheckFile:
+    """A file by itself, whoever will name it."""
+
+    def test_mistakes_and_what_needs_a_named_file(self, tmp_path):
+        file = write(tmp_path, "container: {memory: 9g, cpus: x}\nagents: {shell: {image: i}}")
+        check = check_file(file)
+        assert check.problems == [f'{file}:1: `container.cpus` is `"x"`: must be a number above 0']
+        assert check.named_only == [f"{file}:2: `agents.shell.image` {TestGuest.SEEN}"]
+
+    def test_what_loosens_is_found_for_every_program_and_told_once(self, tmp_path):
+        text = """\
+parallel_runs: {preset: untrusted, max_worktrees: 30}
+agents: {shell: {timeout_per_worker: 9}, architect: {}}
+"""
+        file = write(tmp_path, text)
+        check = check_file(file)
+        assert check.problems == []
+        assert check.named_only == [f"{file}:1: `parallel_runs.max_worktrees` {TestGuest.WIDER}"]
+
+    def test_what_does_not_go_together(self, tmp_path):
+        file = write(tmp_path, "container: {ports: [80], network: none}")
+        assert check_file(file).problems == [f"{file}: ports cannot be published with network none"]
+
+    def test_an_agent_program_that_is_not_there(self, tmp_path):
+        file = write(tmp_path, "parallel_runs: {agent_cli: shel}")
+        (problem,) = check_file(file).problems
+        assert problem.startswith(f"{file}:1: `parallel_runs.agent_cli` is `shel`: must be one of ")
+
+    def test_a_file_that_is_right(self, tmp_path):
+        assert check_file(write(tmp_path, DOCUMENTED)) == FileCheck(problems=[], named_only=[])
 
 
 class TestAutomatosx:
