@@ -205,7 +205,7 @@ class ParallelConfig(_Model):
     agent: str = Field(default="build", min_length=1)
     """The profile given to the agent program."""
     agent_cli: str = "architect"
-    """The agent program: `architect`, or `shell` to run each task as a command."""
+    """The agent program, such as `architect` or `claude`; `shell` runs each task as a command."""
     max_steps: int = Field(default=50, ge=1)
     """Steps an agent may take."""
     budget_per_worker: float | None = Field(default=None, gt=0)

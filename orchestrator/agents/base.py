@@ -23,6 +23,12 @@ class AgentSettings:
     grace: float
     api_base: str | None
 
+    @property
+    def chosen_profile(self) -> str | None:
+        """The profile that somebody asked for: the default is one of architect's."""
+        default = ParallelConfig.model_fields["agent"].default
+        return None if self.profile == default else self.profile
+
     @classmethod
     def of(cls, config: ParallelConfig) -> Self:
         """Take from a run's wishes what concerns the agent program."""

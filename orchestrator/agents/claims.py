@@ -5,6 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from orchestrator.sanitize import one_line
+
 _MAX_COST: Final = 1e6
 """USD. Bounded so that no sum of claims can become infinite."""
 _MAX_COUNT: Final = 10**12
@@ -24,12 +26,17 @@ def _count(value: object) -> int | None:
     return value if 0 <= value <= _MAX_COUNT else None
 
 
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _text(value: object) -> str | None:
     return value[:_MAX_TEXT] if isinstance(value, str) else None
 
 
 Cost = Annotated[float | None, BeforeValidator(_cost)]
 Count = Annotated[int | None, BeforeValidator(_count)]
+Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Text = Annotated[str | None, BeforeValidator(_text)]
 
 
@@ -37,6 +44,11 @@ class Claims(BaseModel):
     """The fields read of a report; all others are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def described(text: str | None) -> str | None:
+    """Put what an agent says on one line, safe to show; None when there is nothing in it."""
+    return one_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
 
 
 def describe_exit(exit_code: int) -> str:

@@ -16,14 +16,10 @@ def unkept(
         steps: Whether it keeps a limit of steps, or says while it runs how many it took.
     """
     found = []
-    if not profiles and settings.profile != _default("agent"):
+    if not profiles and settings.chosen_profile is not None:
         found.append(f"`--agent {settings.profile}` (it has no profiles)")
     if not cost and settings.budget is not None:
         found.append("`--budget-per-worker` (it does not say what it spends)")
-    if not steps and settings.max_steps != _default("max_steps"):
+    if not steps and settings.max_steps != ParallelConfig.model_fields["max_steps"].default:
         found.append("`--max-steps` (it does not say how many it takes)")
     return " and ".join(found) or None
-
-
-def _default(field: str) -> object:
-    return ParallelConfig.model_fields[field].default

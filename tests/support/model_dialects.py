@@ -108,7 +108,7 @@ class Anthropic(_Messages):
     def answer(cls, exchange: Exchange) -> Json:
         """Give the whole answer."""
         return {
-            "id": "msg_scripted",
+            "id": f"msg_{exchange.number}",
             "type": "message",
             "role": "assistant",
             "model": exchange.model,

@@ -14,7 +14,9 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
 
-@pytest.mark.parametrize("module", ["base", "claims", "reports", "architect", "shell"])
+@pytest.mark.parametrize(
+    "module", ["base", "claims", "reports", "architect", "shell", "claude", "codex"]
+)
 def test_an_adapter_loads_neither_docker_nor_the_command_line(module: str) -> None:
     command = [sys.executable, "-c", _LOADED, f"orchestrator.agents.{module}"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

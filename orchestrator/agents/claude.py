@@ -1,0 +1,203 @@
+"""The `claude` program (Claude Code 2.1.329): `claude -p`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
+
+from orchestrator.agents.base import (
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+    ProgressReader,
+)
+from orchestrator.agents.claims import Claims, Cost, Count, Flag, Text, describe_exit, described
+from orchestrator.agents.reports import find_report, json_lines, parse_object
+from orchestrator.agents.unreported import unreported
+from orchestrator.config import worker_image
+from orchestrator.engine.base import ExitStatus
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
+
+_COMMAND: Final = (
+    "claude",
+    "--print",
+    # With `--verbose` alone does it print every message as it comes.
+    "--output-format=stream-json",
+    "--verbose",
+    # The container is the sandbox. Without it every change is denied, and the end a success.
+    "--dangerously-skip-permissions",
+)
+_ENVIRONMENT: Final = {
+    # No updates, no telemetry: a worker reaches the model and nothing else by itself.
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    # Its own 10 make it ask two minutes long with a wrong key, and say nothing.
+    "CLAUDE_CODE_MAX_RETRIES": "4",
+}
+_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+# Clouds whose credentials are those of a whole account, and not handed on unless `--env` does.
+_CLOUDS: Final = (
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+)
+_INHERITED: Final = (
+    *_KEYS,
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+)
+_VERSION_PATH: Final = "/v1"
+_REPORT_KEYS: Final = frozenset({"is_error", "subtype", "num_turns"})
+_MESSAGE_MARK: Final = b'"assistant"'
+_SYNTHETIC: Final = "<synthetic>"
+"""The model of a message that no model wrote: it shows an error of the API."""
+
+_LIMITS: Final = {
+    "error_max_turns": Reason.MAX_STEPS,
+    "error_max_budget_usd": Reason.BUDGET,
+}
+_HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}
+# Errors without an HTTP status: nothing was asked of the API.
+_PHRASES: Final = {
+    "Not logged in": Reason.AUTH,
+    "Invalid API key": Reason.AUTH,
+    "Prompt is too long": Reason.CONTEXT_FULL,
+}
+
+
+class _Usage(Claims):
+    input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    output_tokens: Count = None
+
+
+def _usage(value: object) -> object:
+    return value if isinstance(value, dict) else {}
+
+
+def _first(value: object) -> object:
+    return value[0] if isinstance(value, list) and value else None
+
+
+class _Report(Claims):
+    is_error: Flag
+    subtype: Text
+    result: Text = None
+    errors: Annotated[Text, BeforeValidator(_first)] = None
+    api_error_status: Count = None
+    total_cost_usd: Cost = None
+    usage: Annotated[_Usage, BeforeValidator(_usage)] = Field(default_factory=_Usage)
+
+
+class ClaudeAgent:
+    """Runs `claude -p` and reads the last line of its stream of JSON."""
+
+    name = "claude"
+    image = worker_image("claude")
+    inherited_env = _INHERITED
+    droppings = (".claude/settings.local.json",)
+
+    def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """Name the key, unless there is any way to log in."""
+        enough = (*_KEYS, *_CLOUDS)
+        return None if any(environment.get(name) for name in enough) else _KEYS[0]
+
+    def refusal(self, settings: AgentSettings) -> None:
+        """Keep everything: a profile is one of its agents, and the limits are its own options."""
+
+    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
+        """Give the command line; the task stands behind `--`, so it may begin with a dash."""
+        options = {
+            "--agent": settings.chosen_profile,
+            "--model": spec.model,
+            "--max-turns": str(settings.max_steps),
+            "--max-budget-usd": None if settings.budget is None else str(settings.budget),
+        }
+        given = (word for name, value in options.items() if value for word in (name, value))
+        return AgentCommand(
+            argv=(*_COMMAND, *given, "--", spec.task),
+            env=_ENVIRONMENT | _api_environment(settings.api_base),
+        )
+
+    def progress_reader(self) -> ProgressReader:
+        """Count the answers of the model."""
+        return _Steps().read
+
+    def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
+        """Judge the report, or the lack of one."""
+        counted = _Steps()
+        for message in json_lines(output.stdout, _MESSAGE_MARK):
+            counted.add(message)
+        found = find_report(output.stdout, _REPORT_KEYS)
+        if found is None:
+            return unreported(output, exit_status.exit_code, steps=counted.number)
+        report = _Report.model_validate(found)
+        status, reason = _verdict(report, exit_status.exit_code)
+        said = report.result or report.errors
+        if status is Status.FAILED and not report.is_error:
+            said = f"reported success, but {describe_exit(exit_status.exit_code)}"
+        return AgentOutcome(
+            status=status,
+            reason=reason,
+            message=described(said),
+            # Not its `num_turns`: that counts tools beside one another, and errors of the API.
+            steps=counted.number,
+            cost=report.total_cost_usd,
+            tokens=_tokens(report.usage),
+        )
+
+
+class _Steps:
+    """Counts the model's answers; one with several blocks comes in as many lines."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._last: object = None
+
+    def read(self, line: str) -> AgentProgress | None:
+        """Take in a line of stdout."""
+        return AgentProgress(steps=self.number) if self.add(parse_object(line) or {}) else None
+
+    def add(self, event: Mapping[str, object]) -> bool:
+        """Take in an event; say whether it is another step."""
+        message = event.get("message")
+        if event.get("type") != "assistant" or not isinstance(message, dict):
+            return False
+        # What its helpers are answered is no turn of its own.
+        foreign = event.get("parent_tool_use_id") or message.get("model") == _SYNTHETIC
+        if foreign or message.get("id") == self._last:
+            return False
+        self._last = message.get("id")
+        self.number += 1
+        return True
+
+
+def _api_environment(api_base: str | None) -> dict[str, str]:
+    if api_base is None:
+        return {}
+    # It adds the version by itself.
+    return {"ANTHROPIC_BASE_URL": api_base.rstrip("/").removesuffix(_VERSION_PATH)}
+
+
+def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None]:
+    """Go by `is_error`: `subtype` says success of an error of the API."""
+    if report.is_error is False:
+        return (Status.SUCCESS, None) if exit_code == 0 else (Status.FAILED, Reason.AGENT_ERROR)
+    if report.subtype in _LIMITS:
+        return Status.PARTIAL, _LIMITS[report.subtype]
+    said = report.result or ""
+    phrases = (_PHRASES[phrase] for phrase in _PHRASES if said.startswith(phrase))
+    by_status = _HTTP_REASONS.get(report.api_error_status or 0)
+    return Status.FAILED, by_status or next(phrases, Reason.AGENT_ERROR)
+
+
+def _tokens(usage: _Usage) -> int | None:
+    # It says 0 where it stopped in the middle of an answer that it was billed for.
+    return sum(count or 0 for count in usage.model_dump().values()) or None
