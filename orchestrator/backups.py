@@ -48,6 +48,7 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
             scratch=worker.directory.path / f"index-{worker.number}",
             identity=repository.identity(),
             config=repository.without_filters(),
+            without=worker.copies(),
         )
     if kept is None or is_reached(repository, kept, *_EVERYWHERE):
         return None

@@ -67,13 +67,16 @@ def _rounded(seconds: float) -> str:
     return f"{int(seconds // size)} {unit}"
 
 
-def check_disk(repository: Repository, config: ParallelConfig, *, overlay: bool) -> None:
+def check_disk(
+    repository: Repository, config: ParallelConfig, *, overlay: bool, copied: int = 0
+) -> None:
     """Refuse a run for whose worktrees there is no disk; what workers write is not foreseen.
 
     Args:
         repository: The repository.
         config: The run.
         overlay: Workers need no copy of their worktree.
+        copied: Bytes of untracked files that each worktree gets.
 
     Raises:
         ConfigError: There is less than the worktrees will take.
@@ -83,7 +86,7 @@ def check_disk(repository: Repository, config: ParallelConfig, *, overlay: bool)
         return
     jobs = job_count(config)
     copies = 0 if overlay else min(config.workers, jobs)
-    needed = checkout * (jobs + copies) + _history(repository, config) + ROOM
+    needed = (checkout + copied) * (jobs + copies) + _history(repository, config) + ROOM
     free = min(shutil.disk_usage(place).free for place in (repository.top, repository.common_dir))
     if needed > free:
         raise ConfigError(

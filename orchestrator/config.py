@@ -154,6 +154,17 @@ class Isolation(_Model):
     """Container ports published on 127.0.0.1, each worker's at ports of its own: a list, or a
     mapping of variables to them. Those of a list are `PORT`, `API_PORT`, `PORT_3` and so on."""
 
+    copied: tuple[str, ...] = ()
+    """Untracked files of the checkout that every worktree gets a copy of, and nobody commits:
+    patterns as in `.gitignore`, beside those of the file `.worktreeinclude`."""
+
+    @field_validator("copied")
+    @classmethod
+    def _one_line_each(cls, copied: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not one.strip() or set(one) & set("\0\n") for one in copied):
+            raise ValueError("a pattern must be one line that is not empty")
+        return copied
+
     @field_validator("secrets")
     @classmethod
     def _no_values(cls, secrets: tuple[str, ...]) -> tuple[str, ...]:

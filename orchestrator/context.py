@@ -17,6 +17,7 @@ from orchestrator.record import RunDirectory
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets
+from orchestrator.untracked import NO_COPIES, Copies
 from orchestrator.workspace import Mode
 
 
@@ -36,6 +37,7 @@ class Ground:
     inherited_env: Mapping[str, str]
     secrets: Secrets
     redactor: Redactor
+    copies: Copies = NO_COPIES
 
 
 @dataclass(frozen=True, kw_only=True)

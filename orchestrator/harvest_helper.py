@@ -65,7 +65,8 @@ class Harvest:
 
     def note(self, what: str, path: str) -> None:
         """Remember that something was left out or changed."""
-        self.notes.append(f"{what}: {os.path.relpath(path, self.workspace)}")
+        path = os.path.relpath(os.path.join(self.workspace, path), self.workspace)
+        self.notes.append(f"{what}: {path}")
 
     def tidy(self, written: str) -> None:
         """Make the tree one that git can read: no special files, nothing locked.
@@ -190,10 +191,45 @@ class Harvest:
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self.left_out)]
         # --ignore-errors: a name that git refuses must not keep the rest from being added.
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
+        self._leave_copies(parent)
         tree = self.git("write-tree")
         if tree == self.git("rev-parse", f"{parent}^{{tree}}"):
             return parent
         return self.git("commit-tree", tree, "-p", parent, stdin=message.encode())
+
+    def _leave_copies(self, parent: str) -> None:
+        """Take out of the index what was copied into the tree, and is in no commit."""
+        copied = self._given("copied.json")
+        if not copied:
+            return
+        added = self._names("diff-index", "--cached", parent)
+        ours = b"".join(os.fsencode(path) + b"\0" for path in added if path in copied)
+        self.git("update-index", "--force-remove", "-z", "--stdin", stdin=ours)
+
+    def note_copies(self, base: str, parent: str) -> None:
+        """Say so where the worker itself committed what was copied into its tree."""
+        copied = self._given("copied.json")
+        added = self._names("diff-tree", "-r", base, parent) if copied and parent != base else ()
+        for path in added:
+            if path in copied:
+                self.note("a copied file is in its own commits", path)
+
+    def _given(self, name: str) -> "dict[str, object]":
+        """Read what the host left beside the git directory, where there is something to say."""
+        try:
+            with open(os.path.join(self.env["GIT_DIR"], name), encoding="ascii") as file:
+                return dict(json.load(file))
+        except FileNotFoundError:
+            return {}
+
+    def _names(self, *command: str) -> "list[str]":
+        """List the paths that are new."""
+        form = ("-z", "--name-only", "--no-renames", "--diff-filter=A")
+        done = self._start(command[0], *form, *command[1:], stdin=b"")
+        if done.returncode:
+            said = done.stderr.decode(errors="replace")
+            raise RuntimeError(f"git {command[0]}: {last_line(said)}")
+        return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
 
     def _add(self, wanted: bytes, *, again: bool = True) -> None:
         done = self._start(
@@ -290,7 +326,9 @@ def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest
     harvest = Harvest(workspace, store, git_dir, objects, out)
     harvest.tidy(written)
     harvest.tidy_store()
-    tip = harvest.commit(harvest.parent(base, branch), message)
+    parent = harvest.parent(base, branch)
+    harvest.note_copies(base, parent)
+    tip = harvest.commit(parent, message)
     harvest.pack(base, tip)
 
 

@@ -17,6 +17,7 @@ from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets, read_secrets
+from orchestrator.untracked import Copies, choose_copies
 
 _DEFAULT_CPUS = 2.0
 _MOST_WORKERS = 10
@@ -34,6 +35,7 @@ class Wishes:
     inherited_env: Mapping[str, str]
     secrets: Secrets
     redactor: Redactor
+    copies: Copies
 
 
 def check_wishes(
@@ -62,6 +64,7 @@ def check_wishes(
         inherited_env=handed_on,
         secrets=secrets,
         redactor=_redactor(config, handed_on, secrets),
+        copies=choose_copies(repository, config.isolation.copied),
     )
 
 

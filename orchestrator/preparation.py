@@ -76,6 +76,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         mode=run.mode,
         owner=user,
         excluded=run.agent.droppings,
+        copies=run.copies,
     )
     store = make_store(run.repository, worktree, root, options)
     return Workspace(

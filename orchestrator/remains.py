@@ -1,5 +1,6 @@
 """What runs left in the repository: whose it is, how old, and whether it can go without loss."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from orchestrator.copies import unchanged
 from orchestrator.errors import RepositoryError
 from orchestrator.git import Git, GitCommandError
 from orchestrator.plan import WorkerSpec
@@ -49,6 +51,10 @@ class RecordedWorker:
             return open_worktree(self.path, self.spec.branch)
         except RepositoryError:
             return None
+
+    def copies(self) -> frozenset[str]:
+        """Name the copies of untracked files in its worktree that nobody changed."""
+        return unchanged(self.directory.worker(self.number), self.path)
 
     def is_present(self, refs: frozenset[str]) -> bool:
         """Tell whether its worktree is there, or its branch among `refs`."""
@@ -147,8 +153,12 @@ def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
     if worktree is None:
         return not worker.path.exists()
     git = Git(worktree.git_dir, work_tree=worktree.path, config=repository.without_filters())
+    copies = worker.copies()
+    which = "all" if copies else "normal"
     try:
-        return not git.run("status", "--porcelain", "-z", "--untracked-files=normal")
+        status = git.run("status", "--porcelain", "-z", f"--untracked-files={which}")
+        entries = (os.fsdecode(entry) for entry in status.split(b"\0") if entry)
+        return all(entry.startswith("?? ") and entry[3:] in copies for entry in entries)
     except GitCommandError:
         return False
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -229,12 +230,20 @@ class Repository:
         self.git.run("update-ref", f"refs/heads/{branch}", new, old)
 
 
+def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
+    form = ("--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A")
+    new = git.run("diff-index", *form, parent).split(b"\0")
+    paths = (path + b"\0" for path in new if os.fsdecode(path) in without)
+    git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"".join(paths))
+
+
 def snapshot(
     git_dir: Path, work_tree: Path, *, parent: str, message: str, scratch: Path,
     identity: tuple[str, str],
     config: Mapping[str, str] | None = None,
+    without: AbstractSet[str] = frozenset(),
 ) -> str:  # fmt: skip
-    """Commit a work tree as it stands; see `Repository.snapshot`."""
+    """Commit a work tree as it stands, but for what is new of `without`: `Repository.snapshot`."""
     git = Git(git_dir, work_tree=work_tree, index=scratch, config=config)
     try:
         # A copy of the real index knows which files need not be read again.
@@ -243,6 +252,8 @@ def snapshot(
         else:
             git.run("read-tree", parent)
         git.run("add", "-A")
+        if without:
+            _leave_out(git, parent, without)
         tree = git.text("write-tree")
     finally:
         scratch.unlink(missing_ok=True)

@@ -105,7 +105,11 @@ class ParallelRunner:
             ports=isolation.ports,
             env=tuple(sorted({*wishes.inherited_env, *isolation.env})),
             secrets=tuple(wishes.secrets.values),
-            notices=(*self._notices(repository), *([missing.message] if missing else ())),
+            notices=(
+                *self._notices(repository),
+                *wishes.copies.notices,
+                *([missing.message] if missing else ()),
+            ),
         )
         return wishes.redactor.model(plan)
 
@@ -169,11 +173,13 @@ class ParallelRunner:
 
     def _checked(self, engine: ContainerEngine) -> tuple[Ground, tuple[str, ...]]:
         ground = check_ground(self._config, self._root, engine, self._agent)
-        check_disk(ground.repository, self._config, overlay=ground.features.overlay)
+        overlay, copied = ground.features.overlay, ground.copies.size
+        check_disk(ground.repository, self._config, overlay=overlay, copied=copied)
         crowded = crowding(self._config, ground.features)
         return ground, (
             *abandoned(ground.repository, engine),
             *self._notices(ground.repository),
+            *ground.copies.notices,
             *([crowded] if crowded else ()),
         )
 

@@ -9,6 +9,7 @@ state directory, all of it outside every work tree:
     overlay/   the overlay's own scratch (mode overlay)
     copy/      a checkout of the worker's own (mode bind)
     harvest/   git directory for the harvest, host-made, never seen by the worker
+    copied.json  what was copied into the tree, if anything was
     out/       what the harvest hands over: pack, tip, notes
 """
 
@@ -18,13 +19,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.copies import copy_in, rules, write_record
 from orchestrator.git import Git, make_bare
 from orchestrator.meanwhile import meanwhile
 from orchestrator.repository import Repository
+from orchestrator.untracked import NO_COPIES, Copies
 from orchestrator.worktree import Worktree
 
 STORE = "/git"
@@ -131,6 +134,8 @@ class StoreOptions:
     """uid and gid of the worker."""
     excluded: tuple[str, ...]
     """gitignore patterns of what the agent leaves behind."""
+    copies: Copies = NO_COPIES
+    """Untracked files of the user's checkout that it gets."""
 
 
 def make_store(
@@ -152,10 +157,13 @@ def make_store(
         store.overlay.mkdir()
     else:
         _check_out(repository, store, options.start)
+    copied = _copy_untracked(repository, store, worktree, options)
     tree, index = _checkout(store, worktree, options.mode)
     theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
     with meanwhile(partial(_give_away, theirs, worktree, options)):
         settle(repository, tree, index)
+    if copied:
+        write_record(copied, worktree.path, store.root, store.harvest)
     for git_dir in (store.git, store.harvest):
         shutil.copyfile(index, git_dir / "index")
     _give_away((store.git, store.harvest, store.out), worktree, options)
@@ -191,6 +199,30 @@ def _make_git_dir(
     )
     if options.shallow:
         (git_dir / "shallow").write_text("".join(f"{c}\n" for c in sorted(options.shallow)))
+
+
+def _copy_untracked(
+    repository: Repository, store: Store, worktree: Worktree, options: StoreOptions
+) -> frozenset[str]:
+    """Copy into the worktree that the user sees, and into the worker's own where it has one."""
+    copies = options.copies
+    if not copies.files:
+        return frozenset()
+
+    @cache
+    def tracked() -> frozenset[str]:
+        answer = Git(worktree.git_dir, work_tree=worktree.path).run("ls-files", "-z")
+        return frozenset(os.fsdecode(answer).split("\0"))
+
+    trees = (worktree.path,) if options.mode == "overlay" else (worktree.path, store.copy)
+    copied = frozenset[str]().union(
+        *(copy_in(copies.files, repository.top, tree, tracked=tracked) for tree in trees)
+    )
+    lines = "".join(f"{rule}\n" for rule in rules(copied, copies.ignored))
+    for git_dir in (store.git, store.harvest):
+        with (git_dir / "info" / "exclude").open("a", errors="surrogateescape") as file:
+            file.write(lines)
+    return copied
 
 
 def _quoted(value: str) -> str:

@@ -94,6 +94,12 @@ Secret = Annotated[
         "--secret", metavar="NAME[=@FILE]", help="Your variable as a file in /run/secrets."
     ),
 ]
+Copy = Annotated[
+    Texts,
+    typer.Option(
+        "--copy", metavar="GLOB", help="Untracked files to copy into each worktree; repeatable."
+    ),
+]
 Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]
 IncludeUncommitted = Annotated[
     bool | None,

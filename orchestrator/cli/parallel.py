@@ -56,6 +56,7 @@ def parallel(
     env_file: options.EnvFile = None,
     secret: options.Secret = None,
     ports: options.Ports = None,
+    copy: options.Copy = None,
     base: options.Base = None,
     include_uncommitted: options.IncludeUncommitted = None,
     retries: options.Retries = None,

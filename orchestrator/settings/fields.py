@@ -24,8 +24,12 @@ RUN_FIELDS: Mapping[str, FieldPath] = {
     name: (name,) for name in ParallelConfig.model_fields if name not in _PARTS
 }
 """Keys of the block `parallel_runs:`."""
+_KEYS: Mapping[str, str] = {"copied": "copy"}
+"""Keys that no model can have a field of."""
 CONTAINER_FIELDS: Mapping[str, FieldPath] = {
-    name: (part, name) for part in ("limits", "isolation") for name in _PARTS[part].model_fields
+    _KEYS.get(name, name): (part, name)
+    for part in ("limits", "isolation")
+    for name in _PARTS[part].model_fields
 }
 """Keys of the block `container:`."""
 TRIGGER_FIELDS: Mapping[str, FieldPath] = {

@@ -26,7 +26,7 @@ PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
 _LISTS = frozenset({"allow", "models", "paths", "ports", "retry_on"})
 """Settings that options and variables give as `a,b`."""
-NO_VARIABLE = frozenset({"tasks", "env", "secrets", *PROJECT_FIELDS})
+NO_VARIABLE = frozenset({"tasks", "copy", "env", "secrets", *PROJECT_FIELDS})
 """Workers are told where their secrets are in `ORCHESTRATOR_SECRETS`, and may run us again; what a
 project needs is in its file."""
 _VARIABLES: Mapping[str, FieldPath] = {

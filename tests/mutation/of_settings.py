@@ -12,7 +12,7 @@ def settings() -> Iterator[Protection]:
     """Give what a file that nobody named is kept from."""
     named = "for name in ({})"
     run_keys, container_keys = ("api_base", "image", "include_uncommitted"), (
-        "allow", "env", "runtime", "secrets",
+        "allow", "copy", "env", "runtime", "secrets",
     )  # fmt: skip
     for keys in (run_keys, container_keys):
         whole = named.format(", ".join(f'"{key}"' for key in keys))

@@ -278,6 +278,7 @@ class TestGuest:
             ("parallel_runs", "image", "evil"),
             ("parallel_runs", "include_uncommitted", "true"),
             ("container", "allow", "[db]"),
+            ("container", "copy", "[.env]"),
             ("container", "env", "{OPENAI_API_BASE: 'http://evil.invalid'}"),
             ("container", "runtime", "evil"),
             ("container", "secrets", "[NPM_TOKEN]"),

@@ -1,0 +1,227 @@
+"""Choose which untracked files of the user's checkout every worker gets a copy of.
+
+`--copy` names them, or the file `.worktreeinclude` that other worktree tools read too. Both are
+patterns as in `.gitignore`. What may hold a secret is only taken where it is named by itself.
+"""
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from orchestrator.errors import ConfigError
+from orchestrator.git import GitCommandError
+from orchestrator.repository import DIRECTORIES, Repository
+from orchestrator.sanitize import one_line
+
+LIST = ".worktreeinclude"
+_MOST_BYTES = 256 * 1024
+"""Of the list."""
+_LARGE = 100 * 1024**2
+_SHOWN = 3
+_WILD = re.compile(r"[*?\[\\]")
+_THIRD_PARTY = frozenset({"node_modules", "site-packages"})
+"""What lies in these was downloaded by everybody, whatever its name."""
+_SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".gcloud"})
+_SECRET_FILES = (
+    ".env", ".env.*", "*.env", ".envrc", ".npmrc", ".pypirc", ".netrc", "_netrc", ".pgpass",
+    ".git-credentials", ".htpasswd", ".vault*", "credentials*", "secret.*", "secrets.*",
+    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
+    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",
+    "kubeconfig*", "*.kubeconfig", "*.tfstate", "*.tfstate.*", "*.tfvars",
+    "service-account*.json", "service_account*.json", "*serviceaccount*.json",
+)  # fmt: skip
+_HARMLESS = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What workers get a copy of."""
+
+    files: tuple[str, ...] = ()
+    """Paths below the repository's top; also links, which are copied as links."""
+    ignored: tuple[str, ...] = ()
+    """Directories that git ignores as a whole, with a `/` at the end."""
+    size: int = 0
+    """Bytes of all files."""
+    notices: tuple[str, ...] = ()
+
+
+NO_COPIES = Copies()
+
+
+def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
+    """Find the files that are to be copied. Starts no process where none are asked for.
+
+    Args:
+        repository: The user's.
+        patterns: `--copy`: untracked files, ignored or not.
+
+    Raises:
+        ConfigError: A pattern with wildcards takes a file that may hold a secret, or the list
+            cannot be read.
+    """
+    listed = _listed(repository.top)
+    if not patterns and not listed:
+        return NO_COPIES
+    collapsed = _ls_files(repository, "--exclude-standard", "--directory")
+    ignored = tuple(_that_are_ignored(repository, collapsed))
+    asked = _matching(repository, patterns)
+    _refuse_secrets(asked, patterns)
+    by_list = {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
+    kept_back = _secrets(by_list, () if _came_with_the_repository(repository) else listed)
+    files = sorted(asked | (by_list - set(kept_back)))
+    size, outside = _measure(repository.top, files)
+    chosen = Copies(
+        files=tuple(path for path in files if path not in outside), ignored=ignored, size=size
+    )
+    notices = _notices(chosen, patterns, kept_back, sorted(outside))
+    return Copies(chosen.files, chosen.ignored, chosen.size, tuple(notices))
+
+
+def is_secret(path: str) -> bool:
+    """Tell by its name whether a file may hold a secret."""
+    *folders, name = path.lower().split("/")
+    if _THIRD_PARTY.intersection(folders) or any(fnmatchcase(name, one) for one in _HARMLESS):
+        return False
+    if folders[-1:] == [".docker"] and name == "config.json":
+        return True
+    return bool(_SECRET_FOLDERS.intersection(folders)) or any(
+        fnmatchcase(name, one) for one in _SECRET_FILES
+    )
+
+
+def _listed(top: Path) -> tuple[str, ...]:
+    try:
+        descriptor = os.open(top / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise ConfigError(f"`{LIST}` cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ConfigError(f"`{LIST}` is not a file")
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ConfigError(f"`{LIST}` is larger than {_MOST_BYTES // 1024} KiB")
+    lines = os.fsdecode(text).splitlines()
+    return tuple(line for line in lines if line.strip() and not line.startswith("#"))
+
+
+def _came_with_the_repository(repository: Repository) -> bool:
+    return bool(repository.git.run("ls-files", "-z", "--", LIST))
+
+
+def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
+    """Give the untracked files that patterns choose, each by itself."""
+    if not patterns:
+        return set()
+    with tempfile.NamedTemporaryFile(prefix="orchestrator-copy-") as file:
+        file.write(os.fsencode("\n".join(patterns) + "\n"))
+        file.flush()
+        found = _ls_files(repository, f"--exclude-from={file.name}")
+    # A repository inside is shown as a directory; that of a worker is one.
+    return {path for path in found if not path.endswith("/") and not path.startswith(DIRECTORIES)}
+
+
+def _ls_files(repository: Repository, *which: str) -> set[str]:
+    answer = repository.git.run("ls-files", "-z", "--others", "--ignored", *which)
+    return {os.fsdecode(path) for path in answer.split(b"\0") if path}
+
+
+def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
+    """Leave those directories out in which git happens to ignore every file there is now."""
+    folders = sorted(path for path in collapsed if path.endswith("/"))
+    if not folders:
+        return []
+    asked = b"".join(os.fsencode(path) + b"\0" for path in folders)
+    try:
+        answer = repository.git.run("check-ignore", "-z", "--stdin", stdin=asked)
+    except GitCommandError as error:
+        if error.returncode == 1:
+            return []
+        raise
+    return [os.fsdecode(path) for path in answer.split(b"\0") if path]
+
+
+def _covered(path: str, collapsed: set[str]) -> bool:
+    """Tell whether git ignores a file, by itself or with a directory above it."""
+    ends = (place for place, letter in enumerate(path, start=1) if letter == "/")
+    return path in collapsed or any(path[:end] in collapsed for end in ends)
+
+
+def _secrets(paths: set[str], patterns: Sequence[str]) -> list[str]:
+    """List the files that may hold a secret, and that no pattern names by itself."""
+    named = {one.rstrip().removeprefix("/") for one in patterns if not _WILD.search(one)}
+    return sorted(path for path in paths - named if is_secret(path))
+
+
+def _refuse_secrets(paths: set[str], patterns: Sequence[str]) -> None:
+    found = _secrets(paths, patterns)
+    if found:
+        raise ConfigError(
+            f"`copy` would take what may hold a secret: {_some(found)}",
+            hint=f"name it, if workers are to have it: `--copy {one_line(found[0])}`; or narrow "
+            "the pattern",
+        )
+
+
+def _measure(top: Path, files: Sequence[str]) -> tuple[int, set[str]]:
+    """Add up the bytes of all files, and find the links that lead out of the repository."""
+    size, outside = 0, set()
+    for path in files:
+        full = f"{top}/{path}"
+        try:
+            info = os.lstat(full)
+            size += info.st_size
+            if stat.S_ISLNK(info.st_mode) and _leads_out(top, path):
+                outside.add(path)
+        except OSError:
+            continue
+    return size, outside
+
+
+def _leads_out(top: Path, path: str) -> bool:
+    target = str((top / path).readlink())
+    if target.startswith("/"):
+        return True
+    inside = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120
+    return inside == ".." or inside.startswith("../")
+
+
+def _notices(
+    chosen: Copies, patterns: Sequence[str], kept_back: list[str], outside: list[str]
+) -> Iterator[str]:
+    if kept_back:
+        yield (
+            f"not copied, for it may hold a secret: {_some(kept_back)}; "
+            f"`--copy {one_line(kept_back[0])}` copies it"
+        )
+    if outside:
+        yield f"not copied, for it is a link out of the repository: {_some(outside)}"
+    missing = [one for one in patterns if _is_in_vain(one, chosen.files)]
+    if missing:
+        yield f"`copy` matches no untracked file: {_some(missing)}"
+    if chosen.size > _LARGE:
+        size = f"{len(chosen.files)} untracked files, {chosen.size // 1024**2} MiB"
+        yield f"{size}, are copied into every worktree"
+
+
+def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:
+    """Tell whether a pattern chose nothing, as far as that can be told without git."""
+    if pattern.startswith("!"):
+        return False
+    if _WILD.search(pattern):
+        return not files
+    name = pattern.strip("/")
+    return not any(f"/{name}/" in f"/{path}/" for path in files)
+
+
+def _some(paths: Sequence[str]) -> str:
+    shown = ", ".join(f"`{one_line(path)}`" for path in paths[:_SHOWN])
+    rest = len(paths) - _SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -1,0 +1,244 @@
+"""Untracked files that workers get: as asked, never a secret by accident, never committed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cleanup import cleanup
+from orchestrator.config import Isolation
+from orchestrator.copies import copy_in
+from orchestrator.errors import ConfigError
+from orchestrator.remains import is_clean, owners
+from orchestrator.repository import BACKUPS, Repository
+from orchestrator.results import Status, WorkerResult
+from orchestrator.untracked import LIST, choose_copies, is_secret
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import fingerprint, git
+from tests.support.runs import shell_run
+
+
+@pytest.fixture
+def repo(repo: Path) -> Path:
+    """With files that git ignores, and some that it merely does not track."""
+    (repo / ".gitignore").write_text("/deps/\n.env*\n*.local\nlogs/*.log\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "ignore")
+    for name in ("deps/a/index.js", "deps/b.js", "conf/app.local", "logs/x.log", "data/one.csv"):
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text(name)
+    (repo / ".env").write_text("TOKEN=1\n")
+    (repo / "notes.txt").write_text("mine\n")
+    return repo
+
+
+def chosen(repo: Path, *patterns: str) -> list[str]:
+    return list(choose_copies(Repository(repo), patterns).files)
+
+
+def run_one(repo: Path, engine: LocalEngine, task: str, *copied: str) -> WorkerResult:
+    isolation = Isolation(network="none", copied=copied)
+    (worker,) = shell_run(repo, engine, task, isolation=isolation).results
+    return worker
+
+
+class TestChoice:
+    def test_nothing_unless_asked(self, repo: Path) -> None:
+        assert chosen(repo) == []
+
+    def test_untracked_files_that_match(self, repo: Path) -> None:
+        assert chosen(repo, "deps/", "*.csv", "a.txt") == [
+            "data/one.csv", "deps/a/index.js", "deps/b.js",
+        ]  # fmt: skip
+
+    def test_later_patterns_take_back(self, repo: Path) -> None:
+        assert chosen(repo, "deps/**", "!b.js") == ["deps/a/index.js"]
+
+    def test_the_list_gives_what_git_ignores_alone(self, repo: Path) -> None:
+        (repo / LIST).write_text("# ours\n\n*.local\n*.csv\na.txt\n")
+        assert chosen(repo) == ["conf/app.local"]
+
+    def test_a_secret_is_named_by_itself(self, repo: Path) -> None:
+        with pytest.raises(ConfigError) as error:
+            chosen(repo, ".e*")
+        assert "`.env`" in error.value.message
+        assert "--copy .env" in (error.value.hint or "")
+        assert chosen(repo, ".env") == [".env"]
+
+    def test_a_secret_elsewhere_is_another(self, repo: Path) -> None:
+        (repo / "conf" / ".env").write_text("TOKEN=2\n")
+        with pytest.raises(ConfigError, match=r"conf/\.env"):
+            chosen(repo, ".env")
+        assert chosen(repo, "conf/.env", "/.env") == [".env", "conf/.env"]
+
+    def test_a_list_of_the_users_own_may_name_a_secret(self, repo: Path) -> None:
+        (repo / LIST).write_text(".env\n")
+        assert chosen(repo) == [".env"]
+
+    def test_a_list_that_came_with_the_repository_may_not(self, repo: Path) -> None:
+        (repo / LIST).write_text(".env\n*.local\n")
+        git(repo, "add", LIST)
+        copies = choose_copies(Repository(repo), ())
+        assert copies.files == ("conf/app.local",)
+        assert copies.notices == (
+            "not copied, for it may hold a secret: `.env`; `--copy .env` copies it",
+        )
+        assert chosen(repo, ".env") == [".env", "conf/app.local"]
+
+    def test_a_list_that_is_no_file(self, repo: Path) -> None:
+        os.mkfifo(repo / LIST)
+        with pytest.raises(ConfigError, match="not a file"):
+            chosen(repo)
+
+    def test_links_out_of_the_repository_stay(self, repo: Path) -> None:
+        (repo / "deps" / "in").symlink_to("../a.txt")
+        (repo / "deps" / "out").symlink_to("../../elsewhere")
+        (repo / "deps" / "etc").symlink_to("/etc")
+        copies = choose_copies(Repository(repo), ["deps/"])
+        assert copies.files == ("deps/a/index.js", "deps/b.js", "deps/in")
+        assert copies.notices == (
+            "not copied, for it is a link out of the repository: `deps/etc`, `deps/out`",
+        )
+
+    def test_a_repository_inside_is_not_taken(self, repo: Path) -> None:
+        git(repo, "init", "-q", "deps/nested")
+        (repo / "deps" / "nested" / "file").write_text("x")
+        assert chosen(repo, "deps/") == ["deps/a/index.js", "deps/b.js"]
+
+    def test_a_pattern_in_vain_is_told(self, repo: Path) -> None:
+        copies = choose_copies(Repository(repo), ["deps/", "mistake.json"])
+        assert copies.notices == ("`copy` matches no untracked file: `mistake.json`",)
+
+    def test_much_is_told(self, repo: Path) -> None:
+        with (repo / "deps" / "big").open("wb") as file:
+            file.truncate(101 * 1024**2)
+        (notice,) = choose_copies(Repository(repo), ["deps/"]).notices
+        assert notice == "3 untracked files, 101 MiB, are copied into every worktree"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env", ".env.production", "a/.npmrc", ".aws/config", ".ssh/known_hosts", "x/server.pem",
+        "ID_RSA", "id_ed25519.bak", "credentials.json", "prod.tfstate", "kubeconfig",
+        "service-account-prod.json", ".docker/config.json", ".netrc", ".pypirc", "tls/private.key",
+    ],
+)  # fmt: skip
+def test_what_may_hold_a_secret(path: str) -> None:
+    assert is_secret(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env.example", "id_rsa.pub", "node_modules/x/test/key.pem", "src/keys.py",
+        ".venv/lib/python3/site-packages/certifi/cacert.pem", "local.settings.json", ".docker/run",
+    ],
+)  # fmt: skip
+def test_what_does_not(path: str) -> None:
+    assert not is_secret(path)
+
+
+class TestCopying:
+    def test_mode_time_and_links_are_kept(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "a", tmp_path / "b"
+        (source / "d").mkdir(parents=True)
+        target.mkdir()
+        (source / "d" / "run").write_text("x" * 100_000)
+        (source / "d" / "run").chmod(0o750)
+        os.utime(source / "d" / "run", (1, 1_000_000))
+        (source / "d" / "link").symlink_to("run")
+        assert copy_in(["d/link", "d/run"], source, target, tracked=set) == {"d/link", "d/run"}
+        made = (target / "d" / "run").lstat()
+        assert (made.st_mode & 0o777, made.st_mtime, made.st_nlink) == (0o750, 1_000_000, 1)
+        assert (target / "d" / "run").read_text() == "x" * 100_000
+        assert (target / "d" / "link").readlink() == Path("run")
+
+    def test_no_link_is_followed(self, tmp_path: Path) -> None:
+        source, target, elsewhere = (tmp_path / name for name in ("a", "b", "c"))
+        (source / "d").mkdir(parents=True)
+        (source / "d" / "file").write_text("x")
+        target.mkdir()
+        elsewhere.mkdir()
+        (target / "d").symlink_to(elsewhere)
+        assert copy_in(["d/file"], source, target, tracked=set) == frozenset()
+        assert list(elsewhere.iterdir()) == []
+
+    def test_what_is_there_stays(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "a", tmp_path / "b"
+        for place in (source, target):
+            place.mkdir()
+            for name in ("tracked", "mine"):
+                (place / name).write_text(place.name)
+        there = copy_in(["mine", "tracked"], source, target, tracked=lambda: {"tracked"})
+        assert there == {"mine"}
+        assert (target / "mine").read_text() == "b"
+
+
+class TestRuns:
+    def test_the_worker_has_them_and_nobody_commits_them(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        before = fingerprint(repo)
+        task = 'cat deps/b.js .env notes.txt; test -z "$(git status --porcelain)" && echo w > w'
+        worker = run_one(repo, local_engine, task, "deps/", ".env", "notes.txt")
+        assert (worker.status, worker.files_modified) == (Status.SUCCESS, ["w"])
+        assert (Path(worker.log or "") / "stdout.log").read_text() == "deps/b.jsTOKEN=1\nmine\n"
+        seen = Path(worker.worktree_path)
+        assert (seen / "notes.txt").read_text() == "mine\n"
+        assert (seen / "deps" / "a" / "index.js").read_text() == "deps/a/index.js"
+        assert fingerprint(repo) == before
+
+    def test_whatever_the_ignore_file_says(self, repo: Path, local_engine: LocalEngine) -> None:
+        task = "printf '!.env\\n!deps/\\n!notes.txt\\n' > .gitignore; echo more >> notes.txt"
+        worker = run_one(repo, local_engine, task, "deps/", ".env", "notes.txt")
+        assert worker.files_modified == [".gitignore"]
+
+    def test_what_it_commits_itself_is_told(self, repo: Path, local_engine: LocalEngine) -> None:
+        task = "git add -f .env && git commit -qm mine && echo w > w"
+        worker = run_one(repo, local_engine, task, ".env")
+        assert worker.files_modified == [".env", "w"]
+        assert "a copied file is in its own commits: .env" in (worker.message or "")
+
+    def test_what_it_makes_beside_them_is_kept(self, repo: Path, local_engine: LocalEngine) -> None:
+        worker = run_one(repo, local_engine, "echo 2 > data/two.csv", "data/*")
+        assert worker.files_modified == ["data/two.csv"]
+
+    def test_a_tracked_file_is_not_replaced(self, repo: Path, local_engine: LocalEngine) -> None:
+        base = git(repo, "rev-parse", "HEAD")
+        git(repo, "rm", "-q", "--cached", "a.txt")
+        git(repo, "commit", "-qm", "gone")
+        (repo / "a.txt").write_text("mine now\n")
+        isolation = Isolation(network="none", copied=("a.txt",))
+        (worker,) = shell_run(repo, local_engine, "cat a.txt; echo w >> a.txt", base=base,
+                              isolation=isolation).results  # fmt: skip
+        assert worker.files_modified == ["a.txt"]
+        assert git(repo, "show", f"{worker.branch}:a.txt") == "a\nw"
+
+    def test_they_are_no_work_to_be_kept(self, repo: Path, local_engine: LocalEngine) -> None:
+        run_one(repo, local_engine, "true", "notes.txt", "data/")
+        repository = Repository(repo)
+        assert is_clean(repository, owners(repository)[1])
+        report = cleanup(repo, engine=local_engine)
+        assert [worker.backup for worker in report.workers] == [None]
+        assert git(repo, "for-each-ref", BACKUPS) == ""
+
+    def test_unless_the_user_changed_one(self, repo: Path, local_engine: LocalEngine) -> None:
+        worker = run_one(repo, local_engine, "true", "notes.txt", "data/")
+        (Path(worker.worktree_path) / "notes.txt").write_text("changed\n")
+        repository = Repository(repo)
+        assert not is_clean(repository, owners(repository)[1])
+        (cleaned,) = cleanup(repo, engine=local_engine).workers
+        assert git(repo, "show", f"{cleaned.backup}:notes.txt") == "changed"
+        listed = git(repo, "ls-tree", "-r", "--name-only", str(cleaned.backup)).splitlines()
+        assert "data/one.csv" not in listed
+
+    def test_a_second_attempt_has_them_too(self, repo: Path, local_engine: LocalEngine) -> None:
+        task = "cat notes.txt; echo w >> w; test $(wc -l < w) = 2"
+        isolation = Isolation(network="none", copied=("notes.txt",))
+        (worker,) = shell_run(
+            repo, local_engine, task, isolation=isolation, retries=1, retry_delay=0,
+            retry_from="keep",
+        ).results  # fmt: skip
+        assert (worker.status, worker.attempts) == (Status.SUCCESS, 2)
+        assert worker.files_modified == ["w"]
