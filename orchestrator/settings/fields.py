@@ -25,7 +25,7 @@ RUN_FIELDS: Mapping[str, FieldPath] = {
 }
 """Keys of the block `parallel_runs:`."""
 _KEYS: Mapping[str, str] = {"copied": "copy"}
-"""Keys that no model can have a field of."""
+"""A field named `copy` would hide a method."""
 CONTAINER_FIELDS: Mapping[str, FieldPath] = {
     _KEYS.get(name, name): (part, name)
     for part in ("limits", "isolation")
@@ -51,7 +51,10 @@ BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
     "container": CONTAINER_FIELDS,
     "triggers": TRIGGER_FIELDS,
 }
-TOP_FIELDS: Mapping[str, FieldPath] = {"ports": CONTAINER_FIELDS["ports"], **PROJECT_FIELDS}
+TOP_FIELDS: Mapping[str, FieldPath] = {
+    **{name: CONTAINER_FIELDS[name] for name in ("copy", "ports")},
+    **PROJECT_FIELDS,
+}
 """Keys of the file that are in no block."""
 AGENT_FIELDS: Mapping[str, FieldPath] = {
     name: FIELDS[name]
