@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from urllib.error import URLError
+from http.client import HTTPException
 
 _TIMEOUT = 10.0
 """Seconds that one notification may take."""
@@ -68,7 +68,7 @@ def send(target: str, message: bytes) -> str | None:
             _post(target, message)
             return None
         return _run(target, message)
-    except (OSError, ValueError, URLError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, HTTPException, subprocess.SubprocessError) as error:
         return type(error).__name__
 
 

@@ -209,3 +209,35 @@ def secrets() -> Iterator[Protection]:
         ("out of a commit's message", "one_line(run.redactor.text(spec.task), limit=500)",
          "one_line(spec.task, limit=500)"),
     )  # fmt: skip
+
+
+def triggers() -> Iterator[Protection]:
+    """Give what keeps a worker's output from costing us, and a notification from harming."""
+    tests = ("tests/unit/test_triggers.py",)
+    yield from patches(
+        "triggers.py", tests,
+        ("few kinds of errors remembered", "if len(self._kinds) > _KINDS:", "if False:"),
+        ("a line without end not kept",
+         'self._started[stream] = text[text.rfind(b"\\n") + 1 :][:_LINE]',
+         'self._started[stream] = text[text.rfind(b"\\n") + 1 :]'),
+        ("few lines of a chunk looked at", "for _ in range(_LINES):", "while True:"),
+        ("a repeated line made harmless",
+         'one_line(line.decode("utf-8", "replace"), limit=120)', 'line.decode("utf-8", "replace")'),
+        ("a prompt made harmless",
+         'one_line(last.decode("utf-8", "replace"), limit=_LINE)',
+         'last.decode("utf-8", "replace")'),
+        ("names of files made harmless",
+         "one_line(path, limit=60) for path in strayed", "path for path in strayed"),
+        ("few files looked at", "if seen == _MOST_FILES:", "if False:"),
+        ("no look just before a deadline", "and before - now > _NEAR", ""),
+    )  # fmt: skip
+    yield from patches(
+        "notify.py", tests,
+        ("no shell", "shlex.split(command),", '["sh", "-c", command],'),
+        ("a command that hangs is ended", "        timeout=_TIMEOUT,\n        check=False,",
+         "        check=False,"),
+        ("a server that hangs is left", "urlopen(request, timeout=_TIMEOUT)", "urlopen(request)"),
+        ("the end waits for none that hangs",
+         "self._thread.join(max(deadline - time.monotonic(), 0))", "self._thread.join()"),
+        ("no words of the target's", "return type(error).__name__", "return str(error)"),
+    )  # fmt: skip

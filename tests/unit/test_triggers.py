@@ -1,24 +1,27 @@
 """Somebody is told when a worker is silent, repeats an error, asks, or strays; hostile output."""
 
 import json
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from orchestrator import notify, triggers
 from orchestrator.config import Limits, Triggers
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Intervention, Notice
-from orchestrator.notify import Notifier
+from orchestrator.notify import Notifier, send
 from orchestrator.record import all_runs
+from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runner import ParallelRunner
 from orchestrator.settings import load_config
-from orchestrator.triggers import Signs
+from orchestrator.triggers import Scope, Sentry, Signs
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, configured, show
 
@@ -150,6 +153,13 @@ class TestHostileOutput:
         assert len(signs._kinds) <= 64
         assert signs.repeated == "error the same"
 
+    def test_of_a_flood_a_few_lines_are_enough(self) -> None:
+        signs = Signs(Triggers(repeated_errors=300))
+        signs.feed("stdout", b"error: no\n" * 1000)
+        assert signs.repeated is None
+        signs.feed("stdout", b"error: no\n" * 1000)
+        assert signs.repeated == "error: no"
+
     def test_a_line_in_pieces_is_one(self) -> None:
         signs = Signs(Triggers(repeated_errors=2))
         for piece in (b"err", b"or: a\ner", b"ror", b": a", b"\n"):
@@ -160,6 +170,39 @@ class TestHostileOutput:
         task = r"printf '\033[2J error \033]0;x\007\n\033[2J error \033]0;x\007\n'; sleep 0.6"
         _, (found,), _ = watched(repo, local_engine, task, repeated_errors=2)
         assert found.detail.isprintable()
+
+
+class TestFiles:
+    @pytest.fixture
+    def sentry(self, repo: Path) -> Callable[[], Sentry]:
+        written = repo.parent / "written"
+        written.mkdir()
+        for number in range(9):
+            (written / f"\033[2J{number}").touch()
+        scope = Scope(paths=("src",), written=written, since=None, git=Repository(repo).git)
+        return lambda: Sentry(Triggers(paths=("src",)), scope)
+
+    def look(self, sentry: Sentry, *, left: float) -> list[str]:
+        now = time.monotonic()
+        found = sentry.look(Signs(Triggers()), heard_at=now, before=now + left)
+        return [one.detail for one in found]
+
+    def test_names_do_not_steer_a_terminal(self, sentry: Callable[[], Sentry]) -> None:
+        (detail,) = self.look(sentry(), left=60)
+        assert detail.isprintable()
+        assert detail.endswith("and 4 more")
+
+    def test_few_are_looked_at(
+        self, sentry: Callable[[], Sentry], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(triggers, "_MOST_FILES", 7)
+        (detail,) = self.look(sentry(), left=60)
+        assert detail.endswith("and 2 more")
+
+    def test_a_deadline_is_not_missed_for_it(self, sentry: Callable[[], Sentry]) -> None:
+        one = sentry()
+        assert self.look(one, left=1) == []
+        assert len(self.look(one, left=60)) == 1
 
 
 @pytest.fixture
@@ -233,6 +276,22 @@ class TestNotify:
         assert time.monotonic() - began < 15
         notifier._thread.join(30)
         assert not notifier._thread.is_alive()
+
+    def test_no_shell_reads_a_command(self, tmp_path: Path) -> None:
+        made = tmp_path / "made"
+        assert send(f"true ; touch {made}", b"{}") is None
+        assert not made.exists()
+
+    def test_a_server_that_hangs_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(notify, "_TIMEOUT", 0.2)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            assert send(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}") == "TimeoutError"
+
+    @pytest.mark.parametrize("target", ["/no/t0psecret", "http://127.0.0.1:t0psecret/"])
+    def test_nothing_of_the_target_is_told(self, target: str) -> None:
+        problem = send(target, b"{}")
+        assert problem
+        assert "t0psecret" not in problem
 
     def test_a_file_that_nobody_named_starts_no_program(self, repo: Path) -> None:
         (repo / "orchestrator.yaml").write_text("triggers:\n  notify: touch /tmp/x\n  silence: 9\n")
