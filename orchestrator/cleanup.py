@@ -24,6 +24,7 @@ from orchestrator.remains import (
     BRANCHES_AND_REMOTES,
     RecordedWorker,
     Wanted,
+    base_ref,
     commit_of,
     is_reached,
     owners,
@@ -206,6 +207,9 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
     if job.dry_run:
         return
     present -= {worker.worker_id for worker in cleaned if worker.problem is None}
+    keep = base_ref(workers[0].record) if workers else None
+    if keep is not None and not present:
+        job.repository.git.run("update-ref", "-d", keep)
     contained = job.engine is None or bool(occupied)
     if not contained and not unfinished(workers, present):
         # A run that is not over may be resumed, and needs what it was given.

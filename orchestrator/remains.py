@@ -13,7 +13,7 @@ from orchestrator.errors import RepositoryError
 from orchestrator.git import Git, GitCommandError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, RunRecord, all_runs
-from orchestrator.repository import BRANCHES, DIRECTORIES, Repository
+from orchestrator.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.salvage import is_stranded
 from orchestrator.worktree import Worktree, open_worktree
 
@@ -77,6 +77,11 @@ class RecordedWorker:
         signs = [self.directory.path / name for name in _SIGNS_OF_LIFE]
         times = list(_times([result])) or list(_times([*signs, *state.glob("*.log")]))
         return time.time() - max(times, default=0.0)
+
+
+def base_ref(record: RunRecord) -> str | None:
+    """Name the ref that holds a run's base, where the run made that itself."""
+    return f"{BASES}{record.run_id}" if record.config.include_uncommitted else None
 
 
 def _times(files: list[Path]) -> Iterator[float]:

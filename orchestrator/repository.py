@@ -19,6 +19,8 @@ DIRECTORIES = ".architect-parallel-"
 BACKUPS = "refs/orchestrator/backup/"
 ATTEMPTS = "refs/orchestrator/attempts/"
 """`<run>/<N>/<K>`: what worker N had written when its attempt K was given up."""
+BASES = "refs/orchestrator/base/"
+"""`<run>`: the commit that a run made of the checkout, for as long as some of it is left."""
 _EXCLUDE = f"/{DIRECTORIES}*"
 _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
 # Two threads of one process share a file lock, so they need a lock of their own.
@@ -120,8 +122,15 @@ class Repository:
         """
         return snapshot(
             self.git_dir, self.top, parent=parent, message=message, scratch=scratch,
-            identity=self.identity(),
+            identity=self.identity(), excluded=self.nested(),
         )  # fmt: skip
+
+    def nested(self) -> tuple[str, ...]:
+        """Name the untracked directories of the checkout that are repositories of their own."""
+        listing = ("ls-files", "-z", "--others", "--exclude-standard")
+        names = (os.fsdecode(name) for name in self.git.run(*listing).split(b"\0"))
+        folders = (name.rstrip("/") for name in names if name.endswith("/"))
+        return tuple(name for name in folders if os.path.lexists(self.top / name / ".git"))
 
     def identity(self) -> tuple[str, str]:
         """Give the name and e-mail that commits are made with."""
@@ -188,13 +197,20 @@ class Repository:
         candidates = range(1, max(used, default=0) + 2)
         return next(n for n in candidates if used.isdisjoint(range(n, n + count)))
 
-    def claim(self, branches: Iterable[str], base: str) -> None:
+    def claim(self, branches: Iterable[str], base: str, *, keep: str | None = None) -> None:
         """Make the workers' branches, all or none: this is what reserves their numbers.
+
+        Args:
+            branches: Their names.
+            base: Where they start.
+            keep: A ref that is to hold `base`, too.
 
         Raises:
             ConfigError: A branch of the user's is in the way.
         """
         commands = "".join(f"create refs/heads/{branch} {base}\n" for branch in branches)
+        if keep is not None:
+            commands += f"update {keep} {base}\n"
         try:
             self.git.run("update-ref", "--stdin", stdin=commands.encode())
         except GitCommandError as error:
@@ -242,8 +258,21 @@ def snapshot(
     identity: tuple[str, str],
     config: Mapping[str, str] | None = None,
     without: AbstractSet[str] = frozenset(),
+    excluded: Iterable[str] = (),
 ) -> str:  # fmt: skip
-    """Commit a work tree as it stands, but for what is new of `without`: `Repository.snapshot`."""
+    """Commit a work tree as it stands; see `Repository.snapshot`.
+
+    Args:
+        git_dir: Its git directory.
+        work_tree: The files.
+        parent: The commit it goes on top of.
+        message: The commit's message.
+        scratch: A file that may be written and removed.
+        identity: Name and e-mail.
+        config: Further settings.
+        without: What of this is new is left out.
+        excluded: This is not even looked at.
+    """
     git = Git(git_dir, work_tree=work_tree, index=scratch, config=config)
     try:
         # A copy of the real index knows which files need not be read again.
@@ -251,7 +280,9 @@ def snapshot(
             shutil.copyfile(git_dir / "index", scratch)
         else:
             git.run("read-tree", parent)
-        git.run("add", "-A")
+        sparse = ("--sparse",) if (git_dir / "info" / "sparse-checkout").exists() else ()
+        paths = (".", *(f":(exclude,top,literal){path}" for path in excluded))
+        git.run("add", "-A", *sparse, "--", *paths)
         if without:
             _leave_out(git, parent, without)
         tree = git.text("write-tree")

@@ -9,6 +9,7 @@ from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.inputs import Inputs, keep_inputs
 from orchestrator.plan import WorkerSpec, job_count, plan_workers
 from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_id
+from orchestrator.remains import base_ref
 from orchestrator.workspace import remove_tree
 
 
@@ -39,7 +40,7 @@ def reserve(ground: Ground) -> tuple[RunRecord, RunDirectory]:
         )
         try:
             directory.create(ground.redactor.model(record))
-            repository.claim([worker.branch for worker in workers], base)
+            repository.claim([worker.branch for worker in workers], base, keep=base_ref(record))
         except (OrchestratorError, OSError) as error:
             directory.release()
             remove_tree(directory.path)
@@ -66,6 +67,9 @@ def undo(ground: Ground, record: RunRecord, directory: RunDirectory) -> None:
     """Give everything back: nothing of the run has begun."""
     for worker in record.workers:
         ground.repository.drop_branch(worker.branch, at=record.base)
+    keep = base_ref(record)
+    if keep is not None:
+        ground.repository.git.run("update-ref", "-d", keep)
     remove_tree(directory.path)
 
 

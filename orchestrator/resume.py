@@ -17,7 +17,7 @@ from orchestrator.opening import Recorder, announce, clear_the_way, closing, sha
 from orchestrator.preflight import check_ground
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
-from orchestrator.remains import RecordedWorker, worker_refs
+from orchestrator.remains import RecordedWorker, base_ref, worker_refs
 from orchestrator.repository import Repository
 from orchestrator.results import RunResult
 from orchestrator.schedule import carry_out
@@ -144,7 +144,7 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
         refs = worker_refs(repository)
         missing = [one.spec.branch for one in waiting if one.ref not in refs]
         if missing:
-            repository.claim(missing, record.base)
+            repository.claim(missing, record.base, keep=base_ref(record))
 
 
 def _is_done(directory: RunDirectory, record: RunRecord) -> bool:

@@ -114,7 +114,10 @@ class ParallelRunner:
         return wishes.redactor.model(plan)
 
     def _notices(self, repository: Repository) -> Iterator[str]:
-        if not self._config.include_uncommitted and repository.is_dirty():
+        if self._config.include_uncommitted:
+            for path in repository.nested():
+                yield f"`{path}` is a repository of its own, which the workers do not see"
+        elif repository.is_dirty():
             yield (
                 "the checkout has uncommitted changes, which the workers do not see; "
                 "`--include-uncommitted` carries them over"

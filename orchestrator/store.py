@@ -34,7 +34,15 @@ STORE = "/git"
 OBJECTS = "/git-objects"
 WORKSPACE = "/workspace"
 # Line endings and file modes must mean the same inside as outside; nothing that names a program.
-_CARRIED = ("core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase")
+_CARRIED = (
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.symlinks",
+    "core.ignorecase",
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+)
 # The index is a copy of the host's: owner, inode and ctime differ inside, and that is no change.
 _STAT = {"core.checkStat": "minimal", "core.trustctime": "false"}
 
@@ -156,7 +164,7 @@ def make_store(
         store.upper.mkdir()
         store.overlay.mkdir()
     else:
-        _check_out(repository, store, options.start)
+        _check_out(repository, store, worktree, options.start)
     copied = _copy_untracked(repository, store, worktree, options)
     tree, index = _checkout(store, worktree, options.mode)
     theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
@@ -164,8 +172,11 @@ def make_store(
         settle(repository, tree, index)
     if copied:
         write_record(copied, worktree.path, store.root, store.harvest)
+    patterns = worktree.git_dir / "info" / "sparse-checkout"
     for git_dir in (store.git, store.harvest):
         shutil.copyfile(index, git_dir / "index")
+        if _is_sparse(repository) and patterns.exists():
+            shutil.copyfile(patterns, git_dir / "info" / "sparse-checkout")
     _give_away((store.git, store.harvest, store.out), worktree, options)
     return store
 
@@ -230,7 +241,11 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _check_out(repository: Repository, store: Store, base: str) -> None:
+def _is_sparse(repository: Repository) -> bool:
+    return repository.configured.get("core.sparsecheckout") == "true"
+
+
+def _check_out(repository: Repository, store: Store, worktree: Worktree, base: str) -> None:
     store.copy.mkdir()
     git = Git(
         repository.git_dir,
@@ -238,7 +253,11 @@ def _check_out(repository: Repository, store: Store, base: str) -> None:
         index=store.root / "index",
         config=repository.without_filters(),
     )
-    git.run("read-tree", base)
+    if _is_sparse(repository):
+        # It knows what is not to be checked out.
+        shutil.copyfile(worktree.git_dir / "index", store.root / "index")
+    else:
+        git.run("read-tree", base)
     git.run("checkout-index", "--all", "--index", "--quiet")
     # Docker would make a missing mount point itself, as root.
     (store.copy / ".git").write_text("")

@@ -37,7 +37,8 @@ def fingerprint(repo: Path, *, with_git: bool = True) -> dict[str, str]:
     if not with_git:
         return found
     refs = git(repo, "for-each-ref").splitlines()
-    found["refs"] = "\n".join(line for line in refs if "refs/heads/architect/" not in line)
+    ours = ("refs/heads/architect/", "refs/orchestrator/base/")
+    found["refs"] = "\n".join(line for line in refs if not any(one in line for one in ours))
     found["status"] = git(repo, "status", "--porcelain")
     found["head"] = git(repo, "rev-parse", "HEAD")
     return found
