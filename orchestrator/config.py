@@ -198,8 +198,59 @@ class Triggers(_Model):
     posted to."""
 
 
+class Service(_Model):
+    """A program beside each worker's own, such as a database, in a container of its own."""
+
+    image: str = Field(min_length=1)
+    """Container image; its own program is started."""
+    command: tuple[str, ...] = ()
+    """What its program is called with, instead of the image's words."""
+    env: dict[str, str] = Field(default={})
+    """Variables of the service."""
+    port: Port | None = None
+    """Where it listens. Default: the lowest port that the image says it exposes."""
+    health: str | None = Field(default=None, min_length=1)
+    """A command for `sh` in the service's container, which ends well once the service is ready.
+    Default: its port takes connections."""
+    health_timeout: float = Field(default=60.0, gt=0)
+    """Seconds by which it must be ready."""
+    variables: dict[str, str] = Field(default={})
+    """Variables of the worker, in which `{host}` and `{port}` stand for the service's."""
+    tmpfs: tuple[Annotated[str, Field(pattern=r"^/[^:]+$")], ...] = ()
+    """Directories that it may write to, beside `/tmp`, `/run` and the image's volumes. They are
+    memory, count as such, and are empty at the start."""
+    cpus: float = Field(default=1.0, gt=0)
+    """CPUs."""
+    memory: Size = Field(default=1024**3, ge=16 * 1024**2)
+    """Bytes of memory, what it writes included."""
+    pids: int = Field(default=256, ge=8)
+    """Processes and threads."""
+
+
+_SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
+
+
+def variable_prefix(service: str) -> str:
+    """Give what a service's variables begin with: `MY_DB` of `my-db`."""
+    return service.upper().replace("-", "_")
+
+
 class Project(_Model):
     """What a project needs of a worktree; its fields stand at the top of the file, in no block."""
+
+    services: dict[str, Service] = Field(default={})
+    """By the host name that each worker reaches its own under."""
+
+    @field_validator("services")
+    @classmethod
+    def _told_apart(cls, services: dict[str, Service]) -> dict[str, Service]:
+        for name in services:
+            if not _SERVICE_NAME.fullmatch(name) or name == "localhost":
+                raise ValueError("a name is a host name in small letters, such as `db` or `my-db`")
+        ports = [service.port for service in services.values() if service.port is not None]
+        if len(set(ports)) < len(ports):
+            raise ValueError("two services cannot listen on the same port: they share a network")
+        return services
 
 
 class ParallelConfig(_Model):
@@ -294,6 +345,16 @@ class ParallelConfig(_Model):
     def _ports_need_a_network(self) -> "ParallelConfig":
         if self.isolation.ports and self.isolation.network == "none":
             raise ValueError("ports cannot be published with network none")
+        return self
+
+    @model_validator(mode="after")
+    def _ports_are_not_those_of_services(self) -> "ParallelConfig":
+        for name, service in self.project.services.items():
+            variable = f"{variable_prefix(name)}_PORT"
+            if variable in self.isolation.ports:
+                raise ValueError(f"`{variable}` is the port of service `{name}`")
+            if service.port in self.isolation.ports.values():
+                raise ValueError(f"port {service.port} is that of service `{name}`")
         return self
 
     @property

@@ -33,6 +33,19 @@ def check_runtime(runtime: str | None) -> None:
         )
 
 
+def check_shared_network(runtime: str | None) -> None:
+    """Refuse services where containers could not share a network.
+
+    Raises:
+        UnsupportedError: Each would have a network stack of its own.
+    """
+    if runtime is not None and runtime not in _FILTERED:
+        raise UnsupportedError(
+            f"with runtime `{runtime}` a worker cannot share a network with its services",
+            hint="leave the runtime out, or the services",
+        )
+
+
 def allowed_destinations(
     wishes: Iterable[str], base_urls: Iterable[str]
 ) -> tuple[Destination, ...]:

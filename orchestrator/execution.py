@@ -113,7 +113,7 @@ def launch(
         EngineError: It could not be started; nothing of it is left.
     """
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
-    container = _create(engine, spec, terms.ports)
+    container = create(engine, spec, terms.ports)
     try:
         launched = checkpoints.note_launch(container.id, before=before)
         container.start()
@@ -137,7 +137,12 @@ def take_over(container: Container, terms: Terms, checkpoints: Checkpoints) -> L
     return launched
 
 
-def _create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:
+def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:
+    """Create a container with a worker's ports, and others where one of them is taken.
+
+    Raises:
+        EngineError: It could not be created; nothing of it is left.
+    """
     for _ in range(_PORT_ATTEMPTS):
         variables = ports.variables()
         try:

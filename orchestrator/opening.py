@@ -18,7 +18,11 @@ from orchestrator.preparation import ready_objects
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.secret_files import forget
+from orchestrator.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.workspace import choose_mode, remove_tree
+
+_BESIDE = frozenset({"guard", HOLDER_ROLE, SERVICE_ROLE})
+"""What a worker's container needs."""
 
 
 @contextmanager
@@ -100,7 +104,7 @@ def share(
 
 
 def clear_the_way(engine: ContainerEngine, run_id: str) -> None:
-    """Remove a dead process's helpers; workers' containers stay, and what holds their network.
+    """Remove a dead process's helpers; workers' containers stay, and what they stand beside.
 
     Raises:
         EngineError: One of them could not be removed.
@@ -110,7 +114,7 @@ def clear_the_way(engine: ContainerEngine, run_id: str) -> None:
     workers = {left.labels[WORKER] for left in containers if left.labels[ROLE] == "worker"}
     for left in containers:
         role, number = left.labels[ROLE], left.labels.get(WORKER)
-        if role != "worker" and not (role == "guard" and number in workers):
+        if role != "worker" and not (role in _BESIDE and number in workers):
             engine.remove(left)
 
 

@@ -9,7 +9,7 @@ from orchestrator.agents import load_agent
 from orchestrator.agents.base import Agent, AgentSettings
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.context import Ground
-from orchestrator.egress import allowed_destinations, check_runtime
+from orchestrator.egress import allowed_destinations, check_runtime, check_shared_network
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError
 from orchestrator.plan import plan_workers
@@ -50,6 +50,8 @@ def check_wishes(
         OrchestratorError: A run could not start.
     """
     environ = os.environ if environ is None else environ
+    if config.project.services:
+        check_shared_network(config.isolation.runtime)
     repository = Repository(root)
     repository.resolve(config.base)
     chosen, image = choose_agent(config, agent)
@@ -88,7 +90,9 @@ def check_ground(
         OrchestratorError: A run could not start.
     """
     wishes = check_wishes(config, root, agent, environ)
-    features = engine.check(images=(wishes.image, BASE_IMAGE), runtime=config.isolation.runtime)
+    services = (service.image for service in config.project.services.values())
+    images = (wishes.image, BASE_IMAGE, *services)
+    features = engine.check(images=images, runtime=config.isolation.runtime)
     check_machine(config, features)
     missing = missing_keys(config, wishes.agent, wishes.inherited_env)
     if missing is not None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -101,7 +101,9 @@ class RunDirectory:
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
         # Values of the caller's variables may be secrets, and need not outlive the run.
-        hidden: dict[str, bool | dict[str, bool]] = {
+        service = {"env": True, "variables": True}
+        hidden: dict[str, Any] = {
+            "project": {"services": dict.fromkeys(record.config.project.services, service)},
             "isolation": {"env": True},
             "api_base": True,
             "triggers": {"notify": True},

@@ -81,6 +81,10 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
         "api_base": config.api_base is not None,
         "notify": config.triggers.notify is not None,
         "tasks": shown != list(workers),
+        **{
+            f"variables of service {name}": bool(service.env or service.variables)
+            for name, service in config.project.services.items()
+        },
     }
     return (*config.isolation.env, *(name for name, is_missing in missing.items() if is_missing))
 

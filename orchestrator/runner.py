@@ -43,6 +43,8 @@ class RunPlan(BaseModel):
     runtime: str | None
     history: str
     ports: dict[str, int]
+    services: dict[str, str]
+    """Name to image."""
     env: tuple[str, ...]
     """Names of the variables in the containers, those passed on included."""
     secrets: tuple[str, ...]
@@ -103,6 +105,7 @@ class ParallelRunner:
             runtime=isolation.runtime,
             history=isolation.history,
             ports=isolation.ports,
+            services={name: one.image for name, one in config.project.services.items()},
             env=tuple(sorted({*wishes.inherited_env, *isolation.env})),
             secrets=tuple(wishes.secrets.values),
             notices=(

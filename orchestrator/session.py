@@ -17,6 +17,7 @@ from orchestrator.pace import CalledOffError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.results import Reason
+from orchestrator.services import ServiceFailedError, Services
 from orchestrator.triggers import Scope
 from orchestrator.workspace import Workspace
 
@@ -78,11 +79,19 @@ def run_task(
     """
     cancel = cancel_of(run, spec)
     terms = _terms(run, spec, workspace)
+    services = Services(run, spec, cancel)
     with ExitStack() as stack:
+        stack.callback(services.close)
         try:
-            container, launched = _container(run, spec, workspace, terms, checkpoints, stack)
+            container, launched = _container(
+                run, spec, workspace, terms, checkpoints, stack, services
+            )
         except EngineUnavailableError:
+            services.let_go()
             raise
+        except ServiceFailedError as error:
+            failed = Stop(Reason.SETUP_FAILED, error.message)
+            return Ending(started_at=None, duration=0.0, exit_status=None, stopped=failed)
         except CalledOffError:
             stopped = Stop(Reason.CANCELLED, f"{cancel.why} before it started")
             return Ending(started_at=None, duration=0.0, exit_status=None, stopped=stopped)
@@ -96,6 +105,7 @@ def run_task(
         except BaseException:
             _removed(container)
             raise
+        services.look()
         ending = _noted(ending, log, checkpoints)
         problem = _removed(container)
     return replace(ending, error=ending.error or problem)
@@ -108,6 +118,7 @@ def _container(
     terms: Terms,
     checkpoints: Checkpoints,
     stack: ExitStack,
+    services: Services,
 ) -> tuple[Container, Launch]:
     """Start the worker's container, or find the one that another process started."""
     found = _find(run, spec) if run.resumed else None
@@ -119,9 +130,13 @@ def _container(
         )
     )
     if found is None:
+        holder = services.start()
         with run.pace.turn(lambda: cancel_of(run, spec).asked):
             described = worker_container(run, spec, workspace, secrets)
+            env = {**services.variables(), **described.env}
+            described = replace(described, beside=holder, env=env)
             return launch(run.engine, described, terms, checkpoints)
+    services.find()
     try:
         if found.state().started_at is not None:
             return found, take_over(found, terms, checkpoints)

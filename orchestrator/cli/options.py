@@ -100,6 +100,14 @@ Copy = Annotated[
         "--copy", metavar="GLOB", help="Untracked files to copy into each worktree; repeatable."
     ),
 ]
+Services = Annotated[
+    Texts,
+    typer.Option(
+        "--service",
+        metavar="NAME=IMAGE",
+        help="A service of its own for each worker, as a database.",
+    ),
+]
 Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]
 IncludeUncommitted = Annotated[
     bool | None,

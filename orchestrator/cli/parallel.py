@@ -57,6 +57,7 @@ def parallel(
     secret: options.Secret = None,
     ports: options.Ports = None,
     copy: options.Copy = None,
+    services: options.Services = None,
     base: options.Base = None,
     include_uncommitted: options.IncludeUncommitted = None,
     retries: options.Retries = None,

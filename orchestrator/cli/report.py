@@ -147,6 +147,7 @@ def _terms(plan: RunPlan) -> dict[str, str]:
         "network": plan.network,
         "allow": ", ".join(plan.allow),
         "ports": ", ".join(f"{name}={inside}" for name, inside in plan.ports.items()),
+        "services": ", ".join(f"{name} ({image})" for name, image in plan.services.items()),
         "history": plan.history,
         "env": ", ".join(plan.env),
         "secrets": ", ".join(plan.secrets),

@@ -14,6 +14,7 @@ WORKER = "orchestrator.worker"
 REPOSITORY = "orchestrator.repository"
 DEADLINE = "orchestrator.deadline"
 ROLE = "orchestrator.role"
+SERVICE = "orchestrator.service"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +68,11 @@ class ContainerSpec:
     name: str
     image: str
     command: tuple[str, ...]
+    """Takes the place of all that the image would start, unless `own_program`."""
     user: str
-    """`uid:gid`, never 0 for anything a worker wrote."""
+    """`uid:gid`, never 0 for anything a worker wrote; empty for the image's own."""
     workdir: str
+    """Empty for the image's own."""
     labels: Mapping[str, str]
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[BindMount | OverlayMount | TmpfsMount, ...] = ()
@@ -77,6 +80,11 @@ class ContainerSpec:
     """`none`, or the id of a network made by `create_network`."""
     egress: Egress | None = None
     """None leaves the network as it is."""
+    beside: str | None = None
+    """The id of a running container: its network is shared, with its `localhost` and all that
+    `network`, `egress`, `extra_hosts` and `ports` say of it, and nothing of this one's."""
+    own_program: bool = False
+    """The image's own program is started; `command`, if any, is what it is called with."""
     extra_hosts: Mapping[str, str] = field(default_factory=dict)
     """Host name to address, beside what the network knows."""
     ports: Mapping[int, int] = field(default_factory=dict)
@@ -86,7 +94,7 @@ class ContainerSpec:
     pids: int = 256
     open_files: int = 4096
     capabilities: tuple[str, ...] = ()
-    """Kept for helpers of ours alone; a worker has none."""
+    """Kept for helpers of ours and for services; a worker has none."""
     runtime: str | None = None
     kept_output: int = 0
     """Bytes of output that the engine keeps a copy of, for a process that takes over; 0 is none."""
@@ -339,6 +347,14 @@ class ContainerEngine(Protocol):
         Raises:
             NotRunningError: The container is gone, has ended or is paused.
             EngineError: It could not be started.
+        """
+
+    def exposed_ports(self, image: str) -> tuple[int, ...]:
+        """Give the TCP ports that an image says it listens on, the lowest first.
+
+        Raises:
+            ImageNotFoundError: It lacks the image.
+            EngineError: It does not answer.
         """
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:

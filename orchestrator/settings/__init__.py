@@ -36,7 +36,12 @@ _OPTIONS_HINT = "`orchestrator parallel --help` lists the options and what they 
 _VARIABLES_HINT = "docs/reference/configuration.md lists the variables and what they take"
 _FILE_HINT = "`orchestrator config validate{}` checks the file again when it is put right"
 _TASK_HINT = 'give one as `orchestrator parallel "TASK"`, or several with `--task`'
-_PORTS_HINT = "leave the ports out, or use `--network open`: without a network there is no way in"
+_HINTS = {
+    "ports cannot": "leave the ports out, or use `--network open`: without a network there is no "
+    "way in",
+    "": "a worker and its services share a network: give one of them another port or name",
+}
+"""What to do about settings that do not go together, by how the mistake begins."""
 _TASKS = RUN_FIELDS["tasks"]
 _SOME_TASK = [Setting(field=_TASKS, value=["a task"], kind="option", name="--task")]
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
@@ -208,8 +213,8 @@ def _merged(layers: Layers) -> ParallelConfig:
         return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:
         problems = [found["msg"].removeprefix("Value error, ") for found in error.errors()]
-        # The models know of no other two settings that do not go together.
-        raise mistakes(problems, _PORTS_HINT) from error
+        hint = next(_HINTS[start] for start in _HINTS if problems[0].startswith(start))
+        raise mistakes(problems, hint) from error
 
 
 def mistakes(problems: Problems, hint: str) -> ConfigError:

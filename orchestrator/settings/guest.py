@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.config import Isolation, Limits, ParallelConfig
 from orchestrator.settings.fields import (
     CONTAINER_FIELDS,
+    PROJECT_FIELDS,
     RUN_FIELDS,
     TRIGGER_FIELDS,
     FieldPath,
@@ -24,6 +25,7 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         *(RUN_FIELDS[name] for name in ("api_base", "image", "include_uncommitted")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "copy", "env", "runtime", "secrets")),
         TRIGGER_FIELDS["notify"],
+        PROJECT_FIELDS["services"],
     }
 )
 """Keys that are for a file which the user named: where keys go to, what a worker gets, what is run

@@ -11,6 +11,7 @@ from orchestrator.config import ParallelConfig
 from orchestrator.sanitize import one_line
 from orchestrator.settings.fields import (
     CONTAINER_FIELDS,
+    PROJECT_FIELDS,
     RUN_FIELDS,
     FieldPath,
     Setting,
@@ -24,6 +25,7 @@ Validate = Callable[[Values], ParallelConfig]
 _TASKS = RUN_FIELDS["tasks"]
 _ENV = CONTAINER_FIELDS["env"]
 _SECRETS = CONTAINER_FIELDS["secrets"]
+_SERVICES = PROJECT_FIELDS["services"]
 
 
 def validate_texts(values: Values) -> ParallelConfig:
@@ -77,6 +79,9 @@ def _both(weaker: Setting, stronger: Setting) -> Setting:
     if stronger.field == _SECRETS and isinstance(below, list) and isinstance(above, tuple):
         by_name = {str(entry).partition("=")[0]: entry for entry in (*below, *above)}
         return replace(stronger, value=tuple(by_name.values()))
+    if stronger.field == _SERVICES and isinstance(below, dict) and isinstance(above, dict):
+        named = {name: {**below.get(name, {}), **service} for name, service in above.items()}
+        return replace(stronger, value={**below, **named})
     return stronger
 
 

@@ -201,8 +201,12 @@ def from_options(
             field=FIELDS[name], value=_split(FIELDS[name], value), kind="option", name=flag(name)
         )
         for name, value in given.items()
-        if name not in {"env", "env_file"}
+        if name not in {"env", "env_file", "services"}
     ]
+    services = dict(_service(entry, problems) for entry in _texts(given.get("services")))
+    if services:
+        field = PROJECT_FIELDS["services"]
+        settings.append(Setting(field=field, value=services, kind="option", name="--service"))
     env = _environment(given, environ, problems)
     if env:
         field = CONTAINER_FIELDS["env"]
@@ -210,12 +214,19 @@ def from_options(
     return settings
 
 
-_FLAGS: Mapping[str, str] = {"tasks": "--task", "secrets": "--secret"}
+_FLAGS: Mapping[str, str] = {"tasks": "--task", "secrets": "--secret", "services": "--service"}
 
 
 def flag(name: str) -> str:
     """Give the option of a setting."""
     return _FLAGS.get(name, "--" + name.replace("_", "-"))
+
+
+def _service(entry: str, problems: Problems) -> tuple[str, dict[str, str]]:
+    name, equals, image = entry.partition("=")
+    if not equals:
+        problems.append(_clean(f"option `--service`: `{entry}` has no image, as in `db=IMAGE`"))
+    return name, {"image": image or "-"}
 
 
 def _split(field: FieldPath, value: object) -> object:

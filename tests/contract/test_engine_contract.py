@@ -261,6 +261,37 @@ def test_a_taken_port_starts_nothing(
     assert [leftover.kind for leftover in engine.leftovers(labels)] == ["network"]
 
 
+LISTEN = (
+    "import socket; s = socket.create_server(('127.0.0.1', 0)); "
+    "print(s.getsockname()[1], flush=True); s.accept()"
+)
+CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)"
+
+
+def test_who_stands_beside_another_shares_its_localhost(start: Starter, run: Run) -> None:
+    holder = start(*NAP)
+    server = start("python3", "-c", LISTEN, beside=holder.id)
+    port = next(iter(server.logs())).data.decode().strip()
+    assert run("python3", "-c", CONNECT, port, beside=holder.id)[0].exit_code == 0
+    assert server.wait(10).exit_code == 0
+
+
+def test_nobody_can_stand_beside_one_that_has_ended(start: Starter) -> None:
+    ended = start("true")
+    ended.wait(30)
+    with pytest.raises(EngineError):
+        start("true", beside=ended.id)
+    ended.remove()
+    with pytest.raises(EngineError):
+        start("true", beside=ended.id)
+
+
+def test_an_image_may_expose_nothing(engine: ContainerEngine) -> None:
+    assert engine.exposed_ports(BASE_IMAGE) == ()
+    with pytest.raises(ImageNotFoundError):
+        engine.exposed_ports("orchestrator/nowhere:none")
+
+
 def test_labels_find_what_is_left_and_remove_takes_it(
     engine: ContainerEngine, start: Starter, labels: dict[str, str]
 ) -> None:

@@ -88,6 +88,20 @@ class LocalEngine:
     def create(self, spec: ContainerSpec) -> "LocalContainer":
         """Get ready to start the command as a process group of its own."""
         self._check_image(spec.image)
+        if spec.beside is not None:
+            return self._create_beside(spec, spec.beside)
+        return self._create(spec)
+
+    def _create_beside(self, spec: ContainerSpec, other: str) -> "LocalContainer":
+        """All processes share one network anyway."""
+        holder = self._containers.get(other)
+        if holder is None or not holder.runs:
+            raise EngineError("the container whose network was to be shared does not run")
+        container = self._create(replace(spec, ports={}, beside=None))
+        container.ports = holder.ports
+        return container
+
+    def _create(self, spec: ContainerSpec) -> "LocalContainer":
         _check_ports(spec.ports)
         with self._lock:
             if any(spec.name == other.spec.name for other in self._containers.values()):
@@ -129,6 +143,11 @@ class LocalEngine:
         spec = replace(container.spec, command=command, env={**container.spec.env, **(env or {})})
         paths = container.paths
         return LocalProcess(_words(spec, paths), **_place(spec, paths), terminal=terminal)
+
+    def exposed_ports(self, image: str) -> tuple[int, ...]:
+        """Know of none."""
+        self._check_image(image)
+        return ()
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Remember a network."""
@@ -371,7 +390,7 @@ def _words(spec: ContainerSpec, paths: Mapping[str, Path]) -> list[str]:
 def _place(spec: ContainerSpec, paths: Mapping[str, Path]) -> dict[str, Any]:
     env = {name: _translated(value, paths) for name, value in spec.env.items()}
     return {
-        "cwd": _translated(spec.workdir, paths),
+        "cwd": _translated(spec.workdir, paths) or None,
         "env": {"PATH": os.environ["PATH"], **env, **_git_places(paths)},
     }
 

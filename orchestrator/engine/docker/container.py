@@ -257,11 +257,11 @@ def create_arguments(client: docker.APIClient, spec: ContainerSpec) -> dict[str,
     """Give the arguments of `APIClient.create_container`: everything not asked for is closed."""
     return {
         "image": spec.image,
-        "command": list(spec.command),
-        "entrypoint": [],
+        "command": list(spec.command) or None,
+        "entrypoint": None if spec.own_program else [],
         "name": spec.name,
-        "user": spec.user,
-        "working_dir": spec.workdir,
+        "user": spec.user or None,
+        "working_dir": spec.workdir or None,
         "labels": dict(spec.labels),
         "environment": dict(spec.env),
         "ports": list(spec.ports),
@@ -330,8 +330,8 @@ def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:
 
 def _tmpfs(mount: TmpfsMount, spec: ContainerSpec) -> str:
     uid, _, gid = spec.user.partition(":")
+    owner = f",uid={uid},gid={gid}" if spec.user else ""
     # Docker adds noexec unless exec is said; agents unpack and run things here.
     return (
-        f"rw,exec,nosuid,nodev,size={mount.size},nr_inodes={mount.inodes},"
-        f"mode={mount.mode},uid={uid},gid={gid}"
+        f"rw,exec,nosuid,nodev,size={mount.size},nr_inodes={mount.inodes},mode={mount.mode}{owner}"
     )

@@ -29,7 +29,7 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.guard import create, start_guard
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.process import DockerProcess
-from orchestrator.errors import ImageNotFoundError, UnsupportedError
+from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
 # Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
 _CONNECTIONS = 64
@@ -87,16 +87,26 @@ class DockerEngine(DockerImages):
     def create(self, spec: ContainerSpec) -> DockerContainer:
         """Create and attach; on any failure nothing is left."""
         spec = self._with_volumes_in_memory(spec)
+        if spec.beside is not None:
+            return self._create_beside(spec, spec.beside)
         if spec.egress is None:
             return create(self._client, spec)
         guard = start_guard(self._client, spec, spec.egress)
         try:
-            inside = replace(spec, network=f"{SHARED_NETWORK}{guard.id}", ports={})
-            container = create(self._client, inside)
+            container = create(self._client, _sharing(spec, guard))
         except BaseException:
             guard.remove()
             raise
         container.guard, container.ports = guard, guard.ports
+        return container
+
+    def _create_beside(self, spec: ContainerSpec, other: str) -> DockerContainer:
+        holder = self.adopt(other)
+        if holder is None:
+            raise EngineError("the container whose network was to be shared is gone")
+        # What has a guard shares that one's network itself.
+        container = create(self._client, _sharing(spec, holder.guard or holder))
+        container.ports = holder.ports
         return container
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
@@ -127,12 +137,22 @@ class DockerEngine(DockerImages):
     @patient
     def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
         """Cover the volumes that the image declares: on disk they would have no limit."""
-        with translated("inspect the image"):
-            image = self._client.inspect_image(spec.image)  # type: ignore[no-untyped-call]
         mounted = {mount.target for mount in spec.mounts}
-        declared = set((image.get("Config") or {}).get("Volumes") or {}) - mounted
+        declared = set(self._config_of(spec.image).get("Volumes") or {}) - mounted
         tmpfs = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
         return replace(spec, mounts=(*spec.mounts, *tmpfs))
+
+    @repeatable
+    def exposed_ports(self, image: str) -> tuple[int, ...]:
+        """Read what the image says of itself."""
+        config = self._config_of(image).get("ExposedPorts") or {}
+        ports = (port.partition("/") for port in config)
+        return tuple(sorted(int(port) for port, _, way in ports if way == "tcp"))
+
+    def _config_of(self, image: str) -> dict[str, Any]:
+        with translated("inspect the image"):
+            found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
+        return found.get("Config") or {}
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
         """Make a bridge whose containers cannot reach each other."""
@@ -190,3 +210,8 @@ class DockerEngine(DockerImages):
     def close(self) -> None:
         """Let go of connections."""
         self._client.close()
+
+
+def _sharing(spec: ContainerSpec, other: DockerContainer) -> ContainerSpec:
+    """Leave out what is said where the network is held."""
+    return replace(spec, network=f"{SHARED_NETWORK}{other.id}", extra_hosts={}, ports={})

@@ -76,7 +76,7 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
         workdir="/",
         labels={**spec.labels, ROLE: "guard"},
         env={"RULES": rules(egress, gateway=gateway)},
-        extra_hosts={HOST: gateway},
+        extra_hosts={**spec.extra_hosts, HOST: gateway},
         egress=None,
         mounts=(),
         cpus=None,

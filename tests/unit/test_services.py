@@ -1,0 +1,246 @@
+"""Services beside workers, on the local engine: when they start, when they are ready, how they end.
+
+Its processes share the machine's own network, so each test takes a free port of it.
+"""
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.config import BASE_IMAGE, Isolation, ParallelConfig, Project, Service
+from orchestrator.engine.base import ROLE, ContainerSpec
+from orchestrator.errors import EngineError
+from orchestrator.events import Event, Notice
+from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.runs import configured
+
+SERVE = ("sh", "-c", 'echo "serving $GREETING"; exec python3 -m http.server -b 127.0.0.1 $PLACE')
+FETCH = (
+    "python3 -c \"import os, urllib.request as u; u.urlopen('http://127.0.0.1:'+os.environ['WEB_PORT'])"
+    '" && echo $WEB_HOST $WEB_PORT $WEB_URL'
+)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def described(**rest: Any) -> Service:
+    return Service.model_validate({"image": BASE_IMAGE, "health_timeout": 20, **rest})
+
+
+def with_services(*tasks: str, services: dict[str, Service], **rest: Any) -> ParallelConfig:
+    return configured(*tasks, project=Project(services=services), **rest)
+
+
+@pytest.fixture
+def run(repo: Path, local_engine: LocalEngine) -> Callable[..., RunResult]:
+    def execute(*tasks: str, emit: Any = None, **rest: Any) -> RunResult:
+        config = with_services(*tasks, **rest)
+        return ParallelRunner(config, repo, engine=local_engine, emit=emit).execute()
+
+    return execute
+
+
+def stdout(worker: WorkerResult, name: str = "stdout.log") -> str:
+    return (Path(worker.log or "") / name).read_text()
+
+
+def test_a_worker_finds_its_service_ready(run: Callable[..., RunResult], port: int) -> None:
+    service = described(
+        command=SERVE,
+        port=port,
+        env={"PLACE": str(port), "GREETING": "you"},
+        variables={"WEB_URL": "http://{host}:{port}/{x}"},
+    )
+    (worker,) = run(FETCH, services={"web": service}).results
+    assert worker.status is Status.SUCCESS, worker.message
+    assert stdout(worker) == f"web {port} http://web:{port}/{{x}}\n"
+    assert "serving you" in stdout(worker, "service-web.log")
+
+
+def test_what_the_caller_sets_is_not_replaced(run: Callable[..., RunResult]) -> None:
+    services = {"my-db": described(command=("sleep", "60"), variables={"OWN": "theirs"})}
+    isolation = Isolation(network="none", env={"OWN": "mine", "MY_DB_HOST": "elsewhere"})
+    (worker,) = run("echo $OWN $MY_DB_HOST", services=services, isolation=isolation).results
+    assert stdout(worker) == "mine elsewhere\n"
+
+
+@pytest.mark.parametrize(
+    ("service", "message"),
+    [
+        (
+            {"command": ("sh", "-c", "echo one; echo 'no such \x1b[1mdisk'; echo; exit 3")},
+            "service `db` ended (exit code 3): no such \ufffd[1mdisk",
+        ),
+        ({"command": ("true",)}, "service `db` ended (exit code 0)"),
+        (
+            {"command": ("sh", "-c", "echo waiting; sleep 60"), "port": 1, "health_timeout": 0.5},
+            "service `db` was not ready within 0.5 s: waiting",
+        ),
+        (
+            {"command": ("sleep", "60"), "health": "exit 1", "health_timeout": 0.5},
+            "service `db` was not ready within 0.5 s",
+        ),
+        (
+            {"command": ("sleep", "60"), "health": "sleep 60", "health_timeout": 0.5},
+            "service `db` was not ready within 0.5 s",
+        ),
+    ],
+    ids=["it fails", "it ends well", "no port", "not healthy", "a check that hangs"],
+)
+def test_a_service_that_does_not_get_ready_is_why_its_worker_fails(
+    run: Callable[..., RunResult], repo: Path, service: dict[str, Any], message: str
+) -> None:
+    health = None if "port" in service else "false"
+    services = {"db": described(**{"health": health, **service})}
+    (worker,) = run("touch ran", services=services).results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.SETUP_FAILED)
+    assert worker.message == message
+    assert worker.files_modified == []
+    assert not (repo / "ran").exists()
+
+
+def test_a_check_of_ones_own_is_asked_until_it_ends_well(
+    run: Callable[..., RunResult], tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    start = ("sh", "-c", f"sleep 0.5; touch {made}; sleep 60")
+    services = {"db": described(command=start, health=f"test -e {made}")}
+    (worker,) = run(f"test -e {made}", services=services).results
+    assert worker.status is Status.SUCCESS
+
+
+def test_a_retry_gets_fresh_ones(run: Callable[..., RunResult], tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    services = {"db": described(command=("sh", "-c", f"echo started >> {starts}; sleep 60"),
+                                health=f"test -e {starts}")}  # fmt: skip
+    (worker,) = run("exit 1", services=services, retries=2, retry_delay=0).results
+    assert worker.attempts == 3
+    assert starts.read_text() == "started\n" * 3
+
+
+def test_one_that_failed_once_is_tried_again(run: Callable[..., RunResult], tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    start = ("sh", "-c", f"echo started >> {starts}; test $(wc -l < {starts}) = 2 && sleep 60")
+    services = {"db": described(command=start, health=f"test $(wc -l < {starts}) = 2")}
+    (worker,) = run("true", services=services, retries=1, retry_delay=0).results
+    assert (worker.status, worker.attempts) == (Status.SUCCESS, 2)
+
+
+def test_whoever_cancels_need_not_wait_for_services(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    health = f"touch {begun}; false"
+    services = {"db": described(command=("sleep", "60"), health=health, health_timeout=60)}
+    runner = ParallelRunner(with_services("true", services=services), repo, engine=local_engine)
+    pressed = threading.Timer(0.1, lambda: press_when(begun, runner))
+    pressed.start()
+    (worker,) = runner.execute().results
+    pressed.join()
+    assert (worker.reason, worker.message) == (Reason.CANCELLED, "cancelled before it started")
+
+
+def press_when(begun: Path, runner: ParallelRunner) -> None:
+    while not begun.exists():
+        threading.Event().wait(0.02)
+    runner.cancel()
+
+
+def test_one_that_ends_under_its_worker_is_told_of(
+    run: Callable[..., RunResult], tmp_path: Path
+) -> None:
+    end = tmp_path / "end"
+    start = ("sh", "-c", f"while ! test -e {end}; do sleep 0.05; done; echo lost it; exit 4")
+    told: list[Event] = []
+    services = {"db": described(command=start)}
+    (worker,) = run(f"touch {end}; sleep 1", services=services, emit=told.append).results
+    assert worker.status is Status.SUCCESS
+    notices = [event.message for event in told if isinstance(event, Notice)]
+    assert notices == ["worker 1: service `db` ended (exit code 4): lost it"]
+
+
+def test_its_log_is_bounded_and_without_secrets(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.services._LOG", 1000)
+    monkeypatch.setenv("THE_TOKEN", "correct-horse-battery")
+    said = "echo correct-horse-battery; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end"
+    services = {"db": described(command=("sh", "-c", f"{said}; sleep 60"), health="sleep 0.5")}
+    isolation = Isolation(network="none", secrets=("THE_TOKEN",))
+    config = with_services("true", services=services, isolation=isolation)
+    (worker,) = ParallelRunner(config, repo, engine=local_engine).execute().results
+    log = stdout(worker, "service-db.log")
+    assert log.startswith("[redacted:THE_TOKEN]\nxxx")
+    assert len(log) == 1000
+
+
+class OneOfTwo(LocalEngine):
+    """Makes one service and no more."""
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        if spec.labels[ROLE] == "service" and "second" in spec.name:
+            raise EngineError("no room for it")
+        return super().create(spec)
+
+
+def test_when_one_cannot_be_made_the_others_go(repo: Path, tmp_path: Path) -> None:
+    engine = OneOfTwo(tmp_path / "engine")
+    services = {name: described(command=("sleep", "60")) for name in ("first", "second")}
+    runner = ParallelRunner(with_services("true", services=services), repo, engine=engine)
+    (worker,) = runner.execute().results
+    assert (worker.reason, worker.message) == (Reason.ENGINE_ERROR, "no room for it")
+    assert engine.leftovers({}) == []
+
+
+def test_the_record_holds_no_variables_of_theirs(run: Callable[..., RunResult], repo: Path) -> None:
+    service = described(
+        command=("sleep", "60"), env={"A": "hidden-one"}, variables={"B": "hidden-two"}
+    )
+    result = run("true", services={"db": service})
+    record = repo / ".git" / "orchestrator" / "runs" / result.run_id / "run.json"
+    assert "hidden" not in record.read_text()
+    assert '"variables of service db"' in record.read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"services": {"DB": {"image": "a"}}}, "a name is a host name in small letters"),
+        ({"services": {"localhost": {"image": "a"}}}, "a name is a host name in small letters"),
+        ({"services": {"db": {}}}, "Field required"),
+        (
+            {"services": {"a": {"image": "a", "port": 80}, "b": {"image": "b", "port": 80}}},
+            "two services cannot listen on the same port",
+        ),
+        ({"services": {"a": {"image": "a", "tmpfs": ["data"]}}}, "should match pattern"),
+    ],
+)
+def test_services_that_cannot_be(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Project.model_validate(asked)
+
+
+@pytest.mark.parametrize(
+    ("ports", "said"),
+    [
+        ({"PORT": 5432}, "port 5432 is that of service `db`"),
+        ({"DB_PORT": 80}, "`DB_PORT` is the port of service `db`"),
+    ],
+)
+def test_a_worker_and_its_services_do_not_listen_on_the_same_port(
+    ports: dict[str, int], said: str
+) -> None:
+    isolation = Isolation.model_validate({"ports": ports})
+    with pytest.raises(ValidationError, match=said):
+        with_services("true", services={"db": described(port=5432)}, isolation=isolation)
