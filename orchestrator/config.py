@@ -21,6 +21,8 @@ from orchestrator.results import Reason
 
 BASE_IMAGE = "orchestrator/base:latest"
 """git and Python: what `shell` tasks run in, and what harvests every worker's work."""
+PROJECT_IMAGES = "orchestrator/project"
+"""The repository of images that are made from a project's own Dockerfile."""
 
 DEFAULT_TIMEOUT = 600.0
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE)
@@ -43,8 +45,18 @@ def worker_image(agent: str) -> str:
     return f"orchestrator/worker:{agent}"
 
 
+def image_hint(image: str) -> str:
+    """Say what to do when the engine does not have an image."""
+    agent = "shell" if image == BASE_IMAGE else image.removeprefix(worker_image(""))
+    if agent != image:
+        return f"`orchestrator image build --agent {agent}` makes it"
+    if image.startswith(PROJECT_IMAGES):
+        return "`orchestrator image build --from PATH` makes the images of projects"
+    return "pull or build it"
+
+
 DEFAULT_IMAGE = worker_image("architect")
-"""What the `architect` agent runs in; `orchestrator image build` makes it."""
+"""What the `architect` agent runs in."""
 
 IS_SIZE = "x-size"
 """Marks, in JSON Schema, a number of bytes that may be given as `512m` too."""

@@ -1,31 +1,32 @@
-"""Our two images: the base, and the one with the agent program in it."""
+"""Our images: the base, and one for each agent program."""
 
-import hashlib
-import json
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.bootstrap import SUITE, bootstrap
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.config import BASE_IMAGE, worker_image
 from orchestrator.engine.base import ImageEngine, ImageInfo, Progress
 from orchestrator.errors import ImageBuildError
+from orchestrator.recipes import (
+    BASE_FILE,
+    INSTALLERS,
+    PACKAGES_FILE,
+    agent_files,
+    agent_recipe,
+    base_packages,
+    base_recipe,
+    build_context,
+    ca_bundle,
+    index_args,
+    proxy_args,
+)
 
 RECIPE = "orchestrator.recipe"
 """Label: what the image was made from, as a hash."""
 
-_PACKAGE = Path(__file__).parent
-_WORKER_FILE = "Dockerfile.worker"
-_BASE_FILE = "images/Dockerfile.base"
-_PACKAGES_FILE = "images/base-packages.txt"
 _UPSTREAM = f"debian:{SUITE}-slim"
-_BUNDLE = "ca-bundle.crt"
-_BUNDLE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_DEFAULT_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
-_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,26 +58,30 @@ class ImageBuilder:
         if own is not None:
             self._adopt(own)
             return
-        recipe = _base_recipe()
+        recipe = base_recipe()
         if self.use_cache and _recipe_of(self.engine, BASE_IMAGE) == recipe:
             self.progress(f"{BASE_IMAGE} is up to date")
         elif self._has_upstream():
-            self._build(BASE_IMAGE, _BASE_FILE, (_PACKAGES_FILE,), args={}, recipe=recipe)
+            self._build(BASE_IMAGE, (BASE_FILE, PACKAGES_FILE), args={}, recipe=recipe)
         else:
             self._bootstrap_base(recipe)
 
-    def build_worker(self, tag: str = DEFAULT_IMAGE) -> None:
-        """Make the image with the agent program out of `BASE_IMAGE`.
+    def build_worker(self, agent: str, tag: str | None = None) -> str:
+        """Make the image with that agent program out of `BASE_IMAGE`, and name it.
 
         Raises:
             ImageBuildError: A step failed.
         """
-        recipe = _worker_recipe(self.engine)
+        tag = tag or worker_image(agent)
+        recipe = agent_recipe(agent, self.engine.image_id(BASE_IMAGE) or "")
         if self.use_cache and _recipe_of(self.engine, tag) == recipe:
             self.progress(f"{tag} is up to date")
-            return
-        args = {"BASE": BASE_IMAGE} | index_args(self.environ)
-        self._build(tag, _WORKER_FILE, (), args=args, recipe=recipe)
+            return tag
+        installer = INSTALLERS[agent]
+        args = {"BASE": BASE_IMAGE, "INSTALLER": installer, "AGENT": agent}
+        args |= index_args(installer, self.environ)
+        self._build(tag, agent_files(agent), args=args, recipe=recipe)
+        return tag
 
     def _adopt(self, own: str) -> None:
         if self.engine.image_id(own) is None:
@@ -103,12 +108,17 @@ class ImageBuilder:
             self.engine.import_image(tarball, tag=BASE_IMAGE, labels={RECIPE: recipe})
 
     def _build(
-        self, tag: str, dockerfile: str, files: Iterable[str], *, args: dict[str, str], recipe: str
+        self,
+        tag: str,
+        files: tuple[str, ...],
+        *,
+        args: dict[str, str],
+        recipe: str,
     ) -> None:
-        with _context((dockerfile, *files), ca_bundle(self.environ)) as context:
+        with build_context(files, ca_bundle(self.environ)) as context:
             self.engine.build(
                 context,
-                dockerfile=dockerfile,
+                dockerfile=files[0],
                 tag=tag,
                 args=args | proxy_args(self.environ),
                 labels={RECIPE: recipe},
@@ -119,7 +129,9 @@ class ImageBuilder:
 
 def image_statuses(engine: ImageEngine) -> tuple[ImageStatus, ...]:
     """Tell which of our images are there, and which would be made anew."""
-    wanted = {BASE_IMAGE: _base_recipe(), DEFAULT_IMAGE: _worker_recipe(engine)}
+    base = engine.image_id(BASE_IMAGE) or ""
+    wanted = {BASE_IMAGE: base_recipe()}
+    wanted |= {worker_image(agent): agent_recipe(agent, base) for agent in INSTALLERS}
     return tuple(_status(engine, tag, recipe) for tag, recipe in wanted.items())
 
 
@@ -129,76 +141,6 @@ def _status(engine: ImageEngine, tag: str, recipe: str) -> ImageStatus:
     return ImageStatus(tag=tag, info=info, stale=label is not None and label != recipe)
 
 
-def build_files() -> Path:
-    """Find the folder with the Dockerfiles: in an installed package, or in the source checkout.
-
-    Raises:
-        ImageBuildError: They are in neither.
-    """
-    for folder in (_PACKAGE / "_images", _PACKAGE.parent):
-        if (folder / _WORKER_FILE).is_file():
-            return folder
-    raise ImageBuildError(
-        f"`{_WORKER_FILE}` is missing from this installation", hint="install `orchestrator` again"
-    )
-
-
-def base_packages() -> tuple[str, ...]:
-    """List the packages of the base."""
-    return tuple((build_files() / _PACKAGES_FILE).read_text().split())
-
-
-def ca_bundle(environ: Mapping[str, str], default: Path = _DEFAULT_BUNDLE) -> Path | None:
-    """Find the certificates this machine trusts: an image build needs them to fetch packages."""
-    named = (Path(environ[name]) for name in _BUNDLE_VARIABLES if environ.get(name))
-    return next((path for path in (*named, default) if path.is_file()), None)
-
-
-def proxy_args(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give this machine's proxies as build arguments.
-
-    The engine knows these by itself: they are set while it builds, and leave no trace in an image.
-    """
-    names = (name for lower in _PROXY_VARIABLES for name in (lower, lower.upper()))
-    return {name: environ[name] for name in names if environ.get(name)}
-
-
-def index_args(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give this machine's package index as a build argument of the stage that uses pip."""
-    index = environ.get("PIP_INDEX_URL")
-    return {"PIP_INDEX_URL": index} if index else {}
-
-
-def recipe_hash(*ingredients: str) -> str:
-    """Condense what an image is made from; the order counts, and where one ends."""
-    return hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
-
-
-def _base_recipe() -> str:
-    # Not the upstream image's id: the base may be bootstrapped on one day and built on the next.
-    files = build_files()
-    texts = (files / _BASE_FILE).read_text(), (files / _PACKAGES_FILE).read_text()
-    return recipe_hash(SUITE, *texts)
-
-
-def _worker_recipe(engine: ImageEngine) -> str:
-    base = engine.image_id(BASE_IMAGE) or ""
-    return recipe_hash((build_files() / _WORKER_FILE).read_text(), base)
-
-
 def _recipe_of(engine: ImageEngine, tag: str) -> str | None:
     info = engine.image_info(tag)
     return info.labels.get(RECIPE) if info else None
-
-
-@contextmanager
-def _context(files: Iterable[str], bundle: Path | None) -> Iterator[Path]:
-    """Lay out what a build sees: these files and the certificates, and nothing else of ours."""
-    with tempfile.TemporaryDirectory(prefix="orchestrator-build-") as name:
-        folder = Path(name)
-        for file in files:
-            (folder / file).parent.mkdir(exist_ok=True)
-            shutil.copyfile(build_files() / file, folder / file)
-        if bundle is not None:
-            shutil.copyfile(bundle, folder / _BUNDLE)
-        yield folder

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -11,6 +12,7 @@ import pytest
 from orchestrator.engine.base import MANAGED, REPOSITORY, Leftover
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import EngineUnavailableError
+from tests.support.images import build_agent_image
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import make_repository
 
@@ -76,6 +78,12 @@ def docker_engine() -> Iterator[DockerEngine]:
         pytest.fail(f"{error.message}; tests marked `docker` need a daemon", pytrace=False)
     yield engine
     engine.close()
+
+
+@pytest.fixture(scope="session")
+def agent_image(docker_engine: DockerEngine) -> Callable[[str], str]:
+    """Build an agent's image, up to minutes when it is not there: mind the test's timeout."""
+    return partial(build_agent_image, docker_engine)
 
 
 @pytest.fixture(scope="session", autouse=True)

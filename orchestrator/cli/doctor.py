@@ -14,7 +14,7 @@ import typer
 from orchestrator import git
 from orchestrator.cli.messages import show
 from orchestrator.cli.options import Config
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, ParallelConfig
+from orchestrator.config import BASE_IMAGE, ParallelConfig, image_hint
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError
@@ -31,7 +31,6 @@ from orchestrator.secret_files import read_secrets
 from orchestrator.settings import config_file, load_config
 
 LOW_DISK = 2 * 1024**3
-_BUILD = "build it with `orchestrator image build`"
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
 
@@ -198,7 +197,7 @@ def _image(engine: Engine, image: str, *, required: bool) -> Check:
         name="image",
         state="fail" if required else "warn",
         detail=f"{image} is missing{agent}",
-        hint=_BUILD if image in (BASE_IMAGE, DEFAULT_IMAGE) else "pull or build it",
+        hint=image_hint(image),
         exit_code=3 if required else 0,
     )
 

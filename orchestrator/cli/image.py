@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.messages import show, tell
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.config import BASE_IMAGE, worker_image
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, Progress
 from orchestrator.errors import ConfigError
@@ -32,6 +32,12 @@ class AgentImage(StrEnum):
     """The agent programs there is an image for."""
 
     ARCHITECT = "architect"
+    CLAUDE = "claude"
+    CODEX = "codex"
+    GEMINI = "gemini"
+    OPENCODE = "opencode"
+    MINI = "mini"
+    AIDER = "aider"
     SHELL = "shell"
 
 
@@ -45,7 +51,8 @@ def build(
         typer.Option(metavar="IMAGE", help="Use this image, with git and Python, as base."),
     ] = None,
     tag: Annotated[
-        str | None, typer.Option(metavar="IMAGE", help=f"Name the image. Default: {DEFAULT_IMAGE}.")
+        str | None,
+        typer.Option(metavar="IMAGE", help=f"Name the image. Default: {worker_image('AGENT')}."),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Make everything anew.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell what is done.")] = False,
@@ -64,10 +71,8 @@ def build(
             engine=engine, environ=os.environ, progress=progress, use_cache=not no_cache
         )
         builder.build_base(base)
-        made = BASE_IMAGE
-        if agent is AgentImage.ARCHITECT:
-            made = tag or DEFAULT_IMAGE
-            builder.build_worker(made)
+        shell = agent is AgentImage.SHELL
+        made = BASE_IMAGE if shell else builder.build_worker(agent.value, tag)
     show(made)
 
 

@@ -81,12 +81,13 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
 def test_an_agent_s_image_may_be_missing_the_base_may_not(machine, capsys):
     machine((BASE_IMAGE,))
     assert run(["doctor"]) == 0
-    hint = "\n    hint: build it with `orchestrator image build`\n"
-    agent = f"! image: {DEFAULT_IMAGE} is missing (needed by `--agent-cli architect`){hint}"
+    hint = "\n    hint: `orchestrator image build --agent {}` makes it\n".format
+    agent = f"! image: {DEFAULT_IMAGE} is missing (needed by `--agent-cli architect`)"
+    agent += hint("architect")
     assert agent in capsys.readouterr().out
     machine((DEFAULT_IMAGE,))
     assert run(["doctor"]) == 3
-    assert f"✗ image: {BASE_IMAGE} is missing{hint}" in capsys.readouterr().out
+    assert f"✗ image: {BASE_IMAGE} is missing{hint('shell')}" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("repository")

@@ -13,7 +13,8 @@ from orchestrator.config import BASE_IMAGE
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import MANAGED, Engine
 from orchestrator.errors import ImageBuildError, ImageNotFoundError
-from orchestrator.images import RECIPE, ImageBuilder, ca_bundle
+from orchestrator.images import RECIPE, ImageBuilder
+from orchestrator.recipes import ca_bundle
 
 pytestmark = pytest.mark.docker
 
@@ -64,7 +65,7 @@ def builder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> ImageBu
 def worker(builder: ImageBuilder, client: docker.DockerClient) -> Iterator[str]:
     """Build the worker image there, and remove it afterwards."""
     builder.build_base()
-    builder.build_worker(WORKER)
+    builder.build_worker("architect", WORKER)
     yield WORKER
     client.images.remove(WORKER, force=True)
 
@@ -134,7 +135,7 @@ def test_what_is_up_to_date_is_left_alone(engine: Engine, worker: str) -> None:
     lines: list[str] = []
     again = ImageBuilder(engine=engine, environ=os.environ, progress=lines.append)
     again.build_base()
-    again.build_worker(worker)
+    again.build_worker("architect", worker)
     assert lines == [f"{BASE_IMAGE} is up to date", f"{worker} is up to date"]
     assert engine.image_info(worker) == before
     assert before is not None

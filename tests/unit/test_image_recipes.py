@@ -1,5 +1,6 @@
 """What an image is made from, and when it is made at all."""
 
+import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import images
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator import images, recipes
+from orchestrator.cli.image import AgentImage
+from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, image_hint, worker_image
 from orchestrator.engine.base import ImageInfo, Progress
 from orchestrator.errors import ImageBuildError
-from orchestrator.images import ImageBuilder, ca_bundle, image_statuses, index_args, proxy_args
+from orchestrator.images import ImageBuilder, ImageStatus, image_statuses
+from orchestrator.recipes import INSTALLERS, ca_bundle, index_args, proxy_args, recipe_hash
 
 UPSTREAM = "debian:trixie-slim"
 
@@ -136,12 +139,19 @@ def test_proxies_are_passed_on_in_the_case_they_are_set_in() -> None:
 
 
 def test_an_empty_index_is_none() -> None:
-    assert index_args({"PIP_INDEX_URL": "http://index"}) == {"PIP_INDEX_URL": "http://index"}
-    assert index_args({"PIP_INDEX_URL": ""}) == {}
+    assert index_args("pip", {"PIP_INDEX_URL": "http://i"}) == {"PIP_INDEX_URL": "http://i"}
+    assert index_args("pip", {"PIP_INDEX_URL": ""}) == {}
+
+
+@pytest.mark.parametrize("name", ["npm_config_registry", "NPM_CONFIG_REGISTRY"])
+def test_an_index_goes_to_its_own_installer_alone(name: str) -> None:
+    environ = {"PIP_INDEX_URL": "http://pip", name: "http://npm"}
+    assert index_args("npm", environ) == {"npm_config_registry": "http://npm"}
+    assert index_args("pip", environ) == {"PIP_INDEX_URL": "http://pip"}
 
 
 def test_ingredients_do_not_run_into_each_other() -> None:
-    hashes = {images.recipe_hash(*i) for i in [("ab", "c"), ("a", "bc"), ("abc",), ("c", "ab")]}
+    hashes = {recipe_hash(*i) for i in [("ab", "c"), ("a", "bc"), ("abc",), ("c", "ab")]}
     assert len(hashes) == 4
 
 
@@ -167,7 +177,7 @@ def test_what_is_up_to_date_is_not_built_again() -> None:
     engine = ShelfEngine(registry={UPSTREAM})
     for _ in range(2):
         builder_for(engine).build_base()
-        builder_for(engine).build_worker()
+        builder_for(engine).build_worker("architect")
     assert [build.tag for build in engine.builds] == [BASE_IMAGE, DEFAULT_IMAGE]
 
 
@@ -175,19 +185,23 @@ def test_without_the_cache_everything_is_built_again() -> None:
     engine = ShelfEngine(registry={UPSTREAM})
     for use_cache in (True, False):
         builder_for(engine, use_cache=use_cache).build_base()
-        builder_for(engine, use_cache=use_cache).build_worker()
+        builder_for(engine, use_cache=use_cache).build_worker("architect")
     assert [build.use_cache for build in engine.builds] == [True, True, False, False]
+
+
+def stale(engine: ShelfEngine) -> list[str]:
+    return [status.tag for status in image_statuses(engine) if status.stale]
 
 
 def test_a_new_base_makes_the_worker_image_stale() -> None:
     engine = ShelfEngine(registry={UPSTREAM, "mine:1"})
     builder_for(engine).build_base()
-    builder_for(engine).build_worker()
-    assert [status.stale for status in image_statuses(engine)] == [False, False]
+    builder_for(engine).build_worker("architect")
+    assert stale(engine) == []
     builder_for(engine).build_base("mine:1")
-    assert [status.stale for status in image_statuses(engine)] == [False, True]
-    builder_for(engine).build_worker()
-    assert [status.stale for status in image_statuses(engine)] == [False, False]
+    assert stale(engine) == [DEFAULT_IMAGE]
+    builder_for(engine).build_worker("architect")
+    assert stale(engine) == []
     assert len(engine.builds) == 3
 
 
@@ -197,22 +211,27 @@ def test_an_own_base_that_is_nowhere_is_an_error() -> None:
 
 
 def test_missing_images_are_listed_as_such() -> None:
-    statuses = image_statuses(ShelfEngine())
-    assert [(s.tag, s.info, s.stale) for s in statuses] == [
-        (BASE_IMAGE, None, False),
-        (DEFAULT_IMAGE, None, False),
-    ]
+    tags = [BASE_IMAGE, *(worker_image(agent) for agent in INSTALLERS)]
+    missing = [ImageStatus(tag=tag, info=None, stale=False) for tag in tags]
+    assert list(image_statuses(ShelfEngine())) == missing
 
 
 def test_a_build_sees_the_certificates_and_nothing_else_of_the_machine(bundle: Path) -> None:
     engine = ShelfEngine(registry={UPSTREAM})
     environ = {"PIP_CERT": str(bundle), "PIP_INDEX_URL": "http://index", "HTTP_PROXY": "http://p"}
-    builder_for(engine, environ=environ).build_worker()
+    builder_for(engine, environ=environ).build_worker("architect")
     (build,) = engine.builds
-    assert set(build.files) == {"Dockerfile.worker", "ca-bundle.crt"}
+    assert set(build.files) == {
+        "Dockerfile.worker",
+        "ca-bundle.crt",
+        "images/agents/architect.txt",
+        "images/install-agent.sh",
+    }
     assert build.files["ca-bundle.crt"] == "a private authority"
     assert build.args == {
+        "AGENT": "architect",
         "BASE": BASE_IMAGE,
+        "INSTALLER": "pip",
         "HTTP_PROXY": "http://p",
         "PIP_INDEX_URL": "http://index",
     }
@@ -221,6 +240,48 @@ def test_a_build_sees_the_certificates_and_nothing_else_of_the_machine(bundle: P
 def test_an_installation_without_build_files_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "_PACKAGE", tmp_path / "orchestrator")
+    monkeypatch.setattr(recipes, "_PACKAGE", tmp_path / "orchestrator")
     with pytest.raises(ImageBuildError, match=r"`Dockerfile\.worker` is missing"):
-        images.build_files()
+        recipes.build_files()
+
+
+def test_an_image_is_made_from_the_files_of_its_own_agent_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "_images"
+    shutil.copytree(recipes.build_files() / "images", copy / "images")
+    shutil.copy(recipes.build_files() / recipes.WORKER_FILE, copy)
+    monkeypatch.setattr(recipes, "_PACKAGE", tmp_path)
+    engine = ShelfEngine(registry={UPSTREAM})
+    builder_for(engine).build_base()
+    for agent in INSTALLERS:
+        builder_for(engine).build_worker(agent)
+    assert stale(engine) == []
+    with (copy / "images" / "agents" / "claude.sh").open("a") as file:
+        file.write("# another version\n")
+    assert stale(engine) == [worker_image("claude")]
+    with (copy / "images" / "install-agent.sh").open("a") as file:
+        file.write("# another way\n")
+    assert stale(engine) == [worker_image(agent) for agent in INSTALLERS]
+
+
+def test_every_file_of_an_agent_is_one_s_there_is_an_image_for() -> None:
+    files = (recipes.build_files() / "images" / "agents").iterdir()
+    assert sorted(file.stem for file in files) == sorted(INSTALLERS)
+    assert {agent.value for agent in AgentImage} == {*INSTALLERS, "shell"}
+
+
+@pytest.mark.parametrize(
+    ("image", "hint"),
+    [
+        (worker_image("claude"), "`orchestrator image build --agent claude` makes it"),
+        (BASE_IMAGE, "`orchestrator image build --agent shell` makes it"),
+        (
+            "orchestrator/project:claude-0123",
+            "`orchestrator image build --from PATH` makes the images of projects",
+        ),
+        ("mine:1", "pull or build it"),
+    ],
+)
+def test_a_missing_image_comes_with_the_command_that_makes_it(image: str, hint: str) -> None:
+    assert image_hint(image) == hint

@@ -8,6 +8,7 @@ import docker
 import docker.errors
 import docker.utils
 
+from orchestrator.config import image_hint
 from orchestrator.engine.base import (
     ContainerSpec,
     EngineFeatures,
@@ -59,10 +60,7 @@ class DockerEngine(DockerImages):
             info = self._client.info()
         for image in images:
             if self.image_id(image) is None:
-                raise ImageNotFoundError(
-                    f"no such image: `{image}`",
-                    hint="`orchestrator image build` makes the default images; pull any other",
-                )
+                raise ImageNotFoundError(f"no such image: `{image}`", hint=image_hint(image))
         runtimes = tuple(sorted(info.get("Runtimes") or {}))
         if runtime is not None and runtime not in runtimes:
             raise UnsupportedError(

@@ -1,0 +1,59 @@
+"""Every agent's own program, in its own image, with nothing but what a worker has."""
+
+from collections.abc import Callable, Iterator
+
+import docker
+import pytest
+
+from orchestrator.engine.base import MANAGED
+from orchestrator.recipes import INSTALLERS
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+
+# What it prints, and the most the image may take, in MB.
+AGENTS = {
+    "architect": (["architect", "--version"], "architect, version 1.1.0", 400),
+    "codex": (["codex", "--version"], "codex-cli 0.169.0", 600),
+    "claude": (["claude", "--version"], "2.1.329 (Claude Code)", 610),
+    "opencode": (["opencode", "--version"], "1.18.33", 420),
+    "gemini": (["gemini", "--version"], "0.61.0", 510),
+    "mini": (["mini", "--help"], "Usage: mini [OPTIONS]", 450),
+    "aider": (["aider", "--version"], "aider 0.86.2", 900),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+def test_no_agent_is_left_out() -> None:
+    assert set(AGENTS) == set(INSTALLERS)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_it_starts_as_anybody_with_nothing_to_write_to(
+    client: docker.DockerClient, agent_image: Callable[[str], str], agent: str
+) -> None:
+    command, said, megabytes = AGENTS[agent]
+    image = agent_image(agent)
+    output: bytes = client.containers.run(
+        image,
+        # The task's `python3` is the system's, and its `node`, if any, is not the agent's.
+        ["sh", "-ec", '"$@"; command -v python3 git; ! command -v node npm pip', "sh", *command],
+        user="20001:20001",
+        read_only=True,
+        tmpfs={"/tmp": ""},
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        environment={"HOME": "/tmp/home"},
+        network_mode="none",
+        labels={MANAGED: "true"},
+        remove=True,
+    )
+    lines = [line.strip() for line in output.decode().splitlines() if line.strip()]
+    assert lines[0].startswith(said)
+    assert lines[-2:] == ["/usr/bin/python3", "/usr/bin/git"]
+    assert client.images.get(image).attrs["Size"] < megabytes * 1_000_000
