@@ -40,7 +40,14 @@ def worker_container(
         user=workspace.user_text,
         workdir=WORKSPACE,
         labels=labels(run, spec, role="worker"),
-        env={**_environment(), **given, **run.inherited_env, **command.env, **config.isolation.env},
+        env={
+            **_environment(),
+            **given,
+            **command.default_env,
+            **run.inherited_env,
+            **command.env,
+            **config.isolation.env,
+        },
         mounts=(
             *workspace.mounts(),
             *_secret_mounts(secrets),

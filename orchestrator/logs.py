@@ -165,10 +165,10 @@ class WorkerLog:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
 
     def _note_progress(self, lines: list[bytes]) -> None:
-        """Ask the agent what the JSON lines say; a bounded number a chunk, the newest."""
+        """Ask the agent what the lines say; a bounded number a chunk, the newest."""
         progress: AgentProgress | None = None
         for line in lines[-_READ:]:
-            if line.startswith(b"{") and len(line) < _LINE:
+            if line and len(line) < _LINE:
                 progress = self._read_progress(line.decode("utf-8", "replace")) or progress
         if progress is None:
             return

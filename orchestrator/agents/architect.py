@@ -15,13 +15,12 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit
+from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit, described
 from orchestrator.agents.reports import find_report, last_line, text_tail
 from orchestrator.config import DEFAULT_IMAGE
 from orchestrator.engine.base import ExitStatus
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
-from orchestrator.sanitize import one_line
 
 _REPORT_KEYS: Final = frozenset({"status", "stop_reason", "steps"})
 _INHERITED: Final = (
@@ -139,7 +138,7 @@ def _api_environment(api_base: str | None) -> dict[str, str]:
 
 
 def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:
-    message = _flat(report.output)
+    message = described(report.output)
     status, reason = _claimed(report)
     if status is not Status.SUCCESS or exit_code == 0:
         return status, reason, message
@@ -188,8 +187,4 @@ def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:
 def _complaint(tail: str) -> str | None:
     """Give the last of the program's own error messages, which may go over several lines."""
     starts = [match.start() for match in _COMPLAINT.finditer(tail)]
-    return _flat(tail[starts[-1] :]) if starts else None
-
-
-def _flat(text: str | None) -> str | None:
-    return one_line(" ".join((text or "").split())) or None
+    return described(tail[starts[-1] :]) if starts else None

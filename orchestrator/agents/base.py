@@ -93,6 +93,8 @@ class AgentCommand:
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    default_env: Mapping[str, str] = field(default_factory=dict)
+    """Variables for when the caller's environment says nothing else."""
 
 
 class Agent(Protocol):

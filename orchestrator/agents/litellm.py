@@ -108,8 +108,12 @@ def missing_key(model: str, environment: Mapping[str, str], *servers: str) -> st
 
 def own_server(api_base: str | None) -> dict[str, str]:
     """Give the variables that lead every provider's models to a server of the user's own."""
-    names = (name for name in INHERITED if name.endswith(("_API_BASE", "_BASE_URL")))
-    return {} if api_base is None else dict.fromkeys(names, api_base)
+    if api_base is None:
+        return {}
+    given = {name for name in INHERITED if name.endswith(("_API_BASE", "_BASE_URL"))}
+    keys = (name for name in INHERITED if name.endswith("_API_KEY"))
+    names = given | {f"{name.removesuffix('_API_KEY')}_API_BASE" for name in keys}
+    return dict.fromkeys(sorted(names - {"LITELLM_PROXY_API_BASE"}), api_base)
 
 
 def reason_of(error: str, text: str) -> Reason:

@@ -26,6 +26,8 @@ _MAX_STREAMED: Final = 64 * 1024 * 1024
 _TAIL: Final = 8 * 1024
 _LONGEST_TOKEN: Final = 16
 """An error this close to the end of a window may come from the cut: `-Infinity`, `\\ud83d`."""
+# What some programs draw around their errors.
+_FRAME: Final = " \t│╭─╮╰╯"
 # Possessive: without it a long run of blanks would be walked twice.
 _OBJECT_START: Final = re.compile(rb'\n\{[ \t\r\n]*+(?:"|\Z)')
 
@@ -95,8 +97,8 @@ def text_tail(path: Path, limit: int) -> str:
 
 
 def last_line(path: Path) -> str | None:
-    """Give the last line of a file that is not blank, safe to show, or None."""
-    lines = (line.strip() for line in reversed(text_tail(path, _TAIL).splitlines()))
+    """Give the last line of a file that says something, safe to show, or None."""
+    lines = (line.strip(_FRAME) for line in reversed(text_tail(path, _TAIL).splitlines()))
     line = next(filter(None, lines), None)
     return None if line is None else one_line(line)
 

@@ -1,5 +1,6 @@
 """What a scripted model answers: rules that map a model and a task to a list of turns."""
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,9 +128,18 @@ def plain_text(content: object) -> str:
     return "".join(block.get("text", "") for block in blocks)
 
 
+def _without_preamble(messages: list[Json]) -> list[Json]:
+    """Leave out what `aider` has said and answered itself: `Ok, I won't try and edit those`."""
+    talk = [message for message in messages if message["role"] in ("user", "assistant")]
+    answers = itertools.takewhile(
+        lambda message: plain_text(message.get("content")).startswith("Ok"), talk[1::2]
+    )
+    return talk[2 * len(list(answers)) :]
+
+
 def read_messages(body: Json) -> Asked:
     """Read a request with `messages`: the first of the user's is the task."""
-    messages = body["messages"]
+    messages = _without_preamble(body["messages"])
     asked = [message for message in messages if message["role"] == "user"]
     tools = body.get("tools") or []
     return Asked(

@@ -153,9 +153,9 @@ def test_each_worker_s_reader_counts_for_itself_and_anew_from_the_start(
         return lambda _: AgentProgress(steps=next(seen))
 
     with WorkerLog(tmp_path, 1, emit=heard.append, new_reader=counting, limit=1 << 20) as log:
-        log.write(out(b'{"a": 1}\n{"b": 1}\nnoise\n{"c": 1}\n'))
-        assert log.steps == 3
-        assert [event.steps for event in heard if isinstance(event, WorkerProgress)] == [3]
+        log.write(out(b'{"a": 1}\n{"b": 1}\n\nText: 1\n{"c": 1}\n'))
+        assert log.steps == 4
+        assert [event.steps for event in heard if isinstance(event, WorkerProgress)] == [4]
         log.restart()
         log.write(out(b'{"a": 1}\n'))
         assert log.steps == 1

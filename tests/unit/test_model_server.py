@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.model_script import Rule, Scenario, ToolCall, Turn
+from tests.support.model_script import (
+    Rule,
+    Scenario,
+    ToolCall,
+    Turn,
+    answer_to,
+    read_messages,
+)
 from tests.support.model_server import ModelServer
 
 WRITE = ToolCall(name="write_file", arguments={"path": "a.txt", "content": "x\n"})
@@ -56,6 +63,18 @@ def test_chat_completion_calls_tools_then_ends(server: ModelServer) -> None:
     assert json.loads(call["function"]["arguments"]) == dict(WRITE.arguments)
     assert (first["finish_reason"], second["finish_reason"]) == ("tool_calls", "stop")
     assert second["message"]["content"] == "Done."
+
+
+def test_what_aider_answers_itself_is_no_task_and_no_turn() -> None:
+    talk = [
+        {"role": "system", "content": "Act as a developer."},
+        {"role": "user", "content": "Here are my files."},
+        {"role": "assistant", "content": "Ok, I won't edit those."},
+        {"role": "user", "content": "anyone there?"},
+    ]
+    exchange = answer_to(SCENARIO, CHAT, "", read_messages({"model": "m-2", "messages": talk}))
+    assert (exchange.task, exchange.number) == ("anyone there?", 0)
+    assert exchange.turn.text == "Hello."
 
 
 def test_chat_completion_streams(server: ModelServer) -> None:

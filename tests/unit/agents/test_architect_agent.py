@@ -34,6 +34,8 @@ OUTCOMES: dict[str, tuple[int, Status, Reason | None, int, float | None, int | N
     "timeout5": (2, TIMEOUT, Reason.TIMEOUT, 1, 0.003, 1050),
     "sigterm": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
     "sigterm-init": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
+    "sigterm-late": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
+    "sigterm-init-late": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
     "sigterm-grace30": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
     "sigterm-short-grace": (137, FAILED, Reason.AGENT_ERROR, 0, None, None),
     "oom": (137, FAILED, Reason.AGENT_ERROR, 0, None, None),
