@@ -3,8 +3,10 @@
 In the worker's state directory, each written whole before the step that it stands for:
 
     prepared        its worktree and store are complete; the commit it starts from
+    setup.json      how its setup ended; before the container goes
     container.json  what runs its task; before the start
     ending.json     how that ended; before the container goes
+    teardown.json   how its teardown ended; before the container goes
     harvest.json    the commit that its branch is to have; before the branch moves
     attempt.json    that result is not its last, there is to be another attempt
 """
@@ -16,6 +18,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.diskuse import DiskUse
+from orchestrator.events import Stage
 from orchestrator.harvest import Harvested
 from orchestrator.judge import Ending
 from orchestrator.record import write_atomically
@@ -39,6 +42,11 @@ class Launch(BaseModel):
     """Seconds since that boot: no change of the wall clock moves a deadline."""
     before: DiskUse
     """What lay in its directories before."""
+
+    @classmethod
+    def now(cls, container: str, *, before: DiskUse) -> "Launch":
+        """Describe a container that is started at this moment."""
+        return cls(container=container, boot=_boot(), at=_since_boot(), before=before)
 
     def starting_now(self) -> "Launch":
         """Give the same, with the time that the engine took for the start left out."""
@@ -86,7 +94,7 @@ class Checkpoints:
 
     def note_launch(self, container: str, *, before: DiskUse) -> Launch:
         """Note the container that is started next."""
-        launch = Launch(container=container, boot=_boot(), at=_since_boot(), before=before)
+        launch = Launch.now(container, before=before)
         write_atomically(self._directory / "container.json", launch.model_dump_json())
         return launch
 
@@ -97,6 +105,14 @@ class Checkpoints:
     def note_ending(self, ending: Ending) -> None:
         """Keep how its container ended."""
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
+
+    def stage(self, stage: Stage) -> Ending | None:
+        """Give how a stage ended, if that was seen."""
+        return self._read(f"{stage}.json", _ENDING)
+
+    def note_stage(self, stage: Stage, ending: Ending) -> None:
+        """Keep how a stage ended: it is not to be done again."""
+        write_atomically(self._directory / f"{stage}.json", _ENDING.dump_json(ending).decode())
 
     def harvested(self) -> Harvested | None:
         """Give what was let in, if anything was."""

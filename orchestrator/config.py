@@ -108,6 +108,18 @@ Ports = Annotated[
 ]
 
 
+def _command(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a command must not be empty")
+    if "\0" in text:
+        raise ValueError("a command must not contain NUL")
+    return text
+
+
+Commands = tuple[Annotated[str, AfterValidator(_command)], ...]
+"""Command lines for `sh`."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(
         frozen=True,
@@ -144,12 +156,17 @@ class Limits(_Model):
     """Seconds between SIGTERM and SIGKILL."""
 
 
+Network = Literal["none", "open"]
+
+
 class Isolation(_Model):
     """How closed a worker's container is."""
 
-    network: Literal["none", "open"] = "open"
+    network: Network = "open"
     """`none`: no network at all. `open`: the internet, but neither this machine, nor private
     networks, nor another worker."""
+    setup_network: Network | None = None
+    """Network of the `setup` commands. Default: the worker's own."""
     allow: tuple[str, ...] = ()
     """`HOST[:PORT]` that `open` reaches all the same: a name, an IPv4 address or network, or
     `host.docker.internal` for this machine. The model's base URLs are allowed by themselves."""
@@ -250,6 +267,14 @@ def variable_prefix(service: str) -> str:
 class Project(_Model):
     """What a project needs of a worktree; its fields stand at the top of the file, in no block."""
 
+    setup: Commands = ()
+    """Commands that make the worktree ready before the agent starts, in a container of their own;
+    what they write into the worktree stays. They may be run again, after an interruption."""
+    setup_timeout: float = Field(default=DEFAULT_TIMEOUT, ge=0)
+    """Seconds for all `setup` commands together, and for all `teardown` commands; 0 is no limit."""
+    teardown: Commands = ()
+    """Commands that tidy the worktree up behind the agent, however it ended, before its work is
+    committed."""
     services: dict[str, Service] = Field(default={})
     """By the host name that each worker reaches its own under."""
 
@@ -373,6 +398,17 @@ class ParallelConfig(_Model):
     def timeout(self) -> float | None:
         """Seconds a worker may run, or None."""
         return self.timeout_per_worker or None
+
+    @property
+    def setup_network(self) -> Network:
+        """The network of the `setup` commands."""
+        return self.isolation.setup_network or self.isolation.network
+
+    @property
+    def networks(self) -> frozenset[Network]:
+        """The networks that containers of this run have."""
+        extra = {self.setup_network} if self.project.setup else set()
+        return frozenset({self.isolation.network, *extra})
 
 
 def _not_given(model: BaseModel, values: Mapping[str, object]) -> dict[str, object]:

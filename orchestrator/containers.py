@@ -1,5 +1,6 @@
 """The containers of one worker, wholly described: its own, and the one that harvests it."""
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from orchestrator.agents.base import AgentSettings
 from orchestrator.config import BASE_IMAGE
 from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import BindMount, ContainerSpec, TmpfsMount
+from orchestrator.events import Stage
+from orchestrator.execution import Terms
 from orchestrator.plan import WorkerSpec
 from orchestrator.sanitize import one_line
 from orchestrator.store import OBJECTS, STORE, WORKSPACE
@@ -16,6 +19,15 @@ from orchestrator.workspace import HARVEST, HOME, OUT, Workspace
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
 _HARVEST_TMP = 64 * 1024**2
+_IN_TURN = """\
+exec 2>&1
+number=0
+for command; do
+  number=$((number + 1))
+  printf '[%s %s/%s] %s\\n' "$0" "$number" "$#" "$command"
+  sh -c -- "$command" || exit
+done"""
+"""Runs commands, and says which one it has come to; all that they print keeps its order."""
 _MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
@@ -54,14 +66,57 @@ def worker_container(
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
-        network=run.network,
-        egress=run.egress,
+        network=run.network if config.isolation.network == "open" else "none",
+        egress=run.egress if config.isolation.network == "open" else None,
         cpus=run.cpus,
         memory=limits.memory,
         pids=limits.pids,
         open_files=limits.open_files,
         runtime=config.isolation.runtime,
         kept_output=limits.log_limit,
+    )
+
+
+def stage_container(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, stage: Stage
+) -> ContainerSpec:
+    """Describe the container of what runs before or after the agent, with all that the agent has.
+
+    Args:
+        run: The run.
+        spec: The worker.
+        workspace: Its files.
+        secrets: The directory that holds its secrets, if it has any.
+        stage: Which.
+    """
+    config = run.config
+    worker = worker_container(run, spec, workspace, secrets)
+    commands, network = config.project.teardown, config.isolation.network
+    if stage == "setup":
+        commands, network = config.project.setup, config.setup_network
+    return replace(
+        worker,
+        name=f"{worker.name}-{stage}",
+        command=("sh", "-c", _IN_TURN, stage, *commands),
+        labels=labels(run, spec, role=stage),
+        network=run.network if network == "open" else "none",
+        egress=run.egress if network == "open" else None,
+    )
+
+
+def stage_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, stage: Stage) -> Terms:
+    """Say how long and how much a stage may."""
+    config = run.config
+    return Terms(
+        worker_id=spec.worker_id,
+        timeout=config.project.setup_timeout or None,
+        # An installation may print nothing for long.
+        limits=config.limits.model_copy(update={"idle_timeout": 0.0}),
+        writable=workspace.writable(),
+        budget=None,
+        max_steps=config.max_steps,
+        ports=run.ports.of(spec.worker_id),
+        stage=stage,
     )
 
 

@@ -51,6 +51,7 @@ class RunContext(Ground):
     """Commits that are cut off from their parents."""
     mode: Mode
     network: str
+    """Of the containers that have one: what `create_network` gave; `none` where none has."""
     emit: Emit
     cancel: Cancel
     pace: Pace

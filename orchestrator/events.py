@@ -13,6 +13,10 @@ Stream = Literal["stdout", "stderr"]
 Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
 
 
+Stage = Literal["setup", "teardown"]
+"""What runs beside the agent, in containers of its own."""
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -45,6 +49,26 @@ class WorkerPreparing(_Event):
 
     type: Literal["worker_preparing"] = "worker_preparing"
     worker_id: int
+
+
+class WorkerStage(_Event):
+    """A container of a worker runs that is not the agent's."""
+
+    type: Literal["worker_stage"] = "worker_stage"
+    worker_id: int
+    stage: Stage
+    container: str
+
+
+class WorkerStageDone(_Event):
+    """It has ended."""
+
+    type: Literal["worker_stage_done"] = "worker_stage_done"
+    worker_id: int
+    stage: Stage
+    duration: float
+    problem: str | None = None
+    """Why it is not as it should be; null when it is."""
 
 
 class WorkerStarted(_Event):
@@ -146,6 +170,8 @@ Event = (
     Notice
     | RunStarted
     | WorkerPreparing
+    | WorkerStage
+    | WorkerStageDone
     | WorkerStarted
     | WorkerOutput
     | WorkerProgress

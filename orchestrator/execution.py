@@ -23,7 +23,14 @@ from orchestrator.errors import (
     OrchestratorError,
     PortTakenError,
 )
-from orchestrator.events import Emit, Intervention, WorkerStarted, WorkerStopping
+from orchestrator.events import (
+    Emit,
+    Intervention,
+    Stage,
+    WorkerStage,
+    WorkerStarted,
+    WorkerStopping,
+)
 from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
 from orchestrator.meter import Meter, mib
@@ -102,6 +109,8 @@ class Terms:
     ports: WorkerPorts
     triggers: Triggers = field(default_factory=Triggers)
     scope: Scope | None = None
+    stage: Stage | None = None
+    """None is the task itself."""
 
 
 def launch(
@@ -121,6 +130,19 @@ def launch(
         container.remove()
         raise
     return container, launched.starting_now()
+
+
+def start_again(
+    engine: ContainerEngine, spec: ContainerSpec, terms: Terms
+) -> tuple[Container, Launch]:
+    """Start a container that may as well be started over again: nothing is noted of it.
+
+    Raises:
+        EngineError: It could not be started; nothing of it is left.
+    """
+    before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+    container = engine.start(replace(spec, env={**terms.ports.variables(), **spec.env}))
+    return container, Launch.now(container.id, before=before)
 
 
 def take_over(container: Container, terms: Terms, checkpoints: Checkpoints) -> Launch:
@@ -174,7 +196,7 @@ def attend(
     ports = dict(container.ports)
     try:
         watch.found = container.state()
-        emit(WorkerStarted(worker_id=terms.worker_id, container=container.id, ports=ports))
+        emit(_beginning(container, terms))
         watch.run()
     except OrchestratorError as error:
         watch.error = watch.error or error
@@ -193,6 +215,13 @@ def attend(
         peak_memory=watch.meter.peak_memory,
         limits_hit=tuple(watch.meter.limits_hit),
     )
+
+
+def _beginning(container: Container, terms: Terms) -> WorkerStage | WorkerStarted:
+    number, found = terms.worker_id, container.id
+    if terms.stage is not None:
+        return WorkerStage(worker_id=number, stage=terms.stage, container=found)
+    return WorkerStarted(worker_id=number, container=found, ports=dict(container.ports))
 
 
 _UNKNOWN = ContainerState(started_at=None, ended_at=None)

@@ -24,6 +24,8 @@ from orchestrator.events import (
     WorkerPreparing,
     WorkerProgress,
     WorkerRetrying,
+    WorkerStage,
+    WorkerStageDone,
     WorkerStarted,
     WorkerStopping,
 )
@@ -54,8 +56,10 @@ class WorkerState(StrEnum):
     QUEUED = "queued"
     RETRYING = "retrying"
     PREPARING = "preparing"
+    SETUP = "setup"
     RUNNING = "running"
     STOPPING = "stopping"
+    TEARDOWN = "teardown"
     HARVESTING = "harvesting"
     DONE = "done"
 
@@ -181,6 +185,8 @@ class RunHistory:
         match event:
             case WorkerPreparing():
                 worker.state, worker.result = WorkerState.PREPARING, None
+            case WorkerStage() | WorkerStageDone():
+                _note_stage(worker, event)
             case WorkerStarted():
                 worker.state, worker.started_at = WorkerState.RUNNING, event.at
                 worker.container, worker.result = event.container, None
@@ -197,6 +203,12 @@ class RunHistory:
                 worker.result = result
             case _:
                 return
+
+
+def _note_stage(worker: WorkerView, event: WorkerStage | WorkerStageDone) -> None:
+    worker.container = None
+    if isinstance(event, WorkerStage):
+        worker.state, worker.container = WorkerState(event.stage), event.container
 
 
 @cache

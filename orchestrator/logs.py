@@ -28,6 +28,11 @@ def log_files(directory: Path) -> tuple[Path, Path]:
     return directory / "stdout.log", directory / "stderr.log"
 
 
+def stage_log(directory: Path, stage: str) -> Path:
+    """Give the file of all that a stage prints."""
+    return directory / f"{stage}.log"
+
+
 class WorkerLog:
     """Takes a container's output, chunk by chunk."""
 
@@ -41,8 +46,12 @@ class WorkerLog:
         limit: int,
         redactor: Redactor | None = None,
         triggers: Triggers | None = None,
+        stage: str | None = None,
     ) -> None:
         self.stdout, self.stderr = log_files(directory)
+        if stage is not None:
+            # One after the other, as it came.
+            self.stdout = self.stderr = stage_log(directory, stage)
         self.heard_at = time.monotonic()
         """When it last printed."""
         self.cost: float | None = None
@@ -70,7 +79,9 @@ class WorkerLog:
         self.signs = Signs(self._triggers)
         """What its output says of it."""
         self._set_earlier_aside()
-        self._files = {"stdout": self.stdout.open("wb", 0), "stderr": self.stderr.open("wb", 0)}
+        stdout = self.stdout.open("wb", 0)
+        stderr = stdout if self.stderr == self.stdout else self.stderr.open("wb", 0)
+        self._files = {"stdout": stdout, "stderr": stderr}
         self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._redacted: dict[Stream, RedactedStream] = {
             "stdout": self._redactor.stream(),

@@ -94,7 +94,7 @@ def share(
         ports=PortBlocks(isolation.ports, directory, ground.repository.common_dir),
         resumed=resumed,
     )
-    if isolation.network == "none":
+    if "open" not in ground.config.networks:
         return run
     name = f"orchestrator-{directory.run_id}"
     ours = labels(run, None, role="network")

@@ -210,7 +210,7 @@ def _gib(size: int) -> str:
 
 def _egress(config: ParallelConfig, handed_on: Mapping[str, str]) -> Egress | None:
     isolation = config.isolation
-    if isolation.network == "none":
+    if "open" not in config.networks:
         return None
     check_runtime(isolation.runtime)
     environment = {**handed_on, **isolation.env}

@@ -53,7 +53,8 @@ class RunRecord(BaseModel):
     config: ParallelConfig
     workers: tuple[WorkerSpec, ...]
     private: tuple[str, ...] = ()
-    """What is not written down here: names of variables, `api_base`, `notify`, `tasks`."""
+    """What is not written down here: names of variables, `api_base`, `notify`, `tasks`, `setup`,
+    `teardown`."""
 
 
 def new_run_id() -> str:

@@ -12,6 +12,8 @@ from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_i
 from orchestrator.remains import base_ref
 from orchestrator.workspace import remove_tree
 
+_COMMANDS = ("setup", "teardown")
+
 
 def reserve(ground: Ground) -> tuple[RunRecord, RunDirectory]:
     """Make the run's directory, record and branches; the lease is held from here on.
@@ -77,6 +79,7 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
     """Name what is missing from the record."""
     config = ground.config
     shown = [ground.redactor.model(worker) for worker in workers]
+    stages = ground.redactor.model(config.project)
     missing = {
         "api_base": config.api_base is not None,
         "notify": config.triggers.notify is not None,
@@ -85,6 +88,7 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
             f"variables of service {name}": bool(service.env or service.variables)
             for name, service in config.project.services.items()
         },
+        **{name: getattr(stages, name) != getattr(config.project, name) for name in _COMMANDS},
     }
     return (*config.isolation.env, *(name for name, is_missing in missing.items() if is_missing))
 

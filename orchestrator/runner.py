@@ -45,6 +45,8 @@ class RunPlan(BaseModel):
     ports: dict[str, int]
     services: dict[str, str]
     """Name to image."""
+    setup: tuple[str, ...]
+    teardown: tuple[str, ...]
     env: tuple[str, ...]
     """Names of the variables in the containers, those passed on included."""
     secrets: tuple[str, ...]
@@ -106,6 +108,8 @@ class ParallelRunner:
             history=isolation.history,
             ports=isolation.ports,
             services={name: one.image for name, one in config.project.services.items()},
+            setup=config.project.setup,
+            teardown=config.project.teardown,
             env=tuple(sorted({*wishes.inherited_env, *isolation.env})),
             secrets=tuple(wishes.secrets.values),
             notices=(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerPreparing
 from orchestrator.harvest import Harvested
 from orchestrator.homecoming import bring_home
@@ -16,8 +16,10 @@ from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import ready_workspace
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.session import open_log, run_task
+from orchestrator.stages import set_up, tear_down
 from orchestrator.worktree import Changes, changes
 
+_NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
 _NOTHING = Changes(files=(), insertions=0, deletions=0)
 
 
@@ -27,7 +29,10 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
     run.emit(WorkerPreparing(worker_id=spec.worker_id))
     try:
         workspace = ready_workspace(run, spec, checkpoints)
-        before = checkpoints.ending() or open_log(run, spec)
+        unready = set_up(run, spec, workspace, checkpoints)
+        before = _NOT_RUN if unready else checkpoints.ending() or open_log(run, spec)
+    except EngineUnavailableError:
+        raise
     except (OrchestratorError, OSError) as error:
         return failure(run, spec, Reason.SETUP_FAILED, str(error))
     if isinstance(before, WorkerLog):
@@ -36,8 +41,11 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
     else:
         ending = before
     outcome = _read_outcome(run, spec, ending)
-    verdict = _with_whole_log(judge(ending, outcome, budget=run.config.budget_per_worker), ending)
+    judged = judge(ending, outcome, budget=run.config.budget_per_worker)
+    verdict = unready or _with_whole_log(judged, ending)
+    notes = tear_down(run, spec, workspace, checkpoints)
     harvested, verdict = bring_home(run, spec, workspace, verdict, checkpoints)
+    harvested = replace(harvested, notes=(*notes, *harvested.notes))
     return _result(run, spec, ending, outcome, harvested, verdict)
 
 

@@ -29,6 +29,7 @@ from orchestrator.events import (
     WorkerPreparing,
     WorkerProgress,
     WorkerRetrying,
+    WorkerStage,
     WorkerStarted,
     WorkerStopping,
 )
@@ -210,6 +211,8 @@ def _changes(event: Event) -> dict[str, str | float | None]:
             return {**_measures(event)}
         case WorkerPreparing():
             return {"state": "preparing", "since": None, "took": None}
+        case WorkerStage(stage=stage):
+            return {"state": stage}
         case WorkerStopping(reason=reason):
             return {"state": "stopping", "line": reason}
         case WorkerHarvesting():

@@ -1,7 +1,13 @@
 """What happens in a run, said in lines."""
 
 from orchestrator.cli.formats import count, duration, explanation, money, outcome
-from orchestrator.events import Intervention, RunStarted, WorkerRetrying, WorkerStarted
+from orchestrator.events import (
+    Intervention,
+    RunStarted,
+    WorkerRetrying,
+    WorkerStageDone,
+    WorkerStarted,
+)
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Status, WorkerResult
 from orchestrator.sanitize import one_line
@@ -40,6 +46,11 @@ def retry_line(event: WorkerRetrying) -> str:
     number, failed = event.worker_id, event.attempt - 1
     when = f"attempt {event.attempt} in {duration(event.delay)}"
     return f"worker {number} failed its attempt {failed} ({one_line(event.reason)}), {when}"
+
+
+def stage_line(event: WorkerStageDone) -> str:
+    """Say what went wrong around a worker's agent."""
+    return f"worker {event.worker_id}: {one_line(event.problem or event.stage, limit=400)}"
 
 
 def intervention_line(event: Intervention) -> str:

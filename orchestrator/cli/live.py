@@ -15,6 +15,7 @@ from orchestrator.cli.lines import (
     port_lines,
     retry_line,
     run_line,
+    stage_line,
     started_line,
 )
 from orchestrator.cli.messages import tell
@@ -25,6 +26,8 @@ from orchestrator.events import (
     RunStarted,
     WorkerDone,
     WorkerRetrying,
+    WorkerStage,
+    WorkerStageDone,
     WorkerStarted,
     WorkerStopping,
 )
@@ -152,6 +155,10 @@ class PlainView:
             case RunStarted():
                 self._tasks = {spec.worker_id: spec for spec in event.workers}
                 return [run_line(event)]
+            case WorkerStage(worker_id=number, stage=stage):
+                return [f"worker {number}: {stage}"]
+            case WorkerStageDone(problem=problem):
+                return [] if problem is None else [stage_line(event)]
             case WorkerStarted(worker_id=number):
                 self._running.add(number)
                 return [started_line(number, self._tasks.get(number)), *port_lines(event)]

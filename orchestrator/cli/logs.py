@@ -14,6 +14,7 @@ from orchestrator.cli.runs import Follow, RunOption, follow, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
 from orchestrator.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState, attempts
+from orchestrator.logs import stage_log
 from orchestrator.sanitize import lines
 from orchestrator.tail import LineTail, Tail
 
@@ -26,23 +27,32 @@ Number = Annotated[
 Raw = Annotated[
     bool, typer.Option("--raw", help="One worker's bytes as they are, where that is no terminal.")
 ]
+Setup = Annotated[bool, typer.Option("--setup", help="What the setup commands printed.")]
+Teardown = Annotated[bool, typer.Option("--teardown", help="What the teardown commands printed.")]
 
 
 def logs(
-    worker: Number = None, run: RunOption = None, follow_: Follow = False, raw: Raw = False
+    worker: Number = None,
+    run: RunOption = None,
+    follow_: Follow = False,
+    raw: Raw = False,
+    setup: Setup = False,
+    teardown: Teardown = False,
 ) -> None:
     """Show what workers printed.
 
     All workers: line by line on stdout, behind the worker's number. One worker: its stdout on
     stdout and its stderr on stderr. What could steer a terminal is made harmless.
     """
+    stages = [name for name, asked in (("setup", setup), ("teardown", teardown)) if asked]
     if raw and worker is None:
         raise ConfigError(
             "`--raw` gives one worker's bytes", hint="name it: `orchestrator logs --raw 1 > FILE`"
         )
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
-        sources = [_source(log, raw=raw, alone=bool(worker)) for log in _logs(history, numbers)]
+        found = _stage_logs(history, numbers, stages) if stages else _logs(history, numbers)
+        sources = [_source(log, raw=raw, alone=bool(worker)) for log in found]
         for source in sources:
             stack.callback(source.close)
         if follow_:
@@ -96,6 +106,14 @@ def _logs(history: RunHistory, numbers: list[int]) -> Iterator[_Log]:
             label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
             yield _Log(directory / "stdout.log", label, "stdout")
             yield _Log(directory / "stderr.log", label, "stderr")
+
+
+def _stage_logs(history: RunHistory, numbers: list[int], stages: list[str]) -> Iterator[_Log]:
+    for number in numbers:
+        for attempt, directory in attempts(history.directory, number):
+            label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
+            for stage in stages:
+                yield _Log(stage_log(directory, stage), f"{label} {stage}", "stdout")
 
 
 class _Source(Protocol):

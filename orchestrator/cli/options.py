@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli.formats import size
-from orchestrator.config import Isolation, Limits, ParallelConfig, Triggers
+from orchestrator.config import Isolation, Limits, ParallelConfig, Project, Triggers
 
 _DEFAULTS: dict[str, Any] = {
     name: field.default
-    for model in (ParallelConfig, Limits, Isolation, Triggers)
+    for model in (ParallelConfig, Limits, Isolation, Triggers, Project)
     for name, field in model.model_fields.items()
 }
 
@@ -106,6 +106,24 @@ Services = Annotated[
         "--service",
         metavar="NAME=IMAGE",
         help="A service of its own for each worker, as a database.",
+    ),
+]
+Setup = Annotated[
+    Texts,
+    typer.Option(
+        "--setup", metavar="CMD", help="A command in the worktree before the agent; repeatable."
+    ),
+]
+SetupTimeout = Annotated[
+    Text, _setting("setup_timeout", "SECONDS", "How long all of those may take; 0 is no limit.")
+]
+SetupNetwork = Annotated[
+    Text, _setting("setup_network", "none|open", "The network of those, instead of the worker's.")
+]
+Teardown = Annotated[
+    Texts,
+    typer.Option(
+        "--teardown", metavar="CMD", help="A command in the worktree behind the agent; repeatable."
     ),
 ]
 Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]

@@ -149,6 +149,8 @@ def _terms(plan: RunPlan) -> dict[str, str]:
         "ports": ", ".join(f"{name}={inside}" for name, inside in plan.ports.items()),
         "services": ", ".join(f"{name} ({image})" for name, image in plan.services.items()),
         "history": plan.history,
+        "setup": "; ".join(map(one_line, plan.setup)),
+        "teardown": "; ".join(map(one_line, plan.teardown)),
         "env": ", ".join(plan.env),
         "secrets": ", ".join(plan.secrets),
     }

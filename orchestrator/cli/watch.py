@@ -16,6 +16,7 @@ from orchestrator.tail import last_line
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
+_STAGES = frozenset({WorkerState.SETUP, WorkerState.TEARDOWN})
 
 
 def watch(run: Run = None) -> None:
@@ -51,23 +52,25 @@ class _LastLines:
 
     def __init__(self, history: RunHistory) -> None:
         self._history = history
-        self._sizes: dict[tuple[int, Stream], int] = {}
+        self._sizes: dict[tuple[int, str], int] = {}
 
     def tell(self, emit: Emit) -> None:
         for number, worker in self._history.workers.items():
             if worker.state in _TALKING:
                 for stream in _STREAMS:
-                    self._tell(number, stream, emit)
+                    self._tell(number, stream, f"{stream}.log", emit)
+            elif worker.state in _STAGES:
+                self._tell(number, "stdout", f"{worker.state}.log", emit)
 
-    def _tell(self, number: int, stream: Stream, emit: Emit) -> None:
-        path = self._history.directory.worker(number) / f"{stream}.log"
+    def _tell(self, number: int, stream: Stream, name: str, emit: Emit) -> None:
+        path = self._history.directory.worker(number) / name
         try:
             size = path.stat().st_size
         except OSError:
             return
-        if self._sizes.get((number, stream), 0) == size:
+        if self._sizes.get((number, name), 0) == size:
             return
-        self._sizes[number, stream] = size
+        self._sizes[number, name] = size
         printed = last_line(path).decode("utf-8", "replace").strip()
         # Of a line that is written over and over, what stands there now.
         line = one_line(printed.rpartition("\r")[2])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.config import Limits, ParallelConfig
 from orchestrator.settings.fields import (
     CONTAINER_FIELDS,
     PROJECT_FIELDS,
@@ -37,14 +37,17 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "cpus": lambda cpus: cpus or _UNCHOSEN_CPUS,
     "timeout_per_worker": lambda seconds: seconds or inf,
     "idle_timeout": lambda seconds: seconds or inf,
+    "setup_timeout": lambda seconds: seconds or inf,
     "network": _OPEN.index,
+    "setup_network": _OPEN.index,
     "history": _OPEN.index,
 }
 """How far a value reaches, where that is not the value itself."""
 _BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
-    *(("isolation", name) for name in ("network", "history")),
+    *(("isolation", name) for name in ("network", "setup_network", "history")),
     RUN_FIELDS["max_worktrees"],
+    PROJECT_FIELDS["setup_timeout"],
 )
 _PRESET = RUN_FIELDS["preset"]
 
@@ -81,8 +84,8 @@ def loosened(
 
 
 def _reach(config: ParallelConfig, field: FieldPath) -> float:
-    part: ParallelConfig | Limits | Isolation = config
-    if len(field) > 1:
-        part = config.limits if field[0] == "limits" else config.isolation
+    part = getattr(config, field[0]) if len(field) > 1 else config
     value = getattr(part, field[-1])
+    if field == CONTAINER_FIELDS["setup_network"]:
+        value = value or config.isolation.network
     return float(_REACH.get(field[-1], float)(value))

@@ -1,6 +1,6 @@
 """Where our process is killed: every step of a run that leaves something behind."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Outcome = Literal["whole", "nothing", "unbegun", "refused"]
@@ -21,6 +21,8 @@ class Point:
     outcome: Outcome = "whole"
     private: bool = True
     """Whether the run is given what its record may not have."""
+    stages: bool = False
+    """Whether it has a setup and a teardown."""
     brief: bool = False
     """Part of the short form."""
 
@@ -39,11 +41,16 @@ class GitPoint:
     brief: bool = False
 
 
-def _around(target: str, *, nth: int = 1, argument: str | None = None) -> tuple[Point, Point]:
-    return (
-        Point(target=target, when="before", nth=nth, argument=argument),
-        Point(target=target, when="after", nth=nth, argument=argument),
-    )
+def _around(
+    target: str,
+    *,
+    nth: int = 1,
+    argument: str | None = None,
+    stages: bool = False,
+    brief_after: bool = False,
+) -> tuple[Point, Point]:
+    before = Point(target=target, when="before", nth=nth, argument=argument, stages=stages)
+    return before, replace(before, when="after", brief=brief_after)
 
 
 def _named(**points: Point | tuple[Point, Point]) -> dict[str, Point]:
@@ -96,6 +103,12 @@ POINTS = _named(
     lay_out=_around("orchestrator.secret_files:_write_files"),
     guard=_around("orchestrator.engine.docker.engine:start_guard"),
     guard_ready=Point(target="orchestrator.engine.docker.guard:_await_ready", when="before"),
+    setup=_around("orchestrator.stages:start_again", stages=True, brief_after=True),
+    note_setup=_around(f"{_NOTES}note_stage", stages=True),
+    teardown=_around("orchestrator.stages:start_again", argument="-teardown", stages=True),
+    note_teardown=_around(
+        f"{_NOTES}note_stage", argument="teardown", stages=True, brief_after=True
+    ),
     container=(
         Point(target="orchestrator.execution:_create", when="before"),
         Point(target="orchestrator.execution:_create", when="after", brief=True),

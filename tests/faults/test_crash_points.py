@@ -40,6 +40,8 @@ def test_resume_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:
     if wanted == "whole":
         assert done.returncode == 0, done.stderr
         world.check_whole(done.results)
+        if point in POINTS and POINTS[point].stages:
+            world.check_stages(once=point.startswith("after-note"))
         world.check_nothing_left()
         again = world.orchestrator("resume", "--json", "--quiet")
         assert (again.returncode, again.results) == (0, done.results), again.stderr
@@ -76,5 +78,6 @@ def hurt(point: str, root: Path, counts: Tally) -> World:
     world = World(root, counts, files=_MANY * in_base, many=_MANY * in_work)
     private = point not in POINTS or POINTS[point].private
     nap = _LONG_NAP if "output" in point else 0.3
-    world.crash(point, world.parallel(nap=nap, private=private))
+    stages = point in POINTS and POINTS[point].stages
+    world.crash(point, world.parallel(nap=nap, private=private, stages=stages))
     return world

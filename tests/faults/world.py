@@ -39,6 +39,7 @@ echo late > late.txt
 say end
 T
 """
+STAGES = ("setup", "teardown")
 _EARLY = {
     "committed.txt": "committed",
     "new/rest.txt": GREETING,
@@ -90,15 +91,36 @@ class World:
         return text
 
     def parallel(
-        self, *, workers: int = 2, nap: float = 0.3, private: bool = True, rest: Iterable[str] = ()
+        self,
+        *,
+        workers: int = 2,
+        nap: float = 0.3,
+        private: bool = True,
+        stages: bool = False,
+        rest: Iterable[str] = (),
     ) -> list[str]:
         """Give the arguments of a run with a task for each worker."""
+        if stages:
+            rest = (*rest, *(word for name in STAGES for word in (f"--{name}", self._stage(name))))
         tasks = [word for _ in range(workers) for word in ("--task", self.task(nap=nap))]
         return [
             "parallel", "--agent-cli", "shell", *tasks, "--workers", str(workers),
             "--allow", f"host.docker.internal:{self.counts.port}", *(_PRIVATE if private else ()),
             "--timeout-per-worker", "120", "--grace", "1", "--json", "--quiet", *rest,
         ]  # fmt: skip
+
+    def _stage(self, name: str) -> str:
+        """A command that says that it was run."""
+        told = f"{name} {self._name}/$ORCHESTRATOR_WORKER_ID"
+        say = f"exec 3<>/dev/tcp/host.docker.internal/{self.counts.port}; echo {told} >&3; read -u3"
+        return f"bash -c '{say}'"
+
+    def check_stages(self, *, once: bool) -> None:
+        """Both workers' stages were run, twice if cut short; `once`: not where that was noted."""
+        for name in STAGES:
+            said = sorted(self.said(name, number) for number in (1, 2))
+            assert set(said) <= {1, 2}, (name, self.counts)
+            assert said[0] == 1 or not once, (name, self.counts)
 
     def crash(self, point: str, arguments: list[str]) -> None:
         """Run a command that is to be killed at a point."""

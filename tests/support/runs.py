@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.config import Isolation, Limits, ParallelConfig, Project
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.results import RunResult
 from orchestrator.runner import ParallelRunner
@@ -22,7 +22,8 @@ def configured(*tasks: str, **rest: Any) -> ParallelConfig:
         "limits": Limits(grace=GRACE),
         "isolation": Isolation(network="none"),
     }
-    return ParallelConfig(**{**options, **rest})
+    project = {name: rest.pop(name) for name in Project.model_fields if name in rest}
+    return ParallelConfig(**{**options, "project": Project(**project), **rest})
 
 
 def shell_run(root: Path, engine: ContainerEngine, *tasks: str, **rest: Any) -> RunResult:

@@ -81,7 +81,11 @@ parallel_runs:
   include_uncommitted: true
   fail_on: all
   timeout_per_worker: 1.5
+setup: [npm ci]
+setup_timeout: 30
+teardown: [make clean]
 container:
+  setup_network: open
   cpus: 1.5
   memory: 512m
   pids: 64
@@ -98,10 +102,13 @@ container:
         "tasks": ("one", "two"), "models": ("a", "b"), "agent_cli": "shell", "image": "img",
         "api_base": "http://localhost:1", "base": "main", "include_uncommitted": True,
         "fail_on": "all", "timeout_per_worker": 1.5,
+        "project": {
+            "setup": ("npm ci",), "setup_timeout": 30.0, "teardown": ("make clean",),
+        },
         "limits": {"cpus": 1.5, "memory": 512 * 1024**2, "pids": 64, "open_files": 128,
                    "tmp": 1024**2, "grace": 2.0},
-        "isolation": {"network": "open", "runtime": "runsc", "env": {"A": "1"},
-                      "ports": {"PORT": 3000, "API_PORT": 3010}},
+        "isolation": {"network": "open", "setup_network": "open", "runtime": "runsc",
+                      "env": {"A": "1"}, "ports": {"PORT": 3000, "API_PORT": 3010}},
     }  # fmt: skip
 
 
@@ -300,6 +307,16 @@ class TestGuest:
     def test_more_worktrees_than_there_may_be(self, tmp_path):
         found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
         assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
+
+    def test_a_setup_that_may_more(self, tmp_path):
+        text = "setup: [make]\nsetup_timeout: 0\ncontainer:\n  setup_network: open"
+        closed = {"options": {"preset": "untrusted"}}
+        assert self.refused(tmp_path, text, **closed) == [
+            f"4: `container.setup_network` {self.WIDER}",
+            f"2: `setup_timeout` {self.WIDER}",
+        ]
+        write(tmp_path, "setup: [make]\nsetup_timeout: 9\ncontainer: {setup_network: none}")
+        assert load(top=tmp_path).project.setup == ("make",)
 
     @pytest.mark.parametrize("preset", ["ci", "trusted"])
     def test_a_preset_that_gives_more(self, tmp_path, preset):

@@ -1,0 +1,260 @@
+"""Setup before the agent and teardown behind it: real git, processes for containers."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from orchestrator.checkpoints import Checkpoints
+from orchestrator.config import Isolation, Project
+from orchestrator.engine.base import ROLE, ContainerSpec
+from orchestrator.errors import EngineError, EngineUnavailableError
+from orchestrator.events import Event, WorkerStage, WorkerStageDone, WorkerStarted
+from orchestrator.record import RunDirectory, all_runs
+from orchestrator.results import Reason, Status
+from orchestrator.resume import ResumedRun
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.repository import git
+from tests.support.runs import configured, shell_run, show
+
+
+def run_directory(repo: Path) -> RunDirectory:
+    (run,) = all_runs(repo / ".git" / "orchestrator")
+    return run
+
+
+def log(repo: Path, stage: str, worker: int = 1) -> str:
+    return (run_directory(repo).worker(worker) / f"{stage}.log").read_text()
+
+
+def test_what_setup_writes_stays_for_the_agent(repo: Path, local_engine: LocalEngine) -> None:
+    heard: list[Event] = []
+    config = configured(
+        "cat made >> a.txt; rm made",
+        setup=("echo one; echo two >&2; echo ready > made", "test -f made"),
+    )
+    result = ParallelRunner(config, repo, emit=heard.append, engine=local_engine).execute()
+
+    assert result.status is Status.SUCCESS, result
+    assert result.results[0].files_modified == ["a.txt"]
+    assert show(repo, "architect/parallel-1:a.txt").splitlines()[-1] == "ready"
+    said = log(repo, "setup").splitlines()
+    assert said == (
+        ["[setup 1/2] echo one; echo two >&2; echo ready > made", "one", "two",
+         "[setup 2/2] test -f made"]
+    )  # fmt: skip
+    kinds = (WorkerStage, WorkerStageDone, WorkerStarted)
+    assert [type(event) for event in heard if isinstance(event, kinds)] == list(kinds)
+    assert run_directory(repo).worker(1).joinpath("stdout.log").read_text() == ""
+
+
+def test_a_run_without_stages_has_no_container_for_them(repo: Path, tmp_path: Path) -> None:
+    engine = Counting(tmp_path / "engine")
+    shell_run(repo, engine, "true")
+    assert engine.roles == ["worker", "harvest"]
+
+
+class Counting(LocalEngine):
+    """Notes what its containers are for."""
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(scratch)
+        self.specs: list[ContainerSpec] = []
+
+    @property
+    def roles(self) -> list[str]:
+        return [spec.labels[ROLE] for spec in self.specs]
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        self.specs.append(spec)
+        return super().create(spec)
+
+
+def test_a_failed_setup_is_a_failed_worker(repo: Path, local_engine: LocalEngine) -> None:
+    failed, fine = shell_run(
+        repo, local_engine, "echo agent > agent", "true",
+        setup=(
+            "echo kept > kept",
+            "if [ $ORCHESTRATOR_WORKER_ID = 1 ]; then echo the last word >&2; exit 7; fi",
+            "echo third > third",
+        ),
+        teardown=("echo tidy > tidy",),
+    ).results  # fmt: skip
+    assert (failed.status, failed.reason) == (Status.FAILED, Reason.SETUP_FAILED)
+    assert failed.message is not None
+    assert failed.message.startswith("setup: `if [ $ORCHESTRATOR_WORKER_ID = 1 ]")
+    assert failed.message.endswith("exited with 7: the last word")
+    assert (failed.exit_code, failed.started_at) == (None, None)
+    assert failed.files_modified == ["kept", "tidy"]
+    assert fine.status is Status.SUCCESS
+    assert fine.files_modified == ["kept", "third", "tidy"]
+
+
+def test_setup_has_a_deadline_of_its_own(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = shell_run(
+        repo, local_engine, "true", setup=("true", "echo waiting; sleep 60"), setup_timeout=4
+    ).results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.SETUP_FAILED)
+    assert worker.message == (
+        "setup: `echo waiting; sleep 60` was stopped at its deadline of 4 s: waiting"
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "status"), [("echo a > new", Status.SUCCESS), ("echo a > new; false", Status.FAILED)]
+)
+def test_teardown_is_behind_every_end(
+    repo: Path, local_engine: LocalEngine, task: str, status: Status
+) -> None:
+    (worker,) = shell_run(repo, local_engine, task, teardown=("mv new renamed",)).results
+    assert worker.status is status
+    assert worker.files_modified == ["renamed"]
+    assert log(repo, "teardown") == "[teardown 1/1] mv new renamed\n"
+
+
+def test_a_teardown_that_fails_is_a_note(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = shell_run(repo, local_engine, "echo a > new", teardown=("echo no; false",)).results
+    assert (worker.status, worker.reason) == (Status.SUCCESS, None)
+    assert worker.message == "teardown: `echo no; false` exited with 1: no"
+    assert worker.files_modified == ["new"]
+
+
+def test_stages_have_what_the_agent_has(repo: Path, tmp_path: Path) -> None:
+    engine = Counting(tmp_path / "engine")
+    look = 'echo "$GREETING" >> seen'
+    shell_run(
+        repo, engine, look, setup=(look,), teardown=(look,),
+        isolation=Isolation(network="none", env={"GREETING": "hello"}),
+    )  # fmt: skip
+    assert show(repo, "architect/parallel-1:seen") == "hello\nhello\nhello"
+    setup, agent, teardown, _ = engine.specs
+    assert [setup.labels[ROLE], teardown.labels[ROLE]] == ["setup", "teardown"]
+    for name in ("image", "user", "workdir", "mounts", "memory", "pids", "cpus", "runtime"):
+        assert getattr(setup, name) == getattr(agent, name) == getattr(teardown, name)
+
+
+def test_the_network_of_setup_may_be_another(repo: Path, tmp_path: Path) -> None:
+    engine = Counting(tmp_path / "engine")
+    shell_run(
+        repo, engine, "true", setup=("true",), teardown=("true",),
+        isolation=Isolation(network="none", setup_network="open"),
+    )  # fmt: skip
+    networks = {spec.labels[ROLE]: spec.network for spec in engine.specs}
+    assert networks.pop("setup").startswith("orchestrator-")
+    assert set(networks.values()) == {"none"}
+    assert [spec.egress is not None for spec in engine.specs] == [True, False, False, False]
+
+
+def test_a_failed_setup_is_tried_again(repo: Path, local_engine: LocalEngine) -> None:
+    mark = repo.parent / "mark"
+    (worker,) = shell_run(
+        repo, local_engine, "echo agent > agent", retries=1, retry_delay=0,
+        setup=(f"test -f {mark} || {{ touch {mark}; exit 3; }}",),
+    ).results  # fmt: skip
+    assert (worker.status, worker.attempts) == (Status.SUCCESS, 2)
+    ((_, first),) = run_directory(repo).attempts(1)
+    assert "[setup 1/1]" in (first / "setup.log").read_text()
+
+
+def test_cancelled_in_its_setup(repo: Path, local_engine: LocalEngine) -> None:
+    began = threading.Event()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, WorkerStage):
+            began.set()
+
+    config = configured("true", setup=("echo half > half; sleep 60",), teardown=("echo t > tidy",))
+    runner = ParallelRunner(config, repo, emit=emit, engine=local_engine)
+    canceller = threading.Thread(target=lambda: (began.wait(30), runner.cancel()))
+    canceller.start()
+    (worker,) = runner.execute().results
+    canceller.join()
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
+    assert "tidy" in worker.files_modified
+
+
+class Leaving(LocalEngine):
+    """Goes away when a container of some role is to be started, once."""
+
+    def __init__(self, scratch: Path, role: str) -> None:
+        super().__init__(scratch)
+        self.leaves_at: str | None = role
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        if spec.labels[ROLE] == self.leaves_at:
+            self.leaves_at = None
+            raise EngineUnavailableError("gone", hint="wait")
+        return super().create(spec)
+
+
+@pytest.mark.parametrize(
+    ("role", "setups", "teardowns"),
+    [("setup", 1, 1), ("worker", 1, 1), ("teardown", 1, 1), ("harvest", 1, 1)],
+)
+def test_no_stage_is_done_twice(
+    repo: Path, tmp_path: Path, role: str, setups: int, teardowns: int
+) -> None:
+    engine = Leaving(tmp_path / "engine", role)
+    counts = tmp_path / "counts"
+    first = shell_run(
+        repo, engine, "true",
+        setup=(f"echo setup >> {counts}",), teardown=(f"echo teardown >> {counts}",),
+    )  # fmt: skip
+    assert first.results[0].reason is Reason.ENGINE_ERROR
+    result = ResumedRun(run_directory(repo), engine=engine).execute()
+    assert result.status is Status.SUCCESS, result
+    said = counts.read_text().split()
+    assert (said.count("setup"), said.count("teardown")) == (setups, teardowns)
+
+
+class Broken(LocalEngine):
+    """Cannot start the containers of setup."""
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        if spec.labels[ROLE] == "setup":
+            raise EngineError("no room for a container")
+        return super().create(spec)
+
+
+def test_a_setup_that_the_engine_cannot_start(repo: Path, tmp_path: Path) -> None:
+    (worker,) = shell_run(repo, Broken(tmp_path / "e"), "true", setup=("true",)).results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
+    assert worker.message is not None
+    assert "no room for a container" in worker.message
+
+
+def test_a_forged_mark_points_at_no_other_command(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = shell_run(
+        repo, local_engine, "true", setup=("echo '[setup 9/9] x'; exit 4", "true")
+    ).results
+    assert worker.message is not None
+    assert worker.message.startswith("setup: `echo '[setup 9/9] x'; exit 4` exited with 4")
+
+
+def test_how_it_ended_is_kept(repo: Path, local_engine: LocalEngine) -> None:
+    shell_run(repo, local_engine, "true", setup=("true",), teardown=("exit 5",))
+    checkpoints = Checkpoints(run_directory(repo).worker(1))
+    setup, teardown = checkpoints.stage("setup"), checkpoints.stage("teardown")
+    assert setup is not None
+    assert teardown is not None
+    assert setup.exit_status is not None
+    assert teardown.exit_status is not None
+    assert (setup.exit_status.exit_code, teardown.exit_status.exit_code) == (0, 5)
+
+
+@pytest.mark.parametrize("commands", [("",), ("true", " "), ("a\0b",)])
+def test_a_command_says_something(commands: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="a command must not"):
+        Project(setup=commands)
+
+
+def test_git_works_in_setup(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = shell_run(
+        repo,
+        local_engine,
+        "true",
+        setup=("git rev-parse HEAD",),
+    ).results
+    assert worker.status is Status.SUCCESS
+    assert git(repo, "rev-parse", "HEAD") in log(repo, "setup")
