@@ -117,12 +117,16 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
 
 
 def _check_settings(config: ParallelConfig, agent: Agent) -> None:
-    refusal = agent.refusal(AgentSettings.of(config))
+    settings = AgentSettings.of(config)
+    refusal = agent.refusal(settings)
     if refusal is not None:
         raise ConfigError(
             f"`{agent.name}` cannot keep {refusal}",
             hint="leave it out, or choose another program with `--agent-cli`",
         )
+    for spec in plan_workers(config):
+        # An adapter that breaks is to break now, not when its worktree is made.
+        agent.command(spec, settings)
 
 
 def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,10 @@ COVERED: Mapping[str, tuple[str, str]] = {
     },
     "bash -euo pipefail -c 'python3 -m pip install --quiet "
     '"git+https://github.com/OWNER/orchestrator"\'': ("Makefile", "python -m pip install --quiet"),
+    'ACME_API_KEY=... orchestrator parallel "fix the tests" --agent-cli acme --workers 1 --quiet': (
+        "tests/e2e/test_agent_plugin.py",
+        'GUIDE = "docs/guides/agent-adapter.md"',
+    ),
     ".venv/bin/python docs/check.py --write": ("tests/docs/test_pages.py", '["--write"]'),
     'orchestrator parallel "optimize the project\'s SQL queries" '
     "--models gpt-4o,claude-sonnet-4-6,deepseek-chat": (

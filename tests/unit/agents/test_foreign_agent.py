@@ -1,0 +1,251 @@
+"""Adapters from other packages: what is broken in one is told in a line."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.agents import load_agent
+from orchestrator.agents.base import (
+    Agent,
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+)
+from orchestrator.agents.foreign import ForeignAgent
+from orchestrator.agents.shell import ShellAgent
+from orchestrator.config import ParallelConfig
+from orchestrator.engine.base import ExitStatus
+from orchestrator.errors import ConfigError
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.plugin import install
+
+PROJECT = """
+[project]
+name = "orchestrator-acme"
+version = "1.0.0"
+
+[project.entry-points."orchestrator.agents"]
+acme = "orchestrator_acme:AcmeAgent"
+"""
+MODULE = """
+from orchestrator.agents.shell import ShellAgent
+
+class AcmeAgent(ShellAgent):
+    name = "acme"
+"""
+SETTINGS = AgentSettings.of(ParallelConfig(tasks=("t",)))
+SPEC = WorkerSpec(worker_id=1, task="t", model=None)
+NOWHERE = AgentOutput(stdout=Path("/dev/null"), stderr=Path("/dev/null"))
+
+
+class Acme(ShellAgent):
+    name = "acme"
+
+
+def foreign(**changed: Any) -> ForeignAgent:
+    """Stand before an adapter that is right in all but what is changed; `...` takes a part out."""
+    made = type("Changed", (Acme,), {k: v for k, v in changed.items() if v is not ...})
+    missing = [name for name, value in changed.items() if value is ...]
+    if missing:
+        left = [name for name in (*vars(ShellAgent), "name") if name not in missing]
+        made = type("Left", (), {name: getattr(Acme, name) for name in left if name[0] != "_"})
+    return ForeignAgent("acme", "orchestrator-acme", lambda: made)
+
+
+def told(broken: Callable[[], object]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        broken()
+    assert caught.value.exit_code == 3
+    assert "orchestrator-acme" in (caught.value.hint or "")
+    assert caught.value.message.isprintable()
+    return caught.value.message.removeprefix("the adapter for `acme` is broken: ")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give a function that installs a package with an adapter."""
+
+    def put(module: str = MODULE, project: str = PROJECT, folder: str = "site") -> None:
+        install(tmp_path / folder, project, {"orchestrator_acme.py": module})
+        monkeypatch.syspath_prepend(tmp_path / folder)
+        monkeypatch.delitem(__import__("sys").modules, "orchestrator_acme", raising=False)
+
+    return put
+
+
+def test_an_adapter_is_found_by_its_entry_point(installed: Callable[..., None]) -> None:
+    installed()
+    agent = load_agent("acme")
+    assert (agent.name, agent.image) == ("acme", ShellAgent.image)
+    assert agent.command(SPEC, SETTINGS).argv == ("sh", "-c", "--", "t")
+
+
+def test_an_unknown_name_lists_those_there_are(installed: Callable[..., None]) -> None:
+    installed()
+    with pytest.raises(ConfigError) as caught:
+        load_agent("nosuch")
+    assert caught.value.message == "unknown agent program: `nosuch`"
+    assert "`--agent-cli` takes one of: acme, aider, architect" in (caught.value.hint or "")
+
+
+def test_two_adapters_of_one_name_are_one_too_many(installed: Callable[..., None]) -> None:
+    installed()
+    other = PROJECT.replace("orchestrator-acme", "other").replace("orchestrator_acme:", "other:")
+    installed("", other, folder="second")
+    with pytest.raises(ConfigError) as caught:
+        load_agent("acme")
+    said = "more than one package has an adapter for `acme`: orchestrator-acme, other"
+    assert caught.value.message == said
+
+
+def test_nobody_takes_the_place_of_ours(installed: Callable[..., None]) -> None:
+    installed(project=PROJECT.replace("acme = ", "claude = "))
+    with pytest.raises(ConfigError, match="more than one package has an adapter for `claude`"):
+        load_agent("claude")
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("import nosuch", "loading it: ModuleNotFoundError: No module named 'nosuch'"),
+        ("x = 1",
+         "loading it: AttributeError: module 'orchestrator_acme' has no attribute 'AcmeAgent'"),
+        ("AcmeAgent = 5", "loading it: TypeError: 'int' object is not callable"),
+        ("def AcmeAgent(): raise OSError('a\\nb\\x1b[2J')", "loading it: OSError: a b\ufffd[2J"),
+        ("class AcmeAgent: pass", "loading it.name: Field required"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_loaded_is_named(
+    installed: Callable[..., None], module: str, said: str
+) -> None:
+    installed(module)
+    assert told(lambda: load_agent("acme")) == said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"name": "other"}, "it calls itself `other`"),
+        ({"name": 5}, "loading it.name: Input should be a valid string"),
+        ({"image": ""}, "loading it.image: String should have at least 1 character"),
+        ({"inherited_env": "PATH"}, "loading it.inherited_env: Input should be a valid tuple"),
+        ({"droppings": (1,)}, "loading it.droppings.0: Input should be a valid string"),
+        ({"refusal": ...}, "it has no method `refusal`"),
+        ({"outcome": 5}, "it has no method `outcome`"),
+    ],
+)
+def test_what_is_no_adapter_is_named(changed: dict[str, object], said: str) -> None:
+    assert told(lambda: foreign(**changed)) == said
+
+
+def boom(*_: object) -> object:
+    raise ZeroDivisionError("a\nb")
+
+
+def giving(value: object) -> Callable[..., object]:
+    return lambda *_: value
+
+
+BOOM = "ZeroDivisionError: a b"
+EMPTY_COMMAND = AgentCommand(argv=())
+NUMBERS = AgentCommand(argv=("a", 1))  # type: ignore[arg-type]
+NUL = AgentCommand(argv=("a",), env={"A": "a\0b"})
+CALLS: dict[str, Callable[[Agent], object]] = {
+    "missing_key": lambda agent: agent.missing_key(None, {}),
+    "refusal": lambda agent: agent.refusal(SETTINGS),
+    "command": lambda agent: agent.command(SPEC, SETTINGS),
+    "progress_reader": lambda agent: agent.progress_reader()("line"),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "instead", "said"),
+    [
+        *((method, boom, f"{method}: {BOOM}") for method in CALLS),
+        ("missing_key", giving(5), "missing_key: Input should be a valid string"),
+        ("refusal", giving(True), "refusal: Input should be a valid string"),
+        ("command", giving(None),
+         "command: Input should be a valid dictionary or object to extract fields from"),
+        ("command", giving(EMPTY_COMMAND),
+         "command.argv: Tuple should have at least 1 item after validation, not 0"),
+        ("command", giving(NUMBERS), "command.argv.1: Input should be a valid string"),
+        ("command", giving(NUL), "command.env.A: Value error, it must not contain NUL"),
+        ("progress_reader", giving(5), "progress_reader: TypeError: 'int' object is not callable"),
+        ("progress_reader", giving(boom), f"progress_reader: {BOOM}"),
+        ("progress_reader", giving(giving({"cost": -1.0, "steps": 1})),
+         "progress_reader.cost: Input should be greater than or equal to 0"),
+        ("progress_reader", giving(giving(AgentProgress(cost=math.nan))),
+         "progress_reader.cost: Input should be a finite number"),
+    ],
+)  # fmt: skip
+def test_a_method_that_breaks_is_named(
+    method: str, instead: Callable[..., object], said: str
+) -> None:
+    agent = foreign(**{method: instead})
+    assert told(lambda: CALLS[method](agent)) == said
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        (boom, BOOM),
+        (giving(None), "Input should be a valid dictionary or object to extract fields from"),
+        (giving(AgentOutcome(status="success")),  # type: ignore[arg-type]
+         "status: Input should be an instance of Status"),
+        (giving(AgentOutcome(status=Status.SUCCESS, cost=math.inf)),
+         "cost: Input should be a finite number"),
+        (giving(AgentOutcome(status=Status.SUCCESS, steps=-1)),
+         "steps: Input should be greater than or equal to 0"),
+    ],
+)  # fmt: skip
+def test_an_outcome_that_breaks_is_a_failure(instead: Callable[..., object], said: str) -> None:
+    got = foreign(outcome=instead).outcome(NOWHERE, ExitStatus(exit_code=0, oom_killed=False))
+    assert (got.status, got.reason) == (Status.FAILED, Reason.AGENT_ERROR)
+    assert (got.message or "").endswith(said)
+
+
+def test_what_is_right_comes_through() -> None:
+    outcome = AgentOutcome(status=Status.PARTIAL, reason=Reason.BUDGET, message="a\nb", cost=1.0)
+    agent = foreign(
+        outcome=giving(outcome),
+        progress_reader=giving(giving(AgentProgress(cost=1.0, steps=2))),
+        missing_key=giving("ACME_API_KEY"),
+        refusal=giving("`--max-steps` (no)"),
+    )
+    got = agent.outcome(NOWHERE, ExitStatus(exit_code=0, oom_killed=False))
+    assert got == AgentOutcome(status=Status.PARTIAL, reason=Reason.BUDGET, message="a b", cost=1.0)
+    assert agent.progress_reader()("x") == AgentProgress(cost=1.0, steps=2)
+    assert foreign(progress_reader=giving(giving(None))).progress_reader()("x") is None
+    assert agent.missing_key(None, {}) == "ACME_API_KEY"
+    assert agent.refusal(SETTINGS) == "`--max-steps` (no)"
+
+
+def run(repo: Path, engine: LocalEngine, **changed: object) -> list[Any]:
+    config = ParallelConfig(tasks=("echo '{\"a\": 1}'; echo x > x",), workers=1)
+    return ParallelRunner(config, repo, engine=engine, agent=foreign(**changed)).run()
+
+
+def test_a_command_that_cannot_be_had_stops_a_run_before_it_begins(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    assert told(lambda: run(repo, local_engine, command=boom)) == f"command: {BOOM}"
+    assert not (repo / ".git" / "orchestrator").exists()
+
+
+@pytest.mark.parametrize("method", ["outcome", "progress_reader"])
+def test_an_adapter_that_breaks_later_loses_no_work(
+    repo: Path, local_engine: LocalEngine, method: str
+) -> None:
+    instead = giving(boom) if method == "progress_reader" else boom
+    (result,) = run(repo, local_engine, **{method: instead})
+    assert result.status is Status.FAILED
+    assert result.message == f"the adapter for `acme` is broken: {method}: {BOOM}"
+    assert result.files_modified == ["x"]
