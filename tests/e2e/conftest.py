@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -71,3 +72,11 @@ def orchestrator(shop: Path, tmp_path: Path, model_server: ModelServer) -> Itera
 
     yield run
     run("parallel-cleanup", "--purge")
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Give a port of the bridge that nobody listens on, as long as the test goes on."""
+    with socket.socket() as taken:
+        taken.bind((bridge_gateway(), 0))
+        yield taken.getsockname()[1]

@@ -1,0 +1,14 @@
+"""architect, the real program."""
+
+import pytest
+
+from tests.e2e.agent_suite import AgentSuite, scenario
+from tests.support.model_script import ToolCall
+
+pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+
+SCENARIO = scenario(lambda command: ToolCall(name="run_command", arguments={"command": command}))
+
+
+class TestArchitect(AgentSuite):
+    name, model, tells_cost = "architect", "gpt-4o", True

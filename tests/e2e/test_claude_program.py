@@ -1,0 +1,14 @@
+"""Claude Code, the real program."""
+
+import pytest
+
+from tests.e2e.agent_suite import AgentSuite, scenario
+from tests.support.model_script import ToolCall
+
+pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+
+SCENARIO = scenario(lambda command: ToolCall(name="Bash", arguments={"command": command}))
+
+
+class TestClaude(AgentSuite):
+    name, model, tells_cost = "claude", "claude-sonnet-4-5", True

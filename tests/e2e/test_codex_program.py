@@ -1,0 +1,14 @@
+"""Codex CLI, the real program."""
+
+import pytest
+
+from tests.e2e.agent_suite import AgentSuite, scenario
+from tests.support.model_script import ToolCall
+
+pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+
+SCENARIO = scenario(lambda command: ToolCall(name="exec_command", arguments={"cmd": command}))
+
+
+class TestCodex(AgentSuite):
+    name, model, tells_cost = "codex", "gpt-5-codex", False
