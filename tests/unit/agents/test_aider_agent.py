@@ -25,6 +25,7 @@ NO_KEY = "litellm.AuthenticationError: AuthenticationError: OpenAIException - In
 LOCK = (
     "OSError: [Errno 2] No such file or directory: '/home/ann/repo/.git/worktrees/{}/config.lock'"
 )
+DOWN = "litellm.InternalServerError: InternalServerError: OpenAIException - {}"
 Expected = tuple[int, Status, Reason | None, int, float | None, int | None, str | None]
 
 # name: exit code, then status, reason, steps, cost, tokens, message.
@@ -53,7 +54,21 @@ OUTCOMES: dict[str, Expected] = {
     ),
     "sigterm": (137, FAILED, Reason.AGENT_ERROR, 1, 0.003, 1050, "ended by SIGKILL"),
     "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
-}
+    # Recorded from workers.
+    "worker-ok": (0, SUCCESS, None, 1, 0.0048, 1833, None),
+    "worker-edit": (0, SUCCESS, None, 2, 0.01, 4060, None),
+    "worker-reflections": (0, PARTIAL, Reason.MAX_STEPS, 4, 0.03, 11724,
+                           "Only 3 reflections allowed, stopping."),
+    "worker-stopped": (143, FAILED, Reason.AGENT_ERROR, 4, 0.03, 11724, "ended by SIGTERM"),
+    "worker-auth": (0, FAILED, Reason.AUTH, 0, None, None,
+                    f"{NO_KEY}API key provided: sk-xxx"),
+    "worker-429": (0, FAILED, Reason.RATE_LIMITED, 0, None, None,
+                   "litellm.RateLimitError: RateLimitError: OpenAIException - Rate limit reached"),
+    "worker-500": (0, FAILED, Reason.AGENT_ERROR, 0, None, None,
+                   DOWN.format("The server had an error")),
+    "worker-nonet": (0, FAILED, Reason.AGENT_ERROR, 0, None, None,
+                     DOWN.format("Connection error.")),
+}  # fmt: skip
 
 ANSWER = "Tokens: 1.0k sent, 50 received. Cost: $0.0030 message, $0.0030 session.\n"
 
@@ -129,7 +144,7 @@ def test_what_is_no_figure_is_no_answer(tmp_path: Path, text: str) -> None:
 
 
 LIMITED = "litellm.RateLimitError: RateLimitError: OpenAIException - Rate limit reached\n"
-DOWN = "litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.\n"
+BROKE = f"{DOWN.format('Connection error.')}\n"
 RETRY = "Retrying in 0.2 seconds...\n"
 
 
@@ -137,12 +152,12 @@ RETRY = "Retrying in 0.2 seconds...\n"
     ("text", "status", "reason"),
     [
         (LIMITED + RETRY + LIMITED, FAILED, Reason.RATE_LIMITED),
-        (DOWN + RETRY + DOWN, FAILED, Reason.AGENT_ERROR),
-        (DOWN + RETRY + LIMITED, FAILED, Reason.RATE_LIMITED),
+        (BROKE + RETRY + BROKE, FAILED, Reason.AGENT_ERROR),
+        (BROKE + RETRY + LIMITED, FAILED, Reason.RATE_LIMITED),
         (LIMITED + RETRY + ANSWER, SUCCESS, None),
         (ANSWER + LIMITED, FAILED, Reason.RATE_LIMITED),
         # What was to write the commit's message failed; something else wrote it.
-        (ANSWER + "Applied edit to a.txt\n" + DOWN + "Commit 2343853 docs: a\n", SUCCESS, None),
+        (ANSWER + "Applied edit to a.txt\n" + BROKE + "Commit 2343853 docs: a\n", SUCCESS, None),
         (ANSWER + "Commit 2343853 docs: a\n" + LIMITED, FAILED, Reason.RATE_LIMITED),
         (ANSWER + "Only 3 reflections allowed, stopping.\n", PARTIAL, Reason.MAX_STEPS),
         ("Model gpt-4o has hit a token limit!\n", PARTIAL, Reason.CONTEXT_FULL),

@@ -24,8 +24,11 @@ SUCCESS, PARTIAL, FAILED, TIMEOUT = Status.SUCCESS, Status.PARTIAL, Status.FAILE
 UNREPORTED = "ended well, but printed no report"
 Expected = tuple[int, Status, Reason | None, int, float | None, int | None, str]
 
-# Recorded without `inside_mini`: they hold no more than text for people.
-WITHOUT_REPORT: dict[str, Expected] = {
+ASKING = "litellm.{0}: {0}: OpenAIException - {1}"
+SPENT = "it spent $0.0104 of $0.0050"
+# name: exit code, then status, reason, steps, cost, tokens, message.
+OUTCOMES: dict[str, Expected] = {
+    # Recorded without `inside_mini`: they hold no more than text for people.
     "ok": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, UNREPORTED),
     "steps": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, UNREPORTED),
     "cost": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, UNREPORTED),
@@ -36,6 +39,20 @@ WITHOUT_REPORT: dict[str, Expected] = {
     "unk": (1, FAILED, Reason.AGENT_ERROR, 0, None, None, "727 │   │   │   se"),
     "sigterm": (137, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGKILL"),
     "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
+    # Recorded from workers.
+    "worker-ok": (0, SUCCESS, None, 2, 0.01046, 4046, "all done"),
+    "worker-steps": (0, PARTIAL, Reason.MAX_STEPS, 2, 0.0104, 4040, "it took all of its 2 steps"),
+    "worker-budget": (0, PARTIAL, Reason.BUDGET, 2, 0.0104, 4040, SPENT),
+    "worker-auth": (1, FAILED, Reason.AUTH, 0, None, None,
+                    ASKING.format("AuthenticationError", "Incorrect API key provided: sk-xxx You "
+                                  "can permanently set your API key with `mini-extra config set "
+                                  "KEY VALUE`.")),
+    "worker-429": (1, FAILED, Reason.RATE_LIMITED, 0, None, None,
+                   ASKING.format("RateLimitError", "Rate limit reached")),
+    "worker-500": (1, FAILED, Reason.AGENT_ERROR, 0, None, None,
+                   ASKING.format("InternalServerError", "The server had an error")),
+    "worker-nonet": (1, FAILED, Reason.AGENT_ERROR, 0, None, None,
+                     ASKING.format("InternalServerError", "Connection error.")),
 }  # fmt: skip
 
 
@@ -68,12 +85,12 @@ def command(task: str = "fix it", model: str | None = None, **asked: Any) -> Age
 
 
 def test_every_recording_is_expected_to_mean_something() -> None:
-    assert {path.name.partition(".")[0] for path in RECORDED.iterdir()} == WITHOUT_REPORT.keys()
+    assert {path.name.partition(".")[0] for path in RECORDED.iterdir()} == OUTCOMES.keys()
 
 
-@pytest.mark.parametrize("name", WITHOUT_REPORT)
+@pytest.mark.parametrize("name", OUTCOMES)
 def test_recorded_output_is_understood(name: str) -> None:
-    exit_code, *expected = WITHOUT_REPORT[name]
+    exit_code, *expected = OUTCOMES[name]
     got = outcome_of(RECORDED / f"{name}.out", RECORDED / f"{name}.err", exit_code)
     assert as_expected(got) == expected
 
