@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
+from tests.support.model_gemini import Gemini
 from tests.support.model_script import Asked, Exchange, Json, Turn, plain_text, read_messages
 
 
@@ -187,7 +188,10 @@ class Responses(_Messages):
         for index, call in enumerate(turn.calls):
             head = {"type": "function_call", "id": f"fc_{number}_{index}", "name": call.name}
             arguments = json.dumps(call.arguments)
-            items.append({**head, "call_id": f"call_{number}_{index}", "arguments": arguments})
+            call_id = f"call_{number}_{index}"
+            items.append(
+                {**head, "call_id": call_id, "arguments": arguments, "status": "completed"}
+            )
         return items
 
     @classmethod
@@ -229,11 +233,13 @@ class Responses(_Messages):
             yield f"event: {event['type']}\ndata: {data}\n\n"
 
 
-Dialect = type[OpenAI] | type[Anthropic] | type[Responses]
+Dialect = type[OpenAI] | type[Anthropic] | type[Responses] | type[Gemini]
 _ENDS: Mapping[str, Dialect] = {
     "/chat/completions": OpenAI,
     "/responses": Responses,
     "/messages": Anthropic,
+    ":generateContent": Gemini,
+    ":streamGenerateContent": Gemini,
 }
 
 

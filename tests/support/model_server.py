@@ -1,9 +1,9 @@
 """A model's API on this machine, answering from a script: real agents run without a key.
 
-Speaks `/chat/completions` (OpenAI and everything compatible), `/responses` (OpenAI) and `/messages`
-(Anthropic), whole answers and streams. A request is answered from what it contains and from nothing
-else: its model, its first user message (the task) and how many answers it already carries (the
-turn). So any number of agents can share one server.
+Speaks `/chat/completions` (OpenAI and everything compatible), `/responses` (OpenAI), `/messages`
+(Anthropic) and `:generateContent` (Google), whole answers and streams. A request is answered from
+what it contains and from nothing else: its model, its first user message (the task) and how many
+answers it already carries (the turn). So any number of agents can share one server.
 
     python -m tests.support.model_server docs/demo/scenario.json --host bridge --port 8080
 """
@@ -46,7 +46,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _key(self) -> str:
         bearer = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        return self.headers.get("x-api-key", bearer)
+        names = ("x-api-key", "x-goog-api-key")
+        return next((self.headers[name] for name in names if name in self.headers), bearer)
 
     def _send_json(self, status: int, body: Json) -> None:
         self._send(status, "application/json", [json.dumps(body)])

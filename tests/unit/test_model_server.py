@@ -186,3 +186,47 @@ def test_reads_a_scenario_file() -> None:
     turn = Scenario.from_json(text).turn("m", "anything", 0)
 
     assert turn.calls == (ToolCall(name="n", arguments={"a": 1}),)
+
+
+def _ask_gemini(server: ModelServer, method: str, task: str, **more: Any) -> str:
+    contents = [{"role": "user", "parts": [{"text": "<session_context>"}, {"text": task}]}]
+    contents += [{"role": "model", "parts": []}] * more.get("answers", 0)
+    functions = [{"name": "write_file"}]
+    body = {"contents": contents, "tools": [{"functionDeclarations": functions}]}
+    request = urllib.request.Request(
+        f"{server.url}/v1beta/models/m-1:{method}",
+        data=json.dumps(body).encode(),
+        headers={"x-goog-api-key": "secret"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return response.read().decode()
+
+
+def test_gemini_calls_functions_then_ends(server: ModelServer) -> None:
+    first = json.loads(_ask_gemini(server, "generateContent", "t"))["candidates"][0]
+    second = json.loads(_ask_gemini(server, "generateContent", "t", answers=1))["candidates"][0]
+
+    call = {"name": "write_file", "args": dict(WRITE.arguments)}
+    assert first["content"]["parts"] == [{"text": "I write."}, {"functionCall": call}]
+    assert second["content"]["parts"] == [{"text": "Done."}]
+    assert [(e.key, e.model, e.task, e.number) for e in server.exchanges] == [
+        ("secret", "m-1", "t", 0),
+        ("secret", "m-1", "t", 1),
+    ]
+
+
+def test_gemini_streams(server: ModelServer) -> None:
+    chunks = _events(_ask_gemini(server, "streamGenerateContent?alt=sse", "t"))
+
+    candidates = [chunk["candidates"][0] for chunk in chunks]
+    assert [candidate.get("finishReason") for candidate in candidates] == [None, "STOP"]
+    assert candidates[1]["content"]["parts"][0]["functionCall"]["name"] == "write_file"
+    assert chunks[-1]["usageMetadata"]["totalTokenCount"] > 0
+
+
+def test_gemini_errors_have_their_status(server: ModelServer) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        _ask_gemini(server, "generateContent", "no key")
+
+    with caught.value as response:
+        assert json.load(response)["error"]["status"] == "UNAUTHENTICATED"

@@ -1,0 +1,226 @@
+"""The `gemini` program (Gemini CLI 0.61.0): `gemini --prompt`."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
+
+from orchestrator.agents.base import (
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+    ProgressReader,
+)
+from orchestrator.agents.claims import Claims, Count, Text, describe_exit, described
+from orchestrator.agents.refusals import unkept
+from orchestrator.agents.reports import find_report, json_lines, parse_object
+from orchestrator.agents.unreported import unreported
+from orchestrator.config import worker_image
+from orchestrator.engine.base import ExitStatus
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
+
+# Its settings come from files alone. Of the system's, which no repository overrides, it takes none
+# that is not root's. It does not start without a key, which a server of one's own may not want.
+_WITH_SETTINGS: Final = (
+    "sh",
+    "-c",
+    'mkdir -p "$HOME/.gemini"; printf %s "$0" > "$HOME/.gemini/settings.json"; '
+    '[ -z "${GOOGLE_GEMINI_BASE_URL:-}" ] || export GEMINI_API_KEY="${GEMINI_API_KEY:-none}"; '
+    'exec "$@"',
+)
+_COMMAND: Final = (
+    "gemini",
+    "--output-format=stream-json",
+    # The container is the sandbox; nobody is there to be asked.
+    "--yolo",
+    "--skip-trust",
+)
+_ENVIRONMENT: Final = {
+    # Else it runs as two processes, of which the first takes memory and hides how the other ends.
+    "GEMINI_CLI_NO_RELAUNCH": "1",
+}
+_KEY: Final = "GEMINI_API_KEY"
+_BASE_URL: Final = "GOOGLE_GEMINI_BASE_URL"
+_ATTEMPTS: Final = 3
+"""Of one request. Its own 10 are four minutes, in which it prints nothing."""
+
+_RESULT_KEYS: Final = frozenset({"type", "status", "stats"})
+_MARKS: Final = (b'"assistant"', b'"tool_use"', b'"tool_result"', b'"error"')
+_LONGEST_ANSWER: Final = 4096
+
+# The exit code is the program's own, or the lower eight bits of an HTTP status.
+_MAX_TURNS: Final = 53
+_INVALID_REQUEST: Final = 400 % 256
+_EXITS: Final = {
+    41: Reason.AUTH,
+    401 % 256: Reason.AUTH,
+    403 % 256: Reason.AUTH,
+    429 % 256: Reason.RATE_LIMITED,
+}
+_SIGNALLED: Final = 128
+_API_ERROR: Final = re.compile(r"\[API Error: (?P<text>.*)\]", re.DOTALL)
+_WRONG_KEY: Final = "API key"
+"""What Google says of a wrong one comes as an invalid request."""
+# Errors that it reports on the way, and then ends well.
+_LIMIT_WARNING: Final = "Maximum session turns exceeded"
+_LOOP_WARNING: Final = "Loop detected"
+
+
+def _fields(value: object) -> object:
+    return value if isinstance(value, dict) else {}
+
+
+class _Error(Claims):
+    message: Text = None
+
+
+class _Stats(Claims):
+    total_tokens: Count = None
+
+
+class _Result(Claims):
+    status: Text
+    error: Annotated[_Error, BeforeValidator(_fields)] = Field(default_factory=_Error)
+    stats: Annotated[_Stats, BeforeValidator(_fields)] = Field(default_factory=_Stats)
+
+
+class GeminiAgent:
+    """Runs `gemini --prompt` and reads the last line of its stream of JSON."""
+
+    name = "gemini"
+    image = worker_image("gemini")
+    inherited_env = (_KEY, _BASE_URL, "GEMINI_MODEL")
+    droppings: tuple[str, ...] = ()
+
+    def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """Name the key; a server of the user's own may want none."""
+        return None if any(environment.get(name) for name in (_KEY, _BASE_URL)) else _KEY
+
+    def refusal(self, settings: AgentSettings) -> str | None:
+        """Keep no budget, for want of prices; turns are counted from outside as well."""
+        return unkept(settings, profiles=False, cost=False)
+
+    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
+        """Give the command line; the task is part of a word, so it may begin with a dash."""
+        model = () if spec.model is None else ("--model", spec.model)
+        base = {} if settings.api_base is None else {_BASE_URL: settings.api_base}
+        return AgentCommand(
+            argv=(
+                *_WITH_SETTINGS,
+                json.dumps(_settings(settings)),
+                *_COMMAND,
+                *model,
+                f"--prompt={spec.task}",
+            ),
+            env=_ENVIRONMENT | base,
+        )
+
+    def progress_reader(self) -> ProgressReader:
+        """Count the answers of the model."""
+        return _Story().read
+
+    def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
+        """Judge its last line, or the lack of one."""
+        story = _Story()
+        for event in json_lines(output.stdout, *_MARKS):
+            story.add(event)
+        found = find_report(output.stdout, _RESULT_KEYS)
+        if found is None:
+            return _without_result(output, exit_status.exit_code, steps=story.steps)
+        result = _Result.model_validate(found)
+        status, reason, message = _verdict(result, story, exit_status.exit_code)
+        return AgentOutcome(
+            status=status,
+            reason=reason,
+            message=described(message),
+            steps=story.steps,
+            tokens=result.stats.total_tokens,
+        )
+
+
+class _Story:
+    """Follows the events: how many answers the model gave, the words of the last, and errors."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.words = ""
+        self.error: str | None = None
+        self._answering = False
+
+    def read(self, line: str) -> AgentProgress | None:
+        """Take in a line of stdout."""
+        return AgentProgress(steps=self.steps) if self.add(parse_object(line) or {}) else None
+
+    def add(self, event: Mapping[str, object]) -> bool:
+        """Take in an event; say whether another answer begins with it."""
+        kind, said = event.get("type"), event.get("role") == "assistant"
+        if kind == "tool_result":
+            self._answering = False
+        elif kind == "error":
+            self.error = str(event.get("message"))[:_LONGEST_ANSWER]
+        begins = kind == "tool_use" or (kind == "message" and said)
+        another = begins and not self._answering
+        if another:
+            self.steps, self.words, self._answering = self.steps + 1, "", True
+        if kind == "message" and said:
+            self.words = (self.words + str(event.get("content")))[:_LONGEST_ANSWER]
+        return another
+
+
+def _settings(settings: AgentSettings) -> dict[str, object]:
+    return {
+        # Without it a base URL of the user's own is an invalid way to log in.
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "model": {"maxSessionTurns": settings.max_steps},
+        "general": {
+            "maxAttempts": _ATTEMPTS,
+            "enableAutoUpdate": False,
+            "enableAutoUpdateNotification": False,
+        },
+        "privacy": {"usageStatisticsEnabled": False},
+    }
+
+
+def _without_result(output: AgentOutput, exit_code: int, *, steps: int) -> AgentOutcome:
+    lost = unreported(output, exit_code, steps=steps)
+    if exit_code not in _EXITS:
+        return lost
+    message = f"the model's API answered {256 + exit_code}" if exit_code > _SIGNALLED else None
+    return replace(lost, reason=_EXITS[exit_code], message=message or lost.message)
+
+
+def _verdict(
+    result: _Result, story: _Story, exit_code: int
+) -> tuple[Status, Reason | None, str | None]:
+    if exit_code == _MAX_TURNS or story.error == _LIMIT_WARNING:
+        return Status.PARTIAL, Reason.MAX_STEPS, result.error.message or story.error
+    if result.status != "success":
+        message = _api_message(result.error.message) or story.error or describe_exit(exit_code)
+        return Status.FAILED, _reason(message, exit_code), message
+    if exit_code != 0:
+        claim = f"reported success, but {describe_exit(exit_code)}"
+        return Status.FAILED, Reason.AGENT_ERROR, claim
+    if story.error is not None and story.error.startswith(_LOOP_WARNING):
+        return Status.PARTIAL, Reason.AGENT_FAILED, story.error
+    return Status.SUCCESS, None, story.words
+
+
+def _reason(message: str, exit_code: int) -> Reason:
+    if exit_code == _INVALID_REQUEST and _WRONG_KEY in message:
+        return Reason.AUTH
+    return _EXITS.get(exit_code, Reason.AGENT_ERROR)
+
+
+def _api_message(message: str | None) -> str | None:
+    """Take what an API said out of what the program makes of it: often JSON in brackets."""
+    match = _API_ERROR.match(message or "")
+    if match is None:
+        return message
+    error = _Error.model_validate(_fields((parse_object(match["text"]) or {}).get("error")))
+    return error.message or match["text"]

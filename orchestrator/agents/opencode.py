@@ -1,0 +1,267 @@
+"""The `opencode` program (OpenCode 1.18.33): `opencode run`."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
+
+from orchestrator.agents.base import (
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+    ProgressReader,
+)
+from orchestrator.agents.claims import Claims, Cost, Count, Text, described
+from orchestrator.agents.reports import json_lines, parse_object, text_tail
+from orchestrator.agents.unreported import unreported
+from orchestrator.config import worker_image
+from orchestrator.engine.base import ExitStatus
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
+
+# On its command line the task would be put into quotes, or be taken for an option. Its library
+# wants the version in the address where Anthropic's own do not.
+_WITH_TASK: Final = (
+    "sh",
+    "-c",
+    'case "${ANTHROPIC_BASE_URL:-}" in ""|*/v1) ;; '
+    '*) export ANTHROPIC_BASE_URL="${ANTHROPIC_BASE_URL%/}/v1" ;; esac; '
+    'printf %s "$0" > "$HOME/task"; exec "$@" < "$HOME/task"',
+)
+_COMMAND: Final = (
+    "opencode",
+    "run",
+    "--format=json",
+    # The container is the sandbox; nobody is there to be asked.
+    "--auto",
+    # Without one it asks another model for it.
+    "--title=worker",
+)
+_ENVIRONMENT: Final = {
+    # Prices and names of models come with it; a worker reaches the model and nothing else.
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+}
+_CONFIG: Final = {"share": "disabled", "autoupdate": False, "snapshot": False}
+_DEFAULT_MODEL: Final = "anthropic/claude-sonnet-4-5"
+_KEYS: Final = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "google": ("GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "groq": ("GROQ_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+}
+# Who makes the models of a family. Any other bare name is taken for one of OpenAI's.
+_FAMILIES: Final = {
+    "claude-": "anthropic",
+    "gemini-": "google",
+    "deepseek-": "deepseek",
+    "grok-": "xai",
+    "mistral-": "mistral",
+    "devstral-": "mistral",
+    "codestral-": "mistral",
+}
+
+_MARKS: Final = (b'"step_finish"', b'"text"', b'"error"')
+_HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}
+_ERROR_REASONS: Final = {
+    "ProviderAuthError": Reason.AUTH,
+    "ContextOverflowError": Reason.CONTEXT_FULL,
+}
+_NO_KEY: Final = "API key is missing"
+_GOES_ON: Final = "tool-calls"
+_OTHER_PROFILE: Final = re.compile(r'agent ".*" (?:not found|is a subagent).*')
+_TAIL: Final = 16 * 1024
+
+
+def _fields(value: object) -> object:
+    return value if isinstance(value, dict) else {}
+
+
+class _Tokens(Claims):
+    total: Count = None
+
+
+class _Part(Claims):
+    reason: Text = None
+    text: Text = None
+    cost: Cost = None
+    tokens: Annotated[_Tokens, BeforeValidator(_fields)] = Field(default_factory=_Tokens)
+
+
+class _ErrorData(Claims):
+    message: Text = None
+    statusCode: Count = None
+
+
+class _Error(Claims):
+    name: Text = None
+    data: Annotated[_ErrorData, BeforeValidator(_fields)] = Field(default_factory=_ErrorData)
+
+
+class _Event(Claims):
+    type: Text = None
+    part: Annotated[_Part, BeforeValidator(_fields)] = Field(default_factory=_Part)
+    error: Annotated[_Error, BeforeValidator(_fields)] = Field(default_factory=_Error)
+
+
+class OpencodeAgent:
+    """Runs `opencode run` and adds up the events that it prints."""
+
+    name = "opencode"
+    image = worker_image("opencode")
+    inherited_env = (
+        *(key for keys in _KEYS.values() for key in keys),
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_BASE_URL",
+    )
+    droppings: tuple[str, ...] = ()
+
+    def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
+        """Name the key of the model's provider, if it is known."""
+        keys = _KEYS.get(_provider(model), ())
+        return None if any(environment.get(key) for key in keys) else next(iter(keys), None)
+
+    def refusal(self, settings: AgentSettings) -> None:
+        """Keep everything: steps and cost are counted from outside."""
+
+    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
+        """Give the command line; the task comes on its stdin."""
+        profile = settings.chosen_profile
+        given = () if profile is None else ("--agent", profile)
+        model = ("--model", _qualified(spec.model))
+        return AgentCommand(
+            argv=(*_WITH_TASK, spec.task, *_COMMAND, *given, *model),
+            env=_ENVIRONMENT
+            | {"OPENCODE_CONFIG_CONTENT": json.dumps(_config(spec.model, settings))},
+        )
+
+    def progress_reader(self) -> ProgressReader:
+        """Count steps, and add up what they cost."""
+        return _Sum().read
+
+    def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
+        """Judge by the last error, or how the last step ended."""
+        total = _Sum()
+        for event in json_lines(output.stdout, *_MARKS):
+            total.add(event)
+        status, reason, message = _verdict(total, output, exit_status.exit_code)
+        return AgentOutcome(
+            status=status,
+            reason=reason,
+            message=described(message),
+            steps=total.steps,
+            cost=total.known_cost,
+            tokens=total.tokens,
+        )
+
+
+class _Sum:
+    """Adds up the events: each step has its own cost, and there is no last word."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.cost = 0.0
+        self.tokens: int | None = None
+        self.ended: str | None = None
+        """How the last step did."""
+        self.words: str | None = None
+        self.error: _Error | None = None
+
+    @property
+    def known_cost(self) -> float | None:
+        """USD; a model without a price costs nothing by its word."""
+        return self.cost or None
+
+    def read(self, line: str) -> AgentProgress | None:
+        """Take in a line of stdout; a step that ends in tools means that another begins."""
+        if not self.add(parse_object(line) or {}):
+            return None
+        return AgentProgress(
+            cost=self.known_cost, steps=self.steps + (1 if self.ended == _GOES_ON else 0)
+        )
+
+    def add(self, found: Mapping[str, object]) -> bool:
+        """Take in an event; say whether it is the end of a step."""
+        event = _Event.model_validate(found)
+        if event.type == "error":
+            self.error = event.error
+        elif event.type == "text":
+            self.words = event.part.text
+        elif event.type == "step_finish":
+            self._end_step(event.part)
+        return event.type == "step_finish"
+
+    def _end_step(self, part: _Part) -> None:
+        self.steps += 1
+        self.cost += part.cost or 0.0
+        if part.tokens.total is not None:
+            self.tokens = (self.tokens or 0) + part.tokens.total
+        self.ended = part.reason
+
+
+def _qualified(model: str | None) -> str:
+    """Name the model as the program wants it, `provider/model`."""
+    if model is None or "/" in model:
+        return model or _DEFAULT_MODEL
+    families = (_FAMILIES[family] for family in _FAMILIES if model.startswith(family))
+    return f"{next(families, 'openai')}/{model}"
+
+
+def _provider(model: str | None) -> str:
+    return _qualified(model).partition("/")[0]
+
+
+def _config(model: str | None, settings: AgentSettings) -> dict[str, object]:
+    provider, _, name = _qualified(model).partition("/")
+    config: dict[str, object] = dict(_CONFIG)
+    if settings.budget is not None:
+        # What its helpers spend it does not say.
+        config["permission"] = {"task": "deny"}
+    options = _api_options(provider, settings.api_base)
+    if options or provider in _KEYS:
+        # A model that it does not list may be there all the same.
+        config["provider"] = {provider: {"options": options, "models": {name: {}}}}
+    return config
+
+
+def _api_options(provider: str, api_base: str | None) -> dict[str, str]:
+    if api_base is None:
+        return {}
+    if provider == "anthropic":
+        api_base = api_base.rstrip("/").removesuffix("/v1") + "/v1"
+    # Empty is a key as well: a server of the user's own may want none.
+    key = _KEYS.get(provider, ("OPENAI_API_KEY",))[0]
+    return {"baseURL": api_base, "apiKey": f"{{env:{key}}}"}
+
+
+def _verdict(
+    total: _Sum, output: AgentOutput, exit_code: int
+) -> tuple[Status, Reason | None, str | None]:
+    other = _OTHER_PROFILE.search(text_tail(output.stderr, _TAIL))
+    if other is not None:
+        return Status.FAILED, Reason.AGENT_ERROR, other[0]
+    if total.error is not None:
+        message = total.error.data.message or total.error.name
+        return Status.FAILED, _reason(total.error), message
+    if total.ended is None or exit_code != 0:
+        lost = unreported(output, exit_code)
+        return lost.status, lost.reason, lost.message
+    if total.ended == "stop":
+        return Status.SUCCESS, None, total.words
+    said = f"its last answer ended with `{total.ended}`"
+    return Status.PARTIAL, Reason.AGENT_FAILED, said
+
+
+def _reason(error: _Error) -> Reason:
+    if _NO_KEY in (error.data.message or ""):
+        return Reason.AUTH
+    by_name = _ERROR_REASONS.get(error.name or "", Reason.AGENT_ERROR)
+    return _HTTP_REASONS.get(error.data.statusCode or 0, by_name)
