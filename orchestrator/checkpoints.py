@@ -3,6 +3,7 @@
 In the worker's state directory, each written whole before the step that it stands for:
 
     prepared        its worktree and store are complete; the commit it starts from
+    services        what holds the network of its services; when they are ready
     setup.json      how its setup ended; before the container goes
     container.json  what runs its task; before the start
     ending.json     how that ended; before the container goes
@@ -105,6 +106,22 @@ class Checkpoints:
     def note_ending(self, ending: Ending) -> None:
         """Keep how its container ended."""
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
+
+    def services(self) -> str | None:
+        """Give the container that holds the network of its services, if they got ready."""
+        try:
+            return (self._directory / "services").read_text()
+        except OSError:
+            return None
+
+    def note_services(self, holder: str) -> None:
+        """Its services are ready."""
+        write_atomically(self._directory / "services", holder)
+
+    def forget_services(self) -> None:
+        """They are gone, and with them what its setup did to them."""
+        for name in ("setup.json", "services"):
+            (self._directory / name).unlink(missing_ok=True)
 
     def stage(self, stage: Stage) -> Ending | None:
         """Give how a stage ended, if that was seen."""

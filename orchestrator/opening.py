@@ -21,8 +21,8 @@ from orchestrator.secret_files import forget
 from orchestrator.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.workspace import choose_mode, remove_tree
 
-_BESIDE = frozenset({"guard", HOLDER_ROLE, SERVICE_ROLE})
-"""What a worker's container needs."""
+_KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
+"""What goes on while nobody is there."""
 
 
 @contextmanager
@@ -111,10 +111,10 @@ def clear_the_way(engine: ContainerEngine, run_id: str) -> None:
     """
     found = engine.leftovers({MANAGED: "true", RUN: run_id})
     containers = [left for left in found if left.kind == "container"]
-    workers = {left.labels[WORKER] for left in containers if left.labels[ROLE] == "worker"}
+    kept = {left.labels[WORKER] for left in containers if left.labels[ROLE] in _KEPT}
     for left in containers:
         role, number = left.labels[ROLE], left.labels.get(WORKER)
-        if role != "worker" and not (role in _BESIDE and number in workers):
+        if role not in _KEPT and not (role == "guard" and number in kept):
             engine.remove(left)
 
 

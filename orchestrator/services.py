@@ -7,16 +7,21 @@ the others on one `localhost`, by name, and nobody else reaches any of them.
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from typing import Self
 
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.companion import Check, Companion
 from orchestrator.config import BASE_IMAGE, Service, variable_prefix
 from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import SERVICE, Container, ContainerSpec, Leftover, TmpfsMount
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
 from orchestrator.execution import CancelButton, create
+from orchestrator.judge import Verdict
 from orchestrator.pace import CalledOffError
 from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status
 
 HOLDER_ROLE = "holder"
 SERVICE_ROLE = "service"
@@ -37,30 +42,81 @@ class ServiceFailedError(OrchestratorError):
 
 
 class Services:
-    """The services of one worker's attempt."""
+    """The services of one worker's attempt; as a context, they are gone when it is left."""
 
-    def __init__(self, run: RunContext, spec: WorkerSpec, cancel: CancelButton) -> None:
+    def __init__(
+        self, run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints, cancel: CancelButton
+    ) -> None:
         """Start nothing yet."""
         self._run = run
         self._spec = spec
+        self._checkpoints = checkpoints
         self._cancel = cancel
         self._wanted = run.config.project.services
         self._holder: Container | None = None
         self._companions: list[Companion] = []
+        is_open = run.config.isolation.network == "open"
+        self._network = run.network if is_open else "none"
+        self._egress = run.egress if is_open else None
 
-    def start(self) -> str | None:
-        """Start them all, and wait until they are ready.
+    def __enter__(self) -> Self:
+        return self
 
-        Returns:
-            The id of the container that the worker's is to stand beside; None without services.
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        # Whoever resumes the run takes them over, or removes them.
+        if not isinstance(error, EngineUnavailableError):
+            self._close()
+
+    def ready(self) -> Verdict | None:
+        """Start them all and wait for them, unless that was done; say why there can be no agent.
 
         Raises:
-            ServiceFailedError: One of them ended, or was not ready in time.
-            CalledOffError: The worker is not to start any more.
-            OrchestratorError: The engine refused.
+            EngineUnavailableError: The engine went away.
+            OSError: There is no room for a note of them.
         """
-        if not self._wanted:
+        if not self._wanted or self._found():
             return None
+        try:
+            self._start()
+        except EngineUnavailableError:
+            raise
+        except ServiceFailedError as error:
+            return Verdict(Status.FAILED, Reason.SETUP_FAILED, error.message)
+        except CalledOffError:
+            why = f"{self._cancel.why} before it started"
+            return Verdict(Status.FAILED, Reason.CANCELLED, why)
+        except OrchestratorError as error:
+            return Verdict(Status.FAILED, Reason.ENGINE_ERROR, error.message)
+        return None
+
+    def beside(self, spec: ContainerSpec) -> ContainerSpec:
+        """Let a container of the worker's reach them; not one with another network."""
+        if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
+            return spec
+        return replace(spec, beside=self._holder.id, env={**self._variables(), **spec.env})
+
+    def _found(self) -> bool:
+        """Take over what another process started; what is no use any more goes."""
+        noted = self._checkpoints.services()
+        if noted is None:
+            return False
+        self._holder = self._run.engine.adopt(noted)
+        for leftover in self._leftovers(SERVICE_ROLE):
+            container = self._run.engine.adopt(leftover.id)
+            if container is not None:
+                self._join(leftover.labels[SERVICE], container)
+        # Those of a worker that was started are what they are.
+        if self._checkpoints.launch() is not None or self._all_run():
+            return True
+        self._close()
+        self._checkpoints.forget_services()
+        return False
+
+    def _all_run(self) -> bool:
+        running = {one.name for one in self._companions if one.ended() is None}
+        return self._holder is not None and running == set(self._wanted)
+
+    def _start(self) -> None:
         for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard"):
             self._run.engine.remove(leftover)
         ports = self._run.ports.of(self._spec.worker_id)
@@ -71,20 +127,9 @@ class Services:
             self._join(name, self._run.engine.create(spec))
         for companion in self._companions:
             self._await(companion, self._wanted[companion.name], self._holder.id)
-        return self._holder.id
+        self._checkpoints.note_services(self._holder.id)
 
-    def find(self) -> None:
-        """Take over what another process started."""
-        if not self._wanted:
-            return
-        for leftover in self._leftovers(HOLDER_ROLE):
-            self._holder = self._run.engine.adopt(leftover.id)
-        for leftover in self._leftovers(SERVICE_ROLE):
-            container = self._run.engine.adopt(leftover.id)
-            if container is not None:
-                self._join(leftover.labels[SERVICE], container)
-
-    def variables(self) -> dict[str, str]:
+    def _variables(self) -> dict[str, str]:
         """Tell the worker where they are."""
         found = {}
         for name, service in self._wanted.items():
@@ -96,11 +141,6 @@ class Services:
                 found[variable] = text.replace("{host}", name).replace("{port}", str(port or ""))
         return found
 
-    def let_go(self) -> None:
-        """Leave them as they are, for whoever resumes the run."""
-        self._companions.clear()
-        self._holder = None
-
     def look(self) -> None:
         """Say of each that has ended how it did: its worker may have failed for it."""
         for companion in self._companions:
@@ -110,14 +150,15 @@ class Services:
                     said = f"worker {self._spec.worker_id}: service `{companion.name}` {ended}"
                     self._run.emit(Notice(message=said))
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Remove them; what cannot be removed is found by its labels at the end of the run."""
         for companion in self._companions:
             companion.remove()
+        self._companions.clear()
         if self._holder is not None:
             with suppress(OrchestratorError):
                 self._holder.remove()
-        self.let_go()
+        self._holder = None
 
     def _leftovers(self, *roles: str) -> Iterator[Leftover]:
         for role in roles:
@@ -169,8 +210,8 @@ class Services:
             user=_NOBODY,
             workdir="/",
             labels=labels(self._run, self._spec, role=HOLDER_ROLE),
-            network=self._run.network,
-            egress=self._run.egress,
+            network=self._network,
+            egress=self._egress,
             extra_hosts=dict.fromkeys(self._wanted, "127.0.0.1"),
             memory=_HOLDER_MEMORY,
             pids=32,

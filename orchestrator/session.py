@@ -17,7 +17,7 @@ from orchestrator.pace import CalledOffError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.results import Reason
-from orchestrator.services import ServiceFailedError, Services
+from orchestrator.services import Services
 from orchestrator.triggers import Scope
 from orchestrator.workspace import Workspace
 
@@ -71,6 +71,7 @@ def run_task(
     workspace: Workspace,
     checkpoints: Checkpoints,
     log: WorkerLog,
+    services: Services,
 ) -> Ending:
     """Let the task run to its end, unless it did; nothing of its container is left.
 
@@ -79,19 +80,13 @@ def run_task(
     """
     cancel = cancel_of(run, spec)
     terms = _terms(run, spec, workspace)
-    services = Services(run, spec, cancel)
     with ExitStack() as stack:
-        stack.callback(services.close)
         try:
             container, launched = _container(
                 run, spec, workspace, terms, checkpoints, stack, services
             )
         except EngineUnavailableError:
-            services.let_go()
             raise
-        except ServiceFailedError as error:
-            failed = Stop(Reason.SETUP_FAILED, error.message)
-            return Ending(started_at=None, duration=0.0, exit_status=None, stopped=failed)
         except CalledOffError:
             stopped = Stop(Reason.CANCELLED, f"{cancel.why} before it started")
             return Ending(started_at=None, duration=0.0, exit_status=None, stopped=stopped)
@@ -130,13 +125,9 @@ def _container(
         )
     )
     if found is None:
-        holder = services.start()
         with run.pace.turn(lambda: cancel_of(run, spec).asked):
-            described = worker_container(run, spec, workspace, secrets)
-            env = {**services.variables(), **described.env}
-            described = replace(described, beside=holder, env=env)
+            described = services.beside(worker_container(run, spec, workspace, secrets))
             return launch(run.engine, described, terms, checkpoints)
-    services.find()
     try:
         if found.state().started_at is not None:
             return found, take_over(found, terms, checkpoints)

@@ -21,6 +21,7 @@ from orchestrator.logs import WorkerLog, stage_log
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
 from orchestrator.sanitize import one_line
+from orchestrator.services import Services
 from orchestrator.session import cancel_of
 from orchestrator.tail import last_line
 from orchestrator.workspace import Workspace
@@ -52,7 +53,11 @@ class _KilledAlone:
 
 
 def set_up(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    services: Services,
 ) -> Verdict | None:
     """Make a worktree ready for the agent, unless that was done; say why there can be no agent.
 
@@ -64,7 +69,7 @@ def set_up(
     known = checkpoints.stage("setup")
     if not run.config.project.setup or (known is None and cancel.asked):
         return None
-    ending, problem = _Stage(run, spec, workspace, checkpoints, "setup", cancel).outcome()
+    ending, problem = _Stage(run, spec, workspace, checkpoints, services, "setup", cancel).outcome()
     if problem is None:
         return None
     if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
@@ -74,7 +79,11 @@ def set_up(
 
 
 def tear_down(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    services: Services,
 ) -> tuple[str, ...]:
     """Tidy up behind the agent, unless that was done; what goes wrong is a note.
 
@@ -90,7 +99,9 @@ def tear_down(
         if cancel.asked:
             return ("there was no teardown: the worker was killed",)
     try:
-        _, problem = _Stage(run, spec, workspace, checkpoints, "teardown", cancel).outcome()
+        _, problem = _Stage(
+            run, spec, workspace, checkpoints, services, "teardown", cancel
+        ).outcome()
     except OSError as error:
         return (f"there was no teardown ({error})",)
     return () if problem is None else (problem,)
@@ -108,6 +119,7 @@ class _Stage:
     spec: WorkerSpec
     workspace: Workspace
     checkpoints: Checkpoints
+    services: Services
     stage: Stage
     cancel: CancelButton
 
@@ -151,7 +163,9 @@ class _Stage:
         terms = stage_terms(run, spec, workspace, self.stage)
         try:
             with run.secrets.laid_out(run_id, spec.worker_id, workspace.user) as secrets:
-                described = stage_container(run, spec, workspace, secrets, self.stage)
+                described = self.services.beside(
+                    stage_container(run, spec, workspace, secrets, self.stage)
+                )
                 container, launched = start_again(run.engine, described, terms)
                 try:
                     ending = attend(

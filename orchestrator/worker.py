@@ -15,7 +15,8 @@ from orchestrator.logs import WorkerLog, log_files
 from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import ready_workspace
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.session import open_log, run_task
+from orchestrator.services import Services
+from orchestrator.session import cancel_of, open_log, run_task
 from orchestrator.stages import set_up, tear_down
 from orchestrator.worktree import Changes, changes
 
@@ -27,23 +28,24 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
     """Do one worker's job, or what is left of it; whatever goes wrong in it is its result."""
     checkpoints = Checkpoints(run.directory.worker(spec.worker_id))
     run.emit(WorkerPreparing(worker_id=spec.worker_id))
-    try:
-        workspace = ready_workspace(run, spec, checkpoints)
-        unready = set_up(run, spec, workspace, checkpoints)
-        before = _NOT_RUN if unready else checkpoints.ending() or open_log(run, spec)
-    except EngineUnavailableError:
-        raise
-    except (OrchestratorError, OSError) as error:
-        return failure(run, spec, Reason.SETUP_FAILED, str(error))
-    if isinstance(before, WorkerLog):
-        with before as log:
-            ending = run_task(run, spec, workspace, checkpoints, log)
-    else:
-        ending = before
-    outcome = _read_outcome(run, spec, ending)
-    judged = judge(ending, outcome, budget=run.config.budget_per_worker)
-    verdict = unready or _with_whole_log(judged, ending)
-    notes = tear_down(run, spec, workspace, checkpoints)
+    with Services(run, spec, checkpoints, cancel_of(run, spec)) as services:
+        try:
+            workspace = ready_workspace(run, spec, checkpoints)
+            unready = services.ready() or set_up(run, spec, workspace, checkpoints, services)
+            before = _NOT_RUN if unready else checkpoints.ending() or open_log(run, spec)
+        except EngineUnavailableError:
+            raise
+        except (OrchestratorError, OSError) as error:
+            return failure(run, spec, Reason.SETUP_FAILED, str(error))
+        if isinstance(before, WorkerLog):
+            with before as log:
+                ending = run_task(run, spec, workspace, checkpoints, log, services)
+        else:
+            ending = before
+        outcome = _read_outcome(run, spec, ending)
+        judged = judge(ending, outcome, budget=run.config.budget_per_worker)
+        verdict = unready or _with_whole_log(judged, ending)
+        notes = tear_down(run, spec, workspace, checkpoints, services)
     harvested, verdict = bring_home(run, spec, workspace, verdict, checkpoints)
     harvested = replace(harvested, notes=(*notes, *harvested.notes))
     return _result(run, spec, ending, outcome, harvested, verdict)

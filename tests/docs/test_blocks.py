@@ -146,7 +146,9 @@ def test_a_configuration_is_one(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "orchestrator.yaml"
     file.write_text(block.text)
 
-    config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=None)
+    # Services are for a file that is named.
+    named = file if "services" in document else None
+    config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=named)
 
     assert config.tasks
 

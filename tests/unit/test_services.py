@@ -14,9 +14,11 @@ from pydantic import ValidationError
 
 from orchestrator.config import BASE_IMAGE, Isolation, ParallelConfig, Project, Service
 from orchestrator.engine.base import ROLE, ContainerSpec
-from orchestrator.errors import EngineError
+from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.events import Event, Notice
+from orchestrator.record import all_runs
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.resume import ResumedRun
 from orchestrator.runner import ParallelRunner
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import configured
@@ -39,7 +41,7 @@ def described(**rest: Any) -> Service:
 
 
 def with_services(*tasks: str, services: dict[str, Service], **rest: Any) -> ParallelConfig:
-    return configured(*tasks, project=Project(services=services), **rest)
+    return configured(*tasks, **{"project": Project(services=services), **rest})
 
 
 @pytest.fixture
@@ -201,6 +203,62 @@ def test_when_one_cannot_be_made_the_others_go(repo: Path, tmp_path: Path) -> No
     (worker,) = runner.execute().results
     assert (worker.reason, worker.message) == (Reason.ENGINE_ERROR, "no room for it")
     assert engine.leftovers({}) == []
+
+
+class AwayEngine(LocalEngine):
+    """Is not there when a worker's own container is to be made, until it is."""
+
+    away = True
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        if self.away and spec.labels[ROLE] == "worker":
+            raise EngineUnavailableError("gone")
+        return super().create(spec)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_resumed_run_has_its_services_as_setup_left_them(
+    repo: Path, tmp_path: Path, lost: bool
+) -> None:
+    engine, starts, setups = AwayEngine(tmp_path / "engine"), tmp_path / "s", tmp_path / "t"
+    start = ("sh", "-c", f"echo started >> {starts}; sleep 60")
+    services = {"db": described(command=start, health=f"test -e {starts}")}
+    project = Project(services=services, setup=(f"echo $DB_HOST >> {setups}",))
+    config = configured("exit 3", project=project)
+    (result,) = ParallelRunner(config, repo, engine=engine).execute().results
+    assert (result.reason, setups.read_text()) == (Reason.ENGINE_ERROR, "db\n")
+    left = {one.labels[ROLE]: one for one in engine.leftovers({})}
+    assert set(left) == {"holder", "service"}
+
+    engine.away = False
+    if lost:
+        engine.remove(left["service"])
+    (run,) = all_runs(repo / ".git" / "orchestrator")
+    (resumed,) = ResumedRun(run, engine=engine).execute().results
+    assert resumed.reason is Reason.AGENT_FAILED
+    assert starts.read_text() == "started\n" * (2 if lost else 1)
+    assert setups.read_text() == "db\n" * (2 if lost else 1)
+    assert engine.leftovers({}) == []
+
+
+def test_teardown_still_reaches_them(run: Callable[..., RunResult], tmp_path: Path) -> None:
+    teardown = (f"echo $DB_HOST > {tmp_path}/seen",)
+    project = Project(services={"db": described(command=("sleep", "60"))}, teardown=teardown)
+    run("exit 1", services={}, project=project)
+    assert (tmp_path / "seen").read_text() == "db\n"
+
+
+def test_a_setup_with_another_network_does_not_reach_them(
+    run: Callable[..., RunResult], tmp_path: Path
+) -> None:
+    project = Project(
+        services={"db": described(command=("sleep", "60"))},
+        setup=(f"echo has ${{DB_HOST-nothing}} > {tmp_path}/seen",),
+    )
+    isolation = Isolation(network="none", setup_network="open")
+    (worker,) = run("echo $DB_HOST", services={}, project=project, isolation=isolation).results
+    assert (tmp_path / "seen").read_text() == "has nothing\n"
+    assert stdout(worker) == "db\n"
 
 
 def test_the_record_holds_no_variables_of_theirs(run: Callable[..., RunResult], repo: Path) -> None:

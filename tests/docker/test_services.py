@@ -1,0 +1,349 @@
+"""A database and a web server for each worker, on a real daemon."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from orchestrator.engine.base import REPOSITORY, ROLE, WORKER
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.images import proxy_args
+from tests.support.cli import orchestrator, start
+from tests.support.live import eventually
+from tests.support.repository import make_repository
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+DATABASE = "orchestrator/test-services:postgres"
+PARALLEL = ("parallel", "--config", "services.yaml", "--agent-cli", "shell", "--image", DATABASE)
+SERVICES = f"""\
+services:
+  db:
+    image: {DATABASE}
+    env: {{POSTGRES_PASSWORD: local-only}}
+    health: pg_isready -h 127.0.0.1
+    health_timeout: 240
+    variables:
+      DATABASE_URL: "postgres://postgres:local-only@{{host}}:{{port}}/postgres"
+"""
+# The number of the worker goes into its database, and from there to whoever asks its web server.
+SERVE = """\
+psql -q "$DATABASE_URL" -c "create table who as select $ORCHESTRATOR_WORKER_ID as id"
+cat > server.py <<'P'
+import http.server, os, subprocess
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        query = ["psql", "-tA", os.environ["DATABASE_URL"], "-c", "select id from who"]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(subprocess.run(query, capture_output=True).stdout)
+http.server.HTTPServer(("", int(os.environ["PORT"])), Answer).serve_forever()
+P
+exec python3 server.py
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database(docker_engine: DockerEngine) -> Iterator[str]:
+    """Build the database's image: no registry can be reached."""
+    folder = Path(__file__).parent / "postgres"
+    docker_engine.build(
+        folder, dockerfile="Dockerfile", tag=DATABASE, args=proxy_args(os.environ), labels={},
+        progress=lambda _: None,
+    )  # fmt: skip
+    yield DATABASE
+    client = docker.from_env()
+    client.images.remove(DATABASE, force=True)
+    client.close()
+
+
+@pytest.fixture
+def client() -> Iterator[docker.APIClient]:
+    client = docker.APIClient(version="auto")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    repo = make_repository(tmp_path / "repo")
+    (repo / "services.yaml").write_text(SERVICES)
+    return repo
+
+
+def containers(client: docker.APIClient, repo: Path, **labels: str) -> list[dict[str, Any]]:
+    wanted = {REPOSITORY: str(repo / ".git"), **labels}
+    filters = {"label": [f"{key}={value}" for key, value in wanted.items()]}
+    found: list[dict[str, Any]] = client.containers(all=True, filters=filters)
+    return found
+
+
+def ours(client: docker.APIClient, repo: Path) -> list[str]:
+    """Containers, networks and volumes of a repository's runs."""
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
+    return [
+        *(found["Names"][0] for found in containers(client, repo)),
+        *(found["Name"] for found in client.networks(filters=filters)),
+        *(found["Name"] for found in client.volumes(filters=filters)["Volumes"] or []),
+    ]
+
+
+def urls_of(process: "subprocess.Popen[bytes]", count: int) -> dict[str, str]:
+    """Read where workers are seen, from what a run says."""
+    found: dict[str, str] = {}
+    said = []
+    assert process.stderr is not None
+    while len(found) < count:
+        line = process.stderr.readline().decode()
+        said.append(line)
+        assert line, "".join(said)
+        match = re.search(r"worker (\d+): (http://127\.0\.0\.1:\d+)", line)
+        if match:
+            found[match[1]] = match[2]
+    return found
+
+
+def fetch(url: str) -> str:
+    """Fetch a page as soon as its server answers."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return str(answer.read().decode().strip())
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def test_four_databases_and_four_web_servers(repo: Path, client: docker.APIClient) -> None:
+    process = start(
+        *PARALLEL, SERVE, "--workers", "4", "--ports", "3000", "--timeout-per-worker", "300",
+        "--grace", "1", cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        urls = urls_of(process, 4)
+        assert len(set(urls.values())) == 4
+        assert {number: fetch(url) for number, url in urls.items()} == {n: n for n in urls}
+        assert reached(client, repo) == {}
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert process.returncode == 143
+    assert ours(client, repo) == []
+
+
+# Every address of the neighbours', at the database's port and at the web server's.
+LOOK = """\
+import socket, sys
+for address in sys.argv[1:]:
+    for port in (5432, 3000):
+        try:
+            socket.create_connection((address, port), 2).close()
+            print(address, port)
+        except OSError:
+            pass
+"""
+
+
+def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
+    """Look from each worker, and from its database, for what belongs to the others."""
+    holders = {one["Labels"][WORKER]: one for one in containers(client, repo, **{ROLE: "guard"})}
+    addresses = {
+        number: [network["IPAddress"] for network in one["NetworkSettings"]["Networks"].values()]
+        for number, one in holders.items()
+    }
+    assert len(addresses) == 4
+    seen = {}
+    for role in ("worker", "service"):
+        for one in containers(client, repo, **{ROLE: role}):
+            number = one["Labels"][WORKER]
+            others = [a for n, found in addresses.items() if n != number for a in found]
+            mine = inside(client, one["Id"], "python3", "-c", LOOK, "127.0.0.1")
+            assert mine.split("\n")[:2] == ["127.0.0.1 5432", "127.0.0.1 3000"]
+            gateways = [f"{others[0].rpartition('.')[0]}.1", "172.17.0.1"]
+            found = inside(client, one["Id"], "python3", "-c", LOOK, *others, *gateways)
+            if found:
+                seen[f"{role} {number}"] = found
+    return seen
+
+
+def wait_for(client: docker.APIClient, repo: Path, role: str) -> None:
+    """Wait for a container of a role; a database on a busy machine takes its time."""
+    deadline = time.monotonic() + 240
+    while not containers(client, repo, **{ROLE: role}):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def inside(client: docker.APIClient, container: str, *command: str) -> str:
+    made = client.exec_create(container, list(command))
+    return str(client.exec_start(made["Id"]).decode())
+
+
+ALONE = """\
+env | grep ^DB_ | sort
+psql -tA "$DATABASE_URL" -c 'select 40 + 2'
+python3 - <<'P'
+import socket
+print(sorted(name for _, name in socket.if_nameindex()))
+P
+"""
+
+
+def test_without_a_network_there_are_services_and_nothing_else(
+    repo: Path, client: docker.APIClient
+) -> None:
+    done = orchestrator(
+        *PARALLEL, ALONE, "--workers", "1", "--network", "none", "--json", cwd=repo
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    log = Path(done.results[1]["log"])
+    lines = (log / "stdout.log").read_text().splitlines()
+    assert lines == ["DB_HOST=db", "DB_PORT=5432", "42", "['lo']"]
+    assert "ready to accept connections" in (log / "service-db.log").read_text()
+    assert ours(client, repo) == []
+
+
+def test_what_a_service_may(repo: Path, client: docker.APIClient) -> None:
+    process = start(
+        *PARALLEL, "sleep 300", "--workers", "1", "--network", "none", "--grace", "0", cwd=repo,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(client, repo, "worker")
+        (service,) = containers(client, repo, **{ROLE: "service"})
+        host = client.inspect_container(service["Id"])["HostConfig"]
+        assert host["CapDrop"] == ["ALL"]
+        assert sorted(host["CapAdd"]) == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
+        assert host["SecurityOpt"] == ["no-new-privileges"]
+        assert host["ReadonlyRootfs"]
+        assert (host["Memory"], host["MemorySwap"]) == (1024**3, 1024**3)
+        assert (host["NanoCpus"], host["PidsLimit"]) == (10**9, 256)
+        assert not host["Binds"]
+        assert not host.get("Mounts")
+        assert set(host["Tmpfs"]) == {"/tmp", "/run", "/var/lib/postgresql/data"}
+        status = inside(client, service["Id"], "sh", "-c", "grep CapEff /proc/1/status; id -u")
+        assert status.split() == ["CapEff:", "00000000000000cb", "0"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=120)
+    assert ours(client, repo) == []
+
+
+def test_a_timeout_takes_the_services_too(repo: Path, client: docker.APIClient) -> None:
+    done = orchestrator(
+        *PARALLEL, "sleep 300", "--workers", "1", "--network", "none", "--timeout-per-worker", "2",
+        "--grace", "0", "--json", cwd=repo,
+    )  # fmt: skip
+    assert done.results[1]["status"] == "timeout"
+    # The time that the database took to get ready is not the worker's.
+    assert 2 <= done.results[1]["duration"] < 4
+    assert ours(client, repo) == []
+
+
+ACROSS = """\
+psql -q "$DATABASE_URL" -c 'create table kept as select 7 as it'
+echo made; sleep 8; psql -tA "$DATABASE_URL" -c 'select it from kept'
+"""
+
+
+def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> None:
+    """Start a run, and kill its process as soon as there is a container of a role."""
+    process = start(
+        *PARALLEL, ACROSS, "--workers", "1", *rest, cwd=repo,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(client, repo, role)
+    if role == "worker":
+        (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+        log = run / "worker-1" / "stdout.log"
+        eventually(lambda: log.exists() and "made" in log.read_text(), "its output")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("network", ["none", "open"])
+def test_who_resumes_a_run_takes_its_services_over(
+    repo: Path, client: docker.APIClient, network: str
+) -> None:
+    killed_when(repo, client, "worker", "--network", network)
+    (before,) = containers(client, repo, **{ROLE: "service"})
+    done = orchestrator("resume", "--json", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    log = Path(done.results[1]["log"])
+    assert (log / "stdout.log").read_text() == "made\n7\n"
+    assert "ready to accept connections" in (log / "service-db.log").read_text()
+    assert before["Id"] not in [one["Id"] for one in containers(client, repo)]
+    assert ours(client, repo) == []
+
+
+def test_services_without_a_worker_are_started_anew(repo: Path, client: docker.APIClient) -> None:
+    killed_when(repo, client, "service", "--network", "none")
+    done = orchestrator("resume", "--json", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert (Path(done.results[1]["log"]) / "stdout.log").read_text() == "made\n7\n"
+    assert ours(client, repo) == []
+
+
+def test_cleanup_takes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
+    killed_when(repo, client, "worker", "--network", "open")
+    assert len(containers(client, repo)) == 4
+    assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+    assert ours(client, repo) == []
+
+
+def test_two_runs_at_once_have_ports_and_databases_of_their_own(
+    tmp_path: Path, repo: Path, client: docker.APIClient
+) -> None:
+    other = make_repository(tmp_path / "other")
+    (other / "services.yaml").write_text(SERVICES)
+    both = [
+        start(
+            *PARALLEL, SERVE, "--workers", "1", "--ports", "3000", "--grace", "1", cwd=place,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for place in (repo, other)
+    ]  # fmt: skip
+    try:
+        urls = [urls_of(process, 1)["1"] for process in both]
+        assert len(set(urls)) == 2
+        assert [fetch(url) for url in urls] == ["1", "1"]
+    finally:
+        for process in both:
+            process.send_signal(signal.SIGTERM)
+        for process in both:
+            process.communicate(timeout=120)
+    assert ours(client, repo) + ours(client, other) == []
+
+
+def test_a_runtime_with_a_network_of_its_own_is_refused(repo: Path) -> None:
+    done = orchestrator(
+        *PARALLEL, "true", "--runtime", "runsc", "--network", "none", "--dry-run", cwd=repo
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "cannot share a network with its services" in done.stderr
+
+
+def test_a_missing_image_starts_nothing(repo: Path, client: docker.APIClient) -> None:
+    done = orchestrator(
+        *PARALLEL, "true", "--service", "cache=orchestrator/nowhere:none", cwd=repo
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "no such image: `orchestrator/nowhere:none`" in done.stderr
+    assert ours(client, repo) == []
+
+
+def test_a_plan_names_them(repo: Path) -> None:
+    done = orchestrator(
+        *PARALLEL, "true", "--service", "cache=redis:8", "--dry-run", "--json", cwd=repo
+    )  # fmt: skip
+    assert json.loads(done.stdout)["services"] == {"db": DATABASE, "cache": "redis:8"}
