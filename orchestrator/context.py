@@ -17,6 +17,7 @@ from orchestrator.record import RunDirectory
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets
+from orchestrator.submodules import Submodule
 from orchestrator.untracked import NO_COPIES, Copies
 from orchestrator.workspace import Mode
 
@@ -49,6 +50,10 @@ class RunContext(Ground):
     """The commit they start from."""
     shallow: frozenset[str]
     """Commits that are cut off from their parents."""
+    submodules: tuple[Submodule, ...] = ()
+    """Those of the base that are on this machine."""
+    notices: tuple[str, ...] = ()
+    """What people are to know of what was made for all workers."""
     mode: Mode
     network: str
     """Of the containers that have one: what `create_network` gave; `none` where none has."""

@@ -81,6 +81,7 @@ def import_harvest(
     branch: str,
     origin: Origin,
     note: Callable[[Harvested], None] = _forget,
+    notes: tuple[str, ...] = (),
 ) -> Harvested:
     """Check what the helper container wrote to `out` and move the worker's branch to it.
 
@@ -91,6 +92,7 @@ def import_harvest(
         branch: The worker's branch; it must be where the worker started.
         origin: What the worker started from.
         note: Is told of what was let in, before the branch moves.
+        notes: What people are to know of it beside what the helper says.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are not what they should be.
@@ -99,7 +101,7 @@ def import_harvest(
     tip = _read_text(out / "tip", 100)
     if not _OBJECT_ID.fullmatch(tip):
         raise HarvestRefusedError("the harvest gave no commit")
-    notes = _read_notes(out / "notes")
+    notes = (*_read_notes(out / "notes"), *notes)
     harvested = Harvested(tip, notes)
     start = origin.start or origin.base
     if tip == start:

@@ -34,6 +34,7 @@ class Harvest:
         self.out = out
         self.notes: list[str] = []
         self.left_out: list[str] = []
+        self.objects = objects
         self.env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": "/nonexistent",
@@ -45,6 +46,7 @@ class Harvest:
             "GIT_WORK_TREE": workspace,
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{objects}:{store}/objects",
         }
+        self.submodules = self._given("submodules.json")
 
     def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> str:
         """Run git on the host-made directory."""
@@ -53,13 +55,15 @@ class Harvest:
             raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
         return done.stdout.decode(errors="replace").strip() if not done.returncode else ""
 
-    def _start(self, *arguments: str, stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
+    def _start(
+        self, *arguments: str, stdin: bytes = b"", **variables: str
+    ) -> "subprocess.CompletedProcess[bytes]":
         return subprocess.run(
             ["git", "-c", "safe.directory=*", "-c", "index.skipHash=true", *arguments],
             input=stdin,
             capture_output=True,
-            env=self.env,
-            cwd=self.workspace,
+            env={**self.env, **variables},
+            cwd=variables.get("GIT_WORK_TREE", self.workspace),
             check=False,
         )
 
@@ -92,7 +96,9 @@ class Harvest:
         """Deal with one entry; True for a directory to go into."""
         path = os.path.join(directory, entry.name)
         if entry.name == ".git":
-            if os.path.dirname(path) != self.workspace:
+            if os.path.relpath(directory, self.workspace) in self.submodules:
+                os.rename(path, free_name(os.path.join(directory, NESTED)))
+            elif os.path.dirname(path) != self.workspace:
                 self.note("nested repository, its files were kept as ordinary files", path)
                 os.rename(path, free_name(os.path.join(os.path.dirname(path), NESTED)))
             return False
@@ -144,7 +150,7 @@ class Harvest:
         for name in ("HEAD", f"refs/heads/{branch}"):
             commit = self.resolve(name)
             if commit and self._descends(commit, base):
-                return commit
+                return base if self._moves_submodules(base, commit) else commit
         self.notes.append(
             "the worker's history is not on top of its base; only its files were kept"
         )
@@ -159,6 +165,22 @@ class Harvest:
             self.git("rev-list", "--objects", "--quiet", commit, f"^{base}")
         except RuntimeError:
             return False
+        return True
+
+    def _moves_submodules(self, base: str, commit: str) -> bool:
+        """Tell whether a commit of the worker's names a submodule's commit that nobody else has."""
+        if not self.submodules or commit == base:
+            return False
+        form = ("--raw", "-m", "-z", "--no-abbrev", "--no-renames", "--format=")
+        raw = self._start("log", *form, f"{base}..{commit}").stdout
+        listed = self._start("ls-tree", "-r", "-z", base).stdout
+        known = set(re.findall(rb"160000 commit ([0-9a-f]+)\t", listed))
+        if set(re.findall(rb":[0-7]{6} 160000 [0-9a-f]+ ([0-9a-f]+) ", raw)) <= known:
+            return False
+        self.notes.append(
+            "a commit of its own moved a submodule; its commits were put together into one, "
+            "with every submodule as it was"
+        )
         return True
 
     def resolve(self, name: str, depth: int = 5) -> str | None:
@@ -236,7 +258,7 @@ class Harvest:
             if path in copied:
                 self.note("a copied file is in its own commits", path)
 
-    def _given(self, name: str) -> "dict[str, object]":
+    def _given(self, name: str) -> "dict[str, list[int | str]]":
         """Read what the host left beside the git directory, where there is something to say."""
         try:
             with open(os.path.join(self.env["GIT_DIR"], name), encoding="ascii") as file:
@@ -252,6 +274,38 @@ class Harvest:
             said = done.stderr.decode(errors="replace")
             raise RuntimeError(f"git {command[0]}: {last_line(said)}")
         return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
+
+    def keep_submodules(self) -> None:
+        """Write down as patches what was changed in submodules: nobody may move those."""
+        for path, (number, commit) in self.submodules.items():
+            tree = os.path.join(self.workspace, path)
+            if os.path.realpath(tree) == tree and os.path.isdir(tree):
+                self._keep_submodule(path, tree, int(number), str(commit))
+
+    def _keep_submodule(self, path: str, tree: str, number: int, commit: str) -> None:
+        places = {
+            "GIT_DIR": os.path.join(self.env["GIT_DIR"], "submodules", str(number)),
+            "GIT_WORK_TREE": tree,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{self.objects}/submodules/{number}",
+        }
+        large = (os.path.relpath(one, path) for one in self.left_out if one.startswith(f"{path}/"))
+        wanted = [".", *(f":(exclude,top,literal){one}" for one in large)]
+        self._start(
+            "add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
+            stdin=b"\0".join(os.fsencode(one) for one in wanted), **places,
+        )  # fmt: skip
+        form = ("--cached", "--binary", "--full-index", "--no-renames")
+        made = os.path.join(self.out, f"submodule-{number}.patch")
+        with open(made, "wb") as file:
+            subprocess.run(
+                ["git", "-c", "safe.directory=*", "diff-index", "-p", *form, commit],
+                stdout=file,
+                env={**self.env, **places},
+                cwd=tree,
+                check=True,
+            )
+        if not os.path.getsize(made):
+            os.unlink(made)
 
     def _add(self, wanted: bytes, *, again: bool = True) -> None:
         done = self._start(
@@ -350,6 +404,7 @@ def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest
     harvest.tidy_store()
     parent = harvest.parent(base, branch)
     harvest.note_copies(base, parent)
+    harvest.keep_submodules()
     tip = harvest.commit(parent, message)
     harvest.pack(base, tip)
 

@@ -21,6 +21,7 @@ from orchestrator.meanwhile import meanwhile
 from orchestrator.packing import DEATH, dismiss, pack
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
+from orchestrator.submodules import keep_patches
 from orchestrator.workspace import Workspace, remove_tree
 from orchestrator.worktree import ensure_worktree
 
@@ -133,6 +134,7 @@ def harvest(
 def _let_in(
     run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
 ) -> Harvested:
+    kept = keep_patches(workspace.store.root, workspace.store.out)
     return import_harvest(
         run.repository,
         out=workspace.store.out,
@@ -147,6 +149,7 @@ def _let_in(
             room=2 * run.config.limits.disk + _MOMENT,
         ),
         note=checkpoints.note_harvested,
+        notes=kept,
     )
 
 

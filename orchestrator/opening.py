@@ -19,6 +19,7 @@ from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.secret_files import forget
 from orchestrator.services import HOLDER_ROLE, SERVICE_ROLE
+from orchestrator.submodules import ready_submodules
 from orchestrator.workspace import choose_mode, remove_tree
 
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
@@ -81,11 +82,17 @@ def share(
         OSError: There is no room for it.
     """
     isolation = ground.config.isolation
+    shallow = ready_objects(ground.repository, directory, base, history=isolation.history)
+    submodules = ready_submodules(
+        ground.repository, base, directory.objects, history=isolation.history
+    )
     run = RunContext(
         **vars(ground),
         directory=directory,
         base=base,
-        shallow=ready_objects(ground.repository, directory, base, history=isolation.history),
+        shallow=shallow,
+        submodules=submodules.found,
+        notices=submodules.notices,
         mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
         network="none",
         emit=emit,

@@ -77,6 +77,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         owner=user,
         excluded=run.agent.droppings,
         copies=run.copies,
+        submodules=run.submodules,
     )
     store = make_store(run.repository, worktree, root, options)
     return Workspace(

@@ -13,6 +13,7 @@ from typing import IO
 
 from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git import Git, GitCommandError, discover
+from orchestrator.objects import shallow_commits
 
 BRANCHES = "refs/heads/architect/parallel-"
 DIRECTORIES = ".architect-parallel-"
@@ -158,10 +159,7 @@ class Repository:
         A driver may be a program in the tree, which a worker has rewritten: what it committed is
         written out, and read back, as it is.
         """
-        keys = (key for key in self.configured if key.startswith("filter."))
-        drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
-        off = {"smudge": "", "clean": "", "process": "", "required": "false"}
-        return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}
+        return filters_off(self.configured)
 
     @cached_property
     def object_format(self) -> str:
@@ -170,8 +168,7 @@ class Repository:
 
     def shallow_commits(self) -> frozenset[str]:
         """Give the commits whose parents are not there."""
-        file = self.common_dir / "shallow"
-        return frozenset(file.read_text().split()) if file.exists() else frozenset()
+        return shallow_commits(self.common_dir)
 
     def exclude_worktrees(self) -> None:
         """Keep the worktrees out of `git status`, in the file that nobody commits."""
@@ -244,6 +241,14 @@ class Repository:
             GitCommandError: It is not at `old` any more.
         """
         self.git.run("update-ref", f"refs/heads/{branch}", new, old)
+
+
+def filters_off(configured: Iterable[str]) -> dict[str, str]:
+    """Give settings that switch off every driver that some settings' names tell of."""
+    keys = (key for key in configured if key.startswith("filter."))
+    drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
+    off = {"smudge": "", "clean": "", "process": "", "required": "false"}
+    return {f"filter.{driver}.{key}": value for driver in drivers for key, value in off.items()}
 
 
 def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:

@@ -91,7 +91,7 @@ class ResumedRun:
             clear_the_way(engine, directory.run_id)
             run = share(ground, record.base, directory, recorder, self._cancel, resumed=True)
             with closing(engine, directory, recorder):
-                announce(recorder, record, ())
+                announce(recorder, record, run.notices)
                 return carry_out(run, record.workers, since=record.created_at)
 
     def _conclude(

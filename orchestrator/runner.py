@@ -163,7 +163,7 @@ class ParallelRunner:
             recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
             with closing(engine, directory, recorder):
                 run = self._shared(ground, record, directory, recorder)
-                announce(recorder, record, notices)
+                announce(recorder, record, (*notices, *run.notices))
                 return carry_out(run, record.workers)
 
     def reserve(self) -> RunDirectory:

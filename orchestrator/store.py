@@ -26,13 +26,25 @@ from typing import Literal
 from orchestrator.copies import copy_in, rules, write_record
 from orchestrator.git import Git, make_bare
 from orchestrator.meanwhile import meanwhile
+from orchestrator.objects import pack_commit
 from orchestrator.repository import Repository
+from orchestrator.submodules import (
+    Inside,
+    Submodule,
+    files_of,
+    lay_out,
+    make_git_dirs,
+    point_to,
+    refresh,
+    write_submodules,
+)
 from orchestrator.untracked import NO_COPIES, Copies
 from orchestrator.worktree import Worktree
 
 STORE = "/git"
 OBJECTS = "/git-objects"
 WORKSPACE = "/workspace"
+_SCRATCH = "submodules"
 # Line endings and file modes must mean the same inside as outside; nothing that names a program.
 _CARRIED = (
     "core.autocrlf",
@@ -61,29 +73,7 @@ def base_objects(
     Returns:
         The commits that are cut off from their parents there.
     """
-    pack = directory / "pack"
-    pack.mkdir(parents=True)
-    arguments = ("pack-objects", "-q", "--delta-base-offset", str(pack / "pack"))
-    if history == "shallow":
-        listing = repository.git.run("rev-list", "--objects", "--no-walk", base)
-        repository.git.run(*arguments, stdin=listing)
-        cut = frozenset({base})
-    else:
-        repository.git.run(*arguments, "--revs", stdin=f"{base}\n".encode())
-        cut = repository.shallow_commits()
-        if cut:
-            roots = repository.git.text("rev-list", "--max-parents=0", base).split()
-            cut &= frozenset(roots)
-    _open_to_all(directory)
-    return cut
-
-
-def _open_to_all(directory: Path) -> None:
-    # The worker's user is not ours, and the umask may be strict.
-    for folder, _, files in os.walk(directory):
-        Path(folder).chmod(0o755)
-        for name in files:
-            (Path(folder) / name).chmod(0o444)
+    return pack_commit(repository.git, repository.common_dir, base, directory, history=history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +134,8 @@ class StoreOptions:
     """gitignore patterns of what the agent leaves behind."""
     copies: Copies = NO_COPIES
     """Untracked files of the user's checkout that it gets."""
+    submodules: tuple[Submodule, ...] = ()
+    """Those of the base that are there."""
 
 
 def make_store(
@@ -167,11 +159,17 @@ def make_store(
         _check_out(repository, store, worktree, options.start)
     copied = _copy_untracked(repository, store, worktree, options)
     tree, index = _checkout(store, worktree, options.mode)
+    inner = _lay_out_submodules(store, worktree, options)
     theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
     with meanwhile(partial(_give_away, theirs, worktree, options)):
         settle(repository, tree, index)
     if copied:
-        write_record(copied, worktree.path, store.root, store.harvest)
+        write_record(copied, worktree.path, store.harvest)
+    ours = {*copied, *files_of(inner, worktree.path)}
+    if ours:
+        write_record(ours, worktree.path, store.root)
+    if inner:
+        _add_submodules(repository, store, inner, tree, _settings_text(settings))
     patterns = worktree.git_dir / "info" / "sparse-checkout"
     for git_dir in (store.git, store.harvest):
         shutil.copyfile(index, git_dir / "index")
@@ -198,9 +196,7 @@ def _make_git_dir(
     make_bare(git_dir, object_format=repository.object_format, branch=branch)
     with (git_dir / "config").open("a") as config:
         config.write("[core]\n\tbare = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
-        for key, value in settings.items():
-            section, _, name = key.partition(".")
-            config.write(f"[{section}]\n\t{name} = {_quoted(value)}\n")
+        config.write(_settings_text(settings))
     reference = git_dir / "refs" / "heads" / branch
     reference.parent.mkdir(parents=True)
     reference.write_text(f"{options.start}\n")
@@ -210,6 +206,50 @@ def _make_git_dir(
     )
     if options.shallow:
         (git_dir / "shallow").write_text("".join(f"{c}\n" for c in sorted(options.shallow)))
+
+
+def _settings_text(settings: Mapping[str, str]) -> str:
+    parts = ((*key.partition("."), _quoted(value)) for key, value in settings.items())
+    return "".join(f"[{section}]\n\t{name} = {value}\n" for section, _, name, value in parts)
+
+
+def _lay_out_submodules(
+    store: Store, worktree: Worktree, options: StoreOptions
+) -> tuple[Submodule, ...]:
+    """Write their files, in the worktree that the user sees too; give those that were written."""
+    if not options.submodules:
+        return ()
+    index = None
+    if options.start != options.base:
+        index = Git(worktree.git_dir, work_tree=worktree.path)
+    scratch = store.root / _SCRATCH
+    found = lay_out(options.submodules, worktree.path, scratch, index=index)
+    pointers = store.upper
+    if options.mode == "bind":
+        found = lay_out(found, store.copy, scratch, index=None)
+        pointers = store.copy
+    point_to(found, pointers, STORE)
+    return found
+
+
+def _add_submodules(
+    repository: Repository, store: Store, inner: tuple[Submodule, ...], tree: Path, settings: str
+) -> None:
+    """Make their git directories, and tell the harvest of them."""
+    scratch = store.root / _SCRATCH
+    refresh(inner, tree, scratch)
+    inside = Inside(
+        object_format=repository.object_format,
+        settings=settings,
+        workspace=WORKSPACE,
+        store=STORE,
+        objects=OBJECTS,
+    )
+    make_git_dirs(inner, inside, scratch=scratch, store=store.git, harvest=store.harvest)
+    with (store.git / "config").open("a") as config:
+        config.write("[submodule]\n\tactive = .\n")
+    write_submodules(inner, store.root, store.harvest)
+    shutil.rmtree(scratch)
 
 
 def _copy_untracked(

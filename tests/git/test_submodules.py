@@ -1,0 +1,126 @@
+"""Submodules are found on this machine or told to be missing; nothing is fetched, nothing run."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.repository import Repository
+from orchestrator.runner import ParallelRunner
+from orchestrator.submodules import Submodules, ready_submodules
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git, make_repository
+from tests.support.runs import configured
+from tests.support.submodules import LOCAL, with_submodules
+
+ABSENT = "submodules that are not on this machine are empty for the workers: {}; `git submodule"
+
+
+@pytest.fixture
+def repo(tmp_path: Path, home: Path) -> Path:  # noqa: ARG001
+    return with_submodules(tmp_path / "repo")
+
+
+def ready(repo: Path, objects: Path, base: str = "HEAD") -> Submodules:
+    objects.mkdir(exist_ok=True)
+    repository = Repository(repo)
+    return ready_submodules(repository, repository.resolve(base), objects, history="full")
+
+
+def paths(found: Submodules) -> list[str]:
+    return [one.path for one in found.found]
+
+
+def test_each_with_its_own_objects(repo: Path, tmp_path: Path) -> None:
+    found = ready(repo, tmp_path / "objects")
+    assert (paths(found), found.notices) == (["vendor/lib", "vendor/lib/deep"], ())
+    for one in found.found:
+        pack = tmp_path / "objects" / "submodules" / str(one.number) / "pack"
+        (index,) = pack.glob("*.idx")
+        assert one.commit in git(repo, "verify-pack", "-v", str(index))
+
+
+def test_once_for_a_run(repo: Path, tmp_path: Path) -> None:
+    found = ready(repo, tmp_path / "objects")
+    (repo / ".git" / "modules").rename(tmp_path / "elsewhere")
+    assert ready(repo, tmp_path / "objects") == found
+
+
+def test_what_a_process_left_that_died_is_made_again(repo: Path, tmp_path: Path) -> None:
+    half = tmp_path / "objects" / "submodules" / "0" / "pack"
+    half.mkdir(parents=True)
+    (half / "pack-half.pack").write_text("half")
+    found = ready(repo, tmp_path / "objects")
+    assert paths(found) == ["vendor/lib", "vendor/lib/deep"]
+    assert not (half / "pack-half.pack").exists()
+
+
+def test_one_that_was_never_fetched_is_told(repo: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(repo), str(clone))
+    found = ready(clone, tmp_path / "objects")
+    assert found.found == ()
+    (notice,) = found.notices
+    assert notice.startswith(ABSENT.format("vendor/lib"))
+    assert list((tmp_path / "objects").iterdir()) == []
+
+
+def test_one_inside_that_was_never_fetched_is_told(repo: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(repo), str(clone))
+    git(clone, *LOCAL, "submodule", "--quiet", "update", "--init")
+    found = ready(clone, tmp_path / "objects")
+    assert paths(found) == ["vendor/lib"]
+    (notice,) = found.notices
+    assert notice.startswith(ABSENT.format("vendor/lib/deep"))
+
+
+def test_a_commit_that_is_not_there_is_told(repo: Path, tmp_path: Path) -> None:
+    git(repo, "update-index", "--cacheinfo", f"160000,{'1' * 40},vendor/lib")
+    git(repo, "commit", "-qm", "moved on")
+    (notice,) = ready(repo, tmp_path / "objects").notices
+    assert notice.startswith(ABSENT.format("vendor/lib"))
+
+
+def test_in_a_worktree_of_the_users_own(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    found = ready(tmp_path / "linked", tmp_path / "objects")
+    assert paths(found) == ["vendor/lib", "vendor/lib/deep"]
+
+
+def test_changes_in_one_are_told(repo: Path, local_engine: LocalEngine) -> None:
+    (repo / "vendor" / "lib" / "a.txt").write_text("edited\n")
+    notices: list[str] = []
+    runner = ParallelRunner(
+        configured("true"), repo, engine=local_engine,
+        emit=lambda event: notices.append(str(getattr(event, "message", ""))),
+    )  # fmt: skip
+    runner.execute()
+    told = "submodules have uncommitted changes, which the workers do not see: vendor/lib"
+    assert told in notices
+
+
+@pytest.mark.parametrize("name", ["..", "a/../../x", ".git", ""])
+def test_a_name_that_leads_elsewhere_is_not_followed(repo: Path, tmp_path: Path, name: str) -> None:
+    text = f'[submodule "{name}"]\n\tpath = vendor/lib\n\turl = x\n'
+    (repo / ".gitmodules").write_text(text)
+    git(repo, "commit", "-qam", "names")
+    assert ready(repo, tmp_path / "objects") == Submodules()
+
+
+def test_no_program_of_its_configuration_is_run(repo: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    lib = repo / ".git" / "modules" / "the vendor" / "lib"
+    for key in ("core.fsmonitor", "core.hooksPath", "diff.external", "core.sshCommand"):
+        git(repo, "config", "--file", str(lib / "config"), key, str(program))
+    (repo / "vendor" / "lib" / "a.txt").write_text("edited\n")
+    assert paths(ready(repo, tmp_path / "objects")) == ["vendor/lib", "vendor/lib/deep"]
+    assert not ran.exists()
+
+
+def test_a_repository_without_them_has_none(tmp_path: Path, home: Path) -> None:  # noqa: ARG001
+    repo = make_repository(tmp_path / "plain")
+    assert ready(repo, tmp_path / "objects") == Submodules()
+    assert list((tmp_path / "objects").iterdir()) == []
