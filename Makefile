@@ -7,6 +7,8 @@
 PYTHON ?= python3
 # Tests of one file share what they set up.
 PYTEST_ARGS ?= -n 2 --dist loadfile
+# Agent programs that the tests run, beside architect.
+TESTED := claude codex
 BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
@@ -29,6 +31,8 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: images
+	@for agent in $(TESTED); do \
+	  $(BIN)/orchestrator image build --quiet --agent $$agent || exit; done
 	$(BIN)/pytest -m 'not bench' $(PYTEST_ARGS)
 
 check: $(STAMP)

@@ -55,7 +55,7 @@ def check_wishes(
     repository = Repository(root)
     repository.resolve(config.base)
     chosen, image = choose_agent(config, agent)
-    _check_settings(config, chosen)
+    check_settings(config, chosen)
     secrets = read_secrets(config.isolation.secrets, environ)
     handed_on = inherited(chosen, environ)
     return Wishes(
@@ -116,7 +116,12 @@ def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, st
     return chosen, config.image or chosen.image
 
 
-def _check_settings(config: ParallelConfig, agent: Agent) -> None:
+def check_settings(config: ParallelConfig, agent: Agent) -> None:
+    """Refuse what the agent program would pass over.
+
+    Raises:
+        ConfigError: A setting can be kept neither by it nor from outside.
+    """
     settings = AgentSettings.of(config)
     refusal = agent.refusal(settings)
     if refusal is not None:

@@ -44,7 +44,6 @@ _OPENAI: Final = "https://api.openai.com/v1"
 _PROVIDER: Final = "orchestrator"
 # Of the built-in provider neither the address nor the number of retries can be set.
 _PROVIDER_SETTINGS: Final = {
-    "name": "OpenAI",
     "wire_api": "responses",
     "env_key": "CODEX_API_KEY",
     # They multiply: with its own 4 and 5 it asks a broken server for minutes.
@@ -115,7 +114,7 @@ class CodexAgent:
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the task stands behind `--`, so it may begin with a dash."""
-        provider = {"base_url": settings.api_base or _OPENAI, **_PROVIDER_SETTINGS}
+        provider = _server(settings.api_base) | _PROVIDER_SETTINGS
         wanted = _SETTINGS | {
             f"model_providers.{_PROVIDER}.{name}": value for name, value in provider.items()
         }
@@ -171,6 +170,13 @@ class _Steps:
         self._seen.append(item.get("id"))
         self.number += 1
         return True
+
+
+def _server(api_base: str | None) -> dict[str, object]:
+    if api_base is None:
+        return {"name": "OpenAI", "base_url": _OPENAI}
+    # By the name of OpenAI it would ask a server for what only OpenAI's has.
+    return {"name": _PROVIDER, "base_url": api_base}
 
 
 def _words(event: Mapping[str, object]) -> str | None:

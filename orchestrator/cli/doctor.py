@@ -20,6 +20,7 @@ from orchestrator.engine.base import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError
 from orchestrator.preflight import (
     check_machine,
+    check_settings,
     choose_agent,
     crowding,
     inherited,
@@ -92,6 +93,7 @@ def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
 def _agent(config: ParallelConfig) -> Iterator[Check]:
     try:
         agent, _ = choose_agent(config, None)
+        check_settings(config, agent)
         read_secrets(config.isolation.secrets, os.environ)
     except OrchestratorError as error:
         yield _failed("agent", error)

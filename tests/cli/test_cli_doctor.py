@@ -184,3 +184,12 @@ class TestConfiguration:
         code, lines = self.doctor(capsys)
         assert code == 3
         assert any(line.startswith("✗ agent: ") and "nobody" in line for line in lines)
+
+    def test_a_setting_that_the_agent_cannot_keep(self, repository, machine, capsys):
+        machine((BASE_IMAGE,))
+        text = "parallel_runs: {agent_cli: codex, budget_per_worker: 1}"
+        (repository / "orchestrator.yaml").write_text(text)
+        code, lines = self.doctor(capsys)
+        assert code == 3
+        refused = "`--budget-per-worker` (it does not say what it spends)"
+        assert f"✗ agent: `codex` cannot keep {refused}" in lines

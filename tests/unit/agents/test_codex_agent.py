@@ -134,7 +134,7 @@ def test_the_command_sets_a_provider_of_its_own() -> None:
         "\n".join(word for word in given if "=" in word and "export" not in word)
     )
     provider = config["model_providers"][config["model_provider"]]
-    assert provider["base_url"] == 'http://model/"v1"'
+    assert (provider["name"], provider["base_url"]) == ("orchestrator", 'http://model/"v1"')
     assert (provider["request_max_retries"], provider["stream_max_retries"]) == (2, 3)
     assert config["features"] == {"unbounded_connection_retries": False}
     assert argv[-4:] == ("--model", "gpt-5", "--", "-")
@@ -143,6 +143,7 @@ def test_the_command_sets_a_provider_of_its_own() -> None:
 def test_without_a_server_of_one_s_own_it_is_openai() -> None:
     (address,) = (word for word in command() if "base_url" in word)
     assert address.endswith('.base_url="https://api.openai.com/v1"')
+    assert any(word.endswith('.name="OpenAI"') for word in command())
     assert "--model" not in command()
 
 
