@@ -143,6 +143,8 @@ def cleanup(
             job.engine = None
     for run in runs:
         _clean_run(job, run)
+    if run_id is None and job.wanted == Wanted():
+        _remove_stray(job)
     return job.report()
 
 
@@ -231,6 +233,14 @@ def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set
     job.problems += [f"{one} (run {run.run_id})" for one in stuck]
     kept = [*staying, *(one.leftover for one in stuck)]
     return {worker_of(leftover) for leftover in kept if leftover.kind == "container"}
+
+
+def _remove_stray(job: _Cleanup) -> None:
+    """Remove what belongs to no run: an `init` that was killed left it."""
+    found = job.leftovers.get("", [])
+    stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
+    job.removed += len(found) - len(stuck)
+    job.problems += [str(one) for one in stuck]
 
 
 def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedWorker:

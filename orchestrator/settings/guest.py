@@ -43,7 +43,7 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "history": _OPEN.index,
 }
 """How far a value reaches, where that is not the value itself."""
-_BOUNDED: tuple[FieldPath, ...] = (
+BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
     *(("isolation", name) for name in ("network", "setup_network", "history")),
     RUN_FIELDS["max_worktrees"],
@@ -71,7 +71,7 @@ def loosened(
         config: What all layers come to.
         without: What they come to without the file.
     """
-    bounded = _BOUNDED if without.preset is None else (*_BOUNDED, RUN_FIELDS["timeout_per_worker"])
+    bounded = BOUNDED if without.preset is None else (*BOUNDED, RUN_FIELDS["timeout_per_worker"])
     by_field = {setting.field: setting for setting in settings}
     wider = (field for field in bounded if _reach(config, field) > _reach(without, field))
     # In order, and a preset once for all that it widens.

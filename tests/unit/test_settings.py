@@ -8,6 +8,8 @@ import pytest
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.settings import FileCheck, check_file, json_schema, load_config
+from orchestrator.settings.fields import FIELDS
+from orchestrator.settings.guest import BOUNDED, NAMED_ONLY
 
 DOCUMENTED = """\
 parallel_runs:
@@ -390,6 +392,46 @@ def test_the_hint_names_the_file_that_was_named_and_no_other(tmp_path):
         with pytest.raises(ConfigError) as caught:
             load(environ={"ORCHESTRATOR_GRACE": "x"}, file=None if top else file, top=top)
         assert words in caught.value.hint
+
+
+def test_mistakes_inside_of_a_value_have_their_own_lines(tmp_path):
+    text = """\
+services:
+  db:
+    image: 3
+    memory: 3x
+    imag: x
+    env:
+      A: 3
+    tmpfs: [data, /data, 3]
+  web: {}
+  x: y
+"""
+    file = write(tmp_path, text)
+    kinds = "`image`, `command`, `env`, `port`, `health`, `health_timeout`, `variables`, `tmpfs`, "
+    assert mistakes(file=file) == [
+        f"{file}:3: `services.db.image` is `3`: must be text that is not empty",
+        f"{file}:7: `services.db.env.A`: must be text",
+        f"{file}:8: `services.db.tmpfs[1]` is `data`: must be text",
+        f"{file}:8: `services.db.tmpfs[3]` is `3`: must be text",
+        f"{file}:4: `services.db.memory` is `3x`: a size is a number and a unit, such as 512m or "
+        "4g",
+        f"{file}:5: `services.db.imag` is unknown, did you mean `services.db.image`?",
+        f"{file}:9: `services.web` needs `image`",
+        f'{file}:10: `services.x` is `"y"`: must be a mapping with {kinds}`cpus`, `memory`, `pids`',
+    ]
+
+
+def test_every_setting_is_judged_for_a_file_that_nobody_named():
+    """Who adds a key decides: a repository's file may say it, may not, or may not loosen it."""
+    harmless = {
+        "agent", "agent_cli", "base", "budget_per_worker", "fail_fast", "fail_on", "max_steps",
+        "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
+        "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger", "tasks",
+        "teardown", "timeout_per_worker", "workers",
+    }  # fmt: skip
+    judged = {*NAMED_ONLY, *BOUNDED}
+    assert {name for name, field in FIELDS.items() if field not in judged} == harmless
 
 
 class TestCheckFile:

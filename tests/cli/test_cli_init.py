@@ -1,0 +1,117 @@
+"""`init`: writes over nothing, asks nobody who is not there, says what it found."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.settings.document import read_document
+
+
+@pytest.fixture
+def project(repository):
+    (repository / "package.json").write_text('{"scripts": {"test": "vitest"}}')
+    (repository / "Makefile").write_text("test:\n\tnpm test\n")
+    (repository / "compose.yaml").write_text("services: {db: {image: postgres}}\n")
+    return repository
+
+
+def test_it_says_what_it_found_and_what_to_do_next(project, capsys):
+    assert run(["init"]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{project}/orchestrator.yaml\n"
+    assert err == (
+        "found npm: package.json\n"
+        "found tests: make test (Makefile)\n"
+        "found compose.yaml: db\n"
+        "orchestrator/worker:architect is not there to be asked for `npm`: what needs it is written"
+        " as a comment\n"
+        "once it is there, `orchestrator init --force` finds out\n"
+        "next: look at orchestrator.yaml, `orchestrator config validate`, then "
+        "`orchestrator parallel 'a task'`\n"
+    )
+    assert run(["config", "validate"]) == 0
+
+
+def test_a_file_that_is_there_is_left_alone(project, capsys):
+    file = project / "orchestrator.yaml"
+    file.write_text("# mine\n")
+    assert run(["init"]) == 3
+    assert file.read_text() == "# mine\n"
+    assert capsys.readouterr().err == (
+        f"error: there is a configuration already: {file}\n\n"
+        "hint: `--force` writes orchestrator.yaml all the same\n"
+    )
+    assert run(["init", "--force"]) == 0
+    assert "parallel_runs:" in file.read_text()
+
+
+def test_the_other_place_counts_too(project):
+    (project / ".orchestrator").mkdir()
+    (project / ".orchestrator" / "config.yaml").write_text("{}\n")
+    assert run(["init"]) == 3
+    assert not (project / "orchestrator.yaml").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--force"]])
+def test_a_link_is_not_written_through(project, tmp_path, options):
+    target = tmp_path / "elsewhere"
+    (project / "orchestrator.yaml").symlink_to(target)
+    run(["init", *options])
+    assert not target.exists()
+
+
+def test_from_below_the_top_it_writes_at_the_top(project, monkeypatch):
+    (project / "src").mkdir()
+    monkeypatch.chdir(project / "src")
+    assert run(["init"]) == 0
+    assert (project / "orchestrator.yaml").exists()
+
+
+def test_an_agent_program_that_is_not_there(project, capsys):
+    assert run(["init", "--agent-cli", "nope"]) == 3
+    assert "unknown agent program: `nope`" in capsys.readouterr().err
+    assert not (project / "orchestrator.yaml").exists()
+
+
+class TestTerminal:
+    def asked(self, project, answers: str, *options: str) -> tuple[int, str]:
+        """Run it on a terminal with these answers; give the exit code and what was shown."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", "init", *options],
+            cwd=project, stdin=theirs, stdout=theirs, stderr=theirs,
+        )  # fmt: skip
+        os.close(theirs)
+        os.write(ours, answers.encode())
+        shown = b""
+        try:
+            while chunk := os.read(ours, 4096):
+                shown += chunk
+        except OSError:
+            # The other end is closed.
+            pass
+        os.close(ours)
+        return process.wait(), shown.decode()
+
+    def test_answers_are_what_is_written(self, project):
+        code, shown = self.asked(project, "nope\nshell\ny\n")
+        assert code == 0, shown
+        assert shown.count("Agent program (") == 2
+        written = read_document(project / "orchestrator.yaml").plain()
+        assert written["parallel_runs"] == {"agent_cli": "shell"}
+        assert written["services"] == {"db": {"image": "postgres"}}
+        assert "`orchestrator parallel --config orchestrator.yaml 'a command'`" in shown
+
+    def test_with_yes_nothing_is_asked(self, project):
+        code, shown = self.asked(project, "", "--yes")
+        assert code == 0
+        assert "Agent program" not in shown
+
+    def test_no_answer_writes_nothing(self, project):
+        code, _ = self.asked(project, "\x04")
+        assert code == 130
+        assert not (project / "orchestrator.yaml").exists()

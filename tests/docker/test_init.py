@@ -1,0 +1,135 @@
+"""`init` on projects of five kinds gives a file that is right and a run that works."""
+
+import io
+import secrets
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import MANAGED, REPOSITORY, ROLE
+from orchestrator.settings.document import read_document
+from tests.support.cli import orchestrator
+from tests.support.projects import COMPOSE, GO, MONOREPO, NODE, PYTHON, make_project
+from tests.support.repository import git
+
+pytestmark = pytest.mark.docker
+NPM = """\
+#!/bin/sh
+# Stands in for npm, which would take minutes to install: it does what is asked in the same places.
+set -eu
+case $* in
+  ci) test -f package-lock.json; mkdir -p node_modules ;;
+  test*) test -d node_modules ;;
+  *) exit 64 ;;
+esac
+echo "npm $*"
+"""
+GO_PROGRAM = """\
+#!/bin/sh
+set -eu
+test "$*" = "test ./..." && test -f go.mod && find . -name '*_test.go' | grep . || test -f ship.go
+"""
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    """The base with stand-ins for npm and Go."""
+    name = f"orchestrator-test-init:{secrets.token_hex(6)}"
+    client = docker.APIClient(version="auto")
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as archive:
+        for path, text in {
+            "Dockerfile": f"FROM {BASE_IMAGE}\nCOPY npm go /usr/local/bin/\n",
+            "npm": NPM,
+            "go": GO_PROGRAM,
+        }.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(text.encode()), 0o755
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    context.seek(0)
+    built = [*client.build(fileobj=context, custom_context=True, tag=name, rm=True, decode=True)]
+    assert not any("error" in line for line in built), built
+    yield name
+    client.remove_image(name)
+    client.close()
+
+
+def plain(project: Path) -> dict:
+    return read_document(project / "orchestrator.yaml").plain()
+
+
+@pytest.mark.parametrize(
+    ("files", "setup", "checks"),
+    [
+        pytest.param(PYTHON, None, ["make test"], id="python"),
+        pytest.param(NODE, ["npm ci"], ["npm test"], id="node"),
+        pytest.param(GO, None, ["go test ./..."], id="go"),
+        pytest.param(
+            MONOREPO,
+            ["npm ci"],
+            ["npm test --workspaces --if-present", "cd services/ship && go test ./..."],
+            id="monorepo",
+        ),
+        pytest.param(COMPOSE, None, ["make check"], id="compose"),
+    ],
+)
+def test_the_file_is_right_and_the_run_works(tmp_path, image, files, setup, checks):
+    project = make_project(tmp_path / "project", files)
+    made = orchestrator("init", "--agent-cli", "shell", "--image", image, cwd=project)
+    assert (made.returncode, made.stdout) == (0, f"{project}/orchestrator.yaml\n"), made.stderr
+    assert plain(project)["setup"] == setup
+    validated = orchestrator("config", "validate", cwd=project)
+    assert (validated.returncode, validated.stdout) == (0, "ok\n"), validated.stderr
+    run = orchestrator(
+        "parallel", "echo done > done.txt", "--workers", "1", "--network", "none",
+        "--image", image, "--json", cwd=project,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    (result,) = run.json["results"]
+    assert (result["status"], result["files_modified"]) == ("success", ["done.txt"])
+    del checks
+
+
+def test_what_the_image_lacks_is_a_comment_and_nothing_is_left_in_the_engine(tmp_path):
+    project = make_project(tmp_path / "project", NODE)
+    made = orchestrator("init", "--agent-cli", "shell", cwd=project)
+    assert made.returncode == 0
+    assert plain(project)["setup"] is None
+    assert "  # - npm ci\n" in (project / "orchestrator.yaml").read_text()
+    assert f"{BASE_IMAGE} does not have `npm`: " in made.stderr
+    client = docker.APIClient(version="auto")
+    label = f"{REPOSITORY}={project / '.git'}"
+    assert client.containers(all=True, filters={"label": label}) == []
+    client.close()
+
+
+def test_a_probe_whose_process_was_killed_is_cleaned_up(tmp_path):
+    project = make_project(tmp_path / "project", NODE)
+    client = docker.APIClient(version="auto")
+    labels = {MANAGED: "true", REPOSITORY: str(project / ".git"), ROLE: "probe"}
+    client.create_container(BASE_IMAGE, "true", labels=labels)
+    done = orchestrator("parallel-cleanup", cwd=project)
+    left = client.containers(all=True, filters={"label": f"{REPOSITORY}={project / '.git'}"})
+    client.close()
+    assert (done.returncode, left) == (0, [])
+    assert "removed 1 container" in done.stdout
+
+
+def test_services_that_were_asked_for(tmp_path):
+    project = make_project(tmp_path / "project", COMPOSE)
+    made = orchestrator("init", "--services", "--agent-cli", "shell", cwd=project)
+    assert made.returncode == 0, made.stderr
+    assert "orchestrator parallel --config orchestrator.yaml" in made.stderr
+    assert set(plain(project)["services"]) == {"db", "cache"}
+    named = orchestrator("config", "validate", "orchestrator.yaml", cwd=project)
+    assert named.returncode == 0
+    assert orchestrator("config", "validate", cwd=project).returncode == 3
+    plan = orchestrator(
+        "parallel", "true", "--config", "orchestrator.yaml", "--dry-run", cwd=project
+    )
+    assert plan.returncode == 0, plan.stderr
+    assert git(project, "status", "--porcelain") == "?? orchestrator.yaml"

@@ -1,0 +1,292 @@
+"""What a project's files say: its tools, their commands, its services; whoever wrote them."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from orchestrator.settings import check_file
+from orchestrator.settings.document import read_document
+from orchestrator.survey import Choice, Findings, Tree, look_at, written
+from orchestrator.survey.written import comment, scalar
+
+TESTED = '{"scripts": {"test": "vitest"}}'
+NO_TEST = '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'
+PYTEST = '[project]\nname = "x"\n[tool.pytest.ini_options]\n'
+
+
+def look(top: Path, files: dict[str, str], ignores=lambda _: True) -> Findings:
+    for name, text in files.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return look_at(Tree(top, files, ignores))
+
+
+def lines(commands) -> list[str]:
+    return [command.line for command in commands]
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "setup", "checks"),
+    [
+        ({"uv.lock": "", "pyproject.toml": PYTEST}, "uv", ["uv sync --frozen"],
+         ["uv run --frozen pytest"]),
+        ({"poetry.lock": "", "pyproject.toml": PYTEST}, "poetry",
+         ["POETRY_VIRTUALENVS_IN_PROJECT=1 poetry install --no-interaction"],
+         ["poetry run pytest"]),
+        ({"Pipfile.lock": "{}", "Pipfile": "[dev-packages]\npytest = '*'\n"}, "pipenv",
+         ["PIPENV_VENV_IN_PROJECT=1 pipenv sync --dev"], ["pipenv run pytest"]),
+        ({"requirements.txt": "flask\n", "requirements-dev.txt": "pytest>=8\n"}, "pip",
+         ["python3 -m venv .venv && .venv/bin/pip install -r requirements.txt "
+          "-r requirements-dev.txt"], [".venv/bin/pytest"]),
+        ({"pyproject.toml": "[project]\nname = 'x'\noptional-dependencies.dev = ['pytest']\n"},
+         "pip", ["python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'"],
+         [".venv/bin/pytest"]),
+        ({"pyproject.toml": "[tool.ruff]\n", "tests/__init__.py": "", "tests/test_a.py": ""},
+         "Python", [], ["python3 -m unittest discover -s tests -t ."]),
+        ({"package-lock.json": "{}", "package.json": TESTED}, "npm", ["npm ci"], ["npm test"]),
+        ({"package-lock.json": "{}", "package.json": NO_TEST}, "npm", ["npm ci"], []),
+        ({"package.json": TESTED}, "npm", ["npm install"], ["npm test"]),
+        ({"package.json": '{"packageManager": "pnpm@9.1.0"}'}, "pnpm", ["pnpm install"], []),
+        ({"pnpm-lock.yaml": "", "package.json": TESTED}, "pnpm",
+         ["pnpm install --frozen-lockfile"], ["pnpm test"]),
+        ({"yarn.lock": "# yarn lockfile v1\n", "package.json": TESTED}, "yarn",
+         ["yarn install --frozen-lockfile"], ["yarn test"]),
+        ({"yarn.lock": "__metadata:\n  version: 8\n", "package.json": TESTED}, "yarn",
+         ["YARN_ENABLE_GLOBAL_CACHE=false yarn install --immutable"], ["yarn test"]),
+        ({"bun.lock": "{}", "package.json": TESTED}, "bun", ["bun install --frozen-lockfile"],
+         ["bun run test"]),
+        ({"go.mod": "module x\n"}, "Go", [], ["go test ./..."]),
+        ({"Cargo.toml": "[package]\n", "Cargo.lock": ""}, "Cargo", [], ["cargo test --locked"]),
+        ({"Gemfile.lock": "", "Gemfile": "", "spec/spec_helper.rb": ""}, "Bundler",
+         ["bundle config set --local path vendor/bundle && bundle install"],
+         ["bundle exec rspec"]),
+        ({"pom.xml": "<project/>"}, "Maven", [], ["mvn --batch-mode test"]),
+        ({"build.gradle.kts": "", "gradlew": ""}, "Gradle", [], ["./gradlew --console=plain test"]),
+    ],
+)  # fmt: skip
+def test_tools_by_their_files(tmp_path, files, name, setup, checks):
+    found = look(tmp_path, files)
+    assert [tools.name for tools in found.tools] == [name]
+    assert lines(found.setup) == setup
+    assert lines(found.checks) == checks
+
+
+def test_nothing_at_all(tmp_path):
+    assert look(tmp_path, {"README.md": "hello"}) == Findings()
+
+
+def test_the_makefile_has_the_last_word_on_tests(tmp_path):
+    found = look(tmp_path, {"go.mod": "module x\n", "Makefile": "all: test\n\ntest: all\n\tgo\n"})
+    assert lines(found.checks) == ["make test"]
+    assert lines(look(tmp_path, {"Makefile": "test := x\n"}).checks) == []
+
+
+class TestMonorepo:
+    def test_a_workspace_is_the_top_s_business(self, tmp_path):
+        files = {
+            "package.json": '{"workspaces": ["packages/*"]}', "package-lock.json": "{}",
+            "packages/a/package.json": TESTED, "packages/b/package.json": "{}",
+        }  # fmt: skip
+        found = look(tmp_path, files)
+        assert lines(found.setup) == ["npm ci"]
+        assert lines(found.checks) == ["npm test --workspaces --if-present"]
+        assert found.members == ("packages/a", "packages/b")
+
+    def test_other_languages_and_locks_of_their_own_are_not(self, tmp_path):
+        files = {
+            "package.json": "{}", "package-lock.json": "{}",
+            "web app/package.json": TESTED, "web app/yarn.lock": "",
+            "api/pyproject.toml": PYTEST, "api/uv.lock": "",
+            "node_modules/x/package.json": TESTED, "vendor/y/go.mod": "module y\n",
+            "a/b/c/d/go.mod": "module z\n",
+        }  # fmt: skip
+        found = look(tmp_path, files)
+        assert lines(found.setup) == [
+            "npm ci",
+            "cd api && uv sync --frozen",
+            "cd 'web app' && yarn install --frozen-lockfile",
+        ]
+        assert lines(found.checks) == [
+            "cd api && uv run --frozen pytest",
+            "cd 'web app' && yarn test",
+        ]
+
+    def test_workspaces_of_go_uv_and_cargo(self, tmp_path):
+        files = {
+            "go.work": "go 1.22\n\nuse (\n\t./a\n\t./b\n)\nuse ./c\n",
+            "a/go.mod": "module a\n", "b/go.mod": "module b\n", "c/go.mod": "module c\n",
+            "uv.lock": "", "pyproject.toml": "[tool.uv.workspace]\nmembers = ['p']\n",
+            "p/pyproject.toml": "[project]\n",
+            "Cargo.toml": "[workspace]\nmembers = ['r']\n", "r/Cargo.toml": "[package]\n",
+        }  # fmt: skip
+        found = look(tmp_path, files)
+        assert lines(found.setup) == ["uv sync --frozen --all-packages"]
+        assert "go test ./a/... ./b/... ./c/..." in lines(found.checks)
+        assert "cargo test --workspace" in lines(found.checks)
+
+
+COMPOSE = """\
+services:
+  db:
+    image: "postgres:${PG_VERSION:-16}"
+    restart: always
+    privileged: true
+    volumes: ["/:/host"]
+    environment:
+      POSTGRES_PASSWORD: not$$secret
+      POSTGRES_DB: ${DB}
+      PGPORT: 5432
+    ports: ["127.0.0.1:15432:5432/tcp"]
+    healthcheck:
+      test: ["CMD-SHELL", "pg_isready -U postgres"]
+  cache:
+    image: redis:7
+    command: redis-server
+    environment: [A=b, HOST]
+    expose: ["6379"]
+    healthcheck: {test: [CMD, redis-cli, "a b"]}
+  mail: {image: "mail:${TAG}"}
+  web: {build: ., image: web}
+  other: {image: postgres, ports: [{target: 5432, published: 1}]}
+  Bad_Name: {image: x}
+"""
+
+
+class TestCompose:
+    def test_what_a_worker_could_have_of_its_own(self, tmp_path):
+        found = look(tmp_path, {"docker-compose.yml": COMPOSE})
+        db, cache = found.services
+        assert (db.name, db.values) == ("db", {
+            "image": "postgres:16", "port": 5432, "health": "pg_isready -U postgres",
+            "env": {"POSTGRES_PASSWORD": "not$secret", "PGPORT": "5432"},
+        })  # fmt: skip
+        assert db.left_out == ("privileged", "volumes", "POSTGRES_DB")
+        assert cache.values == {
+            "image": "redis:7", "port": 6379, "env": {"A": "b"}, "health": "redis-cli 'a b'",
+        }  # fmt: skip
+        assert cache.left_out == ("command", "HOST")
+
+    def test_why_the_others_are_not(self, tmp_path):
+        found = look(tmp_path, {"compose.yaml": COMPOSE})
+        assert found.other_services == {
+            "mail": "its image depends on `TAG`",
+            "web": "is built from the project: that is what workers work on",
+            "other": "listens on the same port as `db`: they would share a network",
+            "Bad_Name": "its name is no host name in small letters",
+        }
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("a: &a {}\nb: *a\n", "compose.yaml: 2: aliases"),
+            ("services: [", "compose.yaml: 1: "),
+            ("[" * 50 + "]" * 50, "compose.yaml: 1: is nested deeper"),
+            ("x: " + "y" * 300_000, "compose.yaml: is larger than"),
+        ],
+    )
+    def test_one_that_is_no_use_is_said_to_be(self, tmp_path, text, problem):
+        found = look(tmp_path, {"compose.yaml": text})
+        assert found.services == ()
+        assert found.unreadable
+        assert found.unreadable[0].startswith(problem)
+
+    @pytest.mark.parametrize(
+        "text", ["services: 3", "services: {db: 3}", "services: {db: {image: [x]}}", "- a",
+                 "services: {db: {image: x, ports: 3, environment: 3, healthcheck: 3}}",
+                 "services: {db: {image: x, ports: [99999999, x, {}], healthcheck: {test: [3]}}}"]
+    )  # fmt: skip
+    def test_odd_ones_break_nothing(self, tmp_path, text):
+        found = look(tmp_path, {"compose.yaml": text})
+        assert [service.values for service in found.services] in ([], [{"image": "x"}])
+
+
+class TestWritten:
+    ALL = Choice(
+        agent_cli="shell", image="i", own_image=False, services=False,
+        programs=frozenset({"npm", "make", "python3"}),
+    )  # fmt: skip
+
+    def file(self, tmp_path, text: str) -> Path:
+        path = tmp_path / "written.yaml"
+        path.write_text(text)
+        return path
+
+    def test_it_is_right_and_holds_without_being_named(self, tmp_path):
+        files = {"compose.yaml": COMPOSE, "package.json": TESTED, ".env.example": "",
+                 "Dockerfile": "", "api/requirements.txt": ""}  # fmt: skip
+        text = written(look(tmp_path, files), self.ALL)
+        path = self.file(tmp_path, text)
+        check = check_file(path)
+        assert (check.problems, check.named_only) == ([], [])
+        plain = read_document(path).plain()
+        assert plain["parallel_runs"] == {"agent_cli": "shell"}
+        assert plain["setup"] == ["npm install"]
+        assert "# needs `ensurepip`, which i does not have" in text
+
+    def test_services_are_written_where_they_are_wished_for(self, tmp_path):
+        found = look(tmp_path, {"compose.yaml": COMPOSE})
+        path = self.file(tmp_path, written(found, self.ALL.__class__(
+            **{**vars(self.ALL), "services": True}
+        )))  # fmt: skip
+        check = check_file(path)
+        assert check.problems == []
+        assert len(check.named_only) == 1
+        values = {service.name: service.values for service in found.services}
+        assert read_document(path).plain()["services"] == values
+
+    def test_comments_are_what_would_be_written(self, tmp_path):
+        found = look(tmp_path, {"compose.yaml": COMPOSE})
+        text = written(found, self.ALL)
+        part = text[text.index("# services:") :]
+        path = self.file(tmp_path, part.replace("# ", "", 1).replace("\n# ", "\n"))
+        assert check_file(path).problems == []
+        assert set(read_document(path).plain()["services"]) == {"db", "cache"}
+
+    def test_what_would_be_committed_is_removed_where_it_is_made(self, tmp_path):
+        files = {"package.json": TESTED, "requirements.txt": ""}
+        found = look(tmp_path, files, ignores=lambda _: False)
+        assert found.to_remove == (".venv", "node_modules")
+        path = self.file(tmp_path, written(found, self.ALL))
+        assert read_document(path).plain()["teardown"] == ["rm -rf node_modules"]
+        ignored = look(tmp_path, files)
+        path = self.file(tmp_path, written(ignored, self.ALL))
+        assert "teardown" not in read_document(path).plain()
+
+    def test_names_of_a_stranger_s_files_add_no_keys(self, tmp_path):
+        nasty = "a\ncontainer: {memory: 1t}\n#\"'$(x) é\u2028b"
+        files = {f"{nasty}/package.json": TESTED, f"{nasty}/.env.example": ""}
+        text = written(look(tmp_path, files), self.ALL)
+        path = self.file(tmp_path, text)
+        check = check_file(path)
+        assert (check.problems, check.named_only) == ([], [])
+        plain = read_document(path).plain()
+        assert plain["container"] is None
+        assert plain["setup"] == [f"cd {shlex.quote(nasty)} && npm install"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a b", "a: b", "a #b", "- a", "true", "No", "1", ".5", "./x && y", "a ", "", "\u2028", "é\n",
+     "\x85", "'", "a'b", "[x]", "{a: b}", "*a", "&a", "!a", "@a", "%a", "a:", ":a", "a\tb",
+     "\U0001f600", "cd 'a b' && x", "x | y; z $(w)", "~", "null", "=", "a, b"],
+)  # fmt: skip
+def test_a_text_is_read_as_it_was_written(tmp_path, text):
+    path = tmp_path / "x.yaml"
+    path.write_text(f"a:\n  - {scalar(text)}\nb: {scalar(text)}\n# {comment(text)}\n")
+    assert read_document(path).plain() == {"a": [text], "b": text}
+
+
+def test_json_of_any_kind_breaks_nothing(tmp_path):
+    for text in ("[1]", "nope", json.dumps({"scripts": 3, "workspaces": 3}), "[" * 100_000):
+        found = look(tmp_path, {"package.json": text, "package-lock.json": text})
+        assert lines(found.setup) == ["npm ci"]
+
+
+def test_links_are_not_followed(tmp_path):
+    (tmp_path / "secret").write_text(TESTED)
+    (tmp_path / "package.json").symlink_to("secret")
+    found = look_at(Tree(tmp_path, ["package.json", "package-lock.json"]))
+    assert found.checks == ()
