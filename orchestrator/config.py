@@ -256,6 +256,7 @@ class Service(_Model):
     """Processes and threads."""
 
 
+_FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
@@ -277,6 +278,17 @@ class Project(_Model):
     committed."""
     services: dict[str, Service] = Field(default={})
     """By the host name that each worker reaches its own under."""
+    dotenv: str | None = None
+    """An untracked file of each worktree, such as `.env`, that the variables of the worker's ports
+    and services are added to."""
+
+    @field_validator("dotenv")
+    @classmethod
+    def _inside(cls, dotenv: str | None) -> str | None:
+        parts = (".env" if dotenv is None else dotenv).split("/")
+        if not all(_FILE_NAME.fullmatch(part) for part in parts) or {".", "..", ".git"} & {*parts}:
+            raise ValueError("a path below the worktree, of letters, digits, `.`, `_` and `-`")
+        return dotenv
 
     @field_validator("services")
     @classmethod

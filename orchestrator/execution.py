@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -114,9 +115,21 @@ class Terms:
 
 
 def launch(
-    engine: ContainerEngine, spec: ContainerSpec, terms: Terms, checkpoints: Checkpoints
+    engine: ContainerEngine,
+    spec: ContainerSpec,
+    terms: Terms,
+    checkpoints: Checkpoints,
+    *,
+    created: Callable[[], None],
 ) -> tuple[Container, Launch]:
     """Create a container, note it, start it: whoever takes over starts nothing twice.
+
+    Args:
+        engine: The engine.
+        spec: The container.
+        terms: How long and how much it may.
+        checkpoints: Where it is noted.
+        created: What is to be done as soon as its ports are certain, and before it starts.
 
     Raises:
         EngineError: It could not be started; nothing of it is left.
@@ -124,6 +137,7 @@ def launch(
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
     container = create(engine, spec, terms.ports)
     try:
+        created()
         launched = checkpoints.note_launch(container.id, before=before)
         container.start()
     except BaseException:

@@ -9,6 +9,7 @@ from orchestrator.agents import load_agent
 from orchestrator.agents.base import Agent, AgentSettings
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.context import Ground
+from orchestrator.dotenv import check_dotenv
 from orchestrator.egress import allowed_destinations, check_runtime, check_shared_network
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError
@@ -53,7 +54,7 @@ def check_wishes(
     if config.project.services:
         check_shared_network(config.isolation.runtime)
     repository = Repository(root)
-    repository.resolve(config.base)
+    check_dotenv(repository, repository.resolve(config.base), config.project.dotenv)
     chosen, image = choose_agent(config, agent)
     check_settings(config, chosen)
     secrets = read_secrets(config.isolation.secrets, environ)

@@ -78,6 +78,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         excluded=run.agent.droppings,
         copies=run.copies,
         submodules=run.submodules,
+        added=frozenset(filter(None, [run.config.project.dotenv])),
     )
     store = make_store(run.repository, worktree, root, options)
     return Workspace(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from orchestrator.capacity import check_worktrees
 from orchestrator.context import Ground
+from orchestrator.dotenv import check_dotenv
 from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.inputs import Inputs, keep_inputs
 from orchestrator.plan import WorkerSpec, job_count, plan_workers
@@ -23,6 +24,7 @@ def reserve(ground: Ground) -> tuple[RunRecord, RunDirectory]:
     """
     base = _base(ground)
     repository, config = ground.repository, ground.config
+    check_dotenv(repository, base, config.project.dotenv)
     directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
     with repository.lock():
         check_worktrees(repository, config)

@@ -93,7 +93,7 @@ class Services:
         """Let a container of the worker's reach them; not one with another network."""
         if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
             return spec
-        return replace(spec, beside=self._holder.id, env={**self._variables(), **spec.env})
+        return replace(spec, beside=self._holder.id, env={**self.variables(), **spec.env})
 
     def _found(self) -> bool:
         """Take over what another process started; what is no use any more goes."""
@@ -129,7 +129,7 @@ class Services:
             self._await(companion, self._wanted[companion.name], self._holder.id)
         self._checkpoints.note_services(self._holder.id)
 
-    def _variables(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
         """Tell the worker where they are."""
         found = {}
         for name, service in self._wanted.items():

@@ -2,11 +2,13 @@
 
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from orchestrator.agents.symptoms import limits_named
 from orchestrator.checkpoints import Checkpoints, Launch
 from orchestrator.containers import worker_container
 from orchestrator.context import RunContext, labels
+from orchestrator.dotenv import write_dotenv
 from orchestrator.engine.base import DEADLINE, Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution import Cancel, Terms, attend, launch, take_over
@@ -127,7 +129,9 @@ def _container(
     if found is None:
         with run.pace.turn(lambda: cancel_of(run, spec).asked):
             described = services.beside(worker_container(run, spec, workspace, secrets))
-            return launch(run.engine, described, terms, checkpoints)
+            # Setup may have written the file anew, or a port have been taken meanwhile.
+            write = partial(write_dotenv, run, spec, workspace, services.variables())
+            return launch(run.engine, described, terms, checkpoints, created=write)
     try:
         if found.state().started_at is not None:
             return found, take_over(found, terms, checkpoints)

@@ -136,6 +136,8 @@ class StoreOptions:
     """Untracked files of the user's checkout that it gets."""
     submodules: tuple[Submodule, ...] = ()
     """Those of the base that are there."""
+    added: frozenset[str] = frozenset()
+    """Paths of files that are written for it, and are no more to be committed than copies are."""
 
 
 def make_store(
@@ -157,7 +159,7 @@ def make_store(
         store.overlay.mkdir()
     else:
         _check_out(repository, store, worktree, options.start)
-    copied = _copy_untracked(repository, store, worktree, options)
+    copied = _copy_untracked(repository, store, worktree, options) | options.added
     tree, index = _checkout(store, worktree, options.mode)
     inner = _lay_out_submodules(store, worktree, options)
     theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
@@ -202,7 +204,7 @@ def _make_git_dir(
     reference.write_text(f"{options.start}\n")
     (git_dir / "info").mkdir(exist_ok=True)
     (git_dir / "info" / "exclude").write_text(
-        "".join(f"{pattern}\n" for pattern in (*options.excluded, ".git-of-a-nested-repository*"))
+        "".join(f"{pattern}\n" for pattern in _excluded(options))
     )
     if options.shallow:
         (git_dir / "shallow").write_text("".join(f"{c}\n" for c in sorted(options.shallow)))
@@ -250,6 +252,12 @@ def _add_submodules(
         config.write("[submodule]\n\tactive = .\n")
     write_submodules(inner, store.root, store.harvest)
     shutil.rmtree(scratch)
+
+
+def _excluded(options: StoreOptions) -> Iterator[str]:
+    yield from options.excluded
+    yield ".git-of-a-nested-repository*"
+    yield from rules(sorted(options.added), ())
 
 
 def _copy_untracked(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
+from orchestrator.dotenv import write_dotenv
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerPreparing
 from orchestrator.harvest import Harvested
@@ -31,7 +32,10 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
     with Services(run, spec, checkpoints, cancel_of(run, spec)) as services:
         try:
             workspace = ready_workspace(run, spec, checkpoints)
-            unready = services.ready() or set_up(run, spec, workspace, checkpoints, services)
+            unready = services.ready()
+            if unready is None and checkpoints.launch() is None:
+                write_dotenv(run, spec, workspace, services.variables())
+            unready = unready or set_up(run, spec, workspace, checkpoints, services)
             before = _NOT_RUN if unready else checkpoints.ending() or open_log(run, spec)
         except EngineUnavailableError:
             raise

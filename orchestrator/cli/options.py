@@ -126,6 +126,12 @@ Teardown = Annotated[
         "--teardown", metavar="CMD", help="A command in the worktree behind the agent; repeatable."
     ),
 ]
+Dotenv = Annotated[
+    Text,
+    typer.Option(
+        "--dotenv", metavar="FILE", help="Add ports and services to this file, as `.env`."
+    ),
+]
 Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]
 IncludeUncommitted = Annotated[
     bool | None,

@@ -58,6 +58,7 @@ def parallel(
     ports: options.Ports = None,
     copy: options.Copy = None,
     services: options.Services = None,
+    dotenv: options.Dotenv = None,
     setup: options.Setup = None,
     setup_timeout: options.SetupTimeout = None,
     setup_network: options.SetupNetwork = None,

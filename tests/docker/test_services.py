@@ -19,7 +19,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.images import proxy_args
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually
-from tests.support.repository import make_repository
+from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 DATABASE = "orchestrator/test-services:postgres"
@@ -236,6 +236,34 @@ def test_what_a_service_may(repo: Path, client: docker.APIClient) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=120)
+    assert ours(client, repo) == []
+
+
+def test_a_file_of_the_worktree_has_the_variables(
+    repo: Path, client: docker.APIClient, tmp_path: Path
+) -> None:
+    (repo / ".env").write_text("OWN=1\n")
+    task = "cat .env; ls -l .env | cut -c 1-10; git status --porcelain; echo w > w"
+    done = orchestrator(
+        *PARALLEL, task, "--workers", "1", "--network", "none", "--dotenv", ".env",
+        "--copy", "/.env", "--json", cwd=repo,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = (Path(done.results[1]["log"]) / "stdout.log").read_text().splitlines()
+    assert (said[0], said[2:4], said[-1]) == ("OWN=1", ["DB_HOST=db", "DB_PORT=5432"], "-rw-r--r--")
+    assert done.results[1]["files_modified"] == ["w"]
+    assert (repo / ".architect-parallel-1" / ".env").read_text() == "OWN=1\n"
+
+    (tmp_path / "outside").mkdir()
+    (repo / "apps").symlink_to(tmp_path / "outside")
+    git(repo, "add", "apps")
+    git(repo, "commit", "-m", "link")
+    done = orchestrator(
+        "parallel", "--agent-cli", "shell", "true", "--workers", "1", "--network", "none",
+        "--dotenv", "apps/.env", "--json", cwd=repo,
+    )  # fmt: skip
+    assert [result["reason"] for result in done.results.values()] == ["setup_failed"]
+    assert list((tmp_path / "outside").iterdir()) == []
     assert ours(client, repo) == []
 
 

@@ -1,0 +1,185 @@
+"""The variables of ports and services in a file of the worktree."""
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.config import BASE_IMAGE, Isolation, Project, Service
+from orchestrator.errors import ConfigError
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import configured, show
+
+PORTS = {"ports": {"PORT": 3000}}
+BEGIN = "# Ports and services of this worker alone, by orchestrator; never committed."
+END = "# Until here."
+
+
+@pytest.fixture
+def run(repo: Path, local_engine: LocalEngine) -> Callable[..., WorkerResult]:
+    def execute(
+        task: str, project: dict[str, Any], isolation: dict[str, Any] | None = None, **rest: Any
+    ) -> WorkerResult:
+        config = configured(
+            task,
+            project=Project.model_validate(project),
+            isolation=Isolation.model_validate(isolation or PORTS),
+            **rest,
+        )
+        (worker,) = ParallelRunner(config, repo, engine=local_engine).run()
+        return worker
+
+    return execute
+
+
+def said(worker: WorkerResult) -> list[str]:
+    return (Path(worker.log or "") / "stdout.log").read_text().splitlines()
+
+
+def lines(worker: WorkerResult) -> list[str]:
+    host = worker.ports[3000]
+    return [BEGIN, "PORT=3000", f"HOST_PORT={host}", f"PORT_URL=http://127.0.0.1:{host}", END]
+
+
+def test_ports_are_in_it_and_nobody_commits_it(
+    run: Callable[..., WorkerResult], repo: Path
+) -> None:
+    worker = run("cat .env; git status --porcelain; echo w > w", {"dotenv": ".env"})
+    assert worker.status is Status.SUCCESS, worker.message
+    assert said(worker) == lines(worker)
+    assert worker.files_modified == ["w"]
+    assert not (repo / ".env").exists()
+
+
+def test_not_even_where_the_repository_wants_such_files(
+    run: Callable[..., WorkerResult], repo: Path
+) -> None:
+    (repo / ".gitignore").write_text("!.env\n")
+    git(repo, "add", ".gitignore")
+    git(repo, "commit", "-m", "wanted")
+    worker = run("git add -A; echo w > w", {"dotenv": ".env"})
+    assert worker.files_modified == ["w"]
+
+
+def test_a_copy_of_the_users_own_is_added_to(run: Callable[..., WorkerResult], repo: Path) -> None:
+    (repo / ".env").write_text("OWN=1\nPORT=9")
+    worker = run("cat .env; echo w > w", {"dotenv": ".env"}, {**PORTS, "copied": ["/.env"]})
+    assert said(worker) == ["OWN=1", "PORT=9", *lines(worker)]
+    assert worker.files_modified == ["w"]
+    assert (repo / ".env").read_text() == "OWN=1\nPORT=9"
+
+
+def test_what_setup_makes_is_added_to(run: Callable[..., WorkerResult]) -> None:
+    setup = ("grep HOST_PORT .env > seen", "echo SAMPLE=1 > .env")
+    worker = run("cat .env seen", {"dotenv": ".env", "setup": setup})
+    assert said(worker) == ["SAMPLE=1", *lines(worker), f"HOST_PORT={worker.ports[3000]}"]
+
+
+def test_it_may_lie_deeper(run: Callable[..., WorkerResult]) -> None:
+    worker = run("cat apps/web/.env.local; echo w > apps/w", {"dotenv": "apps/web/.env.local"})
+    assert said(worker) == lines(worker)
+    assert worker.files_modified == ["apps/w"]
+
+
+def test_each_attempt_has_it_once(run: Callable[..., WorkerResult]) -> None:
+    worker = run("cat .env; exit 1", {"dotenv": ".env"}, retries=1, retry_delay=0)
+    assert (worker.attempts, said(worker)) == (2, lines(worker))
+
+
+def test_values_are_read_as_they_are(run: Callable[..., WorkerResult]) -> None:
+    odd = {"A": "two words #1", "B": 'it\'s "$HOME" `x` \\', "C": "p?a=b&c"}
+    service = Service(image=BASE_IMAGE, command=("sleep", "60"), variables=odd)
+    env = {"DB_HOST": "mine"}
+    read = 'set -a; . ./.env; printf "%s|" "$DB_HOST" "$A" "$B" "$C"'
+    project = {"dotenv": ".env", "services": {"db": service}}
+    worker = run(f"cat .env; env -i sh -c {shlex.quote(read)}", project, {"env": env})
+    assert said(worker)[-1] == "|".join(["mine", *odd.values(), ""])
+
+
+@pytest.mark.parametrize("path", ["a.txt", "b"])
+def test_a_tracked_file_is_refused(run: Callable[..., WorkerResult], repo: Path, path: str) -> None:
+    (repo / "b").mkdir()
+    (repo / "b" / "c").write_text("c")
+    git(repo, "add", "b")
+    git(repo, "commit", "-m", "b")
+    with pytest.raises(ConfigError, match="is tracked by git") as caught:
+        run("true", {"dotenv": path})
+    assert caught.value.exit_code == 3
+    assert not (repo / ".architect-parallel-1").exists()
+
+
+def test_so_is_one_that_uncommitted_work_brings(
+    run: Callable[..., WorkerResult], repo: Path
+) -> None:
+    (repo / "fresh").write_text("x")
+    with pytest.raises(ConfigError, match="is tracked by git"):
+        run("true", {"dotenv": "fresh"}, include_uncommitted=True)
+    assert git(repo, "for-each-ref", "refs/heads/architect") == ""
+
+
+def test_no_link_of_the_repository_is_followed(
+    run: Callable[..., WorkerResult], repo: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (repo / "apps").symlink_to(outside)
+    git(repo, "add", "apps")
+    git(repo, "commit", "-m", "link")
+    worker = run("true", {"dotenv": "apps/.env"})
+    assert worker.reason is Reason.SETUP_FAILED
+    assert worker.message == "dotenv: something else is in the place of `apps/.env`"
+    assert list(outside.iterdir()) == []
+
+
+def test_nor_one_that_setup_made(run: Callable[..., WorkerResult], tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("kept")
+    worker = run("cat .env", {"dotenv": ".env", "setup": (f"rm .env; ln -s {outside} .env",)})
+    assert said(worker) == lines(worker)
+    assert outside.read_text() == "kept"
+
+
+def test_nor_a_folder_that_setup_made(run: Callable[..., WorkerResult], tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    setup = (f"rm -r apps; ln -s {outside} apps",)
+    worker = run("true", {"dotenv": "apps/.env", "setup": setup})
+    assert worker.status is Status.FAILED
+    assert "something else is in the place" in (worker.message or "")
+    assert list(outside.iterdir()) == []
+
+
+def test_what_the_worker_commits_of_it_is_told(
+    run: Callable[..., WorkerResult], repo: Path
+) -> None:
+    worker = run("git add -f .env; git commit -qm env", {"dotenv": ".env"})
+    assert "PORT=3000" in show(repo, "architect/parallel-1:.env")
+    assert "a copied file is in its own commits: .env" in (worker.message or "")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/x", "../x", "a/../x", ".git", "a/.git", "a b", "a*", "", "a/", "./a", "x\ny"]
+)
+def test_paths_that_cannot_be(path: str) -> None:
+    with pytest.raises(ValidationError, match="a path below the worktree"):
+        Project(dotenv=path)
+
+
+def test_the_file_of_the_user_is_no_part_of_this(
+    run: Callable[..., WorkerResult], repo: Path
+) -> None:
+    (repo / ".env").write_text("SECRET=1\n")
+    worker = run("cat .env", {"dotenv": ".env"})
+    assert said(worker) == lines(worker)
+    status = subprocess.run(
+        ["git", "-C", str(repo / ".architect-parallel-1"), "status", "--porcelain"],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert status.stdout == b""
