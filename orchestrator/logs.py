@@ -57,7 +57,7 @@ class WorkerLog:
         self.cost: float | None = None
         """The latest cost that the agent told, USD."""
         self.steps: int | None = None
-        """The latest number of steps that it told."""
+        """The latest number of steps that it told, of those that are bounded."""
         self.failure: OSError | None = None
         """Why the log on disk is not whole, if it is not."""
         self._pending: tuple[Stream, bytes] | None = None
@@ -185,7 +185,7 @@ class WorkerLog:
             return
         if progress.cost is not None:
             self.cost = progress.cost
-        if progress.steps is not None:
+        if progress.steps is not None and progress.bounded:
             self.steps = progress.steps
         self._emit(
             WorkerProgress(worker_id=self._worker_id, cost=progress.cost, steps=progress.steps)

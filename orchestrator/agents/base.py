@@ -60,6 +60,8 @@ class AgentProgress:
     cost: float | None = None
     steps: int | None = None
     """Steps done or begun."""
+    bounded: bool = True
+    """Whether those are the steps that `--max-steps` is about."""
 
 
 ProgressReader = Callable[[str], AgentProgress | None]

@@ -89,7 +89,9 @@ def _progress(line: str) -> AgentProgress | None:
     report = _Report.model_validate(parse_object(line) or {})
     if report.cost is None and report.steps is None:
         return None
-    return AgentProgress(cost=report.cost, steps=report.steps)
+    # A command may count anything under that name: the steps of a training, say. What it makes of
+    # `ORCHESTRATOR_MAX_STEPS` is its own affair.
+    return AgentProgress(cost=report.cost, steps=report.steps, bounded=False)
 
 
 def _status(report: _Report, exit_code: int) -> Status:

@@ -111,7 +111,7 @@ class AgentSuite:
     tells_cost: ClassVar[bool]
     most_memory: ClassVar[str] = "700m"
     """What it can work in."""
-    patience: ClassVar[int] = 8
+    patience: ClassVar[int] = 15
     """Seconds within which it has asked its model."""
 
     def run(

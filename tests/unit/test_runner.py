@@ -1,9 +1,11 @@
 """One run from plan to results: real git, processes for containers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.agents.base import ProgressReader
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config import Isolation
 from orchestrator.engine.base import ROLE, WORKER, ContainerSpec
@@ -87,11 +89,26 @@ def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngi
     assert worker.files_modified == ["w"]
 
 
+class Agent(ShellAgent):
+    """A command whose steps are those of an agent."""
+
+    def progress_reader(self) -> ProgressReader:
+        read = super().progress_reader()
+        return lambda line: None if (said := read(line)) is None else replace(said, bounded=True)
+
+
+def test_what_a_command_counts_is_its_own_affair(repo: Path, local_engine: LocalEngine) -> None:
+    task = """echo '{"cost": 0, "steps": 5000}'; sleep 0.7"""
+    (worker,) = shell_run(repo, local_engine, task).results
+    assert (worker.status, worker.steps) == (Status.SUCCESS, 5000)
+
+
 def test_a_worker_beyond_its_steps_is_stopped(repo: Path, local_engine: LocalEngine) -> None:
     takes = """echo w > w; echo '{"cost": 0, "steps": %d}'; sleep 0.7"""
-    within, beyond = shell_run(
-        repo, local_engine, takes % 2, takes % 3 + "; exec sleep 60", max_steps=2
-    ).results
+    config = configured(takes % 2, takes % 3 + "; exec sleep 60", max_steps=2)
+    within, beyond = (
+        ParallelRunner(config, repo, engine=local_engine, agent=Agent()).execute().results
+    )
     assert within.status is Status.SUCCESS
     assert (beyond.status, beyond.reason) == (Status.PARTIAL, Reason.MAX_STEPS)
     assert beyond.message == "stopped: it went beyond 2 steps"
@@ -127,8 +144,14 @@ def test_a_hard_cancel_waits_for_no_grace(repo: Path, local_engine: LocalEngine)
 
 
 class AgentWithABug(ShellAgent):
+    """Breaks over a task, though not when it is asked before the run."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
     def command(self, spec, settings):
-        if spec.task == "bug":
+        self.asked += spec.task == "bug"
+        if spec.task == "bug" and self.asked > 1:
             raise KeyError("a bug of ours")
         return super().command(spec, settings)
 

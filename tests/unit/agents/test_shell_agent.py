@@ -145,9 +145,9 @@ def test_figures_that_cannot_be_count_as_not_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "progress"),
     [
-        ('{"cost": 0.5}', AgentProgress(cost=0.5)),
-        ('{"cost": 1, "steps": 2, "more": []}\n', AgentProgress(cost=1.0, steps=2)),
-        ('{"steps": 2, "cost": -1}', AgentProgress(steps=2)),
+        ('{"cost": 0.5}', AgentProgress(cost=0.5, bounded=False)),
+        ('{"cost": 1, "steps": 2, "more": []}\n', AgentProgress(cost=1.0, steps=2, bounded=False)),
+        ('{"steps": 2, "cost": -1}', AgentProgress(steps=2, bounded=False)),
         ('{"cost": 1e999}', None),
         ('{"cost": NaN}', None),
         ('{"cost": true}', None),
