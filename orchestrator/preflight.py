@@ -204,6 +204,11 @@ def room(config: ParallelConfig, features: EngineFeatures) -> int:
 def crowding(config: ParallelConfig, features: EngineFeatures) -> str | None:
     """Say so when the workers together may use more than there is."""
     fit = room(config, features)
+    if config.limits.memory > features.memory:
+        return (
+            f"a worker may use {_gib(config.limits.memory)}, the machine has "
+            f"{_gib(features.memory)} RAM: `--memory` makes it less"
+        )
     if config.workers <= fit:
         return None
     cpus = config.workers * cpus_of(config, features)

@@ -172,6 +172,13 @@ class TestMachine:
         )
         assert crowding(config(workers=3, limits=Limits(memory=16 * GIB)), machine()) is not None
 
+    def test_one_worker_is_told_of_too(self):
+        # The default, or a preset's value, is no wish to be refused.
+        assert crowding(config(), machine(memory=2 * GIB)) == (
+            "a worker may use 4.0 GiB, the machine has 2.0 GiB RAM: `--memory` makes it less"
+        )
+        assert crowding(config(limits=Limits(memory=2 * GIB)), machine(memory=2 * GIB)) is None
+
     def test_a_run_says_it_once(self, repo: Path, local_engine: LocalEngine):
         cpus = local_engine.check(images=(), runtime=None).cpus
         told: list[str] = []
