@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from json import dumps
+from pathlib import Path
 from typing import Annotated
 
 import humanize
@@ -19,6 +21,7 @@ from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, Progress
 from orchestrator.errors import ConfigError
 from orchestrator.images import ImageBuilder, ImageStatus, image_statuses
+from orchestrator.project_image import read_project
 from orchestrator.sanitize import one_line
 
 app = typer.Typer(
@@ -50,6 +53,15 @@ def build(
         str | None,
         typer.Option(metavar="IMAGE", help="Use this image, with git and Python, as base."),
     ] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Put the agent on top of a project's own image: its Dockerfile or "
+            "devcontainer.json, or a folder with one.",
+        ),
+    ] = None,
     tag: Annotated[
         str | None,
         typer.Option(metavar="IMAGE", help=f"Name the image. Default: {worker_image('AGENT')}."),
@@ -66,21 +78,31 @@ def build(
             "`--tag` names an agent's image, and `shell` has none of its own",
             hint=f"`shell` tasks run in `{BASE_IMAGE}`",
         )
+    own = read_project(project) if project else None
     with _engine() as engine, _shown(quiet=quiet) as progress:
         builder = ImageBuilder(
             engine=engine, environ=os.environ, progress=progress, use_cache=not no_cache
         )
         builder.build_base(base)
-        shell = agent is AgentImage.SHELL
-        made = BASE_IMAGE if shell else builder.build_worker(agent.value, tag)
+        if agent is not AgentImage.SHELL:
+            made = builder.build_worker(agent.value, tag, project=own)
+        else:
+            made = builder.build_project(own) if own else BASE_IMAGE
+    if own and own.unused and not quiet:
+        tell(f"note: {own.source}: not used: {', '.join(own.unused)}")
     show(made)
 
 
 @app.command("ls")
-def list_images() -> None:
-    """List the images, and whether they are up to date."""
+def list_images(
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """List the images, and whether they are up to date: the agents', and those of projects."""
     with _engine() as engine:
         statuses = image_statuses(engine)
+    if json:
+        show(dumps({"images": [_as_object(status) for status in statuses]}, indent=2))
+        return
     table = Table(box=None, pad_edge=False, header_style="")
     for title in ("IMAGE", "SIZE", "AGE", "STATE"):
         table.add_column(title, no_wrap=True)
@@ -89,13 +111,32 @@ def list_images() -> None:
     Console().print(table)
 
 
-def _row(status: ImageStatus) -> tuple[str, str, str, str]:
+def _as_object(status: ImageStatus) -> dict[str, object]:
+    info = status.info
+    return {
+        "image": status.tag,
+        "state": _state(status),
+        "id": info.id if info else None,
+        "size": info.size if info else None,
+        "created": info.created if info else None,
+        "project": status.project,
+    }
+
+
+def _state(status: ImageStatus) -> str:
     if status.info is None:
-        return status.tag, "-", "-", "missing"
+        return "missing"
+    return "stale" if status.stale else "ready"
+
+
+def _row(status: ImageStatus) -> tuple[str, str, str, str]:
+    tag, state = one_line(status.tag), _state(status)
+    if status.info is None:
+        return tag, "-", "-", state
     created = datetime.fromisoformat(status.info.created)
     age = humanize.naturaldelta(datetime.now(UTC) - created)
     size = humanize.naturalsize(status.info.size)
-    return status.tag, size, age, "stale" if status.stale else "ready"
+    return tag, size, age, state
 
 
 @contextmanager

@@ -413,6 +413,9 @@ class ImageEngine(Protocol):
     def image_info(self, image: str) -> ImageInfo | None:
         """Describe an image it has, or None."""
 
+    def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
+        """Give the images that have a label, by each of their names."""
+
     def pull(self, image: str, *, progress: Progress) -> None:
         """Fetch an image from its registry.
 
@@ -437,8 +440,19 @@ class ImageEngine(Protocol):
         labels: Mapping[str, str],
         progress: Progress,
         use_cache: bool = True,
+        target: str | None = None,
     ) -> None:
         """Build an image from a folder.
+
+        Args:
+            context: The folder.
+            dockerfile: In the folder, or an absolute path.
+            tag: What to call the image.
+            args: Build arguments.
+            labels: What the image is labelled with.
+            progress: Called with each line that is printed.
+            use_cache: Keep steps that were done before.
+            target: The stage to build. Default: the last one.
 
         Raises:
             ImageBuildError: A step failed; the message ends with what it printed last.

@@ -17,9 +17,14 @@ AGENTS = {
     "claude": (["claude", "--version"], "2.1.329 (Claude Code)", 610),
     "opencode": (["opencode", "--version"], "1.18.33", 420),
     "gemini": (["gemini", "--version"], "0.61.0", 510),
-    "mini": (["mini", "--help"], "Usage: mini [OPTIONS]", 450),
+    "mini": (["mini", "--help"], "This is mini-swe-agent version 2.4.6.", 450),
     "aider": (["aider", "--version"], "aider 0.86.2", 900),
 }
+
+# The task's `python3` is the system's, and a `node` of the agent's is not the task's.
+SCRIPT = """"$@"
+for program in git python3 node npm pip; do command -v $program || echo "no $program"; done
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +46,7 @@ def test_it_starts_as_anybody_with_nothing_to_write_to(
     image = agent_image(agent)
     output: bytes = client.containers.run(
         image,
-        # The task's `python3` is the system's, and its `node`, if any, is not the agent's.
-        ["sh", "-ec", '"$@"; command -v python3 git; ! command -v node npm pip', "sh", *command],
+        ["sh", "-ec", SCRIPT, "sh", *command],
         user="20001:20001",
         read_only=True,
         tmpfs={"/tmp": ""},
@@ -55,5 +59,5 @@ def test_it_starts_as_anybody_with_nothing_to_write_to(
     )
     lines = [line.strip() for line in output.decode().splitlines() if line.strip()]
     assert lines[0].startswith(said)
-    assert lines[-2:] == ["/usr/bin/python3", "/usr/bin/git"]
+    assert lines[-5:] == ["/usr/bin/git", "/usr/bin/python3", "no node", "no npm", "no pip"]
     assert client.images.get(image).attrs["Size"] < megabytes * 1_000_000

@@ -100,6 +100,20 @@ def test_nothing_of_the_hosts_certificates_is_in_the_image(
 
 
 @pytest.mark.timeout(600)
+def test_nor_is_it_in_one_that_npm_made(
+    builder: ImageBuilder, client: docker.DockerClient, scratch: str
+) -> None:
+    builder.build_base()
+    builder.build_worker("opencode", scratch)
+    found = run(client, scratch, ["sh", "-c", f"{SEARCH}; find / -xdev -name 'ca-bundle*'"])
+    assert found == ""
+    steps = "\n".join(step["CreatedBy"] for step in client.images.get(scratch).history())
+    assert "COPY" in steps
+    assert "bundle" not in steps
+    assert "npm_config" not in steps
+
+
+@pytest.mark.timeout(600)
 def test_the_search_for_certificates_finds_them(
     engine: Engine, client: docker.DockerClient, tmp_path: Path, scratch: str
 ) -> None:

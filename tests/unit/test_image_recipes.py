@@ -26,6 +26,7 @@ class Build:
     files: Mapping[str, str]
     args: Mapping[str, str]
     use_cache: bool
+    target: str | None = None
 
 
 @dataclass
@@ -49,6 +50,9 @@ class ShelfEngine:
     def image_info(self, image: str) -> ImageInfo | None:
         return self.shelf.get(image)
 
+    def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
+        return {tag: info for tag, info in self.shelf.items() if label in info.labels}
+
     def pull(self, image: str, *, progress: Progress) -> None:
         progress(f"pulling {image}")
         if image not in self.registry:
@@ -70,6 +74,7 @@ class ShelfEngine:
         labels: Mapping[str, str],
         progress: Progress,
         use_cache: bool = True,
+        target: str | None = None,
     ) -> None:
         progress(f"building {tag}")
         files = {
@@ -77,7 +82,7 @@ class ShelfEngine:
             for path in context.rglob("*")
             if path.is_file()
         }
-        self.builds.append(Build(tag, dockerfile, files, dict(args), use_cache))
+        self.builds.append(Build(tag, dockerfile, files, dict(args), use_cache, target))
         self.put(tag, labels)
 
     def tag(self, image: str, *, tag: str) -> None:

@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
 from orchestrator.sanitize import one_line
 
+_NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
 # The daemon paints what a step writes to stderr.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -48,6 +50,13 @@ class DockerImages:
             labels=(found["Config"] or {}).get("Labels") or {},
         )
 
+    def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
+        """Give the images that have a label, by each of their names."""
+        with translated("list the images"):
+            found = self._client.images(filters={"label": label})
+        images = ((name, one) for one in found for name in one["RepoTags"] or ())
+        return {name: _listed(one) for name, one in images if name != _NAMELESS}
+
     def pull(self, image: str, *, progress: Progress) -> None:
         """Fetch an image from its registry."""
         repository, tag = _split(image)
@@ -78,6 +87,7 @@ class DockerImages:
         labels: Mapping[str, str],
         progress: Progress,
         use_cache: bool = True,
+        target: str | None = None,
     ) -> None:
         """Build an image from a folder."""
         with _building(f"build `{tag}`"):
@@ -88,6 +98,7 @@ class DockerImages:
                 buildargs=dict(args),
                 labels=dict(labels),
                 nocache=not use_cache,
+                target=target,
                 # Containers of the steps go away, also that of the step that failed.
                 rm=True,
                 forcerm=True,
@@ -100,6 +111,13 @@ class DockerImages:
         repository, name = _split(tag)
         with translated(f"tag `{image}`"):
             self._client.tag(image, repository, tag=name, force=True)
+
+
+def _listed(image: Mapping[str, Any]) -> ImageInfo:
+    """Describe an image as a list of them does."""
+    created = datetime.fromtimestamp(image["Created"], UTC).isoformat()
+    labels = image.get("Labels") or {}
+    return ImageInfo(id=image["Id"], size=image["Size"], created=created, labels=labels)
 
 
 def _split(image: str) -> tuple[str, str | None]:
@@ -118,6 +136,8 @@ def _building(action: str) -> Iterator[None]:
         raise
     except OrchestratorError as error:
         raise ImageBuildError(error.message) from error
+    except OSError as error:
+        raise ImageBuildError(f"cannot {action}: {one_line(str(error))}") from error
 
 
 def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress) -> None:

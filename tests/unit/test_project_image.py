@@ -1,0 +1,164 @@
+"""What a project's Dockerfile or devcontainer.json says of its image."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.project_image import read_project
+
+DEVCONTAINER = """// For editors.
+{
+  "name": "shop", /* a name */
+  "build": {
+    "dockerfile": "Dockerfile.dev", // beside this file
+    "context": "..",
+    "args": {"URL": "http://index//*", "VARIANT": "3,}",},
+    "target": "dev",
+  },
+  "postCreateCommand": "make setup",
+  "customizations": {"vscode": {"extensions": ["a", "b",]}},
+}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    top = tmp_path / "shop"
+    folder = top / ".devcontainer"
+    folder.mkdir(parents=True)
+    (folder / "devcontainer.json").write_text(DEVCONTAINER)
+    (folder / "Dockerfile.dev").write_text("FROM debian\n")
+    (top / "Dockerfile").write_text("FROM scratch\n")
+    return top
+
+
+def describe(project: Path, text: str) -> Path:
+    path = project / ".devcontainer" / "devcontainer.json"
+    path.write_text(text)
+    return path
+
+
+def test_a_devcontainer_is_read_as_editors_write_it(project: Path) -> None:
+    image = read_project(project)
+    assert image.source == project / ".devcontainer" / "devcontainer.json"
+    assert image.image is None
+    assert image.dockerfile == project / ".devcontainer" / "Dockerfile.dev"
+    assert image.context == project
+    assert image.args == {"URL": "http://index//*", "VARIANT": "3,}"}
+    assert image.target == "dev"
+    assert image.unused == ("postCreateCommand",)
+
+
+def test_a_devcontainer_may_name_an_image(project: Path) -> None:
+    image = read_project(describe(project, '{"image": "debian:13", "features": {}}'))
+    assert (image.image, image.unused) == ("debian:13", ("features",))
+
+
+def test_a_dockerfile_is_built_in_its_folder(project: Path) -> None:
+    image = read_project(project / "Dockerfile")
+    assert image.dockerfile == image.source == project / "Dockerfile"
+    assert image.context == project
+    assert image.image is None
+
+
+def test_without_a_devcontainer_the_dockerfile_counts(project: Path) -> None:
+    (project / ".devcontainer" / "devcontainer.json").unlink()
+    assert read_project(project).source == project / "Dockerfile"
+
+
+def test_a_devcontainer_of_several_belongs_to_the_same_project(project: Path) -> None:
+    folder = project / ".devcontainer" / "web"
+    folder.mkdir()
+    source = folder / "devcontainer.json"
+    source.write_text('{"build": {"dockerfile": "../../Dockerfile", "context": "../.."}}')
+    assert read_project(source).context == project
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        ".devcontainer/devcontainer.json",
+        ".devcontainer/Dockerfile.dev",
+        ".dockerignore",
+        "uv.lock",
+        "poetry.lock",
+        "requirements.txt",
+        "requirements-dev.txt",
+        "package-lock.json",
+        "pnpm-lock.yaml",
+        "yarn.lock",
+        "Cargo.lock",
+        "go.sum",
+        "Gemfile.lock",
+    ],
+)
+def test_what_it_is_made_from_changes_its_digest(project: Path, file: str) -> None:
+    before = read_project(project).digest
+    with (project / file).open("ab") as content:
+        content.write(b"\n// \xff")
+    after = read_project(project).digest
+    assert after != before
+    (project / "main.py").write_text("print()")
+    assert read_project(project).digest == after
+
+
+def test_the_same_project_elsewhere_has_the_same_digest(project: Path) -> None:
+    before = read_project(project).digest
+    moved = project.rename(project.parent / "store")
+    assert read_project(moved).digest == before
+
+
+def test_lock_files_of_the_context_count_as_well(project: Path) -> None:
+    (project / "api").mkdir()
+    source = describe(project, '{"build": {"dockerfile": "Dockerfile.dev", "context": "../api"}}')
+    before = read_project(source).digest
+    (project / "api" / "go.sum").write_text("x")
+    assert read_project(source).digest != before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"image": "a", "features": {"ghcr.io/x": {}}}', "`features` cannot be honoured"),
+        ('{"dockerComposeFile": "compose.yaml"}', "`dockerComposeFile` cannot be honoured"),
+        ("{}", "neither `image` nor `build.dockerfile`"),
+        ('{"build": {"context": ".."}}', "`build.dockerfile`: Field required"),
+        ('{"image": 3}', "`image`: Input should be a valid string"),
+        ('{"build": {"dockerfile": "Dockerfile.dev", "args": {"A": 3}}}', "`build.args.A`: "),
+        ('{"image": "a:${localEnv:TAG}"}', "variables such as"),
+        ('{"build": {"dockerfile": "Dockerfile.dev", "args": {"A": "${x}"}}}', "variables such"),
+        ('{"build": {"dockerfile": "none"}}', "`build.dockerfile`: no such file: none"),
+        ('{"build": {"dockerfile": "Dockerfile.dev", "context": "no"}}', "`build.context`: no"),
+        ('{"build": {"dockerfile": "../../../../etc/passwd"}}', "leads out of the project"),
+        ('{"build": {"dockerfile": "Dockerfile.dev", "context": "../.."}}', "leads out of the"),
+        ('{"build": {"dockerfile": "Dockerfile.dev", "context": "/"}}', "leads out of the project"),
+        ("[]", "must be a JSON object"),
+        ('{"image": "a" "b"}', "no valid JSON: Expecting"),
+        ("[" * 100_000, "no valid JSON"),
+        ('{"image": /*' + "/*" * 100_000, "no valid JSON"),
+        ('"' + '\\"' * 100_000, "no valid JSON"),
+        (" " * 1024**2 + "{}", "more than 1048576 bytes"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(project: Path, text: str, message: str) -> None:
+    source = describe(project, text)
+    with pytest.raises(ConfigError) as caught:
+        read_project(project)
+    assert caught.value.message.startswith(f"{source}: ")
+    assert message in caught.value.message
+
+
+def test_a_link_leads_out_of_the_project_no_less(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (project / ".devcontainer" / "link").symlink_to(tmp_path / "home")
+    text = '{"build": {"dockerfile": "Dockerfile.dev", "context": "link"}}'
+    with pytest.raises(ConfigError, match="leads out of the project"):
+        read_project(describe(project, text))
+
+
+def test_where_there_is_nothing_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no Dockerfile and no devcontainer\.json: "):
+        read_project(tmp_path)
+    with pytest.raises(ConfigError, match="no such file: "):
+        read_project(tmp_path / "none")
