@@ -10,6 +10,7 @@ from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.events import Emit
 from orchestrator.execution import Cancel
+from orchestrator.lfs import NO_CONTENT, Content
 from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
 from orchestrator.ports import PortBlocks
@@ -52,6 +53,8 @@ class RunContext(Ground):
     """Commits that are cut off from their parents."""
     submodules: tuple[Submodule, ...] = ()
     """Those of the base that are on this machine."""
+    content: Content = NO_CONTENT
+    """What it has of git-lfs."""
     notices: tuple[str, ...] = ()
     """What people are to know of what was made for all workers."""
     mode: Mode

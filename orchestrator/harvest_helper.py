@@ -9,9 +9,11 @@ Writes to the output directory: `pack` (a thin pack base..tip), `tip` (an object
 (JSON: what was left out, and why).
 """
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -19,6 +21,8 @@ import sys
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 MOST_NOTES = 20
+MOST_POINTERS = 10_000
+POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _AS_THEY_ARE = "* -text -ident -working-tree-encoding\n"
 _OBJECT_FOLDER = re.compile(r"[0-9a-f]{2}|pack")
@@ -108,7 +112,6 @@ class Harvest:
         if stat.S_ISREG(info.st_mode):
             make_usable(path, stat.S_IRUSR, info)
             if info.st_size > LARGEST_FILE:
-                self.note(f"file over {LARGEST_FILE >> 20} MiB left out", path)
                 self.left_out.append(os.path.relpath(path, self.workspace))
         elif not stat.S_ISLNK(info.st_mode) and not is_whiteout(info):
             self.note("special file removed", path)
@@ -206,7 +209,7 @@ class Harvest:
         with open(descriptor, "rb") as file:
             return file.read(limit).decode(errors="replace").strip()
 
-    def commit(self, parent: str, message: str) -> str:
+    def commit(self, base: str, parent: str, message: str) -> str:
         """Put what is not committed yet on top of `parent`, and give the tip."""
         away = self._not_checked_out()
         # -m keeps what the index knows of unchanged files; -i because others differ from the base.
@@ -216,6 +219,9 @@ class Harvest:
         # --ignore-errors: a name that git refuses must not keep the rest from being added.
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
         self._leave_copies(parent)
+        self._put_pointers(base)
+        for path in self.left_out:
+            self.note(f"file over {LARGEST_FILE >> 20} MiB left out", path)
         tree = self.git("write-tree")
         if tree == self.git("rev-parse", f"{parent}^{{tree}}"):
             return parent
@@ -274,6 +280,48 @@ class Harvest:
             said = done.stderr.decode(errors="replace")
             raise RuntimeError(f"git {command[0]}: {last_line(said)}")
         return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
+
+    def _put_pointers(self, base: str) -> None:
+        """Let files of git-lfs be pointers; hand over the content of those that are new."""
+        if not os.path.exists(os.path.join(self.env["GIT_DIR"], "lfs.json")):
+            return
+        given = {str(one[0]) for one in self._given("lfs.json").values()}
+        form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=AMT")
+        changed = self._start("diff-index", *form, base).stdout.split(b"\0")[:-1]
+        asked = [*changed, *map(os.fsencode, self.left_out)]
+        said = self._start(
+            "check-attr", "-z", "--stdin", "filter", stdin=b"".join(one + b"\0" for one in asked)
+        ).stdout.split(b"\0")
+        for path, value in list(zip(said[::3], said[2::3], strict=False))[:MOST_POINTERS]:
+            if value == b"lfs":
+                self._put_pointer(os.fsdecode(path), given)
+
+    def _put_pointer(self, path: str, given: "set[str]") -> None:
+        try:
+            descriptor = os.open(
+                os.path.join(self.workspace, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
+        except OSError:
+            return
+        with open(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode) or file.read(len(POINTER)) == POINTER:
+                return
+            file.seek(0)
+            oid = hashlib.file_digest(file, "sha256").hexdigest()
+            if oid not in given:
+                folder = os.path.join(self.out, "lfs")
+                os.makedirs(folder, exist_ok=True)
+                file.seek(0)
+                with open(os.path.join(folder, oid), "wb") as copy:
+                    shutil.copyfileobj(file, copy, 1 << 20)
+        text = POINTER + b"oid sha256:%s\nsize %d\n" % (oid.encode(), info.st_size)
+        blob = self.git("hash-object", "-w", "--stdin", stdin=text)
+        mode = "100755" if info.st_mode & stat.S_IXUSR else "100644"
+        line = f"{mode} {blob}\t".encode() + os.fsencode(path) + b"\0"
+        self.git("update-index", "--add", "-z", "--index-info", stdin=line)
+        if path in self.left_out:
+            self.left_out.remove(path)
 
     def keep_submodules(self) -> None:
         """Write down as patches what was changed in submodules: nobody may move those."""
@@ -405,7 +453,7 @@ def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest
     parent = harvest.parent(base, branch)
     harvest.note_copies(base, parent)
     harvest.keep_submodules()
-    tip = harvest.commit(parent, message)
+    tip = harvest.commit(base, parent, message)
     harvest.pack(base, tip)
 
 

@@ -17,6 +17,7 @@ from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.harvest import Harvested, Origin, import_harvest
 from orchestrator.judge import Verdict
 from orchestrator.leaks import leak_notes, leaks
+from orchestrator.lfs import take_objects
 from orchestrator.meanwhile import meanwhile
 from orchestrator.packing import DEATH, dismiss, pack
 from orchestrator.plan import WorkerSpec
@@ -135,6 +136,13 @@ def _let_in(
     run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
 ) -> Harvested:
     kept = keep_patches(workspace.store.root, workspace.store.out)
+    # A worker is stopped a moment after its limit, and what it wrote until then counts.
+    room = 2 * run.config.limits.disk + _MOMENT
+
+    def note(harvested: Harvested) -> None:
+        take_objects(run.repository, workspace.store.out, room=room)
+        checkpoints.note_harvested(harvested)
+
     return import_harvest(
         run.repository,
         out=workspace.store.out,
@@ -145,10 +153,9 @@ def _let_in(
             start=workspace.start,
             objects=run.directory.objects,
             shallow=run.shallow,
-            # A worker is stopped a moment after its limit, and what it wrote until then counts.
-            room=2 * run.config.limits.disk + _MOMENT,
+            room=room,
         ),
-        note=checkpoints.note_harvested,
+        note=note,
         notes=kept,
     )
 

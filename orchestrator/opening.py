@@ -11,6 +11,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.events import Emit, Event, Intervention, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.leftovers import remove_all
+from orchestrator.lfs import find_content
 from orchestrator.notify import Notifier
 from orchestrator.pace import Pace
 from orchestrator.ports import PortBlocks
@@ -86,13 +87,15 @@ def share(
     submodules = ready_submodules(
         ground.repository, base, directory.objects, history=isolation.history
     )
+    content = find_content(ground.repository, base, directory.path / "index")
     run = RunContext(
         **vars(ground),
         directory=directory,
         base=base,
         shallow=shallow,
         submodules=submodules.found,
-        notices=submodules.notices,
+        content=content,
+        notices=(*submodules.notices, *content.notices),
         mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
         network="none",
         emit=emit,

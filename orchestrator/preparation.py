@@ -79,6 +79,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         copies=run.copies,
         submodules=run.submodules,
         added=frozenset(filter(None, [run.config.project.dotenv])),
+        content=run.content,
     )
     store = make_store(run.repository, worktree, root, options)
     return Workspace(

@@ -25,6 +25,8 @@ from typing import Literal
 
 from orchestrator.copies import copy_in, rules, write_record
 from orchestrator.git import Git, make_bare
+from orchestrator.lfs import NO_CONTENT, Content, Pointer, is_written, tell_index, write_content
+from orchestrator.lfs import write_record as write_pointers
 from orchestrator.meanwhile import meanwhile
 from orchestrator.objects import pack_commit
 from orchestrator.repository import Repository
@@ -138,6 +140,8 @@ class StoreOptions:
     """Those of the base that are there."""
     added: frozenset[str] = frozenset()
     """Paths of files that are written for it, and are no more to be committed than copies are."""
+    content: Content = NO_CONTENT
+    """What it has of git-lfs."""
 
 
 def make_store(
@@ -162,6 +166,8 @@ def make_store(
     copied = _copy_untracked(repository, store, worktree, options) | options.added
     tree, index = _checkout(store, worktree, options.mode)
     inner = _lay_out_submodules(store, worktree, options)
+    for place in {worktree.path, tree}:
+        write_content(repository, options.content.pointers, place)
     theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
     with meanwhile(partial(_give_away, theirs, worktree, options)):
         settle(repository, tree, index)
@@ -170,6 +176,8 @@ def make_store(
     ours = {*copied, *files_of(inner, worktree.path)}
     if ours:
         write_record(ours, worktree.path, store.root)
+    if options.content.is_used:
+        _tell_of_content(repository, store, worktree, options)
     if inner:
         _add_submodules(repository, store, inner, tree, _settings_text(settings))
     patterns = worktree.git_dir / "info" / "sparse-checkout"
@@ -213,6 +221,22 @@ def _make_git_dir(
 def _settings_text(settings: Mapping[str, str]) -> str:
     parts = ((*key.partition("."), _quoted(value)) for key, value in settings.items())
     return "".join(f"[{section}]\n\t{name} = {value}\n" for section, _, name, value in parts)
+
+
+def _tell_of_content(
+    repository: Repository, store: Store, worktree: Worktree, options: StoreOptions
+) -> None:
+    trees = [(worktree.path, worktree.git_dir / "index")]
+    if options.mode == "bind":
+        trees.append((store.copy, store.root / "index"))
+    there: dict[str, Pointer] = {}
+    for tree, index in trees:
+        written = [one for one in options.content.pointers if is_written(one, tree)]
+        there |= {one.path: one for one in written}
+        paths = [one.path for one in written]
+        if paths:
+            tell_index(repository, paths, tree, index=index, scratch=store.root / "lfs")
+    write_pointers(there.values(), store.root, store.harvest)
 
 
 def _lay_out_submodules(

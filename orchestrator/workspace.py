@@ -30,6 +30,7 @@ from orchestrator.engine.base import (
     TmpfsMount,
 )
 from orchestrator.errors import EngineError, OrchestratorError
+from orchestrator.lfs import tell_index_again
 from orchestrator.repository import Repository
 from orchestrator.store import OBJECTS, STORE, WORKSPACE, Store, change_owner
 from orchestrator.worktree import Worktree
@@ -149,6 +150,7 @@ class Workspace:
         # Where the user's own git has the lock, whoever changes files next is told so.
         with suppress(OrchestratorError):
             self.worktree.refresh(repository, again=again)
+            tell_index_again(repository, self.store.root, self.worktree.git_dir, self.worktree.path)
 
     def discard_scratch(self) -> None:
         """Remove what a finished harvest needs no more; what the worker wrote stays aside."""

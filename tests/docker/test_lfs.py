@@ -1,0 +1,89 @@
+"""Files of git-lfs in real containers: content inside, pointers in commits, with no git-lfs."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import orchestrator
+from tests.support.lfs import pointer, stored, with_content
+from tests.support.repository import fingerprint, git
+from tests.support.runs import show
+
+pytestmark = pytest.mark.docker
+# An overlay takes no path with a comma.
+PLACES = {"overlay": "plain", "bind": "with,comma"}
+CONTENT = b"content\n" * 50_000
+
+
+@pytest.fixture(params=PLACES)
+def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    place = tmp_path / PLACES[request.param]
+    place.mkdir()
+    return with_content(place / "repo", a=CONTENT, other=b"other")
+
+
+def run(repo: Path, task: str, *options: str) -> dict[str, Any]:
+    command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none", "--json")
+    done = orchestrator(*command, *options, task, cwd=repo)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (result,) = done.results.values()
+    return result
+
+
+def printed(result: dict[str, Any]) -> str:
+    return (Path(result["log"]) / "stdout.log").read_text()
+
+
+def test_the_content_is_there_and_nothing_has_changed(repo: Path) -> None:
+    before = fingerprint(repo)
+    result = run(repo, "sha256sum < a.bin; git status --porcelain; git add -A; echo w > w")
+    assert printed(result).split() == [hashlib.sha256(CONTENT).hexdigest(), "-"]
+    assert result["files_modified"] == ["w"]
+    seen = Path(result["worktree_path"])
+    assert (seen / "a.bin").read_bytes() == CONTENT
+    assert git(seen, "status", "--porcelain") == ""
+    assert fingerprint(repo) == before
+
+
+def test_a_file_that_was_merely_touched_is_its_pointer(repo: Path) -> None:
+    task = "cp a.bin x; rm a.bin; mv x a.bin; touch other.bin; git commit -qam mine; echo w > w"
+    result = run(repo, task)
+    assert result["files_modified"] == ["w"]
+    assert show(repo, f"{result['branch']}:a.bin") + "\n" == pointer(CONTENT)
+
+
+def test_changed_and_new_files_are_pointers_to_what_git_lfs_has(repo: Path) -> None:
+    result = run(repo, "printf changed > a.bin; printf new > n.bin; printf mine > c.bin; "
+                       "git add c.bin; git commit -qm mine")  # fmt: skip
+    assert result["files_modified"] == ["a.bin", "c.bin", "n.bin"]
+    for name, content in (("a", b"changed"), ("n", b"new"), ("c", b"mine")):
+        assert show(repo, f"{result['branch']}:{name}.bin") + "\n" == pointer(content)
+        assert stored(repo, content).read_bytes() == content
+    assert (repo / "a.bin").read_text() == pointer(CONTENT)
+
+
+def test_one_that_is_too_large_for_git_is_not_for_git_lfs(repo: Path) -> None:
+    task = "truncate -s 120m large.bin; truncate -s 120m large.dat"
+    result = run(repo, task)
+    assert result["files_modified"] == ["large.bin"]
+    assert "file over 100 MiB left out: large.dat" in result["message"]
+    assert "large.bin" not in result["message"]
+    assert stored(repo, b"\0" * (120 << 20)).stat().st_size == 120 << 20
+
+
+def test_nothing_of_it_is_work_to_be_kept(repo: Path) -> None:
+    run(repo, "true")
+    done = orchestrator("parallel-cleanup", cwd=repo)
+    assert done.returncode == 0, done.stderr
+    assert git(repo, "for-each-ref", "refs/orchestrator") == ""
+
+
+def test_what_was_never_fetched_is_told(repo: Path) -> None:
+    stored(repo, CONTENT).unlink()
+    command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none")
+    done = orchestrator(*command, "true", cwd=repo)
+    assert "files of git-lfs that are not on this machine are pointers for the workers: a.bin; " \
+        "`git lfs pull` fetches them" in done.stderr  # fmt: skip
+    assert printed(run(repo, "cat a.bin")) == pointer(CONTENT)
