@@ -64,7 +64,7 @@ AGENT_FIELDS: Mapping[str, FieldPath] = {
     )
 }
 """Keys of `agents.NAME`: defaults for one agent program."""
-SECRET = frozenset({"env", "environment", "secrets", "api_base", "notify"})
+SECRET = frozenset({"env", "environment", "variables", "secrets", "api_base", "notify"})
 """Names of what may hold a credential, wherever they stand: never shown."""
 
 
