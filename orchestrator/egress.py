@@ -26,11 +26,15 @@ def check_runtime(runtime: str | None) -> None:
     Raises:
         UnsupportedError: The runtime may bring a network stack that no rule of ours reaches.
     """
-    if runtime is not None and runtime not in _FILTERED:
+    if not _is_filtered(runtime):
         raise UnsupportedError(
             f"with runtime `{runtime}` the network cannot be closed to this machine",
             hint="use `--network none` with it",
         )
+
+
+def _is_filtered(runtime: str | None) -> bool:
+    return runtime is None or runtime in _FILTERED
 
 
 def check_shared_network(runtime: str | None) -> None:
@@ -39,7 +43,7 @@ def check_shared_network(runtime: str | None) -> None:
     Raises:
         UnsupportedError: Each would have a network stack of its own.
     """
-    if runtime is not None and runtime not in _FILTERED:
+    if not _is_filtered(runtime):
         raise UnsupportedError(
             f"with runtime `{runtime}` a worker cannot share a network with its services",
             hint="leave the runtime out, or the services",

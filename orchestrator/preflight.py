@@ -182,6 +182,12 @@ def check_machine(config: ParallelConfig, features: EngineFeatures) -> None:
             f"memory: {_gib(memory)} is more than the machine has",
             hint=f"at most {features.memory // 1024**2}m",
         )
+    for name, service in config.project.services.items():
+        if service.cpus > features.cpus or service.memory > features.memory:
+            raise ConfigError(
+                f"service `{name}` may use more than the machine has",
+                hint=f"at most {features.cpus} CPUs and {features.memory // 1024**2}m",
+            )
 
 
 def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
@@ -196,9 +202,16 @@ def cpus_of(config: ParallelConfig, features: EngineFeatures) -> float:
 
 
 def room(config: ParallelConfig, features: EngineFeatures) -> int:
-    """Say how many workers the machine has room for at once."""
-    by_cpus = int(features.cpus / cpus_of(config, features))
-    return max(1, min(_MOST_WORKERS, by_cpus, features.memory // config.limits.memory))
+    """Say how many workers the machine has room for at once, each with its services."""
+    cpus, memory = _whole(config, features)
+    return max(1, min(_MOST_WORKERS, int(features.cpus / cpus), features.memory // memory))
+
+
+def _whole(config: ParallelConfig, features: EngineFeatures) -> tuple[float, int]:
+    """Give CPUs and memory of a worker and its services together."""
+    services = config.project.services.values()
+    cpus = cpus_of(config, features) + sum(service.cpus for service in services)
+    return cpus, config.limits.memory + sum(service.memory for service in services)
 
 
 def crowding(config: ParallelConfig, features: EngineFeatures) -> str | None:
@@ -211,10 +224,11 @@ def crowding(config: ParallelConfig, features: EngineFeatures) -> str | None:
         )
     if config.workers <= fit:
         return None
-    cpus = config.workers * cpus_of(config, features)
-    memory = config.workers * config.limits.memory
+    cpus, memory = (config.workers * one for one in _whole(config, features))
+    services = " with their services" if config.project.services else ""
     return (
-        f"{config.workers} workers may use {cpus:g} CPUs and {_gib(memory)}, the machine has "
+        f"{config.workers} workers{services} may use {cpus:g} CPUs and {_gib(int(memory))}, the "
+        "machine has "
         f"{features.cpus} CPUs and {_gib(features.memory)} RAM: room for `--workers {fit}`"
     )
 

@@ -9,6 +9,7 @@ RULES = "tests/unit/test_network_rules.py"
 FLAGS = "tests/contract/test_docker_flags.py"
 CONTRACT = "tests/contract/test_engine_contract.py"
 NETWORK = "tests/docker/test_network.py"
+SERVICES = "tests/unit/test_services.py"
 _NETWORKS = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
     "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
@@ -39,9 +40,9 @@ def container() -> Iterator[Protection]:
         ("tmpfs inodes", "nr_inodes={mount.inodes},", ""),
         ("tmpfs nosuid", "nosuid,", ""),
         ("tmpfs nodev", "nodev,", ""),
-        ("tmpfs mode", "mode={mount.mode},", ""),
+        ("tmpfs mode", "mode={mount.mode}{owner}", "{owner[1:]}"),
         ("ports on 127.0.0.1 alone", '("127.0.0.1", host)', '("0.0.0.0", host)'),
-        ("no entrypoint of the image's", '"entrypoint": [],', ""),
+        ("no entrypoint of the image's", "None if spec.own_program else []", "None"),
         ("no health check of the image's", '"healthcheck": {"test": ["NONE"]},', ""),
         ("labels of its overlay", "no_copy=True, labels=dict(labels)", "no_copy=True, labels={}"),
         ("read-only mounts", "read_only=mount.read_only", "read_only=False"),
@@ -82,5 +83,21 @@ def guard() -> Iterator[Protection]:
     yield from patches(
         "egress.py", (RULES, "tests/docker/test_runtime.py"),
         ("no runtime whose network stays open",
-         "if runtime is not None and runtime not in _FILTERED:", "if False:"),
+         "return runtime is None or runtime in _FILTERED", "return True"),
+    )  # fmt: skip
+
+
+def services() -> Iterator[Protection]:
+    """Give what closes a worker's services, and keeps them to that worker."""
+    yield from patches(
+        "services.py", (SERVICES,),
+        ("five capabilities", '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),
+        ("network of the worker's", 'run.network if is_open else "none"', "run.network"),
+        ("rules of the worker's", "run.egress if is_open else None", "None"),
+        ("out of reach from another network",
+         "self._holder is None or (spec.network, spec.egress) != (self._network, self._egress)",
+         "self._holder is None"),
+        ("memory of its own", "memory=service.memory,", ""),
+        ("CPUs of its own", "cpus=service.cpus,", ""),
+        ("log bounded", "limit=_LOG", "limit=10**9"),
     )  # fmt: skip

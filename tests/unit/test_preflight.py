@@ -8,7 +8,15 @@ from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentSettings
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, Isolation, Limits, ParallelConfig
+from orchestrator.config import (
+    BASE_IMAGE,
+    DEFAULT_IMAGE,
+    Isolation,
+    Limits,
+    ParallelConfig,
+    Project,
+    Service,
+)
 from orchestrator.engine.base import EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError
 from orchestrator.events import Notice
@@ -171,6 +179,20 @@ class TestMachine:
             "room for `--workers 4`"
         )
         assert crowding(config(workers=3, limits=Limits(memory=16 * GIB)), machine()) is not None
+
+    def test_services_need_room_too(self):
+        project = Project(services={"db": Service(image="a", cpus=2, memory=4 * GIB)})
+        assert room(config(project=project), machine()) == 2
+        assert crowding(config(workers=3, project=project), machine()) == (
+            "3 workers with their services may use 12 CPUs and 24.0 GiB, the machine has 8 CPUs "
+            "and 32.0 GiB RAM: room for `--workers 2`"
+        )
+
+    @pytest.mark.parametrize("wish", [{"cpus": 9}, {"memory": 33 * GIB}])
+    def test_a_service_larger_than_it(self, wish):
+        project = Project(services={"db": Service(image="a", **wish)})
+        with pytest.raises(ConfigError, match="service `db` may use more than the machine has"):
+            check_machine(config(project=project), machine())
 
     def test_one_worker_is_told_of_too(self):
         # The default, or a preset's value, is no wish to be refused.

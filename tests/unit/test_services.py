@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.config import BASE_IMAGE, Isolation, ParallelConfig, Project, Service
-from orchestrator.engine.base import ROLE, ContainerSpec
+from orchestrator.engine.base import ROLE, ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.events import Event, Notice
 from orchestrator.record import all_runs
@@ -259,6 +259,45 @@ def test_a_setup_with_another_network_does_not_reach_them(
     (worker,) = run("echo $DB_HOST", services={}, project=project, isolation=isolation).results
     assert (tmp_path / "seen").read_text() == "has nothing\n"
     assert stdout(worker) == "db\n"
+
+
+class WritingDown(LocalEngine):
+    """Writes down what it is asked to make."""
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(scratch)
+        self.specs: dict[str, ContainerSpec] = {}
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        self.specs[spec.labels[ROLE]] = spec
+        return super().create(spec)
+
+
+@pytest.mark.parametrize("network", ["none", "open"])
+def test_how_they_are_described(repo: Path, tmp_path: Path, network: str) -> None:
+    engine = WritingDown(tmp_path / "engine")
+    service = described(
+        command=("sleep", "60"), cpus=0.5, memory="64m", pids=20, tmpfs=("/data",), env={"A": "b"}
+    )
+    # There is an open network in either case.
+    isolation = Isolation.model_validate({"network": network, "setup_network": "open"})
+    project = Project(services={"db": service}, setup=("true",))
+    config = configured("true", project=project, isolation=isolation)
+    (worker,) = ParallelRunner(config, repo, engine=engine).execute().results
+    assert worker.status is Status.SUCCESS, worker.message
+
+    holder, made, agent = (engine.specs[role] for role in ("holder", "service", "worker"))
+    assert (holder.network == "none", holder.egress is None) == (network == "none",) * 2
+    assert (holder.network, holder.egress) == (agent.network, agent.egress)
+    assert holder.extra_hosts == {"db": "127.0.0.1"}
+    assert (holder.user, holder.capabilities) == ("65534:65534", ())
+    assert made.beside == agent.beside is not None
+    assert (engine.specs["setup"].beside == made.beside) is (network == "open")
+    assert made.capabilities == ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+    assert (made.cpus, made.memory, made.pids, made.env) == (0.5, 64 * 1024**2, 20, {"A": "b"})
+    assert {mount.target for mount in made.mounts} == {"/tmp", "/run", "/data"}
+    assert all(isinstance(mount, TmpfsMount) for mount in made.mounts)
+    assert (made.user, made.workdir, made.own_program) == ("", "", True)
 
 
 def test_the_record_holds_no_variables_of_theirs(run: Callable[..., RunResult], repo: Path) -> None:
