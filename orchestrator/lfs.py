@@ -123,6 +123,8 @@ def _tracked(
     if not pointers:
         return
     git = Git(repository.git_dir, work_tree=repository.top, index=scratch)
+    # Of a git that was killed over it.
+    scratch.with_name(f"{scratch.name}.lock").unlink(missing_ok=True)
     try:
         git.run("read-tree", base)
         asked = b"".join(os.fsencode(path) + b"\0" for path in pointers)

@@ -18,7 +18,7 @@ from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets, read_secrets
-from orchestrator.untracked import Copies, choose_copies
+from orchestrator.untracked import Copies, choose_copies, secret_lines
 
 _DEFAULT_CPUS = 2.0
 _MOST_WORKERS = 10
@@ -59,6 +59,7 @@ def check_wishes(
     check_settings(config, chosen)
     secrets = read_secrets(config.isolation.secrets, environ)
     handed_on = inherited(chosen, environ)
+    copies = choose_copies(repository, config.isolation.copied)
     return Wishes(
         repository=repository,
         agent=chosen,
@@ -66,8 +67,8 @@ def check_wishes(
         egress=_egress(config, handed_on),
         inherited_env=handed_on,
         secrets=secrets,
-        redactor=_redactor(config, handed_on, secrets),
-        copies=choose_copies(repository, config.isolation.copied),
+        redactor=_redactor(config, handed_on, secrets, secret_lines(repository.top, copies)),
+        copies=copies,
     )
 
 
@@ -249,9 +250,14 @@ def _egress(config: ParallelConfig, handed_on: Mapping[str, str]) -> Egress | No
     return Egress(image=BASE_IMAGE, allowed=allowed_destinations(isolation.allow, urls))
 
 
-def _redactor(config: ParallelConfig, handed_on: Mapping[str, str], secrets: Secrets) -> Redactor:
+def _redactor(
+    config: ParallelConfig,
+    handed_on: Mapping[str, str],
+    secrets: Secrets,
+    copied: Mapping[str, str],
+) -> Redactor:
     """Make what takes secrets out of all that is kept or shown."""
-    environment = {**handed_on, **config.isolation.env}
+    environment = {**copied, **handed_on, **config.isolation.env}
     if config.api_base is not None:
         environment["api_base"] = config.api_base
     return Redactor(secrets.values, secret_variables(environment))

@@ -9,6 +9,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -93,6 +94,27 @@ def is_secret(path: str) -> bool:
     return bool(_SECRET_FOLDERS.intersection(folders)) or any(
         fnmatchcase(name, one) for one in _SECRET_FILES
     )
+
+
+def secret_lines(top: Path, copies: Copies) -> dict[str, str]:
+    """Read the variables in copied files such as `.env`: their values are to be shown nowhere."""
+    found: dict[str, str] = {}
+    for path in copies.files:
+        name = path.rpartition("/")[2]
+        if name == ".env" or name.startswith(".env.") or name.endswith((".env", ".envrc")):
+            with suppress(OSError), (top / path).open("rb") as file:
+                found |= dict(_variables(file.read(_MOST_BYTES).decode(errors="replace")))
+    return found
+
+
+def _variables(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        value = value.strip()
+        if value[:1] in ("'", '"') and value[-1:] == value[:1]:
+            value = value[1:-1]
+        if equals and name.strip().isidentifier():
+            yield name.strip(), value
 
 
 def _listed(top: Path) -> tuple[str, ...]:

@@ -200,6 +200,16 @@ class TestRuns:
         assert worker.files_modified == [".env", "w"]
         assert "a copied file is in its own commits: .env" in (worker.message or "")
 
+    def test_what_they_keep_secret_is_shown_nowhere(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        (repo / ".env").write_text('export API_KEY="sesame, open"\nPORT=12345678\n')
+        task = "cat .env; cp .env stolen"
+        worker = run_one(repo, local_engine, task, ".env")
+        printed = (Path(worker.log or "") / "stdout.log").read_text()
+        assert printed == 'export API_KEY="[redacted:API_KEY]"\nPORT=12345678\n'
+        assert "holds the value of `API_KEY` in stolen" in (worker.message or "")
+
     def test_what_it_makes_beside_them_is_kept(self, repo: Path, local_engine: LocalEngine) -> None:
         worker = run_one(repo, local_engine, "echo 2 > data/two.csv", "data/*")
         assert worker.files_modified == ["data/two.csv"]
