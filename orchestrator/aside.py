@@ -8,11 +8,11 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.remains import RecordedWorker
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.workspace import PROBE, remove_tree
+from orchestrator.workspace import CHECKED, PROBE, remove_tree
 from orchestrator.worktree import HALF_MADE, changes
 
 _ASIDE = ("upper", "copy", "overlay")
-_REFUSED = ("git", "harvest", "out")
+_REFUSED = ("git", "harvest", "out", CHECKED)
 
 
 def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:

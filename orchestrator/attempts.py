@@ -44,6 +44,7 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.REPEATED_ERROR: False,
     Reason.NEEDS_INPUT: False,
     Reason.OUT_OF_SCOPE: False,
+    Reason.CHECKS_FAILED: False,
     Reason.AUTH: False,
     Reason.HARVEST_REFUSED: False,
     Reason.INTERNAL_ERROR: False,

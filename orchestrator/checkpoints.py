@@ -9,6 +9,7 @@ In the worker's state directory, each written whole before the step that it stan
     ending.json     how that ended; before the container goes
     teardown.json   how its teardown ended; before the container goes
     harvest.json    the commit that its branch is to have; before the branch moves
+    checks.json     the checks of that commit which are done
     attempt.json    that result is not its last, there is to be another attempt
 """
 
@@ -23,11 +24,12 @@ from orchestrator.events import Stage
 from orchestrator.harvest import Harvested
 from orchestrator.judge import Ending
 from orchestrator.record import write_atomically
-from orchestrator.results import WorkerResult
+from orchestrator.results import CheckResult, WorkerResult
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _Kept = TypeVar("_Kept")
 _ENDING = TypeAdapter(Ending)
+_CHECKS = TypeAdapter(list[CheckResult])
 _GIVEN_UP = "attempt.json"
 _HARVESTED = TypeAdapter(Harvested)
 
@@ -138,6 +140,14 @@ class Checkpoints:
     def note_harvested(self, harvested: Harvested) -> None:
         """Keep what is let in."""
         write_atomically(self._directory / "harvest.json", _HARVESTED.dump_json(harvested).decode())
+
+    def checks(self) -> list[CheckResult]:
+        """Give the checks that are done."""
+        return self._read("checks.json", _CHECKS) or []
+
+    def note_checks(self, checks: list[CheckResult]) -> None:
+        """Keep how checks ended: they are not to be done again."""
+        write_atomically(self._directory / "checks.json", _CHECKS.dump_json(checks).decode())
 
     def given_up(self) -> WorkerResult | None:
         """Give what this attempt came to, if there is to be another."""

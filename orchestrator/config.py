@@ -167,6 +167,8 @@ class Isolation(_Model):
     networks, nor another worker."""
     setup_network: Network | None = None
     """Network of the `setup` commands. Default: the worker's own."""
+    check_network: Network = "none"
+    """Network of the `checks`."""
     allow: tuple[str, ...] = ()
     """`HOST[:PORT]` that `open` reaches all the same: a name, an IPv4 address or network, or
     `host.docker.internal` for this machine. The model's base URLs are allowed by themselves."""
@@ -265,6 +267,40 @@ def variable_prefix(service: str) -> str:
     return service.upper().replace("-", "_")
 
 
+class Check(_Model):
+    """A command that tells whether what a worker committed is right."""
+
+    run: Annotated[str, AfterValidator(_command)]
+    """A command for `sh`."""
+    name: str | None = Field(default=None, min_length=1, max_length=100)
+    """Default: the command."""
+    timeout: float = Field(default=DEFAULT_TIMEOUT, ge=0)
+    """Seconds; 0 is no limit."""
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return self.name or self.run
+
+
+def _check(value: object) -> object:
+    """Read `npm test` as `{run: npm test}`."""
+    return {"run": value} if isinstance(value, str) else value
+
+
+_CHECK_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["run"],
+            "properties": Check.model_json_schema()["properties"],
+        },
+    ]
+}
+
+
 class Project(_Model):
     """What a project needs of a worktree; its fields stand at the top of the file, in no block."""
 
@@ -276,6 +312,11 @@ class Project(_Model):
     teardown: Commands = ()
     """Commands that tidy the worktree up behind the agent, however it ended, before its work is
     committed."""
+    checks: tuple[
+        Annotated[Check, BeforeValidator(_check), WithJsonSchema(_CHECK_SCHEMA)], ...
+    ] = ()
+    """Commands that each worker's commit must pass, in a fresh container and checkout: a command,
+    or `run` with `name` and `timeout`. A worker that fails one is `partial` (`checks_failed`)."""
     services: dict[str, Service] = Field(default={})
     """By the host name that each worker reaches its own under."""
     dotenv: str | None = None
@@ -419,8 +460,12 @@ class ParallelConfig(_Model):
     @property
     def networks(self) -> frozenset[Network]:
         """The networks that containers of this run have."""
-        extra = {self.setup_network} if self.project.setup else set()
-        return frozenset({self.isolation.network, *extra})
+        found = {self.isolation.network}
+        if self.project.setup:
+            found.add(self.setup_network)
+        if self.project.checks:
+            found.add(self.isolation.check_network)
+        return frozenset(found)
 
 
 def _not_given(model: BaseModel, values: Mapping[str, object]) -> dict[str, object]:

@@ -1,12 +1,12 @@
 """The containers of one worker, wholly described: its own, and the one that harvests it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 from orchestrator import secret_files
 from orchestrator.agents.base import AgentSettings
-from orchestrator.config import BASE_IMAGE
+from orchestrator.config import BASE_IMAGE, Network
 from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
@@ -77,46 +77,59 @@ def worker_container(
     )
 
 
-def stage_container(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, stage: Stage
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a container of a worker's runs that is not its agent's."""
+
+    stage: Stage
+    name: str
+    """Of its log, and in its container's name."""
+    commands: tuple[str, ...]
+    """One after the other, until one fails."""
+    timeout: float | None
+    """Seconds for all of them."""
+    network: Network
+    title: str | None = None
+    """Which check it is, for people."""
+
+
+def job_container(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, job: Job
 ) -> ContainerSpec:
     """Describe the container of what runs before or after the agent, with all that the agent has.
 
     Args:
         run: The run.
         spec: The worker.
-        workspace: Its files.
-        secrets: The directory that holds its secrets, if it has any.
-        stage: Which.
+        workspace: The files it works on.
+        secrets: The directory that holds the worker's secrets, if it has any.
+        job: What it is to do.
     """
-    config = run.config
     worker = worker_container(run, spec, workspace, secrets)
-    commands, network = config.project.teardown, config.isolation.network
-    if stage == "setup":
-        commands, network = config.project.setup, config.setup_network
+    is_open = job.network == "open"
     return replace(
         worker,
-        name=f"{worker.name}-{stage}",
-        command=("sh", "-c", _IN_TURN, stage, *commands),
-        labels=labels(run, spec, role=stage),
-        network=run.network if network == "open" else "none",
-        egress=run.egress if network == "open" else None,
+        name=f"{worker.name}-{job.name}",
+        command=("sh", "-c", _IN_TURN, job.name, *job.commands),
+        labels=labels(run, spec, role=job.stage),
+        network=run.network if is_open else "none",
+        egress=run.egress if is_open else None,
     )
 
 
-def stage_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, stage: Stage) -> Terms:
-    """Say how long and how much a stage may."""
-    config = run.config
+def job_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job) -> Terms:
+    """Say how long and how much a job may."""
     return Terms(
         worker_id=spec.worker_id,
-        timeout=config.project.setup_timeout or None,
+        timeout=job.timeout,
         # An installation may print nothing for long.
-        limits=config.limits.model_copy(update={"idle_timeout": 0.0}),
+        limits=run.config.limits.model_copy(update={"idle_timeout": 0.0}),
         writable=workspace.writable(),
         budget=None,
-        max_steps=config.max_steps,
+        max_steps=run.config.max_steps,
         ports=run.ports.of(spec.worker_id),
-        stage=stage,
+        stage=job.stage,
+        name=job.title,
     )
 
 

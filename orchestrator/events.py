@@ -13,7 +13,7 @@ Stream = Literal["stdout", "stderr"]
 Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
 
 
-Stage = Literal["setup", "teardown"]
+Stage = Literal["setup", "teardown", "check"]
 """What runs beside the agent, in containers of its own."""
 
 
@@ -57,6 +57,8 @@ class WorkerStage(_Event):
     type: Literal["worker_stage"] = "worker_stage"
     worker_id: int
     stage: Stage
+    name: str | None = None
+    """Which check it is."""
     container: str
 
 
@@ -66,6 +68,7 @@ class WorkerStageDone(_Event):
     type: Literal["worker_stage_done"] = "worker_stage_done"
     worker_id: int
     stage: Stage
+    name: str | None = None
     duration: float
     problem: str | None = None
     """Why it is not as it should be; null when it is."""

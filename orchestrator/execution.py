@@ -112,6 +112,8 @@ class Terms:
     scope: Scope | None = None
     stage: Stage | None = None
     """None is the task itself."""
+    name: str | None = None
+    """Which check it is."""
 
 
 def launch(
@@ -234,7 +236,8 @@ def attend(
 def _beginning(container: Container, terms: Terms) -> WorkerStage | WorkerStarted:
     number, found = terms.worker_id, container.id
     if terms.stage is not None:
-        return WorkerStage(worker_id=number, stage=terms.stage, container=found)
+        stage, name = terms.stage, terms.name
+        return WorkerStage(worker_id=number, stage=stage, name=name, container=found)
     return WorkerStarted(worker_id=number, container=found, ports=dict(container.ports))
 
 

@@ -61,6 +61,7 @@ class WorkerState(StrEnum):
     STOPPING = "stopping"
     TEARDOWN = "teardown"
     HARVESTING = "harvesting"
+    CHECK = "check"
     DONE = "done"
 
 

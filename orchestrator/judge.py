@@ -1,11 +1,12 @@
 """How a worker ended, from what the engine saw, what the agent said and what git let in. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.engine.base import ExitStatus
-from orchestrator.results import Reason, Status
+from orchestrator.results import CheckResult, Reason, Status
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,16 @@ def judge(ending: Ending, outcome: AgentOutcome | None, *, budget: float | None)
         reason, message = _LIMITS[ending.limits_hit[0]]
         return Verdict(outcome.status, reason, message)
     return Verdict(outcome.status, outcome.reason, outcome.message)
+
+
+def judge_checks(verdict: Verdict, checks: Sequence[CheckResult]) -> Verdict:
+    """Let the checks of what a worker committed say the last word on its success."""
+    failed = [check for check in checks if not check.passed]
+    if not failed or verdict.status is not Status.SUCCESS:
+        return verdict
+    count = f"{len(failed)} of {len(checks)} checks" if len(checks) > 1 else "its check"
+    said = "; ".join(check.message or check.name for check in failed)
+    return Verdict(Status.PARTIAL, Reason.CHECKS_FAILED, f"{count} failed: {said}")
 
 
 def _by_engine(ending: Ending) -> Verdict | None:

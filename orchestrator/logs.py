@@ -33,6 +33,14 @@ def stage_log(directory: Path, stage: str) -> Path:
     return directory / f"{stage}.log"
 
 
+def stage_logs(directory: Path, stage: str) -> list[Path]:
+    """Find those of a stage, or of all checks: `check-*`, in their order."""
+    if "*" not in stage:
+        return [stage_log(directory, stage)]
+    found = directory.glob(f"{stage}.log")
+    return sorted(found, key=lambda path: (len(path.stem), path.stem))
+
+
 class WorkerLog:
     """Takes a container's output, chunk by chunk."""
 

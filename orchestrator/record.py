@@ -54,7 +54,7 @@ class RunRecord(BaseModel):
     workers: tuple[WorkerSpec, ...]
     private: tuple[str, ...] = ()
     """What is not written down here: names of variables, `api_base`, `notify`, `tasks`, `setup`,
-    `teardown`."""
+    `teardown`, `checks`."""
 
 
 def new_run_id() -> str:

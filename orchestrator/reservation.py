@@ -13,7 +13,7 @@ from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_i
 from orchestrator.remains import base_ref
 from orchestrator.workspace import remove_tree
 
-_COMMANDS = ("setup", "teardown")
+_COMMANDS = ("setup", "teardown", "checks")
 
 
 def reserve(ground: Ground) -> tuple[RunRecord, RunDirectory]:

@@ -38,6 +38,8 @@ class Reason(StrEnum):
     LOG_LIMIT = "log_limit"
     IDLE = "idle"
     AUTH = "auth"
+    CHECKS_FAILED = "checks_failed"
+    """A check of the project's does not pass on what the worker committed."""
     RATE_LIMITED = "rate_limited"
     REPEATED_ERROR = "repeated_error"
     NEEDS_INPUT = "needs_input"
@@ -50,6 +52,23 @@ class Reason(StrEnum):
     ENGINE_ERROR = "engine_error"
     INTERNAL_ERROR = "internal_error"
     """A bug in us."""
+
+
+class CheckResult(BaseModel):
+    """How one check of a worker's commit ended."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: str
+    passed: bool
+    exit_code: int | None = None
+    """Null when it was not seen to its end."""
+    duration: float = Field(default=0.0, ge=0)
+    """Seconds."""
+    log: str
+    """File with all that it printed."""
+    message: str | None = None
+    """Why it did not pass, in one line."""
 
 
 class WorkerResult(BaseModel):
@@ -92,6 +111,8 @@ class WorkerResult(BaseModel):
     """Lines added, by git's word."""
     deletions: int = 0
     """Lines removed, by git's word."""
+    checks: list[CheckResult] = Field(default_factory=list)
+    """How the checks of what it committed ended; empty where there were none."""
     tokens: int | None = None
     """By the agent's own word; null when unknown."""
     cost_known: bool = False

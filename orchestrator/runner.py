@@ -47,6 +47,8 @@ class RunPlan(BaseModel):
     """Name to image."""
     setup: tuple[str, ...]
     teardown: tuple[str, ...]
+    checks: tuple[str, ...]
+    """Their names."""
     env: tuple[str, ...]
     """Names of the variables in the containers, those passed on included."""
     secrets: tuple[str, ...]
@@ -110,6 +112,7 @@ class ParallelRunner:
             services={name: one.image for name, one in config.project.services.items()},
             setup=config.project.setup,
             teardown=config.project.teardown,
+            checks=tuple(check.title for check in config.project.checks),
             env=tuple(sorted({*wishes.inherited_env, *isolation.env})),
             secrets=tuple(wishes.secrets.values),
             notices=(

@@ -5,16 +5,18 @@ repeated, what has ended is noted and never done twice.
 """
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agents.claims import describe_exit
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.containers import stage_container, stage_terms
+from orchestrator.config import ParallelConfig
+from orchestrator.containers import Job, job_container, job_terms
 from orchestrator.context import RunContext
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
-from orchestrator.events import Stage, WorkerStageDone
+from orchestrator.events import WorkerStageDone
 from orchestrator.execution import CancelButton, attend, start_again
 from orchestrator.judge import Ending, Verdict
 from orchestrator.logs import WorkerLog, stage_log
@@ -26,7 +28,6 @@ from orchestrator.session import cancel_of
 from orchestrator.tail import last_line
 from orchestrator.workspace import Workspace
 
-_MARK = re.compile(rb"\[(?:setup|teardown) (\d+)/\d+\] ")
 _PIECE = 64 * 1024
 """Bytes of a log that are looked at at once."""
 _SHOWN = 100
@@ -52,6 +53,27 @@ class _KilledAlone:
         return self.button.why
 
 
+def setup_job(config: ParallelConfig) -> Job:
+    """Give what makes a worktree ready."""
+    return Job(
+        stage="setup",
+        name="setup",
+        commands=config.project.setup,
+        timeout=config.project.setup_timeout or None,
+        network=config.setup_network,
+    )
+
+
+def _teardown_job(config: ParallelConfig) -> Job:
+    return Job(
+        stage="teardown",
+        name="teardown",
+        commands=config.project.teardown,
+        timeout=config.project.setup_timeout or None,
+        network=config.isolation.network,
+    )
+
+
 def set_up(
     run: RunContext,
     spec: WorkerSpec,
@@ -69,9 +91,12 @@ def set_up(
     known = checkpoints.stage("setup")
     if not run.config.project.setup or (known is None and cancel.asked):
         return None
-    ending, problem = _Stage(run, spec, workspace, checkpoints, services, "setup", cancel).outcome()
+    work = Work(run, spec, workspace, setup_job(run.config), cancel, services)
+    ending = known or work.done(lambda ending: checkpoints.note_stage("setup", ending))
+    problem = work.problem(ending)
     if problem is None:
         return None
+    problem = f"setup: {problem}"
     if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
         return Verdict(Status.FAILED, Reason.CANCELLED, problem)
     reason = Reason.SETUP_FAILED if ending.error is None else Reason.ENGINE_ERROR
@@ -92,19 +117,19 @@ def tear_down(
     """
     if not run.config.project.teardown or not _has_begun(checkpoints):
         return ()
+    known = checkpoints.stage("teardown")
+    if known is None and checkpoints.harvested() is not None:
+        return ()
     cancel = _KilledAlone(cancel_of(run, spec))
-    if checkpoints.stage("teardown") is None:
-        if checkpoints.harvested() is not None:
-            return ()
-        if cancel.asked:
-            return ("there was no teardown: the worker was killed",)
+    if known is None and cancel.asked:
+        return ("there was no teardown: the worker was killed",)
+    work = Work(run, spec, workspace, _teardown_job(run.config), cancel, services)
     try:
-        _, problem = _Stage(
-            run, spec, workspace, checkpoints, services, "teardown", cancel
-        ).outcome()
+        ending = known or work.done(lambda ending: checkpoints.note_stage("teardown", ending))
     except OSError as error:
         return (f"there was no teardown ({error})",)
-    return () if problem is None else (problem,)
+    problem = work.problem(ending)
+    return () if problem is None else (f"teardown: {problem}",)
 
 
 def _has_begun(checkpoints: Checkpoints) -> bool:
@@ -112,34 +137,48 @@ def _has_begun(checkpoints: Checkpoints) -> bool:
 
 
 @dataclass(frozen=True)
-class _Stage:
-    """One stage of one worker."""
+class Work:
+    """One job of one worker."""
 
     run: RunContext
     spec: WorkerSpec
     workspace: Workspace
-    checkpoints: Checkpoints
-    services: Services
-    stage: Stage
+    job: Job
     cancel: CancelButton
+    services: Services | None = None
+    """What it reaches, if anything."""
 
-    def outcome(self) -> tuple[Ending, str | None]:
-        """Give how it ended, now or when it was noted, and what is wrong with that."""
-        known = self.checkpoints.stage(self.stage)
-        if known is not None:
-            return known, self._problem(known)
+    @property
+    def log(self) -> Path:
+        """All that it prints."""
+        return stage_log(self._directory, self.job.name)
+
+    @property
+    def _directory(self) -> Path:
+        return self.run.directory.worker(self.spec.worker_id)
+
+    def done(self, note: Callable[[Ending], None] | None = None) -> Ending:
+        """Do it in a container, of which nothing is left.
+
+        Args:
+            note: Keeps how it ended, while the container is still there.
+
+        Raises:
+            EngineUnavailableError: The engine went away; all that is left is to be removed.
+            OSError: There is no room for its log.
+        """
         with self._open_log() as log:
-            ending = self._carried_out(log)
-        problem = self._problem(ending)
+            ending = self._carried_out(log, note)
         self.run.emit(
             WorkerStageDone(
                 worker_id=self.spec.worker_id,
-                stage=self.stage,
+                stage=self.job.stage,
+                name=self.job.title,
                 duration=round(ending.duration, 3),
-                problem=problem,
+                problem=self.problem(ending),
             )
         )
-        return ending, problem
+        return ending
 
     def _open_log(self) -> WorkerLog:
         return WorkerLog(
@@ -149,29 +188,26 @@ class _Stage:
             new_reader=lambda: lambda _: None,
             limit=self.run.config.limits.log_limit,
             redactor=self.run.redactor,
-            stage=self.stage,
+            stage=self.job.name,
         )
 
-    @property
-    def _directory(self) -> Path:
-        return self.run.directory.worker(self.spec.worker_id)
-
-    def _carried_out(self, log: WorkerLog) -> Ending:
-        """Run it in a container, of which nothing is left; note how it ended."""
+    def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
         run, spec, workspace = self.run, self.spec, self.workspace
-        run_id = run.directory.run_id
-        terms = stage_terms(run, spec, workspace, self.stage)
+        terms = job_terms(run, spec, workspace, self.job)
+        given = run.secrets.laid_out(run.directory.run_id, spec.worker_id, workspace.user)
         try:
-            with run.secrets.laid_out(run_id, spec.worker_id, workspace.user) as secrets:
-                described = self.services.beside(
-                    stage_container(run, spec, workspace, secrets, self.stage)
-                )
+            with given as secrets:
+                described = job_container(run, spec, workspace, secrets, self.job)
+                if self.services is not None:
+                    described = self.services.beside(described)
                 container, launched = start_again(run.engine, described, terms)
                 try:
                     ending = attend(
                         container, terms, launched, log=log, cancel=self.cancel, emit=run.emit
                     )
-                    self._note(ending)
+                    if note is not None:
+                        with suppress(OSError):  # a full disk: to do it over again is no harm
+                            note(ending)
                 finally:
                     container.remove()
         except EngineUnavailableError:
@@ -180,22 +216,16 @@ class _Stage:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=error.message)
         return ending
 
-    def _note(self, ending: Ending) -> None:
-        with suppress(OSError):  # a full disk: to do it over again is no harm
-            self.checkpoints.note_stage(self.stage, ending)
-
-    def _problem(self, ending: Ending) -> str | None:
+    def problem(self, ending: Ending) -> str | None:
+        """Say what is wrong with how it ended: which command did what, and its last line."""
         how = _how(ending)
         if how is None:
             return None
-        project = self.run.config.project
-        commands = project.setup if self.stage == "setup" else project.teardown
-        log = stage_log(self._directory, self.stage)
-        command = self.run.redactor.text(commands[_turn(log, len(commands)) - 1])
-        shown = one_line(command, limit=_SHOWN)
-        said = one_line(last_line(log).decode("utf-8", "replace"))
-        more = f": {said}" if said and not said.startswith(f"[{self.stage} ") else ""
-        return f"{self.stage}: `{shown}` {how}{more}"
+        turn = _turn(self.log, self.job.name, len(self.job.commands))
+        command = self.run.redactor.text(self.job.commands[turn - 1])
+        said = one_line(last_line(self.log).decode("utf-8", "replace"))
+        more = f": {said}" if said and not said.startswith(f"[{self.job.name} ") else ""
+        return f"`{one_line(command, limit=_SHOWN)}` {how}{more}"
 
 
 def _how(ending: Ending) -> str | None:
@@ -203,7 +233,7 @@ def _how(ending: Ending) -> str | None:
     if ending.error is not None:
         return f"was not seen to its end ({ending.error})"
     if ending.stopped is not None:
-        return f"was {ending.stopped.measured.removeprefix('stopped: ')}"
+        return f"was {ending.stopped.measured}"
     if ending.exit_status is None:
         return "was not seen to its end"
     if ending.exit_status.oom_killed:
@@ -212,12 +242,13 @@ def _how(ending: Ending) -> str | None:
     return None if code == 0 else describe_exit(code)
 
 
-def _turn(log: Path, count: int) -> int:
+def _turn(log: Path, name: str, count: int) -> int:
     """Tell which of so many commands a log ends with: each line that says so is the next one's."""
+    mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(name.encode()), count))
     turn = 0
     with suppress(OSError), log.open("rb") as file:
         while piece := file.readline(_PIECE):
-            found = _MARK.match(piece)
+            found = mark.match(piece)
             if found and int(found[1]) == turn + 1:
                 turn += 1
     return min(max(turn, 1), count)

@@ -137,6 +137,8 @@ class StoreOptions:
     copies: Copies = NO_COPIES
     """Untracked files of the user's checkout that it gets."""
     submodules: tuple[Submodule, ...] = ()
+    shown: bool = True
+    """Whether the worktree that the user sees gets untracked files and submodules too."""
     """Those of the base that are there."""
     added: frozenset[str] = frozenset()
     """Paths of files that are written for it, and are no more to be committed than copies are."""
@@ -247,15 +249,25 @@ def _lay_out_submodules(
         return ()
     index = None
     if options.start != options.base:
-        index = Git(worktree.git_dir, work_tree=worktree.path)
+        index = _index(store, worktree, options)
     scratch = store.root / _SCRATCH
-    found = lay_out(options.submodules, worktree.path, scratch, index=index)
+    found = options.submodules
+    if options.shown:
+        found = lay_out(found, worktree.path, scratch, index=index)
+        index = None
     pointers = store.upper
     if options.mode == "bind":
-        found = lay_out(found, store.copy, scratch, index=None)
+        found = lay_out(found, store.copy, scratch, index=index)
         pointers = store.copy
     point_to(found, pointers, STORE)
     return found
+
+
+def _index(store: Store, worktree: Worktree, options: StoreOptions) -> Git:
+    """Give a git that knows what is tracked."""
+    if options.shown:
+        return Git(worktree.git_dir, work_tree=worktree.path)
+    return Git(worktree.git_dir, work_tree=store.copy, index=store.root / "index")
 
 
 def _add_submodules(
@@ -294,10 +306,11 @@ def _copy_untracked(
 
     @cache
     def tracked() -> frozenset[str]:
-        answer = Git(worktree.git_dir, work_tree=worktree.path).run("ls-files", "-z")
+        answer = _index(store, worktree, options).run("ls-files", "-z")
         return frozenset(os.fsdecode(answer).split("\0"))
 
-    trees = (worktree.path,) if options.mode == "overlay" else (worktree.path, store.copy)
+    seen = (worktree.path,) if options.shown else ()
+    trees = seen if options.mode == "overlay" else (*seen, store.copy)
     copied = frozenset[str]().union(
         *(copy_in(copies.files, repository.top, tree, tracked=tracked) for tree in trees)
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.checkpoints import Checkpoints
+from orchestrator.checks import check
 from orchestrator.context import RunContext
 from orchestrator.dotenv import write_dotenv
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
@@ -52,7 +53,9 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         notes = tear_down(run, spec, workspace, checkpoints, services)
     harvested, verdict = bring_home(run, spec, workspace, verdict, checkpoints)
     harvested = replace(harvested, notes=(*notes, *harvested.notes))
-    return _result(run, spec, ending, outcome, harvested, verdict)
+    checks, verdict = check(run, spec, workspace, harvested.tip, verdict, checkpoints)
+    result = _result(run, spec, ending, outcome, harvested, verdict)
+    return result.model_copy(update={"checks": checks})
 
 
 def _read_outcome(run: RunContext, spec: WorkerSpec, ending: Ending) -> AgentOutcome | None:

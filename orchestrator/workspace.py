@@ -39,6 +39,8 @@ HOME = "/home/worker"
 HARVEST = "/harvest"
 OUT = "/out"
 PROBE = "probe"
+CHECKED = "checked"
+"""What a worker committed, checked out anew, in its state directory."""
 WRITTEN = "/written"
 _OWN_USERS = 20_000
 """Added to the worker's number: users that no ordinary system has."""

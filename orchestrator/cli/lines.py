@@ -5,6 +5,7 @@ from orchestrator.events import (
     Intervention,
     RunStarted,
     WorkerRetrying,
+    WorkerStage,
     WorkerStageDone,
     WorkerStarted,
 )
@@ -48,9 +49,18 @@ def retry_line(event: WorkerRetrying) -> str:
     return f"worker {number} failed its attempt {failed} ({one_line(event.reason)}), {when}"
 
 
-def stage_line(event: WorkerStageDone) -> str:
-    """Say what went wrong around a worker's agent."""
-    return f"worker {event.worker_id}: {one_line(event.problem or event.stage, limit=400)}"
+def stage_line(event: WorkerStage) -> str:
+    """Say what runs around a worker's agent."""
+    name = f" `{one_line(event.name, limit=100)}`" if event.name else ""
+    return f"worker {event.worker_id}: {event.stage}{name}"
+
+
+def stage_lines(event: WorkerStageDone) -> list[str]:
+    """Say what went wrong around a worker's agent, if anything did."""
+    if event.problem is None:
+        return []
+    said = one_line(event.problem, limit=400)
+    return [f"worker {event.worker_id}: {event.stage} failed: {said}"]
 
 
 def intervention_line(event: Intervention) -> str:

@@ -16,6 +16,7 @@ from orchestrator.cli.lines import (
     retry_line,
     run_line,
     stage_line,
+    stage_lines,
     started_line,
 )
 from orchestrator.cli.messages import tell
@@ -155,10 +156,10 @@ class PlainView:
             case RunStarted():
                 self._tasks = {spec.worker_id: spec for spec in event.workers}
                 return [run_line(event)]
-            case WorkerStage(worker_id=number, stage=stage):
-                return [f"worker {number}: {stage}"]
-            case WorkerStageDone(problem=problem):
-                return [] if problem is None else [stage_line(event)]
+            case WorkerStage():
+                return [stage_line(event)]
+            case WorkerStageDone():
+                return stage_lines(event)
             case WorkerStarted(worker_id=number):
                 self._running.add(number)
                 return [started_line(number, self._tasks.get(number)), *port_lines(event)]

@@ -14,7 +14,7 @@ from orchestrator.cli.runs import Follow, RunOption, follow, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
 from orchestrator.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState, attempts
-from orchestrator.logs import stage_log
+from orchestrator.logs import stage_logs
 from orchestrator.sanitize import lines
 from orchestrator.tail import LineTail, Tail
 
@@ -29,6 +29,7 @@ Raw = Annotated[
 ]
 Setup = Annotated[bool, typer.Option("--setup", help="What the setup commands printed.")]
 Teardown = Annotated[bool, typer.Option("--teardown", help="What the teardown commands printed.")]
+Checks = Annotated[bool, typer.Option("--checks", help="What the checks printed.")]
 
 
 def logs(
@@ -38,13 +39,15 @@ def logs(
     raw: Raw = False,
     setup: Setup = False,
     teardown: Teardown = False,
+    checks: Checks = False,
 ) -> None:
     """Show what workers printed.
 
     All workers: line by line on stdout, behind the worker's number. One worker: its stdout on
     stdout and its stderr on stderr. What could steer a terminal is made harmless.
     """
-    stages = [name for name, asked in (("setup", setup), ("teardown", teardown)) if asked]
+    asked = {"setup": setup, "teardown": teardown, "check-*": checks}
+    stages = [name for name, is_asked in asked.items() if is_asked]
     if raw and worker is None:
         raise ConfigError(
             "`--raw` gives one worker's bytes", hint="name it: `orchestrator logs --raw 1 > FILE`"
@@ -112,8 +115,8 @@ def _stage_logs(history: RunHistory, numbers: list[int], stages: list[str]) -> I
     for number in numbers:
         for attempt, directory in attempts(history.directory, number):
             label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
-            for stage in stages:
-                yield _Log(stage_log(directory, stage), f"{label} {stage}", "stdout")
+            for path in (path for stage in stages for path in stage_logs(directory, stage)):
+                yield _Log(path, f"{label} {path.stem}", "stdout")
 
 
 class _Source(Protocol):

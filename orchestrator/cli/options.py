@@ -100,6 +100,13 @@ Copy = Annotated[
         "--copy", metavar="GLOB", help="Untracked files to copy into each worktree; repeatable."
     ),
 ]
+Check = Annotated[
+    Texts,
+    typer.Option(
+        "--check", metavar="CMD", help="A command that what it committed must pass; repeatable."
+    ),
+]
+CheckNetwork = Annotated[Text, _setting("check_network", "none|open", "The network of those.")]
 Services = Annotated[
     Texts,
     typer.Option(

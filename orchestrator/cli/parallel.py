@@ -63,6 +63,8 @@ def parallel(
     setup_timeout: options.SetupTimeout = None,
     setup_network: options.SetupNetwork = None,
     teardown: options.Teardown = None,
+    checks: options.Check = None,
+    check_network: options.CheckNetwork = None,
     base: options.Base = None,
     include_uncommitted: options.IncludeUncommitted = None,
     retries: options.Retries = None,

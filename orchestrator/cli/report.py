@@ -29,6 +29,9 @@ _PLAN_HEADING = ("WORKER", "TASK", "MODEL", "BRANCH", "WORKTREE")
 def run_table(result: RunResult, *, width: int | None = None) -> str:
     """Give the table, what went wrong, and the sum."""
     rows = [_HEADING, *(_row(worker) for worker in result.results)]
+    if any(worker.checks for worker in result.results):
+        checks = ["CHECKS", *(checks_sum(worker) for worker in result.results)]
+        rows = [(*row, cell) for row, cell in zip(rows, checks, strict=True)]
     bad = [worker for worker in result.results if worker.status is not Status.SUCCESS]
     parts = [table(rows, width=width or terminal_width()), *map(_failure, bad), _sum(result)]
     return "\n".join([parts[0], "", *parts[1:]])
@@ -53,6 +56,12 @@ def _row(worker: WorkerResult) -> tuple[str, ...]:
         duration(worker.duration),
         str(len(worker.files_modified)),
     )
+
+
+def checks_sum(worker: WorkerResult) -> str:
+    """Give `2/3`: how many checks of how many were passed."""
+    passed = sum(check.passed for check in worker.checks)
+    return f"{passed}/{len(worker.checks)}" if worker.checks else ""
 
 
 def _failure(worker: WorkerResult) -> str:
@@ -151,6 +160,7 @@ def _terms(plan: RunPlan) -> dict[str, str]:
         "history": plan.history,
         "setup": "; ".join(map(one_line, plan.setup)),
         "teardown": "; ".join(map(one_line, plan.teardown)),
+        "checks": "; ".join(map(one_line, plan.checks)),
         "env": ", ".join(plan.env),
         "secrets": ", ".join(plan.secrets),
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from orchestrator.config import Limits, ParallelConfig
+from orchestrator.config import DEFAULT_TIMEOUT, Limits, ParallelConfig
 from orchestrator.settings.fields import (
     CONTAINER_FIELDS,
     PROJECT_FIELDS,
@@ -39,16 +39,21 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "idle_timeout": lambda seconds: seconds or inf,
     "setup_timeout": lambda seconds: seconds or inf,
     "network": _OPEN.index,
-    "setup_network": _OPEN.index,
+    "checks": lambda checks: max([DEFAULT_TIMEOUT, *(check.timeout or inf for check in checks)]),
     "history": _OPEN.index,
 }
 """How far a value reaches, where that is not the value itself."""
 BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
-    *(("isolation", name) for name in ("network", "setup_network", "history")),
+    *(("isolation", name) for name in ("network", "history")),
+    CONTAINER_FIELDS["setup_network"],
+    CONTAINER_FIELDS["check_network"],
     RUN_FIELDS["max_worktrees"],
     PROJECT_FIELDS["setup_timeout"],
+    PROJECT_FIELDS["checks"],
 )
+_BESIDE = frozenset({CONTAINER_FIELDS["setup_network"], CONTAINER_FIELDS["check_network"]})
+"""Networks that reach no further as long as the worker's own reaches as far."""
 _PRESET = RUN_FIELDS["preset"]
 
 
@@ -86,6 +91,6 @@ def loosened(
 def _reach(config: ParallelConfig, field: FieldPath) -> float:
     part = getattr(config, field[0]) if len(field) > 1 else config
     value = getattr(part, field[-1])
-    if field == CONTAINER_FIELDS["setup_network"]:
-        value = value or config.isolation.network
+    if field in _BESIDE:
+        return max(_OPEN.index(value or "none"), _OPEN.index(config.isolation.network))
     return float(_REACH.get(field[-1], float)(value))

@@ -214,7 +214,12 @@ def from_options(
     return settings
 
 
-_FLAGS: Mapping[str, str] = {"tasks": "--task", "secrets": "--secret", "services": "--service"}
+_FLAGS: Mapping[str, str] = {
+    "tasks": "--task",
+    "secrets": "--secret",
+    "services": "--service",
+    "checks": "--check",
+}
 
 
 def flag(name: str) -> str:

@@ -1,0 +1,242 @@
+"""Checks of what a worker committed: real git, processes for containers."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import Check, Isolation, Project
+from orchestrator.engine.base import ROLE, BindMount, ContainerSpec
+from orchestrator.errors import EngineUnavailableError
+from orchestrator.events import Event, WorkerStage
+from orchestrator.judge import Verdict, judge_checks
+from orchestrator.record import RunDirectory, all_runs
+from orchestrator.results import CheckResult, Reason, Status, exit_code
+from orchestrator.resume import ResumedRun
+from orchestrator.runner import ParallelRunner
+from orchestrator.store import WORKSPACE
+from tests.support.local_engine import LocalContainer, LocalEngine
+from tests.support.repository import git
+from tests.support.runs import configured, shell_run
+
+
+def run_directory(repo: Path) -> RunDirectory:
+    (run,) = all_runs(repo / ".git" / "orchestrator")
+    return run
+
+
+def checks(*commands: str, **timeouts: float) -> tuple[Check, ...]:
+    return tuple(Check(run=command, **timeouts) for command in commands)
+
+
+class Noting(LocalEngine):
+    """Notes what its containers are; goes away before one of some name, once."""
+
+    def __init__(self, scratch: Path, leaves_at: str = "nowhere") -> None:
+        super().__init__(scratch)
+        self.specs: list[ContainerSpec] = []
+        self.leaves_at: str | None = leaves_at
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:
+        if self.leaves_at and spec.name.endswith(self.leaves_at):
+            self.leaves_at = None
+            raise EngineUnavailableError("gone", hint="wait")
+        self.specs.append(spec)
+        return super().create(spec)
+
+
+def test_what_was_committed_is_checked(repo: Path, local_engine: LocalEngine) -> None:
+    task = "echo new > new.txt; echo x > left.log; echo '*.log' > .gitignore"
+    (worker,) = shell_run(
+        repo, local_engine, task,
+        checks=checks("cat new.txt a.txt", "test ! -e left.log", "git log -1 --format=%H"),
+    ).results  # fmt: skip
+    assert (worker.status, worker.reason, worker.message) == (Status.SUCCESS, None, None)
+    assert [(one.name, one.passed, one.exit_code) for one in worker.checks] == [
+        ("cat new.txt a.txt", True, 0),
+        ("test ! -e left.log", True, 0),
+        ("git log -1 --format=%H", True, 0),
+    ]
+    assert Path(worker.checks[0].log).read_text().splitlines()[1:] == ["new", "a"]
+    assert Path(worker.checks[2].log).read_text().splitlines()[-1] == worker.commit
+
+
+def test_a_check_that_fails_makes_a_success_partial(repo: Path, local_engine: LocalEngine) -> None:
+    result = shell_run(
+        repo, local_engine, "echo new > new.txt", "echo old > old.txt",
+        checks=checks("test -e new.txt", "echo fine", "echo why; test -e new.txt"),
+    )  # fmt: skip
+    fine, partial = result.results
+    assert fine.status is Status.SUCCESS
+    assert (partial.status, partial.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
+    assert [one.passed for one in partial.checks] == [False, True, False]
+    assert partial.message == (
+        "2 of 3 checks failed: `test -e new.txt` exited with 1; "
+        "`echo why; test -e new.txt` exited with 1: why"
+    )
+    assert exit_code(result.results) == 2
+    assert partial.files_modified == ["old.txt"]
+
+
+def test_a_failed_worker_keeps_its_status(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt; exit 3", checks=checks("true", "false")
+    ).results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.AGENT_FAILED)
+    assert [one.passed for one in worker.checks] == [True, False]
+
+
+def test_without_a_commit_there_is_no_check(repo: Path, tmp_path: Path) -> None:
+    engine = Noting(tmp_path / "engine")
+    (worker,) = shell_run(repo, engine, "true", checks=checks("false")).results
+    assert (worker.status, worker.checks) == (Status.SUCCESS, [])
+    assert worker.message == "no checks: nothing was committed"
+    assert "check" not in [spec.labels[ROLE] for spec in engine.specs]
+
+
+def test_a_check_writes_nothing_that_stays(repo: Path, local_engine: LocalEngine) -> None:
+    spoil = "echo spoilt > a.txt; git add -A; git commit -qm spoilt; git branch -f main HEAD"
+    before = git(repo, "rev-parse", "main")
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt", checks=checks(spoil, "cat a.txt")
+    ).results
+    assert worker.files_modified == ["new.txt"]
+    assert git(repo, "rev-parse", "architect/parallel-1") == worker.commit
+    assert git(repo, "rev-parse", "main") == before
+    assert git(Path(worker.worktree_path), "status", "--porcelain") == ""
+    assert not run_directory(repo).worker(1).joinpath("checked").exists()
+
+
+def test_setup_runs_before_the_checks_too(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = shell_run(
+        repo, local_engine, "cp ready.log new.txt",
+        setup=("echo '*.log' >> .gitignore; echo ready > ready.log",),
+        checks=checks("cat ready.log"),
+    ).results  # fmt: skip
+    assert [one.passed for one in worker.checks] == [True]
+    setup = "test ! -e new.txt || { echo gone; exit 9; }"
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt", setup=(setup,), checks=checks("true")
+    ).results
+    assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
+    assert worker.checks[0].exit_code is None
+    assert worker.checks[0].message is not None
+    assert f"its setup failed: `{setup}` exited with 9: gone" in worker.checks[0].message
+
+
+def test_where_checks_run(repo: Path, tmp_path: Path) -> None:
+    engine = Noting(tmp_path / "engine")
+    shell_run(
+        repo, engine, "echo new > new.txt", checks=checks("true", "true"),
+        isolation=Isolation(network="open"),
+    )  # fmt: skip
+    agent, _, *found = engine.specs
+    assert [spec.labels[ROLE] for spec in found] == ["check", "check"]
+    assert [(spec.network, spec.egress) for spec in found] == [("none", None)] * 2
+    assert {(spec.user, spec.image, spec.memory) for spec in found} == {
+        (agent.user, agent.image, agent.memory)
+    }
+    (tree,) = (mount for mount in found[0].mounts if mount.target == WORKSPACE)
+    assert isinstance(tree, BindMount)
+    assert tree.source == run_directory(repo).worker(1) / "checked" / "copy"
+
+
+def test_the_network_of_checks_may_be_open(repo: Path, tmp_path: Path) -> None:
+    engine = Noting(tmp_path / "engine")
+    shell_run(
+        repo, engine, "echo new > new.txt", checks=checks("true"),
+        isolation=Isolation(network="none", check_network="open"),
+    )  # fmt: skip
+    assert [spec.network != "none" for spec in engine.specs] == [False, False, True]
+
+
+def test_a_check_has_a_deadline_of_its_own(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt",
+        checks=(Check(run="echo on; sleep 60", name="slow", timeout=4), Check(run="true")),
+    ).results  # fmt: skip
+    slow, fine = worker.checks
+    assert (slow.name, slow.passed, fine.passed) == ("slow", False, True)
+    assert slow.message == "`echo on; sleep 60` was stopped at its deadline of 4 s: on"
+    assert slow.duration >= 4
+
+
+@pytest.mark.parametrize("leaves_at", ["-check-1", "-check-2", "-check-setup"])
+def test_no_check_is_done_twice(repo: Path, tmp_path: Path, leaves_at: str) -> None:
+    engine = Noting(tmp_path / "engine", leaves_at)
+    counts = tmp_path / "counts"
+    first = shell_run(
+        repo, engine, "echo new > new.txt", setup=("true",),
+        checks=checks(f"echo one >> {counts}", f"echo two >> {counts}; false"),
+    )  # fmt: skip
+    assert first.results[0].reason is Reason.ENGINE_ERROR
+    (worker,) = ResumedRun(run_directory(repo), engine=engine).execute().results
+    assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
+    assert [one.passed for one in worker.checks] == [True, False]
+    assert counts.read_text().split() == ["one", "two"]
+    assert not run_directory(repo).worker(1).joinpath("checked").exists()
+
+
+def test_cancelled_in_its_checks(repo: Path, local_engine: LocalEngine) -> None:
+    began = threading.Event()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, WorkerStage) and event.name == "sleep 60":
+            began.set()
+
+    config = configured("echo new > new.txt", checks=checks("true", "sleep 60", "true"))
+    runner = ParallelRunner(config, repo, emit=emit, engine=local_engine)
+    canceller = threading.Thread(target=lambda: (began.wait(30), runner.cancel()))
+    canceller.start()
+    (worker,) = runner.execute().results
+    canceller.join()
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
+    assert worker.message == "cancelled before its checks were done"
+    assert [one.name for one in worker.checks] == ["true"]
+    assert worker.files_modified == ["new.txt"]
+
+
+def test_a_worker_is_tried_again_for_its_checks(repo: Path, local_engine: LocalEngine) -> None:
+    mark = repo.parent / "mark"
+    (worker,) = shell_run(
+        repo, local_engine, f"echo new > new.txt; test ! -e {mark} || echo good > good.txt",
+        checks=checks(f"touch {mark}; test -e good.txt"),
+        retries=1, retry_delay=0, retry_on=(Reason.CHECKS_FAILED,),
+    ).results  # fmt: skip
+    assert (worker.status, worker.attempts) == (Status.SUCCESS, 2)
+    assert [one.passed for one in worker.checks] == [True]
+
+
+FAILED = CheckResult(name="t", passed=False, exit_code=1, log="l", message="`t` exited with 1")
+PASSED = CheckResult(name="u", passed=True, exit_code=0, log="l")
+SUCCESS = Verdict(Status.SUCCESS, None, None)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "results", "wanted"),
+    [
+        (SUCCESS, [], SUCCESS),
+        (SUCCESS, [PASSED], SUCCESS),
+        (
+            SUCCESS,
+            [FAILED],
+            Verdict(Status.PARTIAL, Reason.CHECKS_FAILED, "its check failed: `t` exited with 1"),
+        ),
+        *(
+            (Verdict(status, reason, "m"), [FAILED, PASSED], Verdict(status, reason, "m"))
+            for status, reason in [
+                (Status.PARTIAL, Reason.BUDGET),
+                (Status.FAILED, Reason.OOM),
+                (Status.TIMEOUT, Reason.TIMEOUT),
+            ]
+        ),
+    ],
+)
+def test_what_checks_say(verdict: Verdict, results: list[CheckResult], wanted: Verdict) -> None:
+    assert judge_checks(verdict, results) == wanted
+
+
+def test_a_check_is_a_command_or_more() -> None:
+    project = Project.model_validate({"checks": ["npm test", {"run": "tox", "name": "t"}]})
+    assert [one.title for one in project.checks] == ["npm test", "t"]
+    assert project.checks[0] == Check(run="npm test", timeout=600)
