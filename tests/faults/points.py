@@ -109,6 +109,10 @@ POINTS = _named(
     note_teardown=_around(
         f"{_NOTES}note_stage", argument="teardown", stages=True, brief_after=True
     ),
+    checked_out=_around("orchestrator.checks:make_store", stages=True),
+    first_check=_around("orchestrator.stages:start_again", argument="-check-1", stages=True),
+    note_check=_around(f"{_NOTES}note_checks", stages=True, brief_after=True),
+    last_check=_around(f"{_NOTES}note_checks", nth=4, stages=True),
     container=(
         Point(target="orchestrator.execution:_create", when="before"),
         Point(target="orchestrator.execution:_create", when="after", brief=True),

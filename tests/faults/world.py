@@ -39,7 +39,7 @@ echo late > late.txt
 say end
 T
 """
-STAGES = ("setup", "teardown")
+STAGES = ("setup", "teardown", "check")
 _EARLY = {
     "committed.txt": "committed",
     "new/rest.txt": GREETING,
@@ -101,7 +101,8 @@ class World:
     ) -> list[str]:
         """Give the arguments of a run with a task for each worker."""
         if stages:
-            rest = (*rest, *(word for name in STAGES for word in (f"--{name}", self._stage(name))))
+            stages_of = (word for name in STAGES for word in (f"--{name}", self._stage(name)))
+            rest = (*rest, *stages_of, "--check", "true", "--check-network", "open")
         tasks = [word for _ in range(workers) for word in ("--task", self.task(nap=nap))]
         return [
             "parallel", "--agent-cli", "shell", *tasks, "--workers", str(workers),
@@ -113,7 +114,10 @@ class World:
         """A command that says that it was run."""
         told = f"{name} {self._name}/$ORCHESTRATOR_WORKER_ID"
         say = f"exec 3<>/dev/tcp/host.docker.internal/{self.counts.port}; echo {told} >&3; read -u3"
-        return f"bash -c '{say}'"
+        # Setup is run for the checks too, where this is committed.
+        return (
+            f"bash -c '{say}'" if name != "setup" else f"test -e committed.txt || bash -c '{say}'"
+        )
 
     def check_stages(self, *, once: bool) -> None:
         """Both workers' stages were run, twice if cut short; `once`: not where that was noted."""

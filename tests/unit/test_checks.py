@@ -124,6 +124,19 @@ def test_setup_runs_before_the_checks_too(repo: Path, local_engine: LocalEngine)
     assert f"its setup failed: `{setup}` exited with 9: gone" in worker.checks[0].message
 
 
+def test_copied_files_are_there_too(repo: Path, local_engine: LocalEngine) -> None:
+    (repo / "settings.local").write_text("mine\n")
+    (worker,) = shell_run(
+        repo, local_engine, "echo new > new.txt; rm settings.local",
+        checks=checks("cat settings.local; echo spoilt > settings.local; rm new.txt"),
+        isolation=Isolation(network="none", copied=("settings.local",)),
+    ).results  # fmt: skip
+    assert Path(worker.checks[0].log).read_text().splitlines()[1:] == ["mine"]
+    assert worker.files_modified == ["new.txt"]
+    assert (Path(worker.worktree_path) / "settings.local").read_text() == "mine\n"
+    assert (Path(worker.worktree_path) / "new.txt").exists()
+
+
 def test_where_checks_run(repo: Path, tmp_path: Path) -> None:
     engine = Noting(tmp_path / "engine")
     shell_run(
