@@ -80,10 +80,10 @@ def loosened(
     by_field = {setting.field: setting for setting in settings}
     wider = (field for field in bounded if _reach(config, field) > _reach(without, field))
     # In order, and a preset once for all that it widens.
-    blamed = dict.fromkeys(by_field.get(field, by_field.get(_PRESET)) for field in wider)
+    blamed = {id(one): one for one in (by_field.get(f, by_field.get(_PRESET)) for f in wider)}
     return [
         f"{setting.label} would let a worker do more than it may without that file"
-        for setting in blamed
+        for setting in blamed.values()
         if setting is not None
     ]
 

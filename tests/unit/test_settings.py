@@ -86,6 +86,7 @@ parallel_runs:
 setup: [npm ci]
 setup_timeout: 30
 teardown: [make clean]
+checks: [npm test, {run: tox, name: tests, timeout: 9}]
 container:
   setup_network: open
   cpus: 1.5
@@ -106,6 +107,7 @@ container:
         "fail_on": "all", "timeout_per_worker": 1.5,
         "project": {
             "setup": ("npm ci",), "setup_timeout": 30.0, "teardown": ("make clean",),
+            "checks": ({"run": "npm test"}, {"run": "tox", "name": "tests", "timeout": 9.0}),
         },
         "limits": {"cpus": 1.5, "memory": 512 * 1024**2, "pids": 64, "open_files": 128,
                    "tmp": 1024**2, "grace": 2.0},
@@ -319,6 +321,16 @@ class TestGuest:
         ]
         write(tmp_path, "setup: [make]\nsetup_timeout: 9\ncontainer: {setup_network: none}")
         assert load(top=tmp_path).project.setup == ("make",)
+
+    def test_checks_that_may_more(self, tmp_path):
+        text = "checks: [{run: make, timeout: 601}]\ncontainer:\n  check_network: open"
+        closed = {"options": {"preset": "untrusted"}}
+        assert self.refused(tmp_path, text, **closed) == [
+            f"3: `container.check_network` {self.WIDER}",
+            f"1: `checks` {self.WIDER}",
+        ]
+        write(tmp_path, "checks: [make]\ncontainer: {check_network: open}")
+        assert load(top=tmp_path).project.checks[0].run == "make"
 
     @pytest.mark.parametrize("preset", ["ci", "trusted"])
     def test_a_preset_that_gives_more(self, tmp_path, preset):
