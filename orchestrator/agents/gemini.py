@@ -42,11 +42,13 @@ _COMMAND: Final = (
     "--skip-trust",
 )
 _ENVIRONMENT: Final = {
-    # Else it runs as two processes, of which the first takes memory and hides how the other ends.
+    # Else it is two processes: the first takes memory, passes no SIGTERM on, and hides how the
+    # other ended.
     "GEMINI_CLI_NO_RELAUNCH": "1",
 }
 _KEY: Final = "GEMINI_API_KEY"
 _BASE_URL: Final = "GOOGLE_GEMINI_BASE_URL"
+_VERSION: Final = re.compile(r"/v1(beta)?$")
 _ATTEMPTS: Final = 3
 """Of one request. Its own 10 are four minutes, in which it prints nothing."""
 
@@ -109,7 +111,6 @@ class GeminiAgent:
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the task is part of a word, so it may begin with a dash."""
         model = () if spec.model is None else ("--model", spec.model)
-        base = {} if settings.api_base is None else {_BASE_URL: settings.api_base}
         return AgentCommand(
             argv=(
                 *_WITH_SETTINGS,
@@ -118,7 +119,7 @@ class GeminiAgent:
                 *model,
                 f"--prompt={spec.task}",
             ),
-            env=_ENVIRONMENT | base,
+            env=_ENVIRONMENT | _api_environment(settings.api_base),
         )
 
     def progress_reader(self) -> ProgressReader:
@@ -171,6 +172,13 @@ class _Story:
         if kind == "message" and said:
             self.words = (self.words + str(event.get("content")))[:_LONGEST_ANSWER]
         return another
+
+
+def _api_environment(api_base: str | None) -> dict[str, str]:
+    if api_base is None:
+        return {}
+    # It adds the version by itself.
+    return {_BASE_URL: _VERSION.sub("", api_base.rstrip("/"))}
 
 
 def _settings(settings: AgentSettings) -> dict[str, object]:

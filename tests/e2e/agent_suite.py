@@ -113,6 +113,10 @@ class AgentSuite:
     """What it can work in."""
     patience: ClassVar[int] = 15
     """Seconds within which it has asked its model."""
+    deadline: ClassVar[int] = 100
+    """Seconds within which every end has come that comes by itself."""
+    outage: ClassVar[int] = 60
+    """Seconds within which it gives up a model that it cannot reach."""
 
     def run(
         self, orchestrator: Orchestrator, base: str, *tasks: str, **options: str
@@ -154,7 +158,8 @@ class AgentSuite:
     def test_ends_are_told_apart(
         self, orchestrator: Orchestrator, model_server: ModelServer
     ) -> None:
-        limits = {"max_steps": "2", "memory": self.most_memory, "timeout_per_worker": "100"}
+        limits = {"max_steps": "2", "memory": self.most_memory}
+        limits["timeout_per_worker"] = str(self.deadline)
         done = self.run(orchestrator, model_server.url, *FAILURES.values(), **limits)
 
         expected = published(self.name)
@@ -165,12 +170,13 @@ class AgentSuite:
 
     def test_a_model_that_is_down(self, orchestrator: Orchestrator, closed_port: int) -> None:
         url = f"http://{bridge_gateway()}:{closed_port}"
-        done = self.run(orchestrator, url, TASKS[0].asked, workers="1", timeout_per_worker="60")
+        options = {"workers": "1", "timeout_per_worker": str(self.outage)}
+        done = self.run(orchestrator, url, TASKS[0].asked, **options)
 
         assert self.ends(done) == [published(self.name)["model down"]]
 
     def test_without_a_network(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
-        options = {"network": "none", "workers": "1", "timeout_per_worker": "60"}
+        options = {"network": "none", "workers": "1", "timeout_per_worker": str(self.outage)}
         done = self.run(orchestrator, model_server.url, TASKS[0].asked, **options)
 
         assert self.ends(done) == [published(self.name)["no network"]]
@@ -186,7 +192,8 @@ class AgentSuite:
         assert model_server.exchanges != []
 
     def test_a_budget(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
-        options = {"budget_per_worker": "0.01", "workers": "1", "timeout_per_worker": "60"}
+        options = {"budget_per_worker": "0.01", "workers": "1"}
+        options["timeout_per_worker"] = str(self.deadline)
         done = self.run(orchestrator, model_server.url, COSTLY, **options)
 
         expected = published(self.name)["budget"]

@@ -61,6 +61,9 @@ class _Handler(BaseHTTPRequestHandler):
             # HTTP/1.0: the end of the connection is the end of the answer.
             self.send_response(status)
             self.send_header("Content-Type", kind)
+            if status != 200:
+                # Whoever tries again by this header does not wait for seconds.
+                self.send_header("Retry-After-Ms", "100")
             self.end_headers()
             for part in parts:
                 self.wfile.write(part.encode())

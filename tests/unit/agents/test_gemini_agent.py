@@ -143,7 +143,7 @@ def test_several_tools_at_once_are_one_step() -> None:
 
 def test_the_command_names_every_setting(tmp_path: Path) -> None:
     """What the shell does before it starts the program leaves the settings where it looks."""
-    given = command("--help me", "gemini-2.5-pro", max_steps=7, api_base="http://gw:1")
+    given = command("--help me", "gemini-2.5-pro", max_steps=7, api_base="http://gw:1/v1beta/")
     assert given.argv[-2:] == ("gemini-2.5-pro", "--prompt=--help me")
     assert given.env["GOOGLE_GEMINI_BASE_URL"] == "http://gw:1"
     words = ("sh", "-c", 'printf "%s;" "$GEMINI_API_KEY" "$@"', "sh")

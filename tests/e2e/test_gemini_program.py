@@ -1,0 +1,16 @@
+"""Gemini CLI, the real program."""
+
+import pytest
+
+from tests.e2e.agent_suite import AgentSuite, scenario
+from tests.support.model_script import ToolCall
+
+pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+
+SCENARIO = scenario(
+    lambda command: ToolCall(name="run_shell_command", arguments={"command": command})
+)
+
+
+class TestGemini(AgentSuite):
+    name, model, tells_cost = "gemini", "gemini-2.5-flash", False
