@@ -77,4 +77,5 @@ def _context(
         emit=ignore,
         cancel=Cancel(),
         pace=Pace(0),
+        resumed=True,
     )
