@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +17,7 @@ import pytest
 
 from orchestrator.engine.base import REPOSITORY, ROLE, WORKER
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker.guard import own_addresses
 from orchestrator.images import proxy_args
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually
@@ -141,38 +143,43 @@ def test_four_databases_and_four_web_servers(repo: Path, client: docker.APIClien
     assert ours(client, repo) == []
 
 
-# Every address of the neighbours', at the database's port and at the web server's.
 LOOK = """\
 import socket, sys
-for address in sys.argv[1:]:
-    for port in (5432, 3000):
-        try:
-            socket.create_connection((address, port), 2).close()
-            print(address, port)
-        except OSError:
-            pass
+for place in sys.argv[1:]:
+    address, port = place.split(":")
+    try:
+        socket.create_connection((address, int(port)), 2).close()
+        print(place)
+    except OSError:
+        pass
 """
 
 
 def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
-    """Look from each worker, and from its database, for what belongs to the others."""
-    holders = {one["Labels"][WORKER]: one for one in containers(client, repo, **{ROLE: "guard"})}
+    """Look from each worker, and from its database, for the others' and for this machine."""
     addresses = {
-        number: [network["IPAddress"] for network in one["NetworkSettings"]["Networks"].values()]
-        for number, one in holders.items()
+        one["Labels"][WORKER]: network["IPAddress"]
+        for one in containers(client, repo, **{ROLE: "guard"})
+        for network in one["NetworkSettings"]["Networks"].values()
     }
     assert len(addresses) == 4
     seen = {}
-    for role in ("worker", "service"):
-        for one in containers(client, repo, **{ROLE: role}):
+    with socket.create_server(("0.0.0.0", 0)) as machine:
+        here = [f"{one}:{machine.getsockname()[1]}" for one in own_addresses()]
+        assert here
+        roles = ("worker", "service")
+        for one in [one for role in roles for one in containers(client, repo, **{ROLE: role})]:
             number = one["Labels"][WORKER]
-            others = [a for n, found in addresses.items() if n != number for a in found]
-            mine = inside(client, one["Id"], "python3", "-c", LOOK, "127.0.0.1")
-            assert mine.split("\n")[:2] == ["127.0.0.1 5432", "127.0.0.1 3000"]
-            gateways = [f"{others[0].rpartition('.')[0]}.1", "172.17.0.1"]
-            found = inside(client, one["Id"], "python3", "-c", LOOK, *others, *gateways)
-            if found:
-                seen[f"{role} {number}"] = found
+            others = [
+                f"{address}:{port}"
+                for other, address in addresses.items()
+                for port in (5432, 3000)
+                if other != number
+            ]
+            mine = ["127.0.0.1:5432", "127.0.0.1:3000"]
+            found = inside(client, one["Id"], "python3", "-c", LOOK, *mine, *others, *here)
+            if found.split() != mine:
+                seen[one["Names"][0]] = found
     return seen
 
 

@@ -86,8 +86,8 @@ def test_what_the_caller_sets_is_not_replaced(run: Callable[..., RunResult]) -> 
         ),
         ({"command": ("true",)}, "service `db` ended (exit code 0)"),
         (
-            {"command": ("sh", "-c", "echo waiting; sleep 60"), "port": 1, "health_timeout": 0.5},
-            "service `db` was not ready within 0.5 s: waiting",
+            {"command": ("sh", "-c", "echo waiting; sleep 60"), "port": 1, "health_timeout": 5},
+            "service `db` was not ready within 5 s: waiting",
         ),
         (
             {"command": ("sleep", "60"), "health": "exit 1", "health_timeout": 0.5},
@@ -163,22 +163,32 @@ def test_one_that_ends_under_its_worker_is_told_of(
     run: Callable[..., RunResult], tmp_path: Path
 ) -> None:
     end = tmp_path / "end"
-    start = ("sh", "-c", f"while ! test -e {end}; do sleep 0.05; done; echo lost it; exit 4")
+    start = (
+        "sh",
+        "-c",
+        f"while ! test -e {end}; do sleep 0.05; done; echo lost it; touch {end}ed; exit 4",
+    )
     told: list[Event] = []
     services = {"db": described(command=start)}
-    (worker,) = run(f"touch {end}; sleep 1", services=services, emit=told.append).results
+    task = f"touch {end}; while ! test -e {end}ed; do sleep 0.05; done; sleep 1"
+    (worker,) = run(task, services=services, emit=told.append).results
     assert worker.status is Status.SUCCESS
     notices = [event.message for event in told if isinstance(event, Notice)]
     assert notices == ["worker 1: service `db` ended (exit code 4): lost it"]
 
 
 def test_its_log_is_bounded_and_without_secrets(
-    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    repo: Path, local_engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.services._LOG", 1000)
     monkeypatch.setenv("THE_TOKEN", "correct-horse-battery")
     said = "echo correct-horse-battery; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end"
-    services = {"db": described(command=("sh", "-c", f"{said}; sleep 60"), health="sleep 0.5")}
+    said += f"; touch {tmp_path}/said"
+    services = {
+        "db": described(
+            command=("sh", "-c", f"{said}; sleep 60"), health=f"test -e {tmp_path}/said"
+        )
+    }
     isolation = Isolation(network="none", secrets=("THE_TOKEN",))
     config = with_services("true", services=services, isolation=isolation)
     (worker,) = ParallelRunner(config, repo, engine=local_engine).execute().results
