@@ -23,6 +23,7 @@ from orchestrator.settings import check_file
 from orchestrator.settings.sources import agent_names
 from orchestrator.survey import Choice, Findings, Tree, look_at, written
 from orchestrator.survey.programs import BASE_PROGRAMS, programs_in
+from orchestrator.survey.written import build_command
 
 FILE_NAME = "orchestrator.yaml"
 _DEFAULT_AGENT = str(ParallelConfig.model_fields["agent_cli"].default)
@@ -183,6 +184,9 @@ def _missing(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str
     if not missing:
         return
     names = ", ".join(f"`{name}`" for name in missing)
+    if findings.containers:
+        build = one_line(build_command(choice.agent_cli, findings.containers[0]))
+        yield f"the project's own image may have more: `{build}`, then `init --force --image IMAGE`"
     if known:
         yield f"{choice.image} does not have {names}: {_WITHOUT_TOOLS}"
     else:

@@ -38,7 +38,7 @@ def _in(directory: str, line: str) -> str:
 
 
 _PYTHON: Mapping[str, tuple[str, str, str]] = {
-    "uv.lock": ("uv", "uv sync --frozen", "uv run --frozen"),
+    "uv.lock": ("uv", "uv sync --frozen", "uv run --no-sync"),
     "poetry.lock": (
         "poetry",
         "POETRY_VIRTUALENVS_IN_PROJECT=1 poetry install --no-interaction",

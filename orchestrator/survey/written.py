@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import yaml
 
 from orchestrator.sanitize import one_line
-from orchestrator.settings.fields import TOP_FIELDS
 from orchestrator.survey.findings import Command, Findings, FoundService
 
 FILE_NAME = "orchestrator.yaml"
@@ -43,6 +42,8 @@ container:
   # cpus: 2                   # more than the defaults: [named]
   # memory: 4g
   # network: open             # `none`: no network at all
+  # setup_network: open       # for setup alone, where the worker's own is `none`
+  # check_network: open       # for checks that fetch what they need, as `go test` may
   # secrets: [NPM_TOKEN]      # [named] variables of yours, as files in /run/secrets
 
 # triggers:
@@ -86,7 +87,7 @@ _IMAGE = "  # image: IMAGE              # [named] instead of the agent program's
 
 def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
     yield "# What makes a fresh worktree ready, before the agent starts."
-    yield from _packages(findings)
+    yield from _packages(findings, choice)
     yield "setup:"
     yield from _commands(findings.setup, choice)
     filled = [command.leaves for command in findings.setup if command.needs in choice.programs]
@@ -97,17 +98,15 @@ def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
         yield from (f"  - {scalar(shlex.join(['rm', '-rf', name]))}" for name in removed if name)
 
 
-def _packages(findings: Findings) -> Iterator[str]:
+def _packages(findings: Findings, choice: Choice) -> Iterator[str]:
     if findings.members:
         yield comment(f"Packages: {', '.join(findings.members)}")
     for name in findings.containers:
-        build = shlex.join(["orchestrator", "image", "build", "--from", name])
+        build = build_command(choice.agent_cli, name)
         yield comment(f"The project's own image as the base of the workers': `{build}`")
 
 
 def _checks(findings: Findings, choice: Choice) -> Iterator[str]:
-    if "checks" not in TOP_FIELDS:
-        return
     yield "# What must work when an agent has ended: a worker whose checks fail is `partial`."
     yield "checks:"
     yield from _commands(findings.checks, choice)
@@ -153,6 +152,12 @@ def _service_lines(services: Iterable[FoundService]) -> Iterator[str]:
         if service.left_out:
             yield "    " + comment(f"left out: {', '.join(service.left_out)}")
         yield from _mapping(service.values, "    ")
+
+
+def build_command(agent_cli: str | None, container: str) -> str:
+    """Give the command that puts an agent program on top of a project's own image."""
+    agent = ["--agent", agent_cli] if agent_cli else []
+    return shlex.join(["orchestrator", "image", "build", *agent, "--from", container])
 
 
 def _mapping(values: Mapping[str, object], indent: str) -> Iterator[str]:

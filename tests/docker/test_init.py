@@ -82,6 +82,7 @@ def test_the_file_is_right_and_the_run_works(tmp_path, image, files, setup, chec
     made = orchestrator("init", "--agent-cli", "shell", "--image", image, cwd=project)
     assert (made.returncode, made.stdout) == (0, f"{project}/orchestrator.yaml\n"), made.stderr
     assert plain(project)["setup"] == setup
+    assert plain(project)["checks"] == checks
     validated = orchestrator("config", "validate", cwd=project)
     assert (validated.returncode, validated.stdout) == (0, "ok\n"), validated.stderr
     run = orchestrator(
@@ -91,7 +92,7 @@ def test_the_file_is_right_and_the_run_works(tmp_path, image, files, setup, chec
     assert run.returncode == 0, run.stderr
     (result,) = run.json["results"]
     assert (result["status"], result["files_modified"]) == ("success", ["done.txt"])
-    del checks
+    assert [check["exit_code"] for check in result["checks"]] == [0] * len(checks)
 
 
 def test_what_the_image_lacks_is_a_comment_and_nothing_is_left_in_the_engine(tmp_path):

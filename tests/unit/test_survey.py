@@ -32,7 +32,7 @@ def lines(commands) -> list[str]:
     ("files", "name", "setup", "checks"),
     [
         ({"uv.lock": "", "pyproject.toml": PYTEST}, "uv", ["uv sync --frozen"],
-         ["uv run --frozen pytest"]),
+         ["uv run --no-sync pytest"]),
         ({"poetry.lock": "", "pyproject.toml": PYTEST}, "poetry",
          ["POETRY_VIRTUALENVS_IN_PROJECT=1 poetry install --no-interaction"],
          ["poetry run pytest"]),
@@ -110,7 +110,7 @@ class TestMonorepo:
             "cd 'web app' && yarn install --frozen-lockfile",
         ]
         assert lines(found.checks) == [
-            "cd api && uv run --frozen pytest",
+            "cd api && uv run --no-sync pytest",
             "cd 'web app' && yarn test",
         ]
 
