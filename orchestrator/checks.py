@@ -14,6 +14,7 @@ from orchestrator.config import Check
 from orchestrator.containers import Job
 from orchestrator.context import RunContext
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.extras import Extras
 from orchestrator.judge import Ending, Verdict, judge_checks
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import CheckResult, Reason, Status
@@ -107,9 +108,12 @@ class _Checks:
             mode="bind",
             owner=workspace.user,
             excluded=run.agent.droppings,
-            copies=run.copies,
-            submodules=run.submodules,
-            shown=False,
+            extras=Extras(
+                copies=run.copies,
+                submodules=run.submodules,
+                content=run.content,
+                shown=False,
+            ),
         )
         store = make_store(run.repository, workspace.worktree, root, options)
         return replace(workspace, store=store, mode="bind")

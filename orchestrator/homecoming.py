@@ -22,7 +22,7 @@ from orchestrator.meanwhile import meanwhile
 from orchestrator.packing import DEATH, dismiss, pack
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
-from orchestrator.submodules import keep_patches
+from orchestrator.submodule_trees import keep_patches
 from orchestrator.workspace import Workspace, remove_tree
 from orchestrator.worktree import ensure_worktree
 

@@ -5,6 +5,7 @@ from typing import Literal
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
 from orchestrator.errors import RepositoryError
+from orchestrator.extras import Extras
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.repository import Repository
@@ -76,10 +77,12 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         mode=run.mode,
         owner=user,
         excluded=run.agent.droppings,
-        copies=run.copies,
-        submodules=run.submodules,
-        added=frozenset(filter(None, [run.config.project.dotenv])),
-        content=run.content,
+        extras=Extras(
+            copies=run.copies,
+            added=frozenset(filter(None, [run.config.project.dotenv])),
+            submodules=run.submodules,
+            content=run.content,
+        ),
     )
     store = make_store(run.repository, worktree, root, options)
     return Workspace(

@@ -19,34 +19,22 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.copies import copy_in, rules, write_record
+from orchestrator.copies import rules
+from orchestrator.extras import NO_EXTRAS, Extras, Furnishing, Site
 from orchestrator.git import Git, make_bare
-from orchestrator.lfs import NO_CONTENT, Content, Pointer, is_written, tell_index, write_content
-from orchestrator.lfs import write_record as write_pointers
 from orchestrator.meanwhile import meanwhile
 from orchestrator.objects import pack_commit
 from orchestrator.repository import Repository
-from orchestrator.submodules import (
-    Inside,
-    Submodule,
-    files_of,
-    lay_out,
-    make_git_dirs,
-    point_to,
-    refresh,
-    write_submodules,
-)
-from orchestrator.untracked import NO_COPIES, Copies
+from orchestrator.submodule_trees import Inside
 from orchestrator.worktree import Worktree
 
 STORE = "/git"
 OBJECTS = "/git-objects"
 WORKSPACE = "/workspace"
-_SCRATCH = "submodules"
 # Line endings and file modes must mean the same inside as outside; nothing that names a program.
 _CARRIED = (
     "core.autocrlf",
@@ -134,16 +122,8 @@ class StoreOptions:
     """uid and gid of the worker."""
     excluded: tuple[str, ...]
     """gitignore patterns of what the agent leaves behind."""
-    copies: Copies = NO_COPIES
-    """Untracked files of the user's checkout that it gets."""
-    submodules: tuple[Submodule, ...] = ()
-    shown: bool = True
-    """Whether the worktree that the user sees gets untracked files and submodules too."""
-    """Those of the base that are there."""
-    added: frozenset[str] = frozenset()
-    """Paths of files that are written for it, and are no more to be committed than copies are."""
-    content: Content = NO_CONTENT
-    """What it has of git-lfs."""
+    extras: Extras = NO_EXTRAS
+    """What it has beside its commit's files."""
 
 
 def make_store(
@@ -165,23 +145,13 @@ def make_store(
         store.overlay.mkdir()
     else:
         _check_out(repository, store, worktree, options.start)
-    copied = _copy_untracked(repository, store, worktree, options) | options.added
     tree, index = _checkout(store, worktree, options.mode)
-    inner = _lay_out_submodules(store, worktree, options)
-    for place in {worktree.path, tree}:
-        write_content(repository, options.content.pointers, place)
+    furnishing = _furnishing(repository, worktree, store, options)
+    furnishing.put(at_base=options.start == options.base, store=STORE)
     theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
     with meanwhile(partial(_give_away, theirs, worktree, options)):
         settle(repository, tree, index)
-    if copied:
-        write_record(copied, worktree.path, store.harvest)
-    ours = {*copied, *files_of(inner, worktree.path)}
-    if ours:
-        write_record(ours, worktree.path, store.root)
-    if options.content.is_used:
-        _tell_of_content(repository, store, worktree, options)
-    if inner:
-        _add_submodules(repository, store, inner, tree, _settings_text(settings))
+    furnishing.tell(_inside(repository, settings))
     patterns = worktree.git_dir / "info" / "sparse-checkout"
     for git_dir in (store.git, store.harvest):
         shutil.copyfile(index, git_dir / "index")
@@ -208,6 +178,8 @@ def _make_git_dir(
     make_bare(git_dir, object_format=repository.object_format, branch=branch)
     with (git_dir / "config").open("a") as config:
         config.write("[core]\n\tbare = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+        if options.extras.submodules:
+            config.write("[submodule]\n\tactive = .\n")
         config.write(_settings_text(settings))
     reference = git_dir / "refs" / "heads" / branch
     reference.parent.mkdir(parents=True)
@@ -225,100 +197,36 @@ def _settings_text(settings: Mapping[str, str]) -> str:
     return "".join(f"[{section}]\n\t{name} = {value}\n" for section, _, name, value in parts)
 
 
-def _tell_of_content(
-    repository: Repository, store: Store, worktree: Worktree, options: StoreOptions
-) -> None:
-    trees = [(worktree.path, worktree.git_dir / "index")]
-    if options.mode == "bind":
-        trees.append((store.copy, store.root / "index"))
-    there: dict[str, Pointer] = {}
-    for tree, index in trees:
-        written = [one for one in options.content.pointers if is_written(one, tree)]
-        there |= {one.path: one for one in written}
-        paths = [one.path for one in written]
-        if paths:
-            tell_index(repository, paths, tree, index=index, scratch=store.root / "lfs")
-    write_pointers(there.values(), store.root, store.harvest)
+def _furnishing(
+    repository: Repository, worktree: Worktree, store: Store, options: StoreOptions
+) -> Furnishing:
+    tree, index = _checkout(store, worktree, options.mode)
+    site = Site(
+        worktree=worktree,
+        root=store.root,
+        git=store.git,
+        harvest=store.harvest,
+        tree=tree,
+        index=index,
+        over=store.upper if options.mode == "overlay" else store.copy,
+    )
+    return Furnishing(repository, site, options.extras)
 
 
-def _lay_out_submodules(
-    store: Store, worktree: Worktree, options: StoreOptions
-) -> tuple[Submodule, ...]:
-    """Write their files, in the worktree that the user sees too; give those that were written."""
-    if not options.submodules:
-        return ()
-    index = None
-    if options.start != options.base:
-        index = _index(store, worktree, options)
-    scratch = store.root / _SCRATCH
-    found = options.submodules
-    if options.shown:
-        found = lay_out(found, worktree.path, scratch, index=index)
-        index = None
-    pointers = store.upper
-    if options.mode == "bind":
-        found = lay_out(found, store.copy, scratch, index=index)
-        pointers = store.copy
-    point_to(found, pointers, STORE)
-    return found
-
-
-def _index(store: Store, worktree: Worktree, options: StoreOptions) -> Git:
-    """Give a git that knows what is tracked."""
-    if options.shown:
-        return Git(worktree.git_dir, work_tree=worktree.path)
-    return Git(worktree.git_dir, work_tree=store.copy, index=store.root / "index")
-
-
-def _add_submodules(
-    repository: Repository, store: Store, inner: tuple[Submodule, ...], tree: Path, settings: str
-) -> None:
-    """Make their git directories, and tell the harvest of them."""
-    scratch = store.root / _SCRATCH
-    refresh(inner, tree, scratch)
-    inside = Inside(
+def _inside(repository: Repository, settings: Mapping[str, str]) -> Inside:
+    return Inside(
         object_format=repository.object_format,
-        settings=settings,
+        settings=_settings_text(settings),
         workspace=WORKSPACE,
         store=STORE,
         objects=OBJECTS,
     )
-    make_git_dirs(inner, inside, scratch=scratch, store=store.git, harvest=store.harvest)
-    with (store.git / "config").open("a") as config:
-        config.write("[submodule]\n\tactive = .\n")
-    write_submodules(inner, store.root, store.harvest)
-    shutil.rmtree(scratch)
 
 
 def _excluded(options: StoreOptions) -> Iterator[str]:
     yield from options.excluded
     yield ".git-of-a-nested-repository*"
-    yield from rules(sorted(options.added), ())
-
-
-def _copy_untracked(
-    repository: Repository, store: Store, worktree: Worktree, options: StoreOptions
-) -> frozenset[str]:
-    """Copy into the worktree that the user sees, and into the worker's own where it has one."""
-    copies = options.copies
-    if not copies.files:
-        return frozenset()
-
-    @cache
-    def tracked() -> frozenset[str]:
-        answer = _index(store, worktree, options).run("ls-files", "-z")
-        return frozenset(os.fsdecode(answer).split("\0"))
-
-    seen = (worktree.path,) if options.shown else ()
-    trees = seen if options.mode == "overlay" else (*seen, store.copy)
-    copied = frozenset[str]().union(
-        *(copy_in(copies.files, repository.top, tree, tracked=tracked) for tree in trees)
-    )
-    lines = "".join(f"{rule}\n" for rule in rules(copied, copies.ignored))
-    for git_dir in (store.git, store.harvest):
-        with (git_dir / "info" / "exclude").open("a", errors="surrogateescape") as file:
-            file.write(lines)
-    return copied
+    yield from rules(sorted(options.extras.added), ())
 
 
 def _quoted(value: str) -> str:

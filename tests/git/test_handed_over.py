@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.lfs import take_objects
 from orchestrator.repository import Repository
-from orchestrator.submodules import keep_patches
+from orchestrator.submodule_trees import keep_patches
 from tests.support.lfs import stored
 
 ROOM = 1024**2
