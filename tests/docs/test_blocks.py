@@ -62,6 +62,11 @@ COVERED: Mapping[str, tuple[str, str]] = {
         "tests/e2e/test_seed_examples.py",
         "--budget-per-worker 2.0 --timeout-per-worker 300",
     ),
+    "orchestrator image build --agent claude": ("tests/docker/test_agent_images.py", '"claude": ('),
+    "orchestrator image build --agent claude --from .": (
+        "tests/docker/test_project_images.py",
+        '"--from", str(shop)',
+    ),
 }
 """Commands that another test runs: the file, and words of it that show so."""
 
