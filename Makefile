@@ -8,7 +8,7 @@ PYTHON ?= python3
 # Tests of one file share what they set up.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 # Agent programs that the tests run, beside architect.
-TESTED := claude codex
+TESTED := claude codex gemini opencode
 BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
