@@ -211,10 +211,8 @@ class Harvest:
 
     def commit(self, base: str, parent: str, message: str) -> str:
         """Put what is not committed yet on top of `parent`, and give the tip."""
-        away = self._not_checked_out()
         # -m keeps what the index knows of unchanged files; -i because others differ from the base.
         self.git("read-tree", "-i", "-m", parent)
-        self._keep_away(away)
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self.left_out)]
         # --ignore-errors: a name that git refuses must not keep the rest from being added.
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
@@ -232,20 +230,6 @@ class Harvest:
         """Give what makes git add files also where it would not have checked them out."""
         patterns = os.path.join(self.env["GIT_DIR"], "info", "sparse-checkout")
         return ("--sparse",) if os.path.exists(patterns) else ()
-
-    def _not_checked_out(self) -> "set[bytes]":
-        """Give the files that a sparse checkout leaves out: that they are missing says nothing."""
-        if not self._sparse:
-            return set()
-        listed = self._start("ls-files", "-z", "-t", stdin=b"").stdout.split(b"\0")
-        return {entry[2:] for entry in listed if entry.startswith(b"S ")}
-
-    def _keep_away(self, away: "set[bytes]") -> None:
-        """Mark them again where another version of them has come into the index."""
-        if away:
-            listed = self._start("ls-files", "-z", stdin=b"").stdout.split(b"\0")
-            again = b"".join(path + b"\0" for path in listed if path in away)
-            self.git("update-index", "--skip-worktree", "-z", "--stdin", stdin=again)
 
     def _leave_copies(self, parent: str) -> None:
         """Take out of the index what was copied into the tree, and is in no commit."""
