@@ -17,6 +17,7 @@ from orchestrator.agents.base import (
 from orchestrator.agents.claims import described
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import text_tail
+from orchestrator.agents.starter import starter
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
 from orchestrator.engine.base import ExitStatus
@@ -65,6 +66,8 @@ _TROUBLES: Final = {
         Reason.AGENT_ERROR,
     ),
 }
+_FAILED: Final = 1
+"""Its exit code for all that is no wrong option; also `inside` gives it when it has ended it."""
 _SUCCESS: Final = AgentOutcome(status=Status.SUCCESS)
 
 
@@ -96,7 +99,7 @@ class AiderAgent:
         """Give the command line."""
         model = () if spec.model is None else ("--model", litellm.with_provider(spec.model))
         return AgentCommand(
-            argv=(*_COMMAND, *model, f"--message={spec.task}"),
+            argv=(*starter(), *_COMMAND, *model, f"--message={spec.task}"),
             env=_ENVIRONMENT | litellm.own_server(settings.api_base),
             default_env={_MODEL: litellm.DEFAULT_MODEL},
         )
@@ -122,7 +125,7 @@ class AiderAgent:
         figures = _figures(list(_ANSWER.finditer(said)))
         code = exit_status.exit_code
         judged = unreported(output, code) if code or not figures.steps else _SUCCESS
-        trouble = _trouble(said) if code == 0 else None
+        trouble = _trouble(said, code) if code <= _FAILED else None
         return replace(
             trouble or judged, steps=figures.steps, cost=figures.cost, tokens=figures.tokens
         )
@@ -144,14 +147,14 @@ def _tokens(figure: str) -> int:
     return round(float(figure.removesuffix("k")) * (1000 if figure.endswith("k") else 1))
 
 
-def _trouble(said: str) -> AgentOutcome | None:
-    """Find what went wrong at the end, if anything did."""
+def _trouble(said: str, code: int) -> AgentOutcome | None:
+    """Find what went wrong at the end, if it says so."""
     end = said[max((match.end() for match in _GOT_OVER.finditer(said)), default=0) :]
     errors = list(_LLM_ERROR.finditer(end))
     if errors:
         reason = litellm.reason_of(errors[-1]["name"], errors[-1]["text"])
         return AgentOutcome(status=Status.FAILED, reason=reason, message=described(errors[-1][0]))
-    for pattern, (status, reason) in _TROUBLES.items():
+    for pattern, (status, reason) in _TROUBLES.items() if code == 0 else ():
         found = re.search(pattern, end, re.MULTILINE)
         if found is not None:
             return AgentOutcome(status=status, reason=reason, message=described(found["said"]))

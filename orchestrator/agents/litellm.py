@@ -76,8 +76,9 @@ _REASONS: Final = {
     "RateLimitError": Reason.RATE_LIMITED,
     "ContextWindowExceededError": Reason.CONTEXT_FULL,
 }
-# OpenAI's library raises it before any request; litellm calls it an `InternalServerError`.
-_NO_KEY: Final = "Exception - Missing credentials. Please pass "
+# OpenAI's library says the first before any request, and OpenAI the second; litellm takes them for
+# an `InternalServerError` and a `BadRequestError`.
+_NO_KEY: Final = ("Exception - Missing credentials. Please pass ", "You didn't provide an API key")
 
 
 def with_provider(model: str) -> str:
@@ -123,6 +124,6 @@ def reason_of(error: str, text: str) -> Reason:
         error: What litellm calls its exception.
         text: What it says.
     """
-    if _NO_KEY in text:
+    if any(phrase in text for phrase in _NO_KEY):
         return Reason.AUTH
     return _REASONS.get(error, Reason.AGENT_ERROR)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
 from typing import Final
 
 from orchestrator.agents import litellm
@@ -16,6 +15,7 @@ from orchestrator.agents.base import (
 from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit, described
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report
+from orchestrator.agents.starter import starter
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
 from orchestrator.engine.base import ExitStatus
@@ -29,8 +29,8 @@ _ENVIRONMENT: Final = {
     # Without it the program asks for a model and a key, and waits for an answer.
     "MSWEA_CONFIGURED": "true",
     "MSWEA_SILENT_STARTUP": "1",
-    # Calls of the model before it gives up, 20 s apart in all; its own 10 take over 4 minutes.
-    "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "5",
+    # Calls of the model before it gives up, 12 s from first to last; its own 10 take 4 minutes.
+    "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "4",
 }
 # A model without a known price. With a budget the program fails instead: it could not keep it.
 _UNPRICED: Final = {"MSWEA_COST_TRACKING": "ignore_errors"}
@@ -48,7 +48,7 @@ class _Report(Claims):
 
 
 class MiniAgent:
-    """Runs `mini` without questions, and reads the line that `inside_mini` prints at its end."""
+    """Runs `mini` without questions, and reads the line that `inside` prints at its end."""
 
     name = "mini"
     image = worker_image("mini")
@@ -66,11 +66,10 @@ class MiniAgent:
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line, and the program that it is started by."""
-        starter = files("orchestrator.agents").joinpath("inside_mini.py").read_text()
         model = () if spec.model is None else ("-m", litellm.with_provider(spec.model))
         return AgentCommand(
             argv=(
-                *("python3", "-I", "-c", starter, "mini", "-y", "--exit-immediately"),
+                *(*starter(), "mini", "-y", "--exit-immediately"),
                 *("-c", "mini.yaml", "-c", f"agent.step_limit={settings.max_steps}"),
                 *_limits(settings),
                 *model,

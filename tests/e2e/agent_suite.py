@@ -13,10 +13,12 @@ Which status, reason and exit code each failure has is what `docs/reference/agen
 import json
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, ClassVar
+
+import pytest
 
 from orchestrator.results import WorkerResult, exit_code
 from tests.docs.markdown import read_page
@@ -26,6 +28,7 @@ from tests.support.model_script import Rule, Scenario, ToolCall, Turn
 from tests.support.model_server import ModelServer
 
 LONG = "All of it at once. " * 4000
+DONE = Turn(text="Done.")
 
 
 @dataclass(frozen=True)
@@ -60,26 +63,40 @@ FAILURES = {
 SILENT, COSTLY = "Wait for an answer", "Spend all money"
 
 
-def scenario(run: Callable[[str], ToolCall]) -> Scenario:
-    """Script a model that gets its commands run with the tool call that `run` makes."""
-    again = Turn(text="Once more.", calls=(run("echo again >> log.txt"),), delay=0.5)
-    hungry = Turn(text="All of it.", calls=(run("tail /dev/zero"),))
-    errors = {"wrong key": 401, "rate limit": 429, "server error": 500}
-    done = Turn(text="Done.")
+def scenario(run: Callable[[str], ToolCall | Turn], done: Turn | None = DONE) -> Scenario:
+    """Script a model.
+
+    Args:
+        run: Gives the tool call that gets a command run, or what the model says for it.
+        done: What the model says when there is nothing left to do; None when it says the same
+            again.
+    """
+
+    def turn(command: str, text: str = "", delay: float = 0.0) -> Turn:
+        made = run(command)
+        if isinstance(made, ToolCall):
+            return Turn(text=text, calls=(made,), delay=delay)
+        return replace(made, text=f"{text}\n\n{made.text}".strip(), delay=delay)
+
+    def with_end(work: Turn) -> tuple[Turn, ...]:
+        return (work,) if done is None else (work, done)
+
+    again = turn("echo again >> log.txt", "Once more.", delay=0.5)
+    hungry = turn("tail /dev/zero", "All of it.")
+    # OpenAI's own words for it: some programs go by them.
+    errors = {
+        "wrong key": Turn(status=401, text="Incorrect API key provided: sk-wrong"),
+        "rate limit": Turn(status=429, text="Rate limit reached"),
+        "server error": Turn(status=500, text="The server had an error"),
+    }
     return Scenario(
         (
-            *(
-                Rule(task=task.asked, turns=(Turn(calls=(run(task.command),)), done))
-                for task in TASKS
-            ),
-            *(
-                Rule(task=FAILURES[name], turns=(Turn(status=status, text=f"a {name}"),))
-                for name, status in errors.items()
-            ),
+            *(Rule(task=task.asked, turns=with_end(turn(task.command))) for task in TASKS),
+            *(Rule(task=FAILURES[name], turns=(error,)) for name, error in errors.items()),
             Rule(task=FAILURES["max steps"], turns=(again,)),
-            Rule(task=FAILURES["out of memory"], turns=(hungry, done)),
+            Rule(task=FAILURES["out of memory"], turns=with_end(hungry)),
             Rule(task=SILENT, turns=(Turn(text="Too late.", delay=3600),)),
-            Rule(task=COSTLY, turns=(Turn(text=LONG, calls=(run("echo 1 >> log.txt"),)),)),
+            Rule(task=COSTLY, turns=(turn("echo 1 >> log.txt", LONG),)),
         )
     )
 
@@ -103,20 +120,19 @@ def seen(result: Mapping[str, Any]) -> str:
     return f"{result['status']} `{result['reason']}` {code}"
 
 
-class AgentSuite:
-    """The tests; a subclass names the program."""
+@pytest.mark.timeout(900)  # of seconds on a machine that has nothing else to do
+class TaskSuite:
+    """The tasks that every program does; a subclass names it."""
 
     name: ClassVar[str]
     model: ClassVar[str]
     tells_cost: ClassVar[bool]
-    most_memory: ClassVar[str] = "700m"
-    """What it can work in."""
-    patience: ClassVar[int] = 15
-    """Seconds within which it has asked its model."""
-    deadline: ClassVar[int] = 100
-    """Seconds within which every end has come that comes by itself."""
-    outage: ClassVar[int] = 60
-    """Seconds within which it gives up a model that it cannot reach."""
+    commits: ClassVar[str | None] = None
+    """The message of its commit, where it commits everything by itself."""
+
+    def asked(self, task: Task) -> str:
+        """Put a task as the program is asked to do it."""
+        return task.asked
 
     def run(
         self, orchestrator: Orchestrator, base: str, *tasks: str, **options: str
@@ -138,22 +154,36 @@ class AgentSuite:
     def test_does_the_same_tasks_as_every_other(
         self, orchestrator: Orchestrator, model_server: ModelServer, shop: Path
     ) -> None:
-        done = self.run(orchestrator, model_server.url, *(task.asked for task in TASKS))
+        done = self.run(orchestrator, model_server.url, *map(self.asked, TASKS))
 
         assert done.returncode == 0, done.stdout + done.stderr
         run = json.loads(done.stdout)
         for result, task in zip(run["results"], TASKS, strict=True):
             assert (result["status"], result["reason"]) == ("success", None)
-            assert (result["task"], result["model"]) == (task.asked, self.model)
+            assert result.keys() == WorkerResult.model_fields.keys()
+            assert (result["task"], result["model"]) == (self.asked(task), self.model)
             assert result["files_modified"] == list(task.files)
             assert result["message"] is None
             assert (result["steps"] > 0, result["tokens"] > 0) == (True, True)
             assert (result["cost_known"], result["cost"] > 0) == (self.tells_cost, self.tells_cost)
-            subject = task.subject or "architect: uncommitted work"
+            subject = self.commits or task.subject or "architect: uncommitted work"
             log = run_git(shop, "log", "--format=%s", f"{run['base']}..{result['branch']}")
             assert log.startswith(subject)
             assert log.count("\n") == 1
         assert run_git(shop, "status", "--porcelain") == ""
+
+
+class AgentSuite(TaskSuite):
+    """What a program with a model does besides: fail."""
+
+    most_memory: ClassVar[str] = "700m"
+    """What it can work in."""
+    patience: ClassVar[int] = 15
+    """Seconds within which it has asked its model."""
+    deadline: ClassVar[int] = 100
+    """Seconds within which every end has come that comes by itself."""
+    outage: ClassVar[int] = 60
+    """Seconds within which it gives up a model that it cannot reach."""
 
     def test_ends_are_told_apart(
         self, orchestrator: Orchestrator, model_server: ModelServer

@@ -13,6 +13,8 @@ import pytest
 from tests.support.bridge import bridge_gateway
 from tests.support.model_server import ModelServer
 
+pytest.register_assert_rewrite("tests.e2e.agent_suite")
+
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "docs" / "demo" / "sample"
 PROVIDERS = ("OPENAI", "ANTHROPIC", "DEEPSEEK")

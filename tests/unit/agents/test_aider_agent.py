@@ -159,6 +159,11 @@ RETRY = "Retrying in 0.2 seconds...\n"
         # What was to write the commit's message failed; something else wrote it.
         (ANSWER + "Applied edit to a.txt\n" + BROKE + "Commit 2343853 docs: a\n", SUCCESS, None),
         (ANSWER + "Commit 2343853 docs: a\n" + LIMITED, FAILED, Reason.RATE_LIMITED),
+        (
+            "litellm.BadRequestError: OpenAIException - You didn't provide an API key.\n",
+            FAILED,
+            Reason.AUTH,
+        ),
         (ANSWER + "Only 3 reflections allowed, stopping.\n", PARTIAL, Reason.MAX_STEPS),
         ("Model gpt-4o has hit a token limit!\n", PARTIAL, Reason.CONTEXT_FULL),
         ("the text litellm.AuthenticationError: in a line\n" + ANSWER, SUCCESS, None),
@@ -170,6 +175,23 @@ def test_what_it_says_last_decides(
     """It ends with 0 in every one of these cases."""
     got = outcome_of_text(tmp_path, text)
     assert (got.status, got.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "exit_code", "reason"),
+    [
+        (LIMITED + RETRY, 1, Reason.RATE_LIMITED),
+        (ANSWER, 1, Reason.AGENT_ERROR),
+        (LIMITED + RETRY + ANSWER, 1, Reason.AGENT_ERROR),
+        # What was said before a signal is not why it ended.
+        (LIMITED + RETRY, 143, Reason.AGENT_ERROR),
+    ],
+)
+def test_with_another_exit_code_it_failed(
+    tmp_path: Path, text: str, exit_code: int, reason: Reason
+) -> None:
+    got = outcome_of_text(tmp_path, text, exit_code)
+    assert (got.status, got.reason) == (FAILED, reason)
 
 
 def test_an_error_that_it_did_not_expect_is_told_by_its_last_line(tmp_path: Path) -> None:
@@ -199,7 +221,8 @@ def test_its_answers_are_counted_while_it_runs() -> None:
 
 def test_the_command_asks_nobody_anything() -> None:
     asked = command("--help me", "claude-x", max_steps=7, budget_per_worker=0.5)
-    assert asked.argv[0] == "aider"
+    assert asked.argv[:3] == ("python3", "-I", "-c")
+    assert asked.argv[4] == "aider"
     assert {"--yes-always", "--no-check-update", "--analytics-disable"} < {*asked.argv}
     assert asked.argv[-3:] == ("--model", "anthropic/claude-x", "--message=--help me")
     assert asked.default_env == {"AIDER_MODEL": "gpt-4o"}

@@ -1,16 +1,12 @@
 """The mini adapter, against everything the real program was seen to print and to keep in files."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.agents import inside_mini, load_agent
+from orchestrator.agents import inside, load_agent
 from orchestrator.agents.base import AgentCommand, AgentOutcome, AgentOutput, AgentSettings
 from orchestrator.agents.mini import MiniAgent
 from orchestrator.config import ParallelConfig
@@ -28,7 +24,7 @@ ASKING = "litellm.{0}: {0}: OpenAIException - {1}"
 SPENT = "it spent $0.0104 of $0.0050"
 # name: exit code, then status, reason, steps, cost, tokens, message.
 OUTCOMES: dict[str, Expected] = {
-    # Recorded without `inside_mini`: they hold no more than text for people.
+    # Recorded without `inside`: they hold no more than text for people.
     "ok": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, UNREPORTED),
     "steps": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, UNREPORTED),
     "cost": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, UNREPORTED),
@@ -66,7 +62,7 @@ def as_expected(got: AgentOutcome) -> list[object]:
 
 
 def report(**changed: Any) -> dict[str, object]:
-    found = inside_mini.summary(str(TRAJECTORY))
+    found = inside.summary(str(TRAJECTORY))
     assert found is not None
     return found | changed
 
@@ -207,97 +203,3 @@ def test_it_is_found_by_its_name() -> None:
     agent = load_agent("mini")
     assert isinstance(agent, MiniAgent)
     assert (agent.name, agent.image) == ("mini", "orchestrator/worker:mini")
-
-
-# What stands for the program: it keeps the arguments, leaves a trajectory and ends as it is told.
-STAND_IN = """#!/bin/sh
-printf '%s\\n' "$@" "$PWD" > "$HOME/arguments"
-for last; do :; done
-cp "$TRAJECTORY" "$last"
-echo "text for people"
-{ending}
-"""
-
-
-def inside(home: Path, ending: str, trajectory: Path = TRAJECTORY) -> "subprocess.Popen[str]":
-    program = home / "mini"
-    program.write_text(STAND_IN.format(ending=ending))
-    program.chmod(0o755)
-    starter = command().argv[3]
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", starter, str(program), "-t", "a task"],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "TRAJECTORY": str(trajectory)},
-        cwd=home.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    path = tmp_path / "home"
-    path.mkdir()
-    return path
-
-
-@pytest.mark.parametrize("code", [0, 1, 3])
-def test_inside_the_report_comes_last_and_the_exit_code_is_kept(home: Path, code: int) -> None:
-    with inside(home, f"exit {code}") as process:
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, err) == (code, "")
-    people, last = out.split("\n\n")
-    assert people == "text for people"
-    assert json.loads(last) == report()
-
-
-def test_inside_it_works_in_the_worktree_but_takes_its_settings_from_elsewhere(home: Path) -> None:
-    with inside(home, "true") as process:
-        process.communicate(timeout=20)
-    *arguments, where = (home / "arguments").read_text().splitlines()
-    assert where == str(home)
-    assert arguments == [
-        *("-t", "a task", "-c", f'environment.cwd="{home.parent}"'),
-        *("-o", f"{home}/.mini-trajectory.json"),
-    ]
-
-
-def test_inside_a_signal_reaches_the_program_and_the_report_still_comes(home: Path) -> None:
-    with inside(home, "echo ready; exec sleep 60") as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "ready\n":
-            pass
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=20)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert json.loads(out) == report()
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"info": {}}', '{"info": 1, "messages": 2}'])
-def test_inside_what_is_no_trajectory_is_no_report(home: Path, content: str) -> None:
-    broken = home / "broken"
-    broken.write_text(content)
-    with inside(home, "exit 2", broken) as process:
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (2, "text for people\n", "")
-
-
-def test_inside_a_program_that_is_not_there_is_named(home: Path) -> None:
-    process = inside(home, "true")
-    process.communicate(timeout=20)
-    (home / "mini").unlink()
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", command().argv[3], str(home / "mini")],
-        env={"HOME": str(home)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (127, f"{home}/mini: No such file or directory\n")
-
-
-def test_inside_texts_are_bounded(tmp_path: Path) -> None:
-    trajectory = json.loads(TRAJECTORY.read_text())
-    trajectory["messages"][-1]["content"] = "x" * 1_000_000
-    path = tmp_path / "long"
-    path.write_text(json.dumps(trajectory))
-    found = inside_mini.summary(str(path))
-    assert found is not None
-    assert len(json.dumps(found)) < 5000
