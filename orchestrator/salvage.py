@@ -23,7 +23,9 @@ def is_stranded(directory: RunDirectory, spec: WorkerSpec) -> bool:
     """Tell whether a worker of a dead run may have written what is on no branch yet."""
     store = Store(root=directory.worker(spec.worker_id))
     wrote = store.upper.is_dir() or store.copy.is_dir()
-    return wrote and store.git.is_dir() and directory.result(spec.worker_id) is None
+    # What was let in may not be in the worktree yet, whatever is left of the scratch.
+    begun = store.git.is_dir() or Checkpoints(store.root).harvested() is not None
+    return wrote and begun and directory.result(spec.worker_id) is None
 
 
 def salvage(

@@ -55,6 +55,7 @@ def install(point: Point, strike: Callable[[], object]) -> None:
         with lock:
             chosen = counts and next(calls) == point.nth
         if chosen and point.when == "before":
+            time.sleep(point.pause)
             strike()
         try:
             return real(*arguments, **named)

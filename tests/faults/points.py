@@ -23,6 +23,8 @@ class Point:
     """Whether the run is given what its record may not have."""
     stages: bool = False
     """Whether it has a setup and a teardown."""
+    pause: float = 0.0
+    """Seconds in which other threads go on first."""
     brief: bool = False
     """Part of the short form."""
 
@@ -139,6 +141,9 @@ POINTS = _named(
     note_harvested=_around(f"{_NOTES}note_harvested"),
     move_branch=_around("orchestrator.repository:Repository.move_branch"),
     update=_around("orchestrator.worktree:Worktree.update"),
+    update_behind_scratch=Point(
+        target="orchestrator.worktree:Worktree.update", when="before", pause=2.0, brief=True
+    ),
     scratch=_around("orchestrator.homecoming:discard_scratch"),
     result=(
         Point(target=f"{_RECORD}RunDirectory.write_result", when="before"),
