@@ -134,6 +134,11 @@ class TaskSuite:
         """Put a task as the program is asked to do it."""
         return task.asked
 
+    @pytest.fixture(autouse=True)
+    def image(self, agent_image: Callable[[str], str]) -> str:
+        """Have the program's image; the first test of all may have to wait for its build."""
+        return agent_image(self.name)
+
     def run(
         self, orchestrator: Orchestrator, base: str, *tasks: str, **options: str
     ) -> subprocess.CompletedProcess[str]:

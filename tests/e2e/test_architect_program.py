@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.agent_suite import AgentSuite, scenario
 from tests.support.model_script import ToolCall
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(180, func_only=True)]
 
 SCENARIO = scenario(lambda command: ToolCall(name="run_command", arguments={"command": command}))
 
