@@ -157,7 +157,7 @@ def make_store(
         shutil.copyfile(index, git_dir / "index")
         if _is_sparse(repository) and patterns.exists():
             shutil.copyfile(patterns, git_dir / "info" / "sparse-checkout")
-    _give_away((store.git, store.harvest, store.out), worktree, options)
+    _give_away((store.git, store.harvest, store.out, store.pointer), worktree, options)
     return store
 
 
