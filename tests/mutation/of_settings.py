@@ -31,8 +31,8 @@ def settings() -> Iterator[Protection]:
          "BOUNDED if True else ("),
         ("no time is the longest", '"timeout_per_worker": lambda seconds: seconds or inf',
          '"timeout_per_worker": lambda seconds: seconds or 0'),
-        ("no preset that gives more", "by_field.get(field, by_field.get(_PRESET))",
-         "by_field.get(field)"),
+        ("no preset that gives more", "by_field.get(f, by_field.get(_PRESET))",
+         "by_field.get(f)"),
     )  # fmt: skip
     yield from patches(
         "settings/__init__.py", (SETTINGS,),
