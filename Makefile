@@ -1,6 +1,7 @@
 # make setup   a Docker engine that answers, a virtual environment, the images
 # make test    all tests, real containers included       make check   everything but tests
 # make demo    see it work                               make bench   measure
+# make agents  every agent program in each way to fail (a quarter of an hour)
 # make faults  kill, stop, starve and interrupt real runs, 220 times at random and at every step
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
 
@@ -8,12 +9,12 @@ PYTHON ?= python3
 # Tests of one file share what they set up.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 # Agent programs that the tests run, beside architect.
-TESTED := claude codex gemini opencode
+TESTED := claude codex gemini opencode mini aider
 BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
 
-.PHONY: setup images test check demo bench faults mutation clean
+.PHONY: setup images agent-images test agents check demo bench faults mutation clean
 
 setup: images
 
@@ -30,10 +31,15 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-test: images
+agent-images: images
 	@for agent in $(TESTED); do \
 	  $(BIN)/orchestrator image build --quiet --agent $$agent || exit; done
-	$(BIN)/pytest -m 'not bench' $(PYTEST_ARGS)
+
+test: agent-images
+	$(BIN)/pytest -m 'not bench and not agents' $(PYTEST_ARGS)
+
+agents: agent-images
+	$(BIN)/pytest -m agents $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -8,6 +8,8 @@ A program's own module says how its model gets a command run, and names its suit
         name, model, tells_cost = "claude", "claude-sonnet-4-5", True
 
 Which status, reason and exit code each failure has is what `docs/reference/agents.md` says.
+`make test` runs the tasks with every program, `make agents` the failures too: some programs try for
+a minute before they give up.
 """
 
 import json
@@ -190,6 +192,7 @@ class AgentSuite(TaskSuite):
     outage: ClassVar[int] = 60
     """Seconds within which it gives up a model that it cannot reach."""
 
+    @pytest.mark.agents
     def test_ends_are_told_apart(
         self, orchestrator: Orchestrator, model_server: ModelServer
     ) -> None:
@@ -203,6 +206,7 @@ class AgentSuite(TaskSuite):
         worked = json.loads(done.stdout)["results"][list(FAILURES).index("max steps")]
         assert worked["files_modified"] == ["log.txt"]
 
+    @pytest.mark.agents
     def test_a_model_that_is_down(self, orchestrator: Orchestrator, closed_port: int) -> None:
         url = f"http://{bridge_gateway()}:{closed_port}"
         options = {"workers": "1", "timeout_per_worker": str(self.outage)}
@@ -210,6 +214,7 @@ class AgentSuite(TaskSuite):
 
         assert self.ends(done) == [published(self.name)["model down"]]
 
+    @pytest.mark.agents
     def test_without_a_network(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
         options = {"network": "none", "workers": "1", "timeout_per_worker": str(self.outage)}
         done = self.run(orchestrator, model_server.url, TASKS[0].asked, **options)
@@ -217,6 +222,7 @@ class AgentSuite(TaskSuite):
         assert self.ends(done) == [published(self.name)["no network"]]
         assert model_server.exchanges == []
 
+    @pytest.mark.agents
     def test_a_model_that_never_answers(
         self, orchestrator: Orchestrator, model_server: ModelServer
     ) -> None:
@@ -226,6 +232,7 @@ class AgentSuite(TaskSuite):
         assert self.ends(done) == [published(self.name)["no answer"]]
         assert model_server.exchanges != []
 
+    @pytest.mark.agents
     def test_a_budget(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
         options = {"budget_per_worker": "0.01", "workers": "1"}
         options["timeout_per_worker"] = str(self.deadline)
