@@ -7,7 +7,7 @@
 
 PYTHON ?= python3
 # Tests of one file share what they set up.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 3 --dist loadfile
 # Agent programs that the tests run, beside architect.
 TESTED := claude codex gemini opencode mini aider
 BIN := .venv/bin

@@ -29,6 +29,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make demo": ("tests/e2e/test_demo.py", "demo.py"),
     "make test": (".ci/run", "make test"),
     "make check": (".ci/run", "make check"),
+    "make agents": ("Makefile", "-m agents"),
     "make bench": ("Makefile", "tests/bench/bench_*.py"),
     # Measurements take minutes, and mean nothing on a machine that does something else.
     **{
