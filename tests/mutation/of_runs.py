@@ -30,11 +30,33 @@ def workspace() -> Iterator[Protection]:
         ("what is locked is removed", "            directory.chmod(0o700)\n", "            pass\n"),
     )  # fmt: skip
     yield from patches(
-        "store.py", ("tests/unit/test_workspace.py", "tests/unit/test_harvest_helper.py", RUNS),
-        ("the base's objects alone", '"--revs", stdin=f"{base}\\n".encode()',
+        "objects.py", ("tests/unit/test_workspace.py", RUNS),
+        ("the base's objects alone", '"--revs", stdin=f"{commit}\\n".encode()',
          '"--all", stdin=b""'),
         ("objects not writable", "(Path(folder) / name).chmod(0o444)",
          "(Path(folder) / name).chmod(0o666)"),
+    )  # fmt: skip
+    yield from patches(
+        "copies.py", ("tests/git/test_copies.py",),
+        ("copies through no link", "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW",
+         "os.O_RDONLY | os.O_DIRECTORY"),
+    )  # fmt: skip
+    yield from patches(
+        "untracked.py", ("tests/git/test_copies.py",),
+        ("secrets copied by name alone", "    _refuse_secrets(asked, patterns)\n", ""),
+        ("links out of the repository not copied", "_leads_out(top, path):", "False:"),
+    )  # fmt: skip
+    yield from patches(
+        "lfs.py", ("tests/git/test_handed_over.py",),
+        ("objects are what their names say", ".hexdigest() == oid:", ".hexdigest():"),
+        ("no more objects than there is room for", " or info.st_size > room", ""),
+    )  # fmt: skip
+    yield from patches(
+        "submodules.py", ("tests/git/test_submodules.py",),
+        ("names of submodules lead nowhere else", ' and _is_usable(name):', ":"),
+    )  # fmt: skip
+    yield from patches(
+        "store.py", ("tests/unit/test_workspace.py", "tests/unit/test_harvest_helper.py", RUNS),
         ("no gc of the worker's",
          "[gc]\\n\\tauto = 0\\n[maintenance]\\n\\tauto = false\\n", ""),
         ("settings are one line each", '.replace("\\n", " ")', ""),
