@@ -116,8 +116,8 @@ POINTS = _named(
     note_check=_around(f"{_NOTES}note_checks", stages=True, brief_after=True),
     last_check=_around(f"{_NOTES}note_checks", nth=4, stages=True),
     container=(
-        Point(target="orchestrator.execution:_create", when="before"),
-        Point(target="orchestrator.execution:_create", when="after", brief=True),
+        Point(target="orchestrator.execution:create", when="before"),
+        Point(target="orchestrator.execution:create", when="after", brief=True),
     ),
     note_launch=Point(target=f"{_NOTES}note_launch", when="after"),
     start=Point(target="orchestrator.checkpoints:Launch.starting_now", when="before", brief=True),
