@@ -11,7 +11,7 @@ from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.workspace import CHECKED, PROBE, remove_tree
 from orchestrator.worktree import HALF_MADE, changes
 
-_ASIDE = ("upper", "copy", "overlay")
+_ASIDE = ("upper", "copy", "overlay", "caches")
 _REFUSED = ("git", "harvest", "out", CHECKED)
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.caches import ready_caches
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.config import Check
 from orchestrator.containers import Job
@@ -116,7 +117,9 @@ class _Checks:
             ),
         )
         store = make_store(run.repository, workspace.worktree, root, options)
-        return replace(workspace, store=store, mode="bind")
+        # What the worker wrote to its caches is not there either.
+        caches = ready_caches(run.caches, root, workspace.user, run.mode)
+        return replace(workspace, store=store, mode="bind", caches=caches)
 
     def _set_up(self, fresh: Workspace) -> str | None:
         config, cancel = self.run.config, cancel_of(self.run, self.spec)

@@ -120,6 +120,9 @@ Commands = tuple[Annotated[str, AfterValidator(_command)], ...]
 """Command lines for `sh`."""
 
 
+CacheKind = Literal["pip", "npm", "uv", "cargo"]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(
         frozen=True,
@@ -317,6 +320,9 @@ class Project(_Model):
     ] = ()
     """Commands that each worker's commit must pass, in a fresh container and checkout: a command,
     or `run` with `name` and `timeout`. A worker that fails one is `partial` (`checks_failed`)."""
+    caches: tuple[CacheKind, ...] = ()
+    """Package managers whose downloads each worker finds, as `orchestrator cache warm` left them;
+    what a worker adds to them or changes is its own, and goes with it."""
     services: dict[str, Service] = Field(default={})
     """By the host name that each worker reaches its own under."""
     dotenv: str | None = None
@@ -330,6 +336,11 @@ class Project(_Model):
         if not all(_FILE_NAME.fullmatch(part) for part in parts) or {".", "..", ".git"} & {*parts}:
             raise ValueError("a path below the worktree, of letters, digits, `.`, `_` and `-`")
         return dotenv
+
+    @field_validator("caches")
+    @classmethod
+    def _each_once(cls, caches: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:
+        return tuple(dict.fromkeys(caches))
 
     @field_validator("services")
     @classmethod

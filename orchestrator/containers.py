@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orchestrator import secret_files
 from orchestrator.agents.base import AgentSettings
+from orchestrator.caches import environment
 from orchestrator.config import BASE_IMAGE, Network
 from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import BindMount, ContainerSpec, TmpfsMount
@@ -32,7 +33,12 @@ _MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
 def worker_container(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    secrets: Path | None,
+    *,
+    network: Network | None = None,
 ) -> ContainerSpec:
     """Describe a worker's container.
 
@@ -41,10 +47,12 @@ def worker_container(
         spec: The worker.
         workspace: Its files.
         secrets: The directory that holds its secrets, if it has any.
+        network: Default: the agent's.
     """
     config, limits = run.config, run.config.limits
     given = {} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}
     command = run.agent.command(spec, AgentSettings.of(config))
+    is_open = (network or config.isolation.network) == "open"
     return ContainerSpec(
         name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}",
         image=run.image,
@@ -54,6 +62,7 @@ def worker_container(
         labels=labels(run, spec, role="worker"),
         env={
             **_environment(),
+            **environment(config.project.caches, offline=not is_open),
             **given,
             **command.default_env,
             **run.inherited_env,
@@ -62,12 +71,13 @@ def worker_container(
         },
         mounts=(
             *workspace.mounts(),
+            *workspace.caches,
             *_secret_mounts(secrets),
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
-        network=run.network if config.isolation.network == "open" else "none",
-        egress=run.egress if config.isolation.network == "open" else None,
+        network=run.network if is_open else "none",
+        egress=run.egress if is_open else None,
         cpus=run.cpus,
         memory=limits.memory,
         pids=limits.pids,
@@ -105,15 +115,12 @@ def job_container(
         secrets: The directory that holds the worker's secrets, if it has any.
         job: What it is to do.
     """
-    worker = worker_container(run, spec, workspace, secrets)
-    is_open = job.network == "open"
+    worker = worker_container(run, spec, workspace, secrets, network=job.network)
     return replace(
         worker,
         name=f"{worker.name}-{job.name}",
         command=("sh", "-c", _IN_TURN, job.name, *job.commands),
         labels=labels(run, spec, role=job.stage),
-        network=run.network if is_open else "none",
-        egress=run.egress if is_open else None,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.agents.base import Agent
+from orchestrator.caches import NO_CACHES, Caches
 from orchestrator.config import ParallelConfig
 from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
@@ -55,6 +56,7 @@ class RunContext(Ground):
     """Those of the base that are on this machine."""
     content: Content = NO_CONTENT
     """What it has of git-lfs."""
+    caches: Caches = NO_CACHES
     notices: tuple[str, ...] = ()
     """What people are to know of what was made for all workers."""
     mode: Mode

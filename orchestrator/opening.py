@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from orchestrator.caches import find_caches
 from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import OrchestratorError
@@ -74,7 +75,13 @@ def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
 
 
 def share(
-    ground: Ground, base: str, directory: RunDirectory, emit: Emit, cancel: Cancel, *, resumed: bool
+    ground: Ground,
+    record: RunRecord,
+    directory: RunDirectory,
+    emit: Emit,
+    cancel: Cancel,
+    *,
+    resumed: bool,
 ) -> RunContext:
     """Make what all workers need: the base's objects, and a network.
 
@@ -82,12 +89,14 @@ def share(
         OrchestratorError: It could not be made.
         OSError: There is no room for it.
     """
-    isolation = ground.config.isolation
+    base, isolation = record.base, ground.config.isolation
     shallow = ready_objects(ground.repository, directory, base, history=isolation.history)
     submodules = ready_submodules(
         ground.repository, base, directory.objects, history=isolation.history
     )
     content = find_content(ground.repository, base, directory.path / "index")
+    kinds = ground.config.project.caches
+    caches = find_caches(ground.repository, base, kinds, directory.path, warms=record.warms)
     run = RunContext(
         **vars(ground),
         directory=directory,
@@ -95,7 +104,8 @@ def share(
         shallow=shallow,
         submodules=submodules.found,
         content=content,
-        notices=(*submodules.notices, *content.notices),
+        caches=caches,
+        notices=(*submodules.notices, *content.notices, *caches.notices),
         mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
         network="none",
         emit=emit,

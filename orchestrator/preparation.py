@@ -1,7 +1,10 @@
 """A worker's files: made for it, or found where another process made them."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
+from orchestrator.caches import ready_caches
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
 from orchestrator.errors import RepositoryError
@@ -50,9 +53,14 @@ def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints)
         OrchestratorError: They could not be made.
         OSError: There is no room for them.
     """
+    root = run.directory.worker(spec.worker_id)
+    workspace = _ready(run, spec, root, checkpoints)
+    return replace(workspace, caches=ready_caches(run.caches, root, workspace.user, run.mode))
+
+
+def _ready(run: RunContext, spec: WorkerSpec, root: Path, checkpoints: Checkpoints) -> Workspace:
     if checkpoints.prepared:
         return reopen(run.repository, run.directory, spec, base=run.base)
-    root = run.directory.worker(spec.worker_id)
     if root.exists():
         with run.repository.lock():
             put_aside(run.repository, spec, root)

@@ -16,7 +16,7 @@ from orchestrator.sanitize import one_line
 
 _NAMES: Final = (".devcontainer/devcontainer.json", ".devcontainer.json", "Dockerfile")
 """What is looked for in a folder, the first that is there counts."""
-_LOCK_FILES: Final = (
+LOCK_FILES: Final = (
     ".dockerignore",
     "uv.lock",
     "poetry.lock",
@@ -145,7 +145,7 @@ def _digest(top: Path, sources: Iterable[Path], context: Path) -> str:
 
 
 def _lock_files(folder: Path) -> Iterator[Path]:
-    for pattern in _LOCK_FILES:
+    for pattern in LOCK_FILES:
         yield from sorted(path for path in folder.glob(pattern) if path.is_file())
 
 

@@ -55,6 +55,8 @@ class RunRecord(BaseModel):
     private: tuple[str, ...] = ()
     """What is not written down here: names of variables, `api_base`, `notify`, `tasks`, `setup`,
     `teardown`, `checks`."""
+    warms: bool = False
+    """Whether it makes the caches that other runs find."""
 
 
 def new_run_id() -> str:

@@ -16,7 +16,7 @@ from orchestrator.workspace import remove_tree
 _COMMANDS = ("setup", "teardown", "checks")
 
 
-def reserve(ground: Ground) -> tuple[RunRecord, RunDirectory]:
+def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirectory]:
     """Make the run's directory, record and branches; the lease is held from here on.
 
     Raises:
@@ -41,6 +41,7 @@ def reserve(ground: Ground) -> tuple[RunRecord, RunDirectory]:
             config=config,
             workers=workers,
             private=_private(ground, workers),
+            warms=warms,
         )
         try:
             directory.create(ground.redactor.model(record))

@@ -89,7 +89,7 @@ class ResumedRun:
             notify = config.triggers.notify
             recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
             clear_the_way(engine, directory.run_id)
-            run = share(ground, record.base, directory, recorder, self._cancel, resumed=True)
+            run = share(ground, record, directory, recorder, self._cancel, resumed=True)
             with closing(engine, directory, recorder):
                 announce(recorder, record, run.notices)
                 return carry_out(run, record.workers, since=record.created_at)

@@ -45,6 +45,7 @@ class RunPlan(BaseModel):
     ports: dict[str, int]
     services: dict[str, str]
     """Name to image."""
+    caches: tuple[str, ...]
     setup: tuple[str, ...]
     teardown: tuple[str, ...]
     checks: tuple[str, ...]
@@ -66,6 +67,7 @@ class ParallelRunner:
         emit: Emit | None = None,
         engine: ContainerEngine | None = None,
         agent: Agent | None = None,
+        warms: bool = False,
     ) -> None:
         """Take the wishes; nothing is touched yet.
 
@@ -75,12 +77,14 @@ class ParallelRunner:
             emit: Is told what happens, from several threads.
             engine: Default: the Docker engine.
             agent: Default: the one that `config.agent_cli` names.
+            warms: What the one worker has in its caches becomes that of later runs.
         """
         self._config = config
         self._root = Path(root) if root is not None else Path.cwd()
         self._emit = emit or ignore
         self._engine = engine
         self._agent = agent
+        self._warms = warms
         self._cancel = Cancel()
 
     def plan(self) -> RunPlan:
@@ -110,6 +114,7 @@ class ParallelRunner:
             history=isolation.history,
             ports=isolation.ports,
             services={name: one.image for name, one in config.project.services.items()},
+            caches=config.project.caches,
             setup=config.project.setup,
             teardown=config.project.teardown,
             checks=tuple(check.title for check in config.project.checks),
@@ -161,7 +166,7 @@ class ParallelRunner:
         """
         with connected(self._engine) as engine:
             ground, notices = self._checked(engine)
-            record, directory = reserve(ground)
+            record, directory = reserve(ground, warms=self._warms)
             notify = self._config.triggers.notify
             recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
             with closing(engine, directory, recorder):
@@ -200,7 +205,7 @@ class ParallelRunner:
         self, ground: Ground, record: RunRecord, directory: RunDirectory, recorder: Recorder
     ) -> RunContext:
         try:
-            return share(ground, record.base, directory, recorder, self._cancel, resumed=False)
+            return share(ground, record, directory, recorder, self._cancel, resumed=False)
         except (OrchestratorError, OSError) as error:
             undo(ground, record, directory)
             if isinstance(error, OSError):

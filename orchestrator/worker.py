@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
+from orchestrator.caches import publish
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.checks import check
 from orchestrator.context import RunContext
@@ -51,11 +52,25 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         judged = judge(ending, outcome, budget=run.config.budget_per_worker)
         verdict = unready or _with_whole_log(judged, ending)
         notes = tear_down(run, spec, workspace, checkpoints, services)
+        verdict = _publish(run, spec, verdict)
     harvested, verdict = bring_home(run, spec, workspace, verdict, checkpoints)
     harvested = replace(harvested, notes=(*notes, *harvested.notes))
     checks, verdict = check(run, spec, workspace, harvested.tip, verdict, checkpoints)
     result = _result(run, spec, ending, outcome, harvested, verdict)
     return result.model_copy(update={"checks": checks})
+
+
+def _publish(run: RunContext, spec: WorkerSpec, verdict: Verdict) -> Verdict:
+    """Keep what `cache warm` has made, if all of it went well."""
+    if not run.caches.warms or verdict.status is not Status.SUCCESS:
+        return verdict
+    root = run.directory.worker(spec.worker_id)
+    try:
+        publish(run.caches, run.repository, run.base, run.directory.run_id, root)
+    except (OrchestratorError, OSError) as error:
+        note = f"what was cached could not be kept ({error})"
+        return Verdict(Status.FAILED, Reason.SETUP_FAILED, note)
+    return verdict
 
 
 def _read_outcome(run: RunContext, spec: WorkerSpec, ending: Ending) -> AgentOutcome | None:

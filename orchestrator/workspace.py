@@ -39,6 +39,8 @@ HOME = "/home/worker"
 HARVEST = "/harvest"
 OUT = "/out"
 PROBE = "probe"
+CACHES = "caches"
+"""Layers of a worker's own on top of what is cached, in its state directory."""
 CHECKED = "checked"
 """What a worker committed, checked out anew, in its state directory."""
 WRITTEN = "/written"
@@ -70,6 +72,8 @@ class Workspace:
     user: tuple[int, int]
     start: str
     """The commit that its branch points at until there is a harvest."""
+    caches: Mounts = ()
+    """What it finds cached, which is no part of its work."""
 
     @property
     def user_text(self) -> str:
@@ -117,7 +121,9 @@ class Workspace:
     def writable(self) -> tuple[Path, ...]:
         """Give the directories that grow as the worker writes."""
         tree = self.store.copy if self.mode == "bind" else self.store.upper
-        return tree, self.store.git
+        layers = (one for one in self.caches if not isinstance(one, TmpfsMount))
+        cached = (one.upper if isinstance(one, OverlayMount) else one.source for one in layers)
+        return tree, self.store.git, *cached
 
     def is_untouched(self) -> bool:
         """Tell whether the worker wrote nothing at all; False where that is not certain."""
@@ -158,6 +164,7 @@ class Workspace:
         """Remove what a finished harvest needs no more; what the worker wrote stays aside."""
         for path in (self.store.git, self.store.harvest, self.store.out, self.store.overlay):
             remove_tree(path)
+        remove_tree(self.store.root / CACHES)
 
 
 def _holds_no_objects(objects: Path) -> bool:

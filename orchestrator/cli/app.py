@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, _Command] = {
     "parallel-cleanup": _Command("cleanup", "parallel_cleanup", "Remove what finished runs left."),
     "restore": _Command("cleanup", "restore", "Bring back what a cleanup kept."),
     "image": _Command("image", "app", "Build and list the images that workers run in."),
+    "cache": _Command("cache", "app", "Fill and list the caches that workers find."),
     "init": _Command("init", "init", "Write a configuration file that fits the project."),
     "config": _Command("config", "app", "Show and check the configuration."),
     "doctor": _Command("doctor", "doctor", "Check that a run could start on this machine."),

@@ -133,6 +133,14 @@ Teardown = Annotated[
         "--teardown", metavar="CMD", help="A command in the worktree behind the agent; repeatable."
     ),
 ]
+Caches = Annotated[
+    Texts,
+    typer.Option(
+        "--cache",
+        metavar="NAME",
+        help="Downloads that `cache warm` kept: `pip`, `npm`, `uv`, `cargo`; repeatable.",
+    ),
+]
 Dotenv = Annotated[
     Text,
     typer.Option(

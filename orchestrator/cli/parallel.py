@@ -59,6 +59,7 @@ def parallel(
     copy: options.Copy = None,
     services: options.Services = None,
     dotenv: options.Dotenv = None,
+    caches: options.Caches = None,
     setup: options.Setup = None,
     setup_timeout: options.SetupTimeout = None,
     setup_network: options.SetupNetwork = None,

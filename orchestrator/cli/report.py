@@ -158,6 +158,7 @@ def _terms(plan: RunPlan) -> dict[str, str]:
         "ports": ", ".join(f"{name}={inside}" for name, inside in plan.ports.items()),
         "services": ", ".join(f"{name} ({image})" for name, image in plan.services.items()),
         "history": plan.history,
+        "caches": ", ".join(plan.caches),
         "setup": "; ".join(map(one_line, plan.setup)),
         "teardown": "; ".join(map(one_line, plan.teardown)),
         "checks": "; ".join(map(one_line, plan.checks)),

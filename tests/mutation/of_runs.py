@@ -263,3 +263,36 @@ def triggers() -> Iterator[Protection]:
          "self._thread.join(max(deadline - time.monotonic(), 0))", "self._thread.join()"),
         ("no words of the target's", "return type(error).__name__", "return str(error)"),
     )  # fmt: skip
+
+
+def caches() -> Iterator[Protection]:
+    """Give what keeps workers from changing caches for others."""
+    tests = ("tests/unit/test_caches.py", "tests/docker/test_caches_offline.py")
+    yield from patches(
+        "caches.py", tests,
+        ("a copy of its own",
+         "_copy(lower, place, user)\n        return BindMount(source=place",
+         "_copy(lower, place, user)\n        return BindMount(source=lower"),
+        ("a layer of its own",
+         "return OverlayMount(lower=lower, upper=upper, work=work, target=target)",
+         "return BindMount(source=lower, target=target, read_only=False)"),
+        ("links are copied as links", "symlinks=True", "symlinks=False"),
+        ("nobody else writes to them", "mode=0o700, ", ""),
+        ("nothing special is published", "elif not stat.S_ISLNK(mode):", "elif False:"),
+        ("links are not followed", "mode = path.lstat().st_mode", "mode = path.stat().st_mode"),
+        ("kept while a run goes on", "if any(run.is_live()", "if False and any(run.is_live()"),
+    )  # fmt: skip
+    yield from patches(
+        "worker.py", tests,
+        ("published when all went well",
+         "not run.caches.warms or verdict.status is not Status.SUCCESS", "not run.caches.warms"),
+    )  # fmt: skip
+    yield from patches(
+        "checks.py", tests,
+        ("not the worker's own for checks", 'mode="bind", caches=caches)', 'mode="bind")'),
+    )  # fmt: skip
+    yield from patches(
+        "workspace.py", tests,
+        ("counted by the disk limit", "self.store.git, *cached", "self.store.git"),
+        ("gone with the scratch", "remove_tree(self.store.root / CACHES)", "pass"),
+    )  # fmt: skip

@@ -16,6 +16,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "limits": tuple(of_runs.limits()),
     "words": tuple(of_runs.words()),
     "secrets": tuple(of_runs.secrets()),
+    "caches": tuple(of_runs.caches()),
     "triggers": tuple(of_runs.triggers()),
     "cleanup": tuple(of_cleanup.cleanup()),
     "settings": tuple(of_settings.settings()),

@@ -437,8 +437,8 @@ services:
 def test_every_setting_is_judged_for_a_file_that_nobody_named():
     """Who adds a key decides: a repository's file may say it, may not, or may not loosen it."""
     harmless = {
-        "agent", "agent_cli", "base", "budget_per_worker", "dotenv", "fail_fast", "fail_on",
-        "max_steps",
+        "agent", "agent_cli", "base", "budget_per_worker", "caches", "dotenv", "fail_fast",
+        "fail_on", "max_steps",
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
         "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger", "tasks",
         "teardown", "timeout_per_worker", "workers",
