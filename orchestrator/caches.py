@@ -74,8 +74,9 @@ def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
 
 def generations(repository: Repository) -> list[Path]:
     """Give what is published, the newest first."""
-    place = _place(repository)
-    return sorted(place.iterdir(), reverse=True) if place.is_dir() else []
+    # Two runs of one second are not told apart by their names.
+    found = (one for one in _place(repository).glob("[!.]*") if one.is_dir())
+    return sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True)
 
 
 def _place(repository: Repository) -> Path:
@@ -227,5 +228,8 @@ def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
             return []
         going = generations(repository)[keep:]
         for one in going:
-            remove_tree(one)
+            # At once: what a process left that died meanwhile is none any more.
+            one.rename(one.with_name(f".{one.name}"))
+        for left in _place(repository).glob(".*"):
+            remove_tree(left)
         return going

@@ -60,7 +60,8 @@ def _task(config: ParallelConfig) -> str:
         return "true"
     script = files("orchestrator").joinpath("pip_wheels.py").read_text()
     cache = environment(("pip",), offline=False)["PIP_CACHE_DIR"]
-    return shlex.join(["python3", "-I", "-c", script, cache, WHEELS])
+    command = shlex.join(["python3", "-I", "-c", script, cache, WHEELS])
+    return f": collect the wheels that pip cached; {command}"
 
 
 class Warming:

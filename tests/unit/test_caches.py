@@ -188,11 +188,16 @@ def test_nothing_is_removed_while_a_run_goes_on(repo: Path, local_engine: LocalE
     run.path.mkdir()
     (run.path / "lease").touch()
     assert run.take_over()
-    assert remove(repository) == []
-    assert len(generations(repository)) == 1
-    run.release()
+    try:
+        assert remove(repository) == []
+        assert len(generations(repository)) == 1
+    finally:
+        run.release()
+    half_gone = repository.state_dir / "caches" / ".of-a-dead-process"
+    half_gone.mkdir()
     assert len(remove(repository)) == 1
     assert generations(repository) == []
+    assert not half_gone.exists()
 
 
 def test_package_managers_ask_nobody_without_a_network() -> None:
