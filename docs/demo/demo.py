@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 COMMAND = (
     'parallel "optimize the project\'s SQL queries"'
-    " --models gpt-4o,claude-sonnet-4-6,deepseek-chat --timeout-per-worker 20 --grace 2"
+    " --models gpt-4o,claude-sonnet-4-6,deepseek-chat --timeout-per-worker 40 --grace 2"
 )
 EXPECTED_FILES = {
     "architect/parallel-1": {"src/users.py"},

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ from tests.attacks.caller import Caller
 from tests.attacks.leftovers import clean_up
 from tests.attacks.service import host_services
 from tests.attacks.target import HONEST, Target, make_target
+from tests.support.cli import high_water
 
 LIMITS = ("--memory", "256m", "--pids", "128", "--cpus", "1")
 TIME = ("--timeout-per-worker", "40", "--grace", "1")
 NETWORK = ("--network", "none")
 LONGEST = 170.0
 """Seconds by which every run must have ended."""
-MOST_MEMORY = 600 * 1024
+MOST_MEMORY = 600 * 1024**2
 """KiB that we, or a git of ours, may ever hold."""
 _ADDRESS_SPACE = 12 * 1024**3
 _SIBLING = "sleep 2; echo done > sibling.txt; git add sibling.txt; git commit -qm sibling"
@@ -161,14 +162,12 @@ def _refuse(constant: str) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> list[str]:
-    deadline = time.monotonic() + LONGEST
+    deadline, peak = time.monotonic() + LONGEST, 0
     while time.monotonic() < deadline:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            mib = usage.ru_maxrss >> 10
-            return [f"we took {mib} MiB"] if usage.ru_maxrss > MOST_MEMORY else []
-        time.sleep(0.05)
+        peak = max(peak, high_water(process.pid))
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+            return [f"we took {peak >> 20} MiB"] if peak > MOST_MEMORY else []
     process.send_signal(signal.SIGINT)
     try:
         process.wait(30)

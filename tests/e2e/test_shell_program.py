@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config import BASE_IMAGE
 from tests.e2e.agent_suite import Task, TaskSuite, published
 from tests.support.model_script import Scenario
 
@@ -15,6 +16,11 @@ SCENARIO = Scenario(())
 
 class TestShell(TaskSuite):
     name, model, tells_cost = "shell", "none", True
+
+    @pytest.fixture(autouse=True)
+    def image(self) -> str:
+        """Run in the base, which every agent's image is made from."""
+        return BASE_IMAGE
 
     def asked(self, task: Task) -> str:
         told = '{"steps": 1, "cost": 0.01, "tokens": 9}'

@@ -9,7 +9,7 @@ RULES = "tests/unit/test_network_rules.py"
 FLAGS = "tests/contract/test_docker_flags.py"
 CONTRACT = "tests/contract/test_engine_contract.py"
 NETWORK = "tests/docker/test_network.py"
-SERVICES = "tests/unit/test_services.py"
+SERVICES = "tests/unit/test_worker_services.py"
 _NETWORKS = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
     "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",

@@ -77,7 +77,7 @@ def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> int:
     peak = 0
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        peak = max(peak, _high_water(process.pid))
+        peak = max(peak, high_water(process.pid))
         try:
             process.wait(0.02)
         except subprocess.TimeoutExpired:
@@ -88,7 +88,8 @@ def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> int:
     raise AssertionError(f"orchestrator still ran after {timeout} s")
 
 
-def _high_water(pid: int) -> int:
+def high_water(pid: int) -> int:
+    """Give the most memory, in bytes, that a process has had so far; 0 when it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
