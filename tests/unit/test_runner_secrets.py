@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents.base import AgentCommand, AgentSettings
+from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config import Isolation
+from orchestrator.engine.base import ExitStatus
 from orchestrator.events import Event
-from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason
 from orchestrator.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
@@ -21,8 +21,8 @@ VALUE = "correct-horse-battery"
 class BrokenAgent(ShellAgent):
     """Has a bug that quotes what it was told."""
 
-    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:  # noqa: ARG002
-        raise ZeroDivisionError(settings.api_base)
+    def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:  # noqa: ARG002
+        raise ZeroDivisionError(f"https://user:{VALUE}@host.example/")
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +39,8 @@ def kept(repo: Path) -> str:
 
 def test_a_bug_that_quotes_it(repo: Path, local_engine: LocalEngine) -> None:
     events: list[Event] = []
-    config = configured(
-        "true",
-        api_base=f"https://user:{VALUE}@host.example/",
-        isolation=Isolation(network="none", secrets=("DEPLOY_TOKEN",)),
-    )
+    isolation = Isolation(network="none", secrets=("DEPLOY_TOKEN",))
+    config = configured("true", isolation=isolation)
     runner = ParallelRunner(
         config, repo, emit=events.append, engine=local_engine, agent=BrokenAgent()
     )
