@@ -8,8 +8,9 @@
 PYTHON ?= python3
 # Tests of one file share what they set up.
 PYTEST_ARGS ?= -n 3 --dist loadfile
-# Agent programs that the tests run, beside architect.
-TESTED := claude codex gemini opencode mini aider
+# Agent programs that `make test` runs, beside architect; `make agents` runs the others too.
+TESTED := claude codex
+OTHERS := gemini opencode mini aider
 BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
@@ -31,6 +32,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+agents: TESTED += $(OTHERS)
 agent-images: images
 	@for agent in $(TESTED); do \
 	  $(BIN)/orchestrator image build --quiet --agent $$agent || exit; done

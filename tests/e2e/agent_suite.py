@@ -8,8 +8,8 @@ A program's own module says how its model gets a command run, and names its suit
         name, model, tells_cost = "claude", "claude-sonnet-4-5", True
 
 Which status, reason and exit code each failure has is what `docs/reference/agents.md` says.
-`make test` runs the tasks with every program, `make agents` the failures too: some programs try for
-a minute before they give up.
+`make test` runs the tasks with the commonest programs, `make agents` all of them, and the failures:
+some programs try for a minute before they give up.
 """
 
 import json

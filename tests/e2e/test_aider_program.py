@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.agent_suite import AgentSuite, scenario
 from tests.support.model_script import Rule, Scenario, Turn
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+pytestmark = [pytest.mark.agents, pytest.mark.docker, pytest.mark.e2e]
 
 
 def _edit(path: str, new: str, old: str = "") -> str:

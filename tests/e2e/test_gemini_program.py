@@ -5,7 +5,12 @@ import pytest
 from tests.e2e.agent_suite import AgentSuite, scenario
 from tests.support.model_script import ToolCall
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(180, func_only=True)]
+pytestmark = [
+    pytest.mark.agents,
+    pytest.mark.docker,
+    pytest.mark.e2e,
+    pytest.mark.timeout(180, func_only=True),
+]
 
 SCENARIO = scenario(
     lambda command: ToolCall(name="run_shell_command", arguments={"command": command})

@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.agent_suite import AgentSuite, scenario
 from tests.support.model_script import ToolCall, Turn
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+pytestmark = [pytest.mark.agents, pytest.mark.docker, pytest.mark.e2e]
 
 
 def _run(command: str) -> ToolCall:

@@ -6,7 +6,12 @@ from tests.e2e.agent_suite import AgentSuite, scenario
 from tests.support.model_script import ToolCall
 
 # It tries an address that nobody listens on for a minute, and starts slowly on a busy machine.
-pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(500, func_only=True)]
+pytestmark = [
+    pytest.mark.agents,
+    pytest.mark.docker,
+    pytest.mark.e2e,
+    pytest.mark.timeout(500, func_only=True),
+]
 
 
 def _bash(command: str) -> ToolCall:
