@@ -56,9 +56,13 @@ def shop(tmp_path: Path, client: docker.DockerClient) -> Iterator[Path]:
     (top / "requirements.txt").write_text(f"# {tmp_path}\n")
     (top / ".devcontainer" / "devcontainer.json").write_text(DEVCONTAINER)
     yield top
-    for image in client.images.list(filters={"label": "orchestrator.project"}):
-        if image.labels["orchestrator.project"].startswith(f"{top}/"):
-            client.images.remove(image.id, force=True)
+    built = client.images.list(filters={"label": "orchestrator.project"})
+    ours = [image for image in built if image.labels["orchestrator.project"].startswith(f"{top}/")]
+    # The engine refuses to remove what another image stands on. What a failed build left has no
+    # tag and nothing on it; of the others the tags go, which ends each when its last one went.
+    for image in sorted(ours, key=lambda image: bool(image.tags)):
+        for name in image.tags or [image.id]:
+            client.images.remove(name, force=True)
 
 
 def builder(engine: Engine, lines: list[str]) -> ImageBuilder:
