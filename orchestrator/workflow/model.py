@@ -1,0 +1,171 @@
+"""A workflow as it is carried out: every dialect and template read, nothing left to guess."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from orchestrator.config import Check, Commands, Limits, Network, ParallelConfig, Ports, Service
+
+MOST_TASKS = 1000
+"""Of one workflow, every batch of a `foreach` counted."""
+WHEN = Literal["on_success", "on_failure", "always"]
+COMPLEXITY = Literal["low", "medium", "high"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
+
+
+def _prompt(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a task must not be empty")
+    if "\0" in text:
+        raise ValueError("a task must not contain NUL")
+    return text
+
+
+TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Prompt = Annotated[str, AfterValidator(_prompt)]
+Lock = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class WorkerSettings(_Model):
+    """What one task has otherwise than the run; None is as the run has it."""
+
+    agent: str | None = Field(default=None, min_length=1)
+    """The profile given to the agent program."""
+    agent_cli: str | None = Field(default=None, min_length=1)
+    """The agent program."""
+    model: str | None = Field(default=None, min_length=1)
+    """Its model."""
+    image: str | None = Field(default=None, min_length=1)
+    """Container image."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Steps an agent may take."""
+    budget: float | None = Field(default=None, gt=0)
+    """USD."""
+    timeout: float | None = Field(default=None, ge=0)
+    """Seconds; 0 is none."""
+    retries: int | None = Field(default=None, ge=0, le=10)
+    """How often it is started again when it failed, for reasons that may pass."""
+    retry_delay: float | None = Field(default=None, ge=0)
+    """Seconds before that."""
+    limits: Limits = Limits()
+    """Only what is given here is otherwise than the run has it."""
+    network: Network | None = None
+    """`none` or `open`."""
+    ports: Ports | None = None
+    """Container ports published on 127.0.0.1."""
+    services: dict[str, Service] | None = None
+    """Programs beside it, instead of the run's."""
+    setup: Commands | None = None
+    """Commands before the agent, instead of the run's."""
+    checks: tuple[Check, ...] | None = None
+    """Commands that its commit must pass, instead of the run's."""
+    paths: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
+    """Where it is to make changes, as `triggers.paths`."""
+
+
+class Task(_Model):
+    """One task: one worker with a worktree, a branch and a container of its own."""
+
+    id: TaskId
+    """What others depend on it by."""
+    task: Prompt
+    """What its agent is asked to do. May hold `{{results}}`: see `Task.inputs`."""
+    depends_on: tuple[TaskId, ...] = ()
+    """Tasks that must be over before it starts, and from whose merged branches it starts."""
+    inputs: tuple[TaskId, ...] = ()
+    """Tasks whose results, summaries and diffs it is given as files: those it reduces."""
+    when: WHEN = "on_success"
+    """`on_success`: it runs if all it depends on succeeded. `on_failure`: if one of them did not.
+    `always`: however they ended."""
+    critical: bool | None = None
+    """`true`: when it fails, no further task starts. `false`: its failure does not make the run
+    fail. Default: tasks that depend on it are skipped, all others go on, and the run has failed."""
+    parallel: bool = True
+    """`false`: no other task runs beside it."""
+    resources: tuple[Lock, ...] = ()
+    """Names of what it needs for itself: no two tasks that name the same run at one time."""
+    complexity: COMPLEXITY | None = None
+    """`high` runs beside no other task that says how complex it is, of `medium` two run at one
+    time, of `low` ten."""
+    mode: Literal["rw", "ro"] = "rw"
+    """`ro`: it cannot write to its worktree, and answers with what it says."""
+    group: TaskId | None = None
+    """The `foreach` that it is a batch of."""
+    settings: WorkerSettings = WorkerSettings()
+
+
+class Workflow(_Model):
+    """Tasks, each after those it depends on: as in the manifest where that leaves a choice."""
+
+    name: str = Field(min_length=1, max_length=200)
+    tasks: tuple[Task, ...] = Field(min_length=1, max_length=MOST_TASKS)
+    max_latency: float | None = Field(default=None, gt=0)
+    """Seconds of a task that people are warned beyond."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        known: set[str] = set()
+        for task in self.tasks:
+            if task.id in known:
+                raise ValueError(f"task `{task.id}` is there twice")
+            if not {*task.depends_on} <= known or not {*task.inputs} <= {*task.depends_on}:
+                raise ValueError(f"task `{task.id}` depends on what does not come before it")
+            known.add(task.id)
+        return self
+
+    def __getitem__(self, task_id: str) -> Task:
+        return self.by_id[task_id]
+
+    @property
+    def by_id(self) -> Mapping[str, Task]:
+        """Its tasks by their ids."""
+        return {task.id: task for task in self.tasks}
+
+    def waves(self) -> Iterator[tuple[Task, ...]]:
+        """Give the tasks that could run at one time, were there slots for all."""
+        depth: dict[str, int] = {}
+        for task in self.tasks:
+            depth[task.id] = 1 + max((depth[other] for other in task.depends_on), default=-1)
+        for level in range(max(depth.values()) + 1):
+            yield tuple(task for task in self.tasks if depth[task.id] == level)
+
+
+def config_of(config: ParallelConfig, task: Task) -> ParallelConfig:
+    """Give what one task's worker is to have: the run's wishes, and its own over them."""
+    own = task.settings
+    update = _given(
+        agent=own.agent,
+        agent_cli=own.agent_cli,
+        model=own.model,
+        image=own.image,
+        max_steps=own.max_steps,
+        budget_per_worker=own.budget,
+        timeout_per_worker=own.timeout,
+        retries=own.retries,
+        retry_delay=own.retry_delay,
+    )
+    limits = {name: getattr(own.limits, name) for name in own.limits.model_fields_set}
+    parts = {
+        "limits": limits,
+        "isolation": _given(network=own.network, ports=own.ports),
+        "project": _given(services=own.services, setup=own.setup, checks=own.checks),
+        "triggers": _given(paths=own.paths),
+    }
+    for name, values in parts.items():
+        if values:
+            update[name] = getattr(config, name).model_copy(update=values)
+    return config.model_copy(update={**update, "tasks": (task.task,), "models": ()})
+
+
+def _given(**values: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {name: value for name, value in values.items() if value is not None}
