@@ -134,7 +134,7 @@ def job_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job)
         writable=workspace.writable(),
         budget=None,
         max_steps=run.config.max_steps,
-        ports=run.ports.of(spec.worker_id),
+        ports=run.ports.of(spec.worker_id, run.config.isolation.ports),
         stage=job.stage,
         name=job.title,
     )

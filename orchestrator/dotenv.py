@@ -58,7 +58,8 @@ def write_dotenv(
     path = run.config.project.dotenv
     if path is None:
         return
-    variables = {**run.ports.of(spec.worker_id).variables(), **services}
+    ports = run.ports.of(spec.worker_id, run.config.isolation.ports)
+    variables = {**ports.variables(), **services}
     variables |= {n: v for n, v in run.config.isolation.env.items() if n in variables}
     file = _File(workspace, path)
     try:

@@ -111,7 +111,7 @@ def share(
         emit=emit,
         cancel=cancel,
         pace=Pace(ground.config.stagger, just_started=resumed),
-        ports=PortBlocks(isolation.ports, directory, ground.repository.common_dir),
+        ports=PortBlocks(directory, ground.repository.common_dir),
         resumed=resumed,
     )
     if "open" not in ground.config.networks:

@@ -17,6 +17,8 @@ class WorkerSpec(BaseModel):
     worker_id: int
     task: str
     model: str | None
+    name: str | None = None
+    """The id of its task, in a workflow."""
 
     @property
     def model_name(self) -> str:

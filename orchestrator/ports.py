@@ -24,24 +24,25 @@ _BLOCKS = 1_276
 class PortBlocks:
     """The blocks of one run's workers."""
 
-    def __init__(
-        self, wanted: Mapping[str, int], directory: RunDirectory, repository: Path
-    ) -> None:
+    def __init__(self, directory: RunDirectory, repository: Path) -> None:
         """Reserve nothing yet.
 
         Args:
-            wanted: Name of a variable to port in the container.
             directory: The run's.
             repository: What a worker's ports depend on, beside its number.
         """
-        self._wanted = wanted
         self._directory = directory
         self._page = zlib.crc32(str(repository).encode("utf-8", "surrogateescape"))
         self._held: dict[int, _Block] = {}
 
-    def of(self, worker_id: int) -> "WorkerPorts":
-        """Give a worker's, reserved when they are first asked for."""
-        return WorkerPorts(self, self._wanted, worker_id)
+    def of(self, worker_id: int, wanted: Mapping[str, int]) -> "WorkerPorts":
+        """Give a worker's, reserved when they are first asked for.
+
+        Args:
+            worker_id: The worker.
+            wanted: Name of a variable to port in the container.
+        """
+        return WorkerPorts(self, wanted, worker_id)
 
     def first_port(self, worker_id: int) -> int:
         """Give the first port of a worker's block: the one it had, or else a free one.
@@ -82,7 +83,7 @@ class PortBlocks:
     def _another(self, worker_id: int, start: int) -> "_Block":
         for number in range(start, start + _BLOCKS):
             block = _reserve(LOWEST + number % _BLOCKS * SIZE)
-            if block is not None and _is_free(block.first, len(self._wanted)):
+            if block is not None and _is_free(block.first):
                 with suppress(OSError):  # a full disk: a resume gives it others
                     write_atomically(self._note(worker_id), str(block.first))
                 return block
@@ -157,8 +158,8 @@ def _reserve(first: int) -> _Block | None:
     return _Block(first, lock)
 
 
-def _is_free(first: int, count: int) -> bool:
-    return all(_can_listen(port) for port in range(first, first + count))
+def _is_free(first: int) -> bool:
+    return all(_can_listen(port) for port in range(first, first + SIZE))
 
 
 def _can_listen(port: int) -> bool:

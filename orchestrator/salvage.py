@@ -75,7 +75,7 @@ def _context(
         shallow=ready_objects(repository, directory, record.base, history=history),
         mode="overlay",
         network="none",
-        ports=PortBlocks({}, directory, repository.common_dir),
+        ports=PortBlocks(directory, repository.common_dir),
         emit=ignore,
         cancel=Cancel(),
         pace=Pace(0),

@@ -119,7 +119,8 @@ class Services:
     def _start(self) -> None:
         for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard"):
             self._run.engine.remove(leftover)
-        ports = self._run.ports.of(self._spec.worker_id)
+        wanted = self._run.config.isolation.ports
+        ports = self._run.ports.of(self._spec.worker_id, wanted)
         self._holder = create(self._run.engine, self._describe_holder(), ports)
         self._holder.start()
         for name, service in self._wanted.items():

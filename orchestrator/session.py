@@ -177,7 +177,7 @@ def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
         writable=workspace.writable(),
         budget=run.config.budget_per_worker,
         max_steps=run.config.max_steps,
-        ports=run.ports.of(spec.worker_id),
+        ports=run.ports.of(spec.worker_id, run.config.isolation.ports),
         triggers=run.config.triggers,
         scope=_scope(run, workspace),
     )

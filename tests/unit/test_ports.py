@@ -40,12 +40,12 @@ def another(
     tmp_path: Path, made: list[PortBlocks], *, run: str = "run", repository: str = "/repo"
 ) -> PortBlocks:
     (tmp_path / run).mkdir(exist_ok=True)
-    made.append(PortBlocks(TWO, RunDirectory(tmp_path / run), tmp_path / repository.strip("/")))
+    made.append(PortBlocks(RunDirectory(tmp_path / run), tmp_path / repository.strip("/")))
     return made[-1]
 
 
 def test_a_block_is_tens_of_ports_in_the_order_of_the_wishes(blocks: PortBlocks) -> None:
-    published = blocks.of(1).published()
+    published = blocks.of(1, TWO).published()
     first = published[3000]
     assert published == {3000: first, 3010: first + 1}
     assert (first - LOWEST) % SIZE == 0
@@ -53,8 +53,8 @@ def test_a_block_is_tens_of_ports_in_the_order_of_the_wishes(blocks: PortBlocks)
 
 
 def test_the_variables_say_where_to_listen_and_where_that_is_seen(blocks: PortBlocks) -> None:
-    first = blocks.of(1).published()[3000]
-    assert blocks.of(1).variables() == {
+    first = blocks.of(1, TWO).published()[3000]
+    assert blocks.of(1, TWO).variables() == {
         "PORT": "3000",
         "HOST_PORT": str(first),
         "PORT_URL": f"http://127.0.0.1:{first}",
@@ -65,7 +65,7 @@ def test_the_variables_say_where_to_listen_and_where_that_is_seen(blocks: PortBl
 
 
 def test_no_wish_reserves_nothing(tmp_path: Path) -> None:
-    ports = PortBlocks({}, RunDirectory(tmp_path), tmp_path).of(1)
+    ports = PortBlocks(RunDirectory(tmp_path), tmp_path).of(1, {})
     assert (ports.published(), ports.variables()) == ({}, {})
     assert list(tmp_path.iterdir()) == []
 
