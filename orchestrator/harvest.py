@@ -9,16 +9,15 @@ import json
 import os
 import re
 import shutil
-import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.git import FULL, Git, GitCommandError, OutputTooLongError, make_bare
+from orchestrator.regular import NotRegularError, open_regular
 from orchestrator.repository import DIRECTORIES, Repository
 from orchestrator.sanitize import one_line
 from orchestrator.trees import Forest, TooDeepError
@@ -129,7 +128,7 @@ def _import_checked(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, tip: str
 ) -> None:
     git = _make_quarantine(repository, quarantine, origin)
-    with _open_regular(pack) as file:
+    with _open(pack) as file:
         git.run(
             "index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1",
             f"--max-input-size={MAX_PACK}", stdin=file, env=_FRUGAL,
@@ -264,22 +263,18 @@ def _sizes(git: Git, ids: bytes) -> list[int]:
     return [int(size) for size in sizes.splitlines() if size.isdigit()]
 
 
-@contextmanager
-def _open_regular(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that a helper wrote: a link, FIFO or device is refused, not followed."""
+def _open(path: Path) -> BinaryIO:
+    """Open a file that a helper wrote."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return open_regular(path)
+    except NotRegularError as error:
+        raise HarvestRefusedError(f"`{path.name}` of the harvest is not a file") from error
     except OSError as error:
         raise HarvestRefusedError(f"the harvest left no `{path.name}`") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise HarvestRefusedError(f"`{path.name}` of the harvest is not a file")
-    with os.fdopen(descriptor, "rb") as file:
-        yield file
 
 
 def _read_text(path: Path, limit: int) -> str:
-    with _open_regular(path) as file:
+    with _open(path) as file:
         return file.read(limit).decode("utf-8", "replace").strip()
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from orchestrator.copies import copy_bytes
 from orchestrator.git import Git, make_bare
+from orchestrator.regular import open_regular
 from orchestrator.repository import Repository
 from orchestrator.sanitize import one_line
 
@@ -276,13 +277,12 @@ def take_objects(repository: Repository, out: Path, *, room: int) -> None:
 def _take(repository: Repository, oid: str, folder: int, room: int) -> int:
     """Take one if it is what it is named by; give its size."""
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(oid, flags, dir_fd=folder)
+        given = open_regular(oid, folder=folder)
     except OSError:
         return 0
-    with os.fdopen(descriptor, "rb") as given:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > room:
+    with given:
+        size = os.fstat(given.fileno()).st_size
+        if size > room:
             return 0
         place = _place(repository, oid)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -296,4 +296,4 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> int:
                     kept.rename(place)
             finally:
                 kept.unlink(missing_ok=True)
-    return info.st_size
+    return size

@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.git import Git, make_bare
+from orchestrator.regular import NotRegularError, open_regular
 from orchestrator.sanitize import one_line
 from orchestrator.submodules import FOLDER, RECORD, Submodule
 
@@ -164,14 +164,16 @@ def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
 
 def _keep_patch(path: str, made: Path, kept: Path) -> str | None:
     """Copy one, unless it is not what it should be: the worker's user wrote it."""
+    note = f"changes in the submodule {one_line(path)} are on no branch, "
     try:
-        descriptor = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        file = open_regular(made)
+    except NotRegularError:
+        return note + "and too large to be kept"
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file, kept.open("wb") as copy:
-        info = os.fstat(descriptor)
-        if stat.S_ISREG(info.st_mode) and info.st_size <= _MOST_BYTES:
+    with file:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            return note + "and too large to be kept"
+        with kept.open("wb") as copy:
             shutil.copyfileobj(file, copy)
-            return f"changes in the submodule {one_line(path)} are on no branch, but in {kept}"
-    kept.unlink()
-    return f"changes in the submodule {one_line(path)} are on no branch, and too large to be kept"
+    return note + f"but in {kept}"

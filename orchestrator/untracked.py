@@ -16,6 +16,7 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError
 from orchestrator.git import GitCommandError
+from orchestrator.regular import NotRegularError, open_regular
 from orchestrator.repository import DIRECTORIES, Repository
 from orchestrator.sanitize import one_line
 
@@ -119,15 +120,14 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
 
 def _listed(top: Path) -> tuple[str, ...]:
     try:
-        descriptor = os.open(top / LIST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open_regular(top / LIST) as file:
+            text = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return ()
+    except NotRegularError as error:
+        raise ConfigError(f"`{LIST}` is not a file") from error
     except OSError as error:
         raise ConfigError(f"`{LIST}` cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"`{LIST}` is not a file")
-        text = file.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
         raise ConfigError(f"`{LIST}` is larger than {_MOST_BYTES // 1024} KiB")
     lines = os.fsdecode(text).splitlines()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tests.mutation.protection import Protection, patches
 
+REGULAR = "tests/unit/test_regular.py"
 IMPORT = "tests/unit/test_harvest_import.py"
 TREES = "tests/unit/test_harvest_trees.py"
 HELPER = "tests/unit/test_harvest_helper.py"
@@ -15,12 +16,15 @@ FUZZ_HELPER = "tests/fuzz/test_helper.py"
 def harvest() -> Iterator[Protection]:
     """Give every check of a pack, its commits and its trees."""
     yield from patches(
-        "harvest.py", (IMPORT, TREES, FUZZ),
+        "regular.py", (REGULAR, IMPORT),
         ("links not followed", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
          "os.O_RDONLY | os.O_NONBLOCK"),
         ("FIFOs not waited for", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
          "os.O_RDONLY | os.O_NOFOLLOW"),
         ("regular files alone", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "harvest.py", (IMPORT, TREES, FUZZ),
         ("files are read in part", "file.read(limit)", "file.read()"),
         ("the tip is an id", "if not _OBJECT_ID.fullmatch(tip):", "if False:"),
         ("packs checked strictly", '"--fix-thin", "--strict",', '"--fix-thin",'),

@@ -1,0 +1,51 @@
+"""Files that somebody else may have written: what is no regular file is not opened."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.regular import NotRegularError, open_regular
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    with open_regular(tmp_path / "file") as file:
+        assert file.read() == b"text"
+
+
+def test_a_file_is_looked_for_in_the_given_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with open_regular("file", folder=folder) as file:
+            assert file.read() == b"text"
+    finally:
+        os.close(folder)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to("file")
+    with pytest.raises(OSError, match="symbolic links"):
+        open_regular(tmp_path / "link")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_regular_file_is_refused_and_closed(tmp_path: Path, make) -> None:
+    make(tmp_path / "odd")
+    before = sorted(Path("/proc/self/fd").iterdir())
+    with pytest.raises(NotRegularError, match="odd is not a file"):
+        open_regular(tmp_path / "odd")
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(NotRegularError):
+        open_regular("/dev/null")
+
+
+def test_what_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "none")
