@@ -15,7 +15,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit, described
+from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit, described, fields
 from orchestrator.agents.reports import find_report, last_line, text_tail
 from orchestrator.config import DEFAULT_IMAGE
 from orchestrator.engine.base import ExitStatus
@@ -61,17 +61,13 @@ class _Costs(Claims):
     total_tokens: Count = None
 
 
-def _costs(value: object) -> object:
-    return value if isinstance(value, dict) else {}
-
-
 class _Report(Claims):
     status: Text
     stop_reason: Text
     steps: Count
     output: Text = None
     cost: Cost = None
-    costs: Annotated[_Costs, BeforeValidator(_costs)] = Field(default_factory=_Costs)
+    costs: Annotated[_Costs, BeforeValidator(fields)] = Field(default_factory=_Costs)
 
 
 class ArchitectAgent:

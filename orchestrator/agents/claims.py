@@ -1,6 +1,7 @@
 """Figures and words that an agent claims: what cannot be true counts as not said."""
 
 import signal
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -44,6 +45,11 @@ class Claims(BaseModel):
     """The fields read of a report; all others are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def fields(value: object) -> Mapping[str, object]:
+    """Give the fields of an object; of anything else, none."""
+    return value if isinstance(value, dict) else {}
 
 
 def described(text: str | None) -> str | None:

@@ -13,7 +13,16 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Flag, Text, describe_exit, described
+from orchestrator.agents.claims import (
+    Claims,
+    Cost,
+    Count,
+    Flag,
+    Text,
+    describe_exit,
+    described,
+    fields,
+)
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
@@ -78,10 +87,6 @@ class _Usage(Claims):
     output_tokens: Count = None
 
 
-def _usage(value: object) -> object:
-    return value if isinstance(value, dict) else {}
-
-
 def _first(value: object) -> object:
     return value[0] if isinstance(value, list) and value else None
 
@@ -93,7 +98,7 @@ class _Report(Claims):
     errors: Annotated[Text, BeforeValidator(_first)] = None
     api_error_status: Count = None
     total_cost_usd: Cost = None
-    usage: Annotated[_Usage, BeforeValidator(_usage)] = Field(default_factory=_Usage)
+    usage: Annotated[_Usage, BeforeValidator(fields)] = Field(default_factory=_Usage)
 
 
 class ClaudeAgent:

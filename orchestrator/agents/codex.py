@@ -16,7 +16,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Count, Text, describe_exit, described
+from orchestrator.agents.claims import Claims, Count, Text, describe_exit, described, fields
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
@@ -77,10 +77,6 @@ _PHRASES: Final = {
 }
 
 
-def _fields(value: object) -> object:
-    return value if isinstance(value, dict) else {}
-
-
 class _Usage(Claims):
     input_tokens: Count = None
     output_tokens: Count = None
@@ -92,8 +88,8 @@ class _Error(Claims):
 
 class _End(Claims):
     type: Text
-    usage: Annotated[_Usage, BeforeValidator(_fields)] = Field(default_factory=_Usage)
-    error: Annotated[_Error, BeforeValidator(_fields)] = Field(default_factory=_Error)
+    usage: Annotated[_Usage, BeforeValidator(fields)] = Field(default_factory=_Usage)
+    error: Annotated[_Error, BeforeValidator(fields)] = Field(default_factory=_Error)
 
 
 class CodexAgent:

@@ -16,7 +16,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Count, Text, describe_exit, described
+from orchestrator.agents.claims import Claims, Count, Text, describe_exit, described, fields
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
@@ -74,10 +74,6 @@ _LIMIT_WARNING: Final = "Maximum session turns exceeded"
 _LOOP_WARNING: Final = "Loop detected"
 
 
-def _fields(value: object) -> object:
-    return value if isinstance(value, dict) else {}
-
-
 class _Error(Claims):
     message: Text = None
 
@@ -88,8 +84,8 @@ class _Stats(Claims):
 
 class _Result(Claims):
     status: Text
-    error: Annotated[_Error, BeforeValidator(_fields)] = Field(default_factory=_Error)
-    stats: Annotated[_Stats, BeforeValidator(_fields)] = Field(default_factory=_Stats)
+    error: Annotated[_Error, BeforeValidator(fields)] = Field(default_factory=_Error)
+    stats: Annotated[_Stats, BeforeValidator(fields)] = Field(default_factory=_Stats)
 
 
 class GeminiAgent:
@@ -230,5 +226,5 @@ def _api_message(message: str | None) -> str | None:
     match = _API_ERROR.match(message or "")
     if match is None:
         return message
-    error = _Error.model_validate(_fields((parse_object(match["text"]) or {}).get("error")))
+    error = _Error.model_validate(fields((parse_object(match["text"]) or {}).get("error")))
     return error.message or match["text"]

@@ -15,7 +15,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Text, described
+from orchestrator.agents.claims import Claims, Cost, Count, Text, described, fields
 from orchestrator.agents.reports import json_lines, parse_object, text_tail
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
@@ -81,10 +81,6 @@ _OTHER_PROFILE: Final = re.compile(r'agent ".*" (?:not found|is a subagent).*')
 _TAIL: Final = 16 * 1024
 
 
-def _fields(value: object) -> object:
-    return value if isinstance(value, dict) else {}
-
-
 class _Tokens(Claims):
     total: Count = None
 
@@ -93,7 +89,7 @@ class _Part(Claims):
     reason: Text = None
     text: Text = None
     cost: Cost = None
-    tokens: Annotated[_Tokens, BeforeValidator(_fields)] = Field(default_factory=_Tokens)
+    tokens: Annotated[_Tokens, BeforeValidator(fields)] = Field(default_factory=_Tokens)
 
 
 class _ErrorData(Claims):
@@ -103,13 +99,13 @@ class _ErrorData(Claims):
 
 class _Error(Claims):
     name: Text = None
-    data: Annotated[_ErrorData, BeforeValidator(_fields)] = Field(default_factory=_ErrorData)
+    data: Annotated[_ErrorData, BeforeValidator(fields)] = Field(default_factory=_ErrorData)
 
 
 class _Event(Claims):
     type: Text = None
-    part: Annotated[_Part, BeforeValidator(_fields)] = Field(default_factory=_Part)
-    error: Annotated[_Error, BeforeValidator(_fields)] = Field(default_factory=_Error)
+    part: Annotated[_Part, BeforeValidator(fields)] = Field(default_factory=_Part)
+    error: Annotated[_Error, BeforeValidator(fields)] = Field(default_factory=_Error)
 
 
 class OpencodeAgent:
