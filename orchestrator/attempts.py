@@ -48,6 +48,8 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.AUTH: False,
     Reason.HARVEST_REFUSED: False,
     Reason.INTERNAL_ERROR: False,
+    Reason.DEPENDENCY: False,
+    Reason.CONFLICT: False,
     Reason.CANCELLED: False,
 }
 """Whether a worker that ended so is started again, where retries are asked for."""

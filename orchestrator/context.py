@@ -1,7 +1,7 @@
 """What the parts of one run share, and how its objects in the engine are labelled."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.agents.base import Agent
@@ -21,6 +21,7 @@ from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets
 from orchestrator.submodules import Submodule
 from orchestrator.untracked import NO_COPIES, Copies
+from orchestrator.workflow.model import Workflow
 from orchestrator.workspace import Mode
 
 
@@ -41,6 +42,10 @@ class Ground:
     secrets: Secrets
     redactor: Redactor
     copies: Copies = NO_COPIES
+    workflow: Workflow | None = None
+    """Whose tasks the workers have, each by its name."""
+    grounds: Mapping[str, "Ground"] = field(default_factory=dict)
+    """By the names of tasks: what is otherwise for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +73,22 @@ class RunContext(Ground):
     ports: PortBlocks
     resumed: bool = False
     """Whether another process began it: what it left is looked for first."""
+
+
+def of_worker(run: RunContext, spec: WorkerSpec) -> RunContext:
+    """Give a run as one worker is to have it: with the wishes of its task."""
+    own = run.grounds.get(spec.name or "")
+    if own is None:
+        return run
+    return replace(
+        run,
+        config=own.config,
+        agent=own.agent,
+        image=own.image,
+        cpus=own.cpus,
+        egress=own.egress,
+        inherited_env=own.inherited_env,
+    )
 
 
 def labels(run: RunContext, spec: WorkerSpec | None, *, role: str) -> dict[str, str]:

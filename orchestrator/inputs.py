@@ -13,6 +13,7 @@ from orchestrator import secret_files
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError, EngineError
 from orchestrator.plan import WorkerSpec
+from orchestrator.workflow.model import Workflow
 
 _FILE = "inputs.json"
 
@@ -26,6 +27,7 @@ class Inputs(BaseModel):
 
     config: ParallelConfig
     workers: tuple[WorkerSpec, ...]
+    workflow: Workflow | None = None
     inherited_env: dict[str, str]
     secrets: dict[str, bytes]
 

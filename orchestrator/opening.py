@@ -114,7 +114,8 @@ def share(
         ports=PortBlocks(directory, ground.repository.common_dir),
         resumed=resumed,
     )
-    if "open" not in ground.config.networks:
+    configs = [one.config for one in ground.grounds.values()] or [ground.config]
+    if not any("open" in config.networks for config in configs):
         return run
     name = f"orchestrator-{directory.run_id}"
     ours = labels(run, None, role="network")

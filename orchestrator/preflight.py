@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.agents import load_agent
@@ -12,13 +12,14 @@ from orchestrator.context import Ground
 from orchestrator.dotenv import check_dotenv
 from orchestrator.egress import allowed_destinations, check_runtime, check_shared_network
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
-from orchestrator.errors import AuthenticationError, ConfigError
+from orchestrator.errors import AuthenticationError, ConfigError, OrchestratorError
 from orchestrator.plan import plan_workers
 from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets, read_secrets
 from orchestrator.untracked import Copies, choose_copies, secret_lines
+from orchestrator.workflow.model import Task, Workflow, config_of
 
 _DEFAULT_CPUS = 2.0
 _MOST_WORKERS = 10
@@ -106,6 +107,66 @@ def check_ground(
         cpus=cpus_of(config, features),
         **vars(wishes),
     )
+
+
+def check_grounds(
+    config: ParallelConfig,
+    root: Path,
+    engine: ContainerEngine,
+    agent: Agent | None,
+    workflow: Workflow | None,
+    environ: Mapping[str, str] | None = None,
+) -> Ground:
+    """Check what a run asks for, and each task of its workflow by itself.
+
+    Args:
+        config: The wishes.
+        root: Anywhere in the repository.
+        engine: Where it is to run.
+        agent: Default: the one that each task's configuration names.
+        workflow: The tasks, if they are of one.
+        environ: Variables of the caller. Default: our own.
+
+    Raises:
+        OrchestratorError: A run could not start.
+    """
+    if workflow is None:
+        return check_ground(config, root, engine, agent, environ)
+    known: dict[str, Ground] = {}
+    grounds = {}
+    for task in workflow.tasks:
+        own = config_of(config, task)
+        key = own.model_copy(update={"tasks": ("-",)}).model_dump_json()
+        known[key] = known.get(key) or _of_task(task, own, root, engine, agent, environ)
+        grounds[task.id] = known[key]
+    first = next(iter(grounds.values()))
+    handed_on = {
+        name: value for one in grounds.values() for name, value in one.inherited_env.items()
+    }
+    copied = secret_lines(first.repository.top, first.copies)
+    return replace(
+        first,
+        config=config,
+        inherited_env=handed_on,
+        redactor=_redactor(config, handed_on, first.secrets, copied),
+        workflow=workflow,
+        grounds=grounds,
+    )
+
+
+def _of_task(
+    task: Task,
+    config: ParallelConfig,
+    root: Path,
+    engine: ContainerEngine,
+    agent: Agent | None,
+    environ: Mapping[str, str] | None,
+) -> Ground:
+    try:
+        return check_ground(config, root, engine, agent, environ)
+    except OrchestratorError as error:
+        error.message = f"task `{task.id}`: {error.message}"
+        raise
 
 
 def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, str]:

@@ -29,6 +29,7 @@ from orchestrator.config import ParallelConfig
 from orchestrator.events import Event, WorkerMeasured, WorkerOutput
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import RunResult, WorkerResult
+from orchestrator.workflow.model import Workflow
 
 _KILL = "kill"
 _ATTEMPT = ".attempt-"
@@ -38,6 +39,8 @@ _ORPHANS = 60.0
 _GLANCE = 0.02
 """Seconds; a look at a lease takes far less."""
 _SECOND = len("20260101-000000")
+_SERVICE = {"env": True, "variables": True}
+"""What is not written down of a service."""
 
 
 class RunRecord(BaseModel):
@@ -55,8 +58,20 @@ class RunRecord(BaseModel):
     private: tuple[str, ...] = ()
     """What is not written down here: names of variables, `api_base`, `notify`, `tasks`, `setup`,
     `teardown`, `checks`."""
+    workflow: Workflow | None = None
+    """Whose tasks the workers have, each by its name."""
     warms: bool = False
     """Whether it makes the caches that other runs find."""
+
+
+def _hidden(workflow: Workflow | None) -> dict[str, Any]:
+    """Name what of a workflow is not written down."""
+    tasks = {
+        place: {"settings": {"services": dict.fromkeys(task.settings.services, _SERVICE)}}
+        for place, task in enumerate(workflow.tasks if workflow else ())
+        if task.settings.services
+    }
+    return {"tasks": tasks}
 
 
 def new_run_id() -> str:
@@ -104,14 +119,14 @@ class RunDirectory:
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
         # Values of the caller's variables may be secrets, and need not outlive the run.
-        service = {"env": True, "variables": True}
         hidden: dict[str, Any] = {
-            "project": {"services": dict.fromkeys(record.config.project.services, service)},
+            "project": {"services": dict.fromkeys(record.config.project.services, _SERVICE)},
             "isolation": {"env": True},
             "api_base": True,
             "triggers": {"notify": True},
         }
-        plan = record.model_dump_json(indent=2, exclude={"config": hidden})
+        without = {"config": hidden, "workflow": _hidden(record.workflow)}
+        plan = record.model_dump_json(indent=2, exclude=without)
         write_atomically(self.path / "run.json", plan)
 
     def take_over(self, inherited: int | None = None) -> bool:

@@ -8,9 +8,10 @@ from orchestrator.context import Ground
 from orchestrator.dotenv import check_dotenv
 from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.inputs import Inputs, keep_inputs
-from orchestrator.plan import WorkerSpec, job_count, plan_workers
+from orchestrator.plan import WorkerSpec, job_count
 from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_id
 from orchestrator.remains import base_ref
+from orchestrator.workflow.model import plan_tasks
 from orchestrator.workspace import remove_tree
 
 _COMMANDS = ("setup", "teardown", "checks")
@@ -31,7 +32,7 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
         repository.exclude_worktrees()
         taken = live_numbers(repository.state_dir)
         first = repository.free_block(job_count(config), taken=taken)
-        workers = plan_workers(config, first=first)
+        workers = plan_tasks(config, ground.workflow, first=first)
         record = RunRecord(
             run_id=directory.run_id,
             created_at=datetime.now(UTC),
@@ -41,6 +42,7 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
             config=config,
             workers=workers,
             private=_private(ground, workers),
+            workflow=ground.workflow,
             warms=warms,
         )
         try:
@@ -62,6 +64,7 @@ def _keep_private(ground: Ground, record: RunRecord) -> None:
         inputs = Inputs(
             config=ground.config,
             workers=record.workers,
+            workflow=record.workflow,
             inherited_env=dict(ground.inherited_env),
             secrets=dict(values),
         )
@@ -83,13 +86,23 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
     config = ground.config
     shown = [ground.redactor.model(worker) for worker in workers]
     stages = ground.redactor.model(config.project)
+    tasks = ground.redactor.model(ground.workflow) if ground.workflow else None
+    services = {
+        **config.project.services,
+        **{
+            f"{task.id}: {name}": service
+            for task in (ground.workflow.tasks if ground.workflow else ())
+            for name, service in (task.settings.services or {}).items()
+        },
+    }
     missing = {
+        "workflow": tasks != ground.workflow,
         "api_base": config.api_base is not None,
         "notify": config.triggers.notify is not None,
         "tasks": shown != list(workers),
         **{
             f"variables of service {name}": bool(service.env or service.variables)
-            for name, service in config.project.services.items()
+            for name, service in services.items()
         },
         **{name: getattr(stages, name) != getattr(config.project, name) for name in _COMMANDS},
     }

@@ -14,13 +14,14 @@ from orchestrator.execution import Cancel
 from orchestrator.history import RunHistory
 from orchestrator.inputs import Inputs, read_inputs
 from orchestrator.opening import Recorder, announce, clear_the_way, closing, share
-from orchestrator.preflight import check_ground
+from orchestrator.preflight import check_grounds
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.remains import RecordedWorker, base_ref, worker_refs
 from orchestrator.repository import Repository
 from orchestrator.results import RunResult
 from orchestrator.schedule import carry_out
+from orchestrator.workflow.model import Workflow
 
 
 class ResumedRun:
@@ -84,7 +85,8 @@ class ResumedRun:
         with connected(self._engine) as engine:
             if _is_done(directory, record):
                 return self._conclude(directory, record, engine)
-            ground = _ground(config, record, inputs, engine, self._agent)
+            workflow = inputs.workflow if inputs else record.workflow
+            ground = _ground(config, record, workflow, inputs, engine, self._agent)
             _claim_again(ground.repository, directory, record)
             notify = config.triggers.notify
             recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
@@ -154,14 +156,15 @@ def _is_done(directory: RunDirectory, record: RunRecord) -> bool:
 def _ground(
     config: ParallelConfig,
     record: RunRecord,
+    workflow: Workflow | None,
     inputs: Inputs | None,
     engine: ContainerEngine,
     agent: Agent | None,
 ) -> Ground:
     if inputs is None:
-        return check_ground(config, record.top, engine, agent)
+        return check_grounds(config, record.top, engine, agent, workflow)
     names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
     isolation = config.isolation.model_copy(update={"secrets": names})
     config = config.model_copy(update={"isolation": isolation})
     environ = {**os.environ, **inputs.environ}
-    return check_ground(config, record.top, engine, agent, environ)
+    return check_grounds(config, record.top, engine, agent, workflow, environ)

@@ -16,14 +16,15 @@ from orchestrator.events import Emit, ignore
 from orchestrator.execution import Cancel
 from orchestrator.leftovers import abandoned
 from orchestrator.opening import Recorder, announce, closing, share
-from orchestrator.plan import WorkerSpec, job_count, plan_workers, repeated_task_notice
-from orchestrator.preflight import check_ground, check_wishes, crowding, missing_keys
+from orchestrator.plan import WorkerSpec, job_count, repeated_task_notice
+from orchestrator.preflight import check_grounds, check_wishes, crowding, missing_keys
 from orchestrator.presets import Preset
 from orchestrator.record import RunDirectory, RunRecord, live_numbers
 from orchestrator.repository import Repository
 from orchestrator.reservation import reserve, undo
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.schedule import carry_out
+from orchestrator.workflow.model import Workflow, plan_tasks, run_config
 
 
 class RunPlan(BaseModel):
@@ -67,6 +68,7 @@ class ParallelRunner:
         emit: Emit | None = None,
         engine: ContainerEngine | None = None,
         agent: Agent | None = None,
+        workflow: Workflow | None = None,
         warms: bool = False,
     ) -> None:
         """Take the wishes; nothing is touched yet.
@@ -77,9 +79,11 @@ class ParallelRunner:
             emit: Is told what happens, from several threads.
             engine: Default: the Docker engine.
             agent: Default: the one that `config.agent_cli` names.
+            workflow: The tasks, instead of those of `config`, and in which order they run.
             warms: What the one worker has in its caches becomes that of later runs.
         """
-        self._config = config
+        self._config = config if workflow is None else run_config(config, workflow)
+        self._workflow = workflow
         self._root = Path(root) if root is not None else Path.cwd()
         self._emit = emit or ignore
         self._engine = engine
@@ -103,7 +107,7 @@ class ParallelRunner:
         plan = RunPlan(
             base=repository.resolve(config.base),
             top=repository.top,
-            workers=plan_workers(config, first=first),
+            workers=plan_tasks(config, self._workflow, first=first),
             image=wishes.image,
             timeout=config.timeout,
             preset=config.preset,
@@ -190,7 +194,7 @@ class ParallelRunner:
             return directory
 
     def _checked(self, engine: ContainerEngine) -> tuple[Ground, tuple[str, ...]]:
-        ground = check_ground(self._config, self._root, engine, self._agent)
+        ground = check_grounds(self._config, self._root, engine, self._agent, self._workflow)
         overlay, copied = ground.features.overlay, ground.copies.size
         check_disk(ground.repository, self._config, overlay=overlay, copied=copied)
         crowded = crowding(self._config, ground.features)

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 
 from orchestrator.attempts import Again, attempt, has_begun, in_all
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.context import RunContext
+from orchestrator.context import RunContext, of_worker
 from orchestrator.errors import EngineUnavailableError, OrchestratorError, UnfinishedError
 from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.execution import TICK
 from orchestrator.plan import WorkerSpec
+from orchestrator.queueing import Queue, Skipped, make_queue
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.session import cancel_of
 from orchestrator.worker import failure
@@ -31,10 +32,7 @@ def carry_out(
         since: When another process began it. Default: now.
     """
     started = time.monotonic()
-    ordered = sorted(
-        workers, key=lambda spec: (not _is_done(run, spec), not _is_under_way(run, spec))
-    )
-    results = _Slots(run, ordered).results()
+    results = _Slots(run, workers).results()
     duration = time.monotonic() - started
     if since is not None:
         duration = (datetime.now(UTC) - since).total_seconds()
@@ -70,11 +68,14 @@ class _Slots:
         self._waiting = [_Turn(spec) for spec in workers]
         self._running: dict[Future[WorkerResult | Again], WorkerSpec] = {}
         self._results: list[WorkerResult] = []
+        self._queue: Queue = make_queue(run.workflow)
 
     def results(self) -> list[WorkerResult]:
+        self._take_known()
         with ThreadPoolExecutor(self._run.config.workers, thread_name_prefix="worker") as pool:
             try:
                 while self._waiting or self._running:
+                    self._skip()
                     self._fill(pool)
                     for ended in self._ended():
                         self._note(self._running.pop(ended), ended.result())
@@ -85,13 +86,44 @@ class _Slots:
                 raise
         return self._results
 
+    def _take_known(self) -> None:
+        """Take over the results that are there from before a resume."""
+        for turn in list(self._waiting) if self._run.resumed else ():
+            known = self._run.directory.result(turn.spec.worker_id)
+            if known is not None:
+                self._waiting.remove(turn)
+                self._run.emit(WorkerDone(result=known))
+                self._keep(turn.spec, known)
+
+    def _skip(self) -> None:
+        """Give those their result that are never to run."""
+        fresh = [turn.spec for turn in self._waiting if not turn.again]
+        for skip in self._queue.skips(fresh):
+            self._waiting = [turn for turn in self._waiting if turn.spec is not skip.spec]
+            self._note(skip.spec, _skipped(self._run, skip))
+
     def _free(self) -> int:
         return self._run.config.workers - len(self._running)
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
-        for turn in self._due()[: self._free()]:
+        for turn in self._chosen():
             self._waiting.remove(turn)
             self._running[pool.submit(_finish, self._run, turn.spec)] = turn.spec
+
+    def _chosen(self) -> list[_Turn]:
+        """Give those that start now: what runs already or is called off waits for nobody."""
+        due = self._due()
+        at_once = [turn for turn in due if self._waits_for_nobody(turn.spec)][: self._free()]
+        free = self._free() - len(at_once)
+        rest = [turn for turn in due if turn not in at_once]
+        beside = [*self._running.values(), *(turn.spec for turn in at_once)]
+        chosen = self._queue.next([turn.spec for turn in rest], beside, free=free)
+        return at_once + [turn for turn in rest if turn.spec in chosen]
+
+    def _waits_for_nobody(self, spec: WorkerSpec) -> bool:
+        return cancel_of(self._run, spec).asked or (
+            self._run.resumed and _is_under_way(self._run, spec)
+        )
 
     def _due(self) -> list[_Turn]:
         """Give those that may start, or have nothing to wait for: retries first."""
@@ -117,19 +149,19 @@ class _Slots:
         if isinstance(came, Again):
             self._waiting.append(_Turn(spec, due=time.monotonic() + came.delay, again=True))
             return
-        self._results.append(came)
+        self._keep(spec, came)
         if self._run.config.fail_fast and _has_failed(came) and not self._run.directory.left_open:
             why = f"cancelled: worker {spec.worker_id} failed ({came.reason})"
             self._run.cancel.press(kill=False, why=why)
+
+    def _keep(self, spec: WorkerSpec, result: WorkerResult) -> None:
+        self._results.append(result)
+        self._queue.note(spec, result)
 
 
 def _has_failed(result: WorkerResult) -> bool:
     bad = result.status in (Status.FAILED, Status.TIMEOUT)
     return bad and result.reason is not Reason.CANCELLED
-
-
-def _is_done(run: RunContext, spec: WorkerSpec) -> bool:
-    return run.resumed and run.directory.result(spec.worker_id) is not None
 
 
 def _is_under_way(run: RunContext, spec: WorkerSpec) -> bool:
@@ -138,15 +170,11 @@ def _is_under_way(run: RunContext, spec: WorkerSpec) -> bool:
 
 def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
     """Give a worker's result, whatever happens, and make it durable; or say that it goes on."""
-    known = run.directory.result(spec.worker_id) if run.resumed else None
-    if known is not None:
-        run.emit(WorkerDone(result=known))
-        return known
+    run = of_worker(run, spec)
     if _is_called_off(run, spec):
         why = f"{cancel_of(run, spec).why} before it started"
         result: WorkerResult | Again = failure(run, spec, Reason.CANCELLED, why)
-        with suppress(OrchestratorError):
-            run.repository.drop_branch(spec.branch, at=run.base)
+        _give_back(run, spec)
     else:
         try:
             result = attempt(run, spec)
@@ -161,6 +189,11 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
     if isinstance(result, Again):
         return result
     run.ports.release(spec.worker_id)
+    return _kept(run, spec, result)
+
+
+def _kept(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:
+    """Make a result durable, and tell of it."""
     result = run.redactor.model(result)
     try:
         run.directory.write_result(result)
@@ -172,6 +205,22 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
         run.emit(Notice(message=f"the result of worker {number} could not be kept ({error})"))
     run.emit(WorkerDone(result=result))
     return result
+
+
+def _skipped(run: RunContext, skip: Skipped) -> WorkerResult:
+    if run.directory.left_open:
+        return _left_open(run, skip.spec, UnfinishedError("it waits for another worker's end"))
+    result = failure(run, skip.spec, skip.reason or Reason.DEPENDENCY, skip.message)
+    if skip.reason is None:
+        result = result.model_copy(update={"status": Status.SUCCESS, "reason": None})
+    _give_back(run, skip.spec)
+    return _kept(run, skip.spec, result)
+
+
+def _give_back(run: RunContext, spec: WorkerSpec) -> None:
+    """Let go of the branch of a worker that never began."""
+    with suppress(OrchestratorError):
+        run.repository.drop_branch(spec.branch, at=run.base)
 
 
 def _left_open(run: RunContext, spec: WorkerSpec, error: OrchestratorError) -> WorkerResult:

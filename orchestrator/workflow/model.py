@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from orchestrator.config import Check, Commands, Limits, Network, ParallelConfig, Ports, Service
+from orchestrator.plan import WorkerSpec, plan_workers
 
 MOST_TASKS = 1000
 """Of one workflow, every batch of a `foreach` counted."""
@@ -138,6 +139,32 @@ class Workflow(_Model):
             depth[task.id] = 1 + max((depth[other] for other in task.depends_on), default=-1)
         for level in range(max(depth.values()) + 1):
             yield tuple(task for task in self.tasks if depth[task.id] == level)
+
+
+def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
+    """Give a run's wishes with a workflow's tasks, a worker for each."""
+    workers = min(config.workers, len(workflow.tasks))
+    tasks = tuple(task.task for task in workflow.tasks)
+    return config.model_copy(update={"tasks": tasks, "models": (), "workers": workers})
+
+
+def plan_tasks(
+    config: ParallelConfig, workflow: Workflow | None, *, first: int = 1
+) -> tuple[WorkerSpec, ...]:
+    """Give every worker its task and model; those of a workflow its task's name too.
+
+    Args:
+        config: The run, as `run_config` gives it where there is a workflow.
+        workflow: The tasks, if they are of one.
+        first: The lowest worker number.
+    """
+    workers = plan_workers(config, first=first)
+    if workflow is None:
+        return workers
+    return tuple(
+        spec.model_copy(update={"name": task.id, "model": task.settings.model or config.model})
+        for spec, task in zip(workers, workflow.tasks, strict=True)
+    )
 
 
 def config_of(config: ParallelConfig, task: Task) -> ParallelConfig:

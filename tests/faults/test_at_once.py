@@ -63,9 +63,13 @@ def test_a_run_is_resumed_while_it_is_cleaned_up(tmp_path: Path, counts: Tally) 
     together(world, ["resume", "--json", "--quiet"], ["parallel-cleanup"])
     world.check_nothing_left()
     world.orchestrator("resume", "--json", "--quiet")
-    assert [world.said("begin", number) for number in (1, 2)] == [1, 1]
+    begun = [world.said("begin", number) for number in (1, 2)]
+    # One had printed something when the run was killed; the other may have been taken away by
+    # the cleanup before it ever ran.
+    assert begun in ([1, 1], [1, 0], [0, 1])
     done = world.orchestrator("parallel-cleanup")
     assert done.returncode == 0, done.stderr
     world.check_nothing_left()
-    for number in (1, 2):
-        world.check_backup(number, lossy=False)
+    for number, times in zip((1, 2), begun, strict=True):
+        if times:
+            world.check_backup(number, lossy=False)

@@ -1,0 +1,101 @@
+"""Who of a run's workers may start next: whoever is first, or whom the workflow's order lets."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.order import Fate, Order
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A worker that is not to run."""
+
+    spec: WorkerSpec
+    reason: Reason | None
+    """None where that is no failure."""
+    message: str
+
+
+class Queue(Protocol):
+    """Knows what is over, and chooses among those that wait."""
+
+    def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
+        """Give those of them that are never to run."""
+
+    def next(
+        self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
+    ) -> list[WorkerSpec]:
+        """Give those of them that start now, as many as there are free slots at most."""
+
+    def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
+        """A worker has its final result."""
+
+
+def make_queue(workflow: Workflow | None) -> Queue:
+    """Give the queue of a run."""
+    return _Line() if workflow is None else _Ordered(workflow)
+
+
+class _Line:
+    """First come, first served."""
+
+    def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:  # noqa: ARG002
+        return ()
+
+    def next(
+        self,
+        waiting: Sequence[WorkerSpec],
+        running: Sequence[WorkerSpec],  # noqa: ARG002
+        *,
+        free: int,
+    ) -> list[WorkerSpec]:
+        return list(waiting[:free])
+
+    def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
+        """Nobody waits for it."""
+
+
+class _Ordered:
+    """As a workflow has it."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._order = Order(workflow)
+        self._fates: dict[str, Fate] = {}
+        self._why: dict[str, str] = {}
+
+    def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
+        named = {_name(spec): spec for spec in waiting}
+        return [
+            Skipped(
+                spec=named[skip.task.id],
+                reason=None if skip.fate is Fate.UNNEEDED else Reason.DEPENDENCY,
+                message=f"skipped: {skip.because}",
+            )
+            for skip in self._order.skips(named, self._fates)
+        ]
+
+    def next(
+        self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
+    ) -> list[WorkerSpec]:
+        named = {_name(spec): spec for spec in waiting}
+        beside = [_name(spec) for spec in running]
+        return [named[task.id] for task in self._order.next(named, beside, self._fates, free=free)]
+
+    def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
+        self._fates[_name(spec)] = _fate(result)
+
+
+def _name(spec: WorkerSpec) -> str:
+    if spec.name is None:
+        raise ValueError(f"worker {spec.worker_id} has no task of the workflow")
+    return spec.name
+
+
+def _fate(result: WorkerResult) -> Fate:
+    if result.status is Status.SUCCESS:
+        return Fate.SUCCEEDED
+    return Fate.SKIPPED if result.reason is Reason.DEPENDENCY else Fate.FAILED

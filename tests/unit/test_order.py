@@ -1,0 +1,197 @@
+"""Which tasks of a workflow may start, and which never will."""
+
+import random
+from collections.abc import Collection
+
+import pytest
+
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.order import Fate, Fates, Order
+
+
+def workflow(*tasks: Task) -> Workflow:
+    return Workflow(name="w", tasks=tasks)
+
+
+def task(name: str, *needs: str, **more: object) -> Task:
+    return Task.model_validate({"id": name, "task": name, "depends_on": needs, **more})
+
+
+def started(
+    flow: Workflow,
+    *,
+    waiting: str,
+    running: str = "",
+    fates: Fates | None = None,
+    free: int = 9,
+) -> str:
+    chosen = Order(flow).next(waiting.split(), running.split(), fates or {}, free=free)
+    return " ".join(one.id for one in chosen)
+
+
+def skipped(flow: Workflow, waiting: str, fates: Fates) -> dict[str, str]:
+    return {one.task.id: one.because for one in Order(flow).skips(waiting.split(), fates)}
+
+
+GOOD, BAD = Fate.SUCCEEDED, Fate.FAILED
+DIAMOND = workflow(task("a"), task("b", "a"), task("c", "a"), task("d", "b", "c"))
+
+
+def test_all_that_is_ready_starts_at_once_and_nothing_before() -> None:
+    assert started(DIAMOND, waiting="a b c d") == "a"
+    assert started(DIAMOND, waiting="b c d", fates={"a": GOOD}) == "b c"
+    assert started(DIAMOND, waiting="d", running="c", fates={"a": GOOD, "b": GOOD}) == ""
+    assert started(DIAMOND, waiting="d", fates=dict.fromkeys("abc", GOOD)) == "d"
+
+
+def test_no_more_start_than_there_are_slots() -> None:
+    assert started(DIAMOND, waiting="b c", fates={"a": GOOD}, free=1) == "b"
+    assert started(DIAMOND, waiting="b c", fates={"a": GOOD}, free=0) == ""
+
+
+def test_who_is_to_be_alone_waits_and_is_not_overtaken() -> None:
+    flow = workflow(task("a"), task("alone", parallel=False), task("b"))
+    assert started(flow, waiting="alone b", running="a") == ""
+    assert started(flow, waiting="alone b") == "alone"
+    assert started(flow, waiting="b", running="alone") == ""
+    assert started(flow, waiting="a alone b") == "a"
+
+
+def test_a_lock_is_held_by_one_and_goes_to_whoever_waits_first() -> None:
+    flow = workflow(
+        task("a", resources=["db"]), task("b", resources=["db", "net"]),
+        task("c", resources=["net"]), task("d"),
+    )  # fmt: skip
+    assert started(flow, waiting="a b c d") == "a d"
+    assert started(flow, waiting="b c d", running="a") == "d"
+    assert started(flow, waiting="b c") == "b"
+
+
+def test_high_runs_without_others_of_weight_two_medium_and_ten_low() -> None:
+    high = workflow(*(task(name, complexity="high") for name in "ab"), task("plain"))
+    assert started(high, waiting="a b plain") == "a plain"
+    medium = workflow(*(task(name, complexity="medium") for name in "abc"))
+    assert started(medium, waiting="a b c") == "a b"
+    low = workflow(*(task(f"t{number}", complexity="low") for number in range(12)))
+    names = " ".join(one.id for one in low.tasks)
+    assert len(started(low, waiting=names, free=12).split()) == 10
+    mixed = workflow(task("low", complexity="low"), task("high", complexity="high"))
+    assert started(mixed, waiting="high", running="low") == ""
+
+
+def test_what_the_machine_has_no_room_for_waits_unless_it_is_alone() -> None:
+    flow = workflow(task("big"), task("small"))
+
+    def fits(one: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
+        return one.id != "big"
+
+    order = Order(flow, fits)
+    assert order.next(["big"], ["small"], {}, free=3) == []
+    assert [one.id for one in order.next(["big", "small"], [], {}, free=3)] == ["big", "small"]
+
+
+def test_what_depends_on_a_failure_is_skipped_and_the_rest_goes_on() -> None:
+    flow = workflow(task("a"), task("b", "a"), task("c", "b"), task("other"))
+    assert skipped(flow, "b c other", {"a": BAD}) == {
+        "b": "task `a` failed",
+        "c": "task `b` skipped",
+    }
+    assert started(flow, waiting="other", fates={"a": BAD}) == "other"
+
+
+def test_when_says_what_a_failure_means_for_a_task() -> None:
+    flow = workflow(
+        task("a"), task("b"), task("tidy", "a", "b", when="always"),
+        task("mend", "a", "b", when="on_failure"), task("after", "mend"),
+    )  # fmt: skip
+    names = "tidy mend after"
+    assert skipped(flow, names, {"a": GOOD}) == {}
+    assert skipped(flow, names, {"a": GOOD, "b": GOOD}) == {
+        "mend": "nothing that it depends on failed"
+    }
+    assert skipped(flow, names, {"a": BAD}) == {}
+    assert started(flow, waiting=names, fates={"a": BAD}) == ""
+    assert started(flow, waiting=names, fates={"a": BAD, "b": GOOD}) == "tidy mend"
+    assert skipped(flow, "after", {"a": GOOD, "b": GOOD, "mend": Fate.UNNEEDED}) == {}
+
+
+@pytest.mark.parametrize("critical", [True, False, None])
+def test_only_a_critical_failure_stops_what_does_not_depend_on_it(critical: bool | None) -> None:
+    flow = workflow(task("a", critical=critical), task("b"), task("tidy", "a", when="always"))
+    expected = {"b": "critical task `a` failed", "tidy": "critical task `a` failed"}
+    assert skipped(flow, "b tidy", {"a": BAD}) == (expected if critical else {})
+    assert skipped(flow, "b tidy", {"a": GOOD}) == {}
+
+
+def random_workflow(chance: random.Random, count: int) -> Workflow:
+    names = [f"t{number}" for number in range(count)]
+    return workflow(
+        *(
+            task(
+                name,
+                *chance.sample(names[:place], min(place, chance.choice([0, 0, 1, 2, 3]))),
+                parallel=chance.random() > 0.03,
+                critical=chance.choice([None, None, False, True]) if count < 40 else None,
+                when=chance.choice(["on_success"] * 6 + ["always", "on_failure"]),
+                resources=chance.sample(["db", "net", "gpu"], chance.choice([0, 0, 1, 2])),
+                complexity=chance.choice([None, None, "low", "medium", "high"]),
+            )
+            for place, name in enumerate(names)
+        )
+    )
+
+
+class Simulation:
+    """Carries a workflow out as the scheduler does, with ends at random."""
+
+    def __init__(self, flow: Workflow, chance: random.Random, slots: int) -> None:
+        self.flow, self.chance, self.slots = flow, chance, slots
+        self.order = Order(flow)
+        self.waiting = {one.id for one in flow.tasks}
+        self.running: list[str] = []
+        self.fates: dict[str, Fate] = {}
+
+    def run(self) -> dict[str, Fate]:
+        while self.waiting or self.running:
+            for skip in self.order.skips(self.waiting, self.fates):
+                self.end(skip.task.id, skip.fate)
+            self.start()
+            if self.running:
+                ended = self.running.pop(self.chance.randrange(len(self.running)))
+                self.end(ended, self.chance.choice([GOOD, GOOD, GOOD, BAD]))
+            else:
+                assert not self.waiting
+        return self.fates
+
+    def end(self, name: str, fate: Fate) -> None:
+        assert name not in self.fates
+        self.waiting.discard(name)
+        self.fates[name] = fate
+
+    def start(self) -> None:
+        free = self.slots - len(self.running)
+        for one in self.order.next(self.waiting, self.running, self.fates, free=free):
+            assert {*one.depends_on} <= self.fates.keys()
+            self.waiting.remove(one.id)
+            self.running.append(one.id)
+        self.hold()
+
+    def hold(self) -> None:
+        tasks = [self.flow[name] for name in self.running]
+        locks = [lock for one in tasks for lock in one.resources]
+        weights = {"high": 10, "medium": 5, "low": 1}
+        assert len(tasks) <= self.slots
+        assert len(locks) == len(set(locks))
+        assert all(one.parallel for one in tasks) or len(tasks) == 1
+        assert sum(weights[one.complexity] for one in tasks if one.complexity) <= 10
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_task_has_one_end_and_no_rule_is_ever_broken(seed: int) -> None:
+    chance = random.Random(seed)
+    flow = random_workflow(chance, chance.choice([5, 12, 30, 120]))
+    fates = Simulation(flow, chance, slots=chance.randint(1, 10)).run()
+    assert fates.keys() == {one.id for one in flow.tasks}
+    for one in flow.tasks:
+        if fates[one.id] in (GOOD, BAD) and one.when == "on_success":
+            assert all(fates[other] in (GOOD, Fate.UNNEEDED) for other in one.depends_on)
