@@ -11,7 +11,7 @@ import re
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -91,6 +91,7 @@ class Git:
         index: Path | None = None,
         alternates: Path | None = None,
         config: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         """Bind git to a repository.
 
@@ -100,6 +101,7 @@ class Git:
             index: Another index file than the git directory's own.
             alternates: A second object directory to read from.
             config: Further settings, over the repository's own.
+            env: Further variables.
         """
         self._config = {**_CONFIG, **(config or {})}
         self._cwd = work_tree
@@ -111,6 +113,7 @@ class Git:
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates,
         }
         self._env |= {key: str(place) for key, place in places.items() if place is not None}
+        self._env |= env or {}
 
     @retry(
         retry=retry_if_exception(_is_locked),
@@ -146,13 +149,22 @@ class Git:
             )
         return done.stdout or b""
 
-    def listing(self, *arguments: str, limit: int, stdin: bytes = b"") -> bytes:
+    def listing(
+        self,
+        *arguments: str,
+        limit: int,
+        stdin: bytes = b"",
+        timeout: float | None = None,
+        answers: Container[int] = (0,),
+    ) -> bytes:
         """Run a command whose output a worker decides the length of, and give its stdout.
 
         Args:
             arguments: The command and its arguments.
             limit: Bytes; memory stays bounded whatever the command would print.
             stdin: Is written to a file first.
+            timeout: Seconds. Default: TIMEOUT.
+            answers: Exit codes that are no failure.
 
         Raises:
             GitCommandError: It failed.
@@ -165,7 +177,7 @@ class Git:
                 self._command(arguments), stdin=asked, stdout=subprocess.PIPE,
                 stderr=said, cwd=self._cwd, env=self._env, start_new_session=True, close_fds=False,
             )  # fmt: skip
-            clock = threading.Timer(TIMEOUT, process.kill)
+            clock = threading.Timer(timeout or TIMEOUT, process.kill)
             clock.start()
             with process, process.stdout or said as stdout:
                 answer = stdout.read(limit + 1)
@@ -173,7 +185,7 @@ class Git:
             clock.cancel()
             if len(answer) > limit:
                 raise OutputTooLongError(f"`git {arguments[0]}` prints more than {limit} bytes")
-            if process.returncode != 0:
+            if process.returncode not in answers:
                 said.seek(0)
                 raise GitCommandError(
                     arguments, process.returncode, said.read(4096).decode("utf-8", "replace")

@@ -134,13 +134,22 @@ def _import_checked(
             f"--max-input-size={MAX_PACK}", stdin=file, env=_FRUGAL,
         )  # fmt: skip
     _check_history(git, base=origin.base, tip=tip)
-    _check_trees(git, origin, tip=tip, top=repository.top)
+    room = min(origin.room, MAX_CHECKOUT)
+    check_trees(git, base=origin.base, tip=tip, top=repository.top, room=room)
     with repository.lock():
-        _let_in(repository, quarantine)
+        let_in(repository, quarantine)
 
 
-def _let_in(repository: Repository, quarantine: Path) -> None:
-    """Bring the objects of the checked pack into the repository, checked against what it has."""
+def let_in(repository: Repository, quarantine: Path) -> None:
+    """Bring the objects of a checked pack into the repository, checked against what it has.
+
+    Args:
+        repository: Where they go.
+        quarantine: A git directory that has one pack.
+
+    Raises:
+        GitCommandError: They break a rule of git's, or something that they need is not there.
+    """
     (pack,) = (quarantine / "objects" / "pack").glob("*.pack")
     with pack.open("rb", buffering=0) as file:
         count = int.from_bytes(file.read(12)[8:])
@@ -178,9 +187,21 @@ def _check_history(git: Git, *, base: str, tip: str) -> None:
     _check_total(git, new, MAX_CHECKOUT)
 
 
-def _check_trees(git: Git, origin: Origin, *, tip: str, top: Path) -> None:
-    base = origin.base
-    """Check the trees of every new commit: one in the middle harms who looks at the history."""
+def check_trees(git: Git, *, base: str, tip: str, top: Path, room: int = MAX_CHECKOUT) -> None:
+    """Check the trees of every new commit: one in the middle harms who looks at the history.
+
+    Args:
+        git: Has their objects.
+        base: What it has is the user's own, and may stay.
+        tip: The last of the new commits.
+        top: Where workers' worktrees lie.
+        room: Bytes that the files which differ from the base may take, checked out.
+
+    Raises:
+        HarvestRefusedError: A rule is broken.
+        GitCommandError: An object is missing or damaged.
+        OutputTooLongError: There is too much to check.
+    """
     forest = Forest(git)
     before = git.text("rev-parse", f"{base}^{{tree}}")
     forest.read([before])
@@ -198,7 +219,7 @@ def _check_trees(git: Git, origin: Origin, *, tip: str, top: Path) -> None:
     for root in roots:
         _check_extent(forest, root, known, top)
     _check_links(git, forest.links - known.links)
-    _check_size(git, base=base, tip=tip, room=min(origin.room, MAX_CHECKOUT))
+    _check_size(git, base=base, tip=tip, room=room)
 
 
 class _Known:

@@ -5,6 +5,7 @@ and gathers what it meets in memory; here every object is read once, however oft
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -40,10 +41,22 @@ class _Tree:
         return max(map(len, self.names), default=0)
 
     @property
+    def alike(self) -> Iterator[frozenset[bytes]]:
+        folded: dict[str, set[bytes]] = {}
+        for name in self.names:
+            folded.setdefault(_folded(name), set()).add(name)
+        return (frozenset(names) for names in folded.values() if len(names) > 1)
+
+    @property
     def is_disguised(self) -> bool:
         # Without regard to case: some file systems have none.
         names = {name.lower() for name in self.names}
         return b"head" in names and not names.isdisjoint(_GIT_DIRECTORY)
+
+
+def _folded(name: bytes) -> str:
+    text = name.decode("utf-8", "surrogateescape")
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold())
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,11 @@ class Forest:
     def disguised(self) -> frozenset[str]:
         """Trees in what was read that git would take for a git directory, once checked out."""
         return frozenset(name for name, tree in self._trees.items() if tree.is_disguised)
+
+    @property
+    def alike(self) -> frozenset[frozenset[bytes]]:
+        """Names beside each other that are one to a file system without regard to case."""
+        return frozenset(names for tree in self._trees.values() for names in tree.alike)
 
     def read(self, roots: Iterable[str]) -> None:
         """Read the trees `roots` and all below them.

@@ -10,6 +10,7 @@ TREES = "tests/unit/test_harvest_trees.py"
 HELPER = "tests/unit/test_harvest_helper.py"
 STORE = "tests/unit/test_helper_store.py"
 FUZZ = "tests/fuzz/test_import.py"
+INTEGRATION = "tests/git/test_integration.py"
 FUZZ_HELPER = "tests/fuzz/test_helper.py"
 
 
@@ -48,7 +49,8 @@ def harvest() -> Iterator[Protection]:
         ("targets of links", 'if b"\\0" in targets:', "if False:"),
         ("targets of all links together", "stdin=ids, limit=_LISTING", "stdin=ids, limit=1 << 27"),
         ("size of a checkout", "    _check_size(git, base", "    (lambda *_, **__: 0)(git, base"),
-        ("room of the worker's own", "room=min(origin.room, MAX_CHECKOUT)", "room=MAX_CHECKOUT"),
+        ("room of the worker's own", "room = min(origin.room, MAX_CHECKOUT)",
+         "room = MAX_CHECKOUT"),
         ("every commit's trees", 'f"{base}..{tip}", limit=_LISTING)\n    roots',
          '"-1", tip, limit=_LISTING)\n    roots'),
         ("nothing but what was given", 'f"{origin.objects}\\n"', 'f"{repository.objects_dir}\\n"'),
@@ -75,6 +77,45 @@ def harvest() -> Iterator[Protection]:
         ("size of trees", "stdin=wanted, limit=_MAX_BYTES", "stdin=wanted, limit=1 << 27"),
         ("case of HEAD", "{name.lower() for name in self.names}", "self.names"),
         ("no tree twice", "wanted -= self._trees.keys()", "wanted = set(wanted)"),
+    )  # fmt: skip
+
+
+def integration() -> Iterator[Protection]:
+    """Give what stands between several workers' commits and the one that is merged from them."""
+    yield from patches(
+        "integration.py", (INTEGRATION,),
+        ("no drivers of the user's", '    "GIT_CONFIG_GLOBAL": devnull,\n', ""),
+        ("no drivers of the system's", '    "GIT_CONFIG_NOSYSTEM": "1",\n', "",
+         "no other user can write there: defence in depth"),
+        ("no attributes of the system's", '    "GIT_ATTR_NOSYSTEM": "1",\n', "",
+         "no other user can write there: defence in depth"),
+        ("size of what is merged", '    "GIT_ALLOC_LIMIT": "256m",\n', ""),
+        ("no repository of the user's", "return Git(git_dir, work_tree=files",
+         "return Git(repository.git_dir, work_tree=files"),
+        ("no files of the user's", "return Git(git_dir, work_tree=files",
+         "return Git(git_dir, work_tree=repository.top"),
+        ("renames are bounded", '"merge.renameLimit": "1000", ', ""),
+        ("no merge without end",
+         "timeout=max(0.1, self._deadline - time.monotonic()),", "timeout=None,"),
+        ("what git says is bounded", "limit=_LISTING, answers", "limit=1 << 40, answers"),
+        ("history in common",
+         'if not repository.git.succeeds("merge-base", "--is-ancestor", base, tip.commit):',
+         "if False:"),
+        ("the rules of a harvest", "            check_trees(self._git, ",
+         "            (lambda *_, **__: 0)(self._git, "),
+        ("names that differ in case", "            self._check_names(commit, tips)\n", ""),
+        ("checked before it is let in", '        self._git.run("index-pack", "--strict", ',
+         '        self._git.run("index-pack", '),
+        ("one at a time", "            with self._repository.lock():\n                let_in",
+         "            if True:\n                let_in",
+         "git takes care of that itself: defence in depth"),
+        ("quarantine empty at first", "    shutil.rmtree(scratch, ignore_errors=True)\n    try:",
+         "    try:"),
+        ("quarantine removed", "    finally:\n        shutil.rmtree(scratch, ignore_errors=True)",
+         "    finally:\n        pass"),
+        ("names are sanitized", "[one_line(fsdecode(path)) for path in paths[:MOST_FILES]]",
+         "[fsdecode(path) for path in paths[:MOST_FILES]]"),
+        ("few names", "for path in paths[:MOST_FILES]]", "for path in paths]"),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "git": tuple(of_git.gate()),
     "repository": tuple(of_git.repository()),
     "harvest": tuple(of_harvests.harvest()),
+    "integration": tuple(of_harvests.integration()),
     "helper": tuple(of_harvests.helper()),
     "workspace": tuple(of_runs.workspace()),
     "limits": tuple(of_runs.limits()),

@@ -1,0 +1,390 @@
+"""What several tasks made is merged beside the user's files, or not at all."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator import integration
+from orchestrator.errors import ConfigError, RepositoryError
+from orchestrator.integration import MergeConflict, Tip, integrate
+from orchestrator.repository import Repository
+from tests.support.repository import fingerprint, git
+
+Content = str | bytes | tuple[str, str] | None
+"""Text, or mode and text (of a submodule, its commit); None deletes."""
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NUMBERS = "".join(f"{number}\n" for number in range(30))
+
+
+class World:
+    """A repository, and commits that are made beside its checkout."""
+
+    def __init__(self, repo: Path, scratch: Path) -> None:
+        self.repo = repo
+        self.scratch = scratch
+        self.base = git(repo, "rev-parse", "HEAD")
+
+    def commit(self, files: Mapping[str, Content], *parents: str) -> str:
+        """Put files on top of a commit, by default the base."""
+        parents = parents or (self.base,)
+        env = {**os.environ, "GIT_INDEX_FILE": str(self.scratch / "index")}
+
+        def run(*words: str, said: bytes = b"") -> str:
+            done = subprocess.run(
+                ["git", *words], cwd=self.repo, env=env, input=said, capture_output=True, check=True
+            )
+            return done.stdout.decode().strip()
+
+        run("read-tree", parents[0])
+        for path, content in files.items():
+            mode, data = content if isinstance(content, tuple) else ("100644", content)
+            if data is None:
+                run("rm", "-q", "-r", "--cached", path)
+                continue
+            raw = data.encode() if isinstance(data, str) else data
+            named = mode == "160000"
+            blob = str(data) if named else run("hash-object", "-w", "--stdin", said=raw)
+            run("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
+        tree = run("write-tree")
+        words = (word for parent in parents for word in ("-p", parent))
+        return run("commit-tree", tree, *words, "-m", "work")
+
+    def merged(self, *commits: str) -> str:
+        """Integrate what tasks `a`, `b`, ... came to."""
+        tips = [Tip(chr(ord("a") + number), commit) for number, commit in enumerate(commits)]
+        return self.integrate(tips)
+
+    def integrate(self, tips: list[Tip]) -> str:
+        return integrate(
+            Repository(self.repo), self.base, tips, when=WHEN, scratch=self.scratch / "merge"
+        )
+
+    def refused(self, *commits: str) -> MergeConflict:
+        """See that nothing is left of what cannot be merged."""
+        before = self.objects()
+        with pytest.raises(MergeConflict) as caught:
+            self.merged(*commits)
+        assert self.objects() == before
+        assert not (self.scratch / "merge").exists()
+        return caught.value
+
+    def objects(self) -> str:
+        return git(self.repo, "cat-file", "--batch-all-objects", "--batch-check")
+
+    def show(self, commit: str, path: str) -> str:
+        return git(self.repo, "show", f"{commit}:{path}")
+
+
+@pytest.fixture
+def world(repo: Path, tmp_path: Path) -> World:
+    (repo / "numbers").write_text(NUMBERS)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "numbers")
+    return World(repo, tmp_path)
+
+
+def test_nothing_new_is_the_base(world: World) -> None:
+    assert world.merged() == world.base
+    assert world.merged(world.base, world.base) == world.base
+
+
+def test_one_that_reaches_all_others_is_taken_as_it_is(world: World) -> None:
+    first = world.commit({"one": "1\n"})
+    second = world.commit({"two": "2\n"}, first)
+    before = world.objects()
+    assert world.merged(first, second, world.base) == second
+    assert world.merged(second, second) == second
+    assert world.objects() == before
+
+
+def test_two_are_merged_and_nothing_of_the_user_is_touched(world: World) -> None:
+    one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
+    (world.repo / "one").write_text("the user's own\n")
+    git(world.repo, "add", "one")
+    (world.repo / "a.txt").write_text("not committed\n")
+    before = fingerprint(world.repo)
+
+    merged = world.merged(one, two)
+
+    assert git(world.repo, "log", "-1", "--format=%P|%s|%an <%ae>|%cn|%at|%ct", merged) == (
+        f"{one} {two}|architect: merge of `a` and `b`|user <user@example.org>|user|"
+        f"{int(WHEN.timestamp())}|{int(WHEN.timestamp())}"
+    )
+    names = git(world.repo, "ls-tree", "-r", "--name-only", merged).split()
+    assert names == ["a.txt", "numbers", "one", "src/app.py", "two"]
+    assert fingerprint(world.repo) == before
+    assert git(world.repo, "fsck", "--strict", "--no-dangling") == ""
+    assert not (world.scratch / "merge").exists()
+
+
+def test_the_same_again_is_the_same_commit(world: World) -> None:
+    one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
+    (world.scratch / "merge" / "git").mkdir(parents=True)  # a process that died left it
+    first = world.merged(one, two)
+    time.sleep(1.1)  # the wall clock has gone on
+    assert world.merged(one, two) == first
+
+
+def test_a_diamond(world: World) -> None:
+    top = world.commit({"top": "t\n"})
+    left, right = world.commit({"left": "l\n"}, top), world.commit({"right": "r\n"}, top)
+    merged = world.merged(top, left, right)
+    assert git(world.repo, "log", "-1", "--format=%P|%s", merged) == (
+        f"{left} {right}|architect: merge of `b` and `c`"
+    )
+    below = world.commit({"below": "b\n"}, merged)
+    assert world.merged(left, right, below) == below
+
+
+def test_five_that_change_one_file_each_elsewhere(world: World) -> None:
+    tips = [
+        world.commit({"numbers": NUMBERS.replace(f"\n{n}\n", f"\nby {n}\n"), f"new-{n}": "x"})
+        for n in (2, 8, 14, 20, 26)
+    ]
+    merged = world.merged(*tips)
+    assert [line for line in world.show(merged, "numbers").split("\n") if "by" in line] == [
+        "by 2", "by 8", "by 14", "by 20", "by 26",
+    ]  # fmt: skip
+    assert git(world.repo, "log", "-1", "--format=%P", merged).split() == tips
+    said = git(world.repo, "log", "-1", "--format=%B", merged)
+    assert said.startswith("architect: merge of `a`, `b`, `c`, `d` and `e`")
+    assert git(world.repo, "rev-list", "--count", f"{world.base}..{merged}") == "6"
+
+
+def test_a_conflict_names_the_pair_and_the_files(world: World) -> None:
+    one = world.commit({"one": "1\n"})
+    two = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n")})
+    three = world.commit({"three": "3\n"})
+    four = world.commit({"numbers": NUMBERS.replace("7\n", "SEVEN\n"), "four": "4\n"})
+    conflict = world.refused(one, two, three, four)
+    assert (conflict.task, conflict.others, conflict.files) == ("d", ("b",), ("numbers",))
+    assert conflict.message == ("`d` and what `b` made cannot be merged: both changed `numbers`")
+
+
+def test_the_last_that_touched_each_file_is_named(world: World) -> None:
+    one = world.commit({"x": "1\n"})
+    two = world.commit({"y": "2\n"})
+    three = world.commit({"x": "3\n", "y": "3\n"})
+    conflict = world.refused(one, two, three)
+    assert (conflict.task, conflict.others, conflict.files) == ("c", ("a", "b"), ("x", "y"))
+
+
+CONFLICTS: Mapping[str, tuple[Mapping[str, Content], Mapping[str, Content], tuple[str, ...]]] = {
+    "both change": ({"a.txt": "x\n"}, {"a.txt": "y\n"}, ("a.txt",)),
+    "both add": ({"new": "x\n"}, {"new": "y\n"}, ("new",)),
+    "changed and deleted": ({"a.txt": "x\n"}, {"a.txt": None}, ("a.txt",)),
+    "renamed to two names": (
+        {"numbers": None, "one": NUMBERS}, {"numbers": None, "two": NUMBERS},
+        ("numbers", "one", "two"),
+    ),
+    "binary": ({"a.txt": b"\0\1\2"}, {"a.txt": b"\0\3\4"}, ("a.txt",)),
+    "file and directory": ({"x": "file\n"}, {"x/y": "file\n"}, ("x",)),
+    "link and directory": ({"x": ("120000", "/etc")}, {"x/passwd": "file\n"}, ("x",)),
+    "link and file": ({"x": ("120000", "/etc")}, {"x": "file\n"}, ("x",)),
+    "two links": ({"x": ("120000", "/etc")}, {"x": ("120000", "/usr")}, ("x",)),
+    "two modes": ({"b": ("100755", "a\n")}, {"b": ("120000", "a\n")}, ("b",)),
+    "two submodules": ({"sub": ("160000", "1" * 40)}, {"sub": ("160000", "2" * 40)}, ("sub",)),
+    "submodule and file": ({"sub": ("160000", "1" * 40)}, {"sub": "file\n"}, ("sub",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_what_cannot_be_merged(world: World, name: str) -> None:
+    one, two, files = CONFLICTS[name]
+    for tips in ((one, two), (two, one)):
+        conflict = world.refused(*(world.commit(tip) for tip in tips))
+        assert (conflict.task, conflict.others, conflict.files) == ("b", ("a",), files)
+
+
+def test_a_rename_and_a_change_go_together(world: World) -> None:
+    one = world.commit({"numbers": None, "digits": NUMBERS})
+    two = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n", 1)})
+    assert "seven" in world.show(world.merged(one, two), "digits")
+
+
+def test_a_mode_and_a_change_go_together(world: World) -> None:
+    one, two = world.commit({"a.txt": ("100755", "a\n")}), world.commit({"a.txt": "b\n"})
+    merged = world.merged(one, two)
+    assert git(world.repo, "ls-tree", merged, "a.txt").startswith("100755")
+    assert world.show(merged, "a.txt") == "b"
+
+
+def test_names_of_files_are_few_and_cannot_steer_a_terminal(world: World) -> None:
+    names = ["\x1b[2J", "two\nlines", *(f"file-{number}" for number in range(40))]
+    one, two = (dict.fromkeys(names, text) for text in ("x\n", "y\n"))
+    conflict = world.refused(world.commit(one), world.commit(two))
+    assert len(conflict.files) == integration.MOST_FILES
+    assert {"\ufffd[2J"} <= {*conflict.files}
+    assert all(name.isprintable() for name in (*conflict.files, conflict.message))
+    assert conflict.message.endswith(" and 22 more")
+
+
+HARMLESS_APART: Mapping[str, tuple[Mapping[str, Content], Mapping[str, Content], str]] = {
+    "a git directory": (
+        {"x/HEAD": "ref: refs/heads/main\n"}, {"x/objects/y": "y"}, "a git directory lies in"),
+    "a git directory, without regard to case": (
+        {"x/head": "ref: refs/heads/main\n"}, {"x/Refs/y": "y"}, "a git directory lies in"),
+    "directories whose names differ in case": (
+        {"docs/x": "x"}, {"Docs/y": "y"}, "`Docs` and `docs` differ in nothing but"),
+    "submodules": (
+        {".gitmodules": '[submodule "a"]\n\tpath = x\n' + "# \n" * 9, "one": "1"},
+        {"sub": ("160000", "1" * 40)}, "a commit adds a submodule"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HARMLESS_APART)
+def test_what_breaks_a_rule_together_alone(world: World, name: str) -> None:
+    one, two, said = HARMLESS_APART[name]
+    conflict = world.refused(world.commit(one), world.commit(two))
+    assert said in conflict.message
+    assert (conflict.task, conflict.others) == ("b", ("a",))
+
+
+def test_names_that_one_task_has_by_itself_may_stay(world: World) -> None:
+    one, two = world.commit({"src/App.py": "x"}), world.commit({"src/new": "y"})
+    merged = world.merged(one, two)
+    assert {"src/App.py", "src/app.py", "src/new"} <= {
+        *git(world.repo, "ls-tree", "-r", "--name-only", merged).split()
+    }
+
+
+def test_a_file_that_is_harmful_only_when_merged_is_refused(world: World) -> None:
+    """What no `.gitmodules` may say, git itself knows; neither side says it by itself."""
+    start, other, far = '[submodule "sub"]\n\tpath = sub\n', "[other]\n", "#\n" * 9
+    first = world.commit({".gitmodules": f"{start}{far}{other}{far}"})
+    one = world.commit({".gitmodules": f"{start}{far}{far}"}, first)
+    two = world.commit({".gitmodules": f"{start}{far}{other}{far}\turl = -u./x\n"}, first)
+    assert "gitmodulesUrl" in world.refused(one, two).message
+
+
+def test_a_tip_that_is_not_on_top_of_the_base_is_refused(world: World) -> None:
+    tree = git(world.repo, "rev-parse", f"{world.base}^{{tree}}")
+    alone = git(world.repo, "commit-tree", tree, "-m", "alone")
+    with pytest.raises(RepositoryError, match=r"what `b` made .* no history in common"):
+        world.merged(world.commit({"one": "1\n"}), alone)
+
+
+def test_a_shallow_clone(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{world.repo}", str(path))
+    git(path, "config", "user.name", "user")
+    git(path, "config", "user.email", "user@example.org")
+    clone = World(path, tmp_path)
+    merged = clone.merged(clone.commit({"one": "1\n"}), clone.commit({"two": "2\n"}))
+    assert git(path, "rev-list", "--count", merged) == "4"
+    assert git(path, "fsck", "--strict", "--no-dangling") == ""
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> Callable[[], bool]:
+    """A program that is configured everywhere; gives whether it ran."""
+    program, ran = tmp_path / "evil", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    return ran.exists
+
+
+def _plant(set_: Callable[..., object], program: Path) -> None:
+    for key, value in {
+        "merge.evil.driver": f"{program} %A %O %B",
+        "merge.default": "evil",
+        "merge.renormalize": "true",
+        "filter.evil.clean": str(program),
+        "filter.evil.smudge": str(program),
+        "filter.evil.required": "true",
+        "diff.evil.textconv": str(program),
+        "core.hooksPath": str(program.parent),
+    }.items():
+        set_(key, value)
+
+
+@pytest.mark.parametrize("where", ["--local", "--global"])
+def test_no_program_of_anybodys_runs_on_what_workers_wrote(
+    world: World, tmp_path: Path, evil: Callable[[], bool], where: str
+) -> None:
+    _plant(lambda *pair: git(world.repo, "config", where, *pair), tmp_path / "evil")
+    rules = "* merge=evil filter=evil diff=evil text eol=crlf\n"
+    for name in (world.repo / ".gitattributes", world.repo / ".git" / "info" / "attributes"):
+        name.parent.mkdir(exist_ok=True)
+        name.write_text(rules)
+    one = world.commit(
+        {"numbers": NUMBERS.replace("7\n", "seven\n", 1), ".gitattributes": rules, "x": "1"}
+    )
+    two = world.commit({"numbers": NUMBERS.replace("20\n", "twenty\n"), ".gitattributes": rules})
+    three = world.commit({"numbers": NUMBERS.replace("7\n", "SEVEN\n", 1)})
+
+    merged = world.merged(one, two)
+    world.refused(one, three)
+
+    assert world.show(merged, "numbers").replace("seven", "7").replace("twenty", "20") == (
+        NUMBERS.rstrip("\n")
+    )
+    assert not evil()
+
+
+def test_attributes_do_not_count(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not the user's, where we are started, nor a worker's: the same tips, the same commit."""
+    monkeypatch.chdir(world.repo)
+    one = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n", 1)})
+    two = world.commit({"numbers": NUMBERS.replace("20\n", "twenty\n")})
+    rules = "* -merge\n"
+    (world.repo / ".gitattributes").write_text(rules)
+    (world.repo / "src" / ".gitattributes").write_text(rules)
+    attributes = tmp_path / "attributes"
+    attributes.write_text(rules)
+    git(world.repo, "config", "--global", "core.attributesFile", str(attributes))
+    assert "seven" in world.show(world.merged(one, two), "numbers")
+
+
+def test_a_replacement_is_not_believed(world: World) -> None:
+    one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
+    git(world.repo, "replace", two, world.commit({"other": "3\n"}))
+    merged = world.merged(one, two)
+    names = git(world.repo, "--no-replace-objects", "ls-tree", "-r", "--name-only", merged)
+    assert {"one", "two"} <= {*names.split()}
+
+
+@pytest.mark.timeout(60)
+def test_a_merge_that_takes_too_long_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integration, "MERGE_TIMEOUT", 0.0)
+    lines = "".join(f"{number * 7919 % 100_003}\n" for number in range(400_000))
+    one = world.commit({"large": lines})
+    two = world.commit({"large": lines[::-1]})
+    assert "it took longer than 0 s" in world.refused(one, two).message
+
+
+@pytest.mark.timeout(60)
+def test_three_hundred_tips_do_not_take_long(world: World) -> None:
+    tips = [Tip(f"task-{n}", world.commit({f"dir-{n % 7}/file-{n}": "x\n"})) for n in range(300)]
+    started = time.monotonic()
+    merged = world.integrate(tips)
+    assert time.monotonic() - started < 30
+    assert git(world.repo, "ls-tree", "-r", "--name-only", merged).count("file-") == 300
+    assert git(world.repo, "log", "-1", "--format=%s", merged) == "architect: merge of 300 tasks"
+
+
+def test_an_old_git_is_told_of(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "old" / "git"
+    old.parent.mkdir()
+    old.write_text('#!/bin/sh\ncase "$*" in\n*version) echo git version 2.37.9;;\n')
+    path = os.environ["PATH"]
+    with old.open("a") as file:
+        file.write(f'*) PATH="{path}" exec git "$@";;\nesac\n')
+    old.chmod(0o755)
+    one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
+    monkeypatch.setenv("PATH", f"{old.parent}:{path}")
+    assert world.merged(one, one) == one
+    with pytest.raises(ConfigError, match=r"git 2\.37\.9 cannot merge") as caught:
+        world.merged(one, two)
+    assert "git 2.38 or newer" in str(caught.value.hint)
