@@ -19,6 +19,8 @@ class WorkerSpec(BaseModel):
     model: str | None
     name: str | None = None
     """The id of its task, in a workflow."""
+    required: bool = True
+    """Whether the run fails with it."""
 
     @property
     def model_name(self) -> str:

@@ -99,6 +99,10 @@ class WorkerResult(BaseModel):
     worktree_path: str
     """Absolute."""
 
+    name: str | None = None
+    """The id of its task, in a workflow."""
+    required: bool = True
+    """Whether the run fails with it."""
     task: str | None = None
     """What it was asked to do."""
     reason: Reason | None = None
@@ -154,7 +158,7 @@ class RunResult(BaseModel):
 
 def overall_status(results: Sequence[WorkerResult]) -> Status:
     """Sum up: success only if all succeeded, timeout only if all failures are timeouts."""
-    statuses = {result.status for result in results}
+    statuses = {result.status for result in _decisive(results)}
     if statuses <= {Status.SUCCESS}:
         return Status.SUCCESS
     if Status.FAILED in statuses:
@@ -195,8 +199,9 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
         results: One per worker.
         fail_on: `any`, or `all`: with `all` a run in which any worker succeeded is 0.
     """
-    bad = [result for result in results if result.status is not Status.SUCCESS]
-    if not bad or (fail_on == "all" and len(bad) < len(results)):
+    decisive = _decisive(results)
+    bad = [result for result in decisive if result.status is not Status.SUCCESS]
+    if not bad or (fail_on == "all" and len(bad) < len(decisive)):
         return 0
     failed = [result for result in bad if result.status is not Status.PARTIAL]
     reasons = {result.reason for result in failed}
@@ -213,3 +218,9 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
     if all(result.reason is Reason.AUTH for result in failed):
         return 4
     return 1
+
+
+def _decisive(results: Sequence[WorkerResult]) -> list[WorkerResult]:
+    """Give those that are required, without those that only suffer from another's failure."""
+    required = [result for result in results if result.required]
+    return [result for result in required if result.reason is not Reason.DEPENDENCY] or required

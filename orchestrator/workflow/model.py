@@ -162,7 +162,13 @@ def plan_tasks(
     if workflow is None:
         return workers
     return tuple(
-        spec.model_copy(update={"name": task.id, "model": task.settings.model or config.model})
+        WorkerSpec(
+            worker_id=spec.worker_id,
+            task=spec.task,
+            model=task.settings.model or config.model,
+            name=task.id,
+            required=task.critical is not False,
+        )
         for spec, task in zip(workers, workflow.tasks, strict=True)
     )
 

@@ -34,6 +34,8 @@ NO_KEY = worker("failed", Reason.AUTH)
 SPENT = worker("partial", Reason.BUDGET)
 ENGINE = worker("failed", Reason.ENGINE_ERROR)
 BUG = worker("failed", Reason.INTERNAL_ERROR)
+SKIPPED = worker("failed", Reason.DEPENDENCY)
+OPTIONAL = worker("failed", Reason.AGENT_FAILED, required=False)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,11 @@ BUG = worker("failed", Reason.INTERNAL_ERROR)
         ([OK, NO_KEY], 4, 0, "failed"),
         ([NO_KEY, FAILED], 1, 1, "failed"),
         ([SPENT], 6, 6, "partial"),
+        ([OK, OPTIONAL], 0, 0, "success"),
+        ([OPTIONAL], 0, 0, "success"),
+        ([FAILED, OPTIONAL], 1, 1, "failed"),
+        ([LATE, SKIPPED], 5, 5, "timeout"),
+        ([OPTIONAL, SKIPPED], 1, 1, "failed"),
         ([OK, SPENT], 6, 0, "partial"),
         ([SPENT, PARTIAL], 2, 2, "partial"),
         ([SPENT, FAILED], 1, 1, "failed"),

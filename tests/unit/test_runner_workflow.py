@@ -1,0 +1,136 @@
+"""Workflows from plan to results: real git, processes for containers."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from orchestrator.engine.base import ContainerEngine
+from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
+from orchestrator.runner import ParallelRunner
+from orchestrator.workflow.model import Task, Workflow
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import branches, configured
+
+
+def task(name: str, command: str, *needs: str, **more: object) -> Task:
+    return Task.model_validate({"id": name, "task": command, "depends_on": needs, **more})
+
+
+def run_workflow(
+    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
+) -> dict[str, WorkerResult]:
+    return by_name(result_of(repo, engine, *tasks, workers=workers, **more))
+
+
+def result_of(
+    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
+) -> RunResult:
+    config = configured("-", workers=workers, **more)
+    flow = Workflow(name="flow", tasks=tasks)
+    return ParallelRunner(config, repo, engine=engine, workflow=flow).execute()
+
+
+def by_name(result: RunResult) -> dict[str, WorkerResult]:
+    return {str(one.name): one for one in result.results}
+
+
+def span(one: WorkerResult) -> tuple[datetime, datetime]:
+    assert one.started_at is not None
+    return one.started_at, one.started_at + timedelta(seconds=one.duration)
+
+
+def test_a_task_starts_when_all_that_it_depends_on_are_over(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("design", "true"),
+        task("backend", "sleep 0.4", "design"),
+        task("frontend", "sleep 0.4", "design"),
+        task("tests", "true", "backend", "frontend"),
+    )  # fmt: skip
+    assert {one.status for one in done.values()} == {Status.SUCCESS}
+    assert [one.worker_id for one in done.values()] == [1, 2, 3, 4]
+    (backend, backend_end), (frontend, frontend_end) = span(done["backend"]), span(done["frontend"])
+    assert span(done["design"])[1] < min(backend, frontend)
+    assert max(backend, frontend) < min(backend_end, frontend_end)
+    assert max(backend_end, frontend_end) < span(done["tests"])[0]
+
+
+def test_a_slot_is_taken_again_at_once(repo: Path, local_engine: LocalEngine) -> None:
+    naps = (0.3, 0.3, 1.5, 0.3, 0.3, 0.3)
+    tasks = (task(f"t{number}", f"sleep {nap}") for number, nap in enumerate(naps))
+    done = list(run_workflow(repo, local_engine, *tasks).values())
+    long_one = span(done[2])
+    assert all(span(one)[0] < long_one[1] for one in done)
+
+
+def test_who_is_to_be_alone_and_who_shares_a_lock_overlap_nobody(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("alone", "sleep 0.2", parallel=False),
+        task("a", "sleep 0.2", resources=["db"]),
+        task("b", "sleep 0.2", resources=["db"]),
+        task("c", "sleep 0.2"),
+    )  # fmt: skip
+    spans = {name: span(one) for name, one in done.items()}
+    assert all(spans["alone"][1] < spans[name][0] for name in "abc")
+    assert spans["a"][1] < spans["b"][0]
+    assert spans["c"][0] < spans["a"][1]
+
+
+def test_a_failure_skips_what_depends_on_it_and_nothing_else(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    result = result_of(
+        repo, local_engine,
+        task("bad", "exit 3"),
+        task("after", "true", "bad"),
+        task("later", "true", "after"),
+        task("tidy", "true", "bad", when="always"),
+        task("mend", "true", "bad", when="on_failure"),
+        task("other", "true"),
+    )  # fmt: skip
+    done = by_name(result)
+    assert (done["bad"].status, done["bad"].reason) == (Status.FAILED, Reason.AGENT_FAILED)
+    assert (done["after"].reason, done["after"].message) == (
+        Reason.DEPENDENCY, "skipped: task `bad` failed",
+    )  # fmt: skip
+    assert done["later"].message == "skipped: task `after` skipped"
+    assert all(done[name].status is Status.SUCCESS for name in ("tidy", "mend", "other"))
+    assert exit_code(result.results) == 1
+    assert "architect/parallel-2" not in branches(repo)
+
+
+def test_a_critical_failure_lets_nothing_more_start(repo: Path, local_engine: LocalEngine) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("bad", "exit 1", critical=True),
+        task("long", "sleep 0.5"),
+        task("next", "true"),
+        workers=2,
+    )  # fmt: skip
+    assert done["long"].status is Status.SUCCESS
+    assert done["next"].message == "skipped: critical task `bad` failed"
+
+
+def test_a_failure_that_does_not_count_fails_nothing(repo: Path, local_engine: LocalEngine) -> None:
+    result = result_of(
+        repo, local_engine, task("lint", "exit 1", critical=False), task("a", "true")
+    )
+    assert (result.status, exit_code(result.results)) == (Status.SUCCESS, 0)
+    assert [one.status.value for one in result.results] == ["failed", "success"]
+
+
+def test_each_task_has_its_own_settings(repo: Path, local_engine: LocalEngine) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("late", "sleep 30", settings={"timeout": 0.3}),
+        task("again", "exit 1", settings={"retries": 2, "retry_delay": 0}),
+        task("model", "true", settings={"model": "big"}),
+        model="small",
+    )  # fmt: skip
+    assert done["late"].status is Status.TIMEOUT
+    assert done["again"].attempts == 3
+    assert (done["model"].model, done["late"].model) == ("big", "small")
