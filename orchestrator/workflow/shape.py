@@ -1,0 +1,85 @@
+"""What a picture of a workflow shows: a `foreach` as one node, and no edge that others imply."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from orchestrator.workflow.model import Task, Workflow
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A task, or all batches of a `foreach`."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    depth: int
+    """The wave it is in; 0 is the first."""
+    after: tuple[int, ...]
+    """Indices of the nodes that it waits for, less those that one of the others waits for."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Nodes, each after those it waits for."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of indices: the second node waits for the first."""
+        return tuple(
+            (before, number) for number, node in enumerate(self.nodes) for before in node.after
+        )
+
+
+def shape_of(workflow: Workflow) -> Shape:
+    """Say what a picture of a workflow shows."""
+    members = _members(workflow)
+    index = {task.id: number for number, tasks in enumerate(members) for task in tasks}
+    nodes: list[Node] = []
+    ancestors: list[int] = []
+    for tasks in members:
+        before = sorted({index[other] for other in tasks[0].depends_on})
+        implied = _union(ancestors[number] for number in before)
+        after = tuple(number for number in before if not implied >> number & 1)
+        ancestors.append(_union(ancestors[n] | 1 << n for n in before))
+        depth = 1 + max((nodes[number].depth for number in before), default=-1)
+        nodes.append(Node(_name(tasks), tasks, depth, after))
+    return Shape(tuple(nodes))
+
+
+def _union(sets: Iterable[int]) -> int:
+    return reduce(or_, sets, 0)
+
+
+def _members(workflow: Workflow) -> list[tuple[Task, ...]]:
+    """Put the batches of a `foreach` together where one node can stand for them all."""
+    groups: dict[str, list[Task]] = {}
+    for task in workflow.tasks:
+        if task.group is not None:
+            groups.setdefault(task.group, []).append(task)
+    whole = {name for name, tasks in groups.items() if _is_whole(tasks, workflow)}
+    found: dict[tuple[bool, str], list[Task]] = {}
+    for task in workflow.tasks:
+        is_batch = task.group in whole
+        found.setdefault((is_batch, str(task.group) if is_batch else task.id), []).append(task)
+    return [tuple(tasks) for tasks in found.values()]
+
+
+def _is_whole(batches: Sequence[Task], workflow: Workflow) -> bool:
+    """Tell whether they wait for the same, and whoever waits for one of them waits for all."""
+    ids = {task.id for task in batches}
+    if any(set(task.depends_on) != set(batches[0].depends_on) for task in batches):
+        return False
+    shared = ({*task.depends_on} & ids for task in workflow.tasks)
+    return all(some in (set(), ids) for some in shared)
+
+
+def _name(tasks: Sequence[Task]) -> str:
+    first = tasks[0]
+    name = first.id if len(tasks) == 1 else f"{first.group} {TIMES} {len(tasks)}"
+    return name if first.when == "on_success" else f"{name} ({first.when})"
