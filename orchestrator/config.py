@@ -304,6 +304,22 @@ _CHECK_SCHEMA = {
 }
 
 
+Checks = tuple[Annotated[Check, BeforeValidator(_check), WithJsonSchema(_CHECK_SCHEMA)], ...]
+
+
+def _told_apart(services: dict[str, Service]) -> dict[str, Service]:
+    for name in services:
+        if not _SERVICE_NAME.fullmatch(name) or name == "localhost":
+            raise ValueError("a name is a host name in small letters, such as `db` or `my-db`")
+    ports = [service.port for service in services.values() if service.port is not None]
+    if len(set(ports)) < len(ports):
+        raise ValueError("two services cannot listen on the same port: they share a network")
+    return services
+
+
+Services = Annotated[dict[str, Service], AfterValidator(_told_apart)]
+
+
 class Project(_Model):
     """What a project needs of a worktree; its fields stand at the top of the file, in no block."""
 
@@ -315,15 +331,13 @@ class Project(_Model):
     teardown: Commands = ()
     """Commands that tidy the worktree up behind the agent, however it ended, before its work is
     committed."""
-    checks: tuple[
-        Annotated[Check, BeforeValidator(_check), WithJsonSchema(_CHECK_SCHEMA)], ...
-    ] = ()
+    checks: Checks = ()
     """Commands that each worker's commit must pass, in a fresh container and checkout: a command,
     or `run` with `name` and `timeout`. A worker that fails one is `partial` (`checks_failed`)."""
     caches: tuple[CacheKind, ...] = ()
     """Package managers whose downloads each worker finds, as `orchestrator cache warm` left them;
     what a worker adds to them or changes is its own, and goes with it."""
-    services: dict[str, Service] = Field(default={})
+    services: Services = Field(default={})
     """By the host name that each worker reaches its own under."""
     dotenv: str | None = None
     """An untracked file of each worktree, such as `.env`, that the variables of the worker's ports
@@ -341,17 +355,6 @@ class Project(_Model):
     @classmethod
     def _each_once(cls, caches: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:
         return tuple(dict.fromkeys(caches))
-
-    @field_validator("services")
-    @classmethod
-    def _told_apart(cls, services: dict[str, Service]) -> dict[str, Service]:
-        for name in services:
-            if not _SERVICE_NAME.fullmatch(name) or name == "localhost":
-                raise ValueError("a name is a host name in small letters, such as `db` or `my-db`")
-        ports = [service.port for service in services.values() if service.port is not None]
-        if len(set(ports)) < len(ports):
-            raise ValueError("two services cannot listen on the same port: they share a network")
-        return services
 
 
 class ParallelConfig(_Model):

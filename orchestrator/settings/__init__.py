@@ -217,9 +217,9 @@ def _merged(layers: Layers) -> ParallelConfig:
         raise mistakes(problems, hint) from error
 
 
-def mistakes(problems: Problems, hint: str) -> ConfigError:
+def mistakes(problems: Problems, hint: str, what: str = "configuration") -> ConfigError:
     """Make one error of all that is wrong."""
     if len(problems) == 1:
         return ConfigError(problems[0], hint=hint)
     lines = "".join(f"\n  {problem}" for problem in problems)
-    return ConfigError(f"{len(problems)} mistakes in the configuration:{lines}", hint=hint)
+    return ConfigError(f"{len(problems)} mistakes in the {what}:{lines}", hint=hint)

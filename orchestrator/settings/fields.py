@@ -118,10 +118,11 @@ def is_size(field: FieldPath) -> bool:
 
 
 @cache
-def _properties(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
+def whole_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Give the JSON Schema of a model in one piece, without references."""
     schema = model.model_json_schema()
-    definitions = schema.get("$defs", {})
-    return {name: _whole(found, definitions) for name, found in schema["properties"].items()}
+    found: dict[str, Any] = _whole(schema, schema.pop("$defs", {}))
+    return found
 
 
 def _whole(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -140,7 +141,8 @@ def _whole(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
 def field_schema(field: FieldPath) -> dict[str, Any]:
     """Give the JSON Schema of one field."""
-    return _properties(model_of(field))[field[-1]]
+    found: dict[str, Any] = whole_schema(model_of(field))["properties"][field[-1]]
+    return found
 
 
 def is_structured(field: FieldPath) -> bool:

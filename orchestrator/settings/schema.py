@@ -65,7 +65,12 @@ def _execution() -> dict[str, Any]:
 
 
 def _property(field: FieldPath) -> dict[str, Any]:
-    schema = _published(field_schema(field))
+    return nullable(published(field_schema(field)))
+
+
+def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Let null be there too, for what was not given."""
+    schema = dict(schema)
     about: dict[str, Any] = {
         key: schema.pop(key) for key in ("description", "default") if key in schema
     }
@@ -73,7 +78,7 @@ def _property(field: FieldPath) -> dict[str, Any]:
     return {**about, "anyOf": [*(o for o in options if o != {"type": "null"}), {"type": "null"}]}
 
 
-def _published(schema: Mapping[str, Any]) -> dict[str, Any]:
+def published(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what says nothing to others, and let a size be text too."""
     shown = {key: _inside(key, part) for key, part in schema.items() if key != "title"}
     if not shown.pop(IS_SIZE, False):
@@ -86,7 +91,7 @@ def _published(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _inside(key: str, part: Any) -> Any:  # noqa: ANN401
     if key == "properties":
-        return {name: _published(inner) for name, inner in part.items()}
+        return {name: published(inner) for name, inner in part.items()}
     if isinstance(part, list):
         return [_inside("", item) for item in part]
-    return _published(part) if isinstance(part, dict) and key != "default" else part
+    return published(part) if isinstance(part, dict) and key != "default" else part

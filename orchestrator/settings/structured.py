@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,6 +21,15 @@ from orchestrator.settings.fields import (
 )
 
 
+@dataclass(frozen=True)
+class Part:
+    """A value in a file, what it is called, and what it may be; no name is the whole file."""
+
+    name: str
+    node: Node
+    schema: dict[str, Any]
+
+
 def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | int]) -> str:
     """Give the whole line: ``orchestrator.yaml:7: `services.db.memory` is `3x`: must be ...``.
 
@@ -28,18 +38,32 @@ def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | 
         setting: What it is in; from a file.
         inside: Where it is, from the setting on.
     """
-    steps = _steps(setting, inside)
-    name, node, schema = steps[-1]
-    where = f"{place(setting.file, node)}: `{name}`"
+    node = setting.node or Node(setting.value, None)
+    node, line = problem_in(found, Part(setting.name, node, field_schema(setting.field)), inside)
+    return f"{place(setting.file, node)}: {line}"
+
+
+def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) -> tuple[Node, str]:
+    """Say what is wrong, and where it stands.
+
+    Args:
+        found: The mistake.
+        whole: What it is in.
+        inside: Where it is, from there on.
+    """
+    steps = _steps(whole, inside)
+    part = steps[-1]
+    what = f"`{part.name}`" if part.name else "the file"
     match found["type"]:
         case "missing":
-            return f"{where} needs `{one_line(str(inside[-1]), limit=60)}`"
+            line = f"{what} needs `{one_line(str(inside[-1]), limit=60)}`"
         case "extra_forbidden":
-            return f"{where} is unknown{_meant(steps)}"
+            line = f"{what} is unknown{_meant(steps)}"
         case "value_error":
-            return f"{where}{_shown(found, steps)}: {found['ctx']['error']}"
+            line = f"{what}{_shown(found, steps)}: {found['ctx']['error']}"
         case _:
-            return f"{where}{_shown(found, steps)}: must be {in_words(schema)}"
+            line = f"{what}{_shown(found, steps)}: must be {in_words(part.schema)}"
+    return part.node, line
 
 
 def literal(value: object, mistake: str) -> str:
@@ -49,20 +73,21 @@ def literal(value: object, mistake: str) -> str:
     return one_line(value, limit=60)
 
 
-_Step = tuple[str, Node, dict[str, Any]]
-
-
-def _steps(setting: Setting, inside: Sequence[str | int]) -> list[_Step]:
-    """Walk from the setting to the part that is meant; what is no key or index is passed over."""
-    node = setting.node or Node(setting.value, None)
-    steps: list[_Step] = [(setting.name, node, field_schema(setting.field))]
+def _steps(whole: Part, inside: Sequence[str | int]) -> list[Part]:
+    """Walk to the part that is meant; what is no key or index is passed over."""
+    steps = [whole]
     for part in inside:
-        name, node, schema = steps[-1]
-        member = _member(node, part)
+        at = steps[-1]
+        member = _member(at.node, part)
         if member is not None:
-            shown = f"[{part + 1}]" if isinstance(part, int) else f".{part}"
-            steps.append((name + shown, member, inner_schema(schema, part) or {}))
+            steps.append(Part(_named(at.name, part), member, inner_schema(at.schema, part) or {}))
     return steps
+
+
+def _named(parent: str, part: str | int) -> str:
+    if isinstance(part, int):
+        return f"{parent}[{part + 1}]"
+    return f"{parent}.{part}" if parent else part
 
 
 def _member(node: Node, part: str | int) -> Node | None:
@@ -71,16 +96,16 @@ def _member(node: Node, part: str | int) -> Node | None:
     return node.value.get(part) if isinstance(node.value, dict) else None
 
 
-def _meant(steps: Sequence[_Step]) -> str:
-    (parent, _, schema), (name, _, _) = steps[-2:]
-    known = [f"{parent}.{key}" for kind in kinds(schema) for key in kind.get("properties", {})]
-    close = get_close_matches(name, known, n=1, cutoff=0.7)
-    return f", did you mean `{close[0]}`?" if close else ""
+def _meant(steps: Sequence[Part]) -> str:
+    parent, part = steps[-2:]
+    known = [key for kind in kinds(parent.schema) for key in kind.get("properties", {})]
+    close = get_close_matches(part.name.rpartition(".")[2], known, n=1, cutoff=0.7)
+    return f", did you mean `{_named(parent.name, close[0])}`?" if close else ""
 
 
-def _shown(found: ErrorDetails, steps: Sequence[_Step]) -> str:
-    parts = {part for name, _, _ in steps for part in name.split(".")}
-    value = steps[-1][1].plain()
+def _shown(found: ErrorDetails, steps: Sequence[Part]) -> str:
+    parts = {name for part in steps for name in part.name.split(".")}
+    value = steps[-1].node.plain()
     if parts & SECRET or isinstance(value, (dict, list)):
         return ""
     return f" is `{literal(value, found['type'])}`"

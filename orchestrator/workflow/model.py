@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from orchestrator.config import Check, Commands, Limits, Network, ParallelConfig, Ports, Service
+from orchestrator.config import Checks, Commands, Limits, Network, ParallelConfig, Ports, Services
 from orchestrator.plan import WorkerSpec, plan_workers
 
 MOST_TASKS = 1000
@@ -64,11 +64,11 @@ class WorkerSettings(_Model):
     """`none` or `open`."""
     ports: Ports | None = None
     """Container ports published on 127.0.0.1."""
-    services: dict[str, Service] | None = None
+    services: Services | None = None
     """Programs beside it, instead of the run's."""
     setup: Commands | None = None
     """Commands before the agent, instead of the run's."""
-    checks: tuple[Check, ...] | None = None
+    checks: Checks | None = None
     """Commands that its commit must pass, instead of the run's."""
     paths: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
     """Where it is to make changes, as `triggers.paths`."""
@@ -112,6 +112,8 @@ class Workflow(_Model):
     tasks: tuple[Task, ...] = Field(min_length=1, max_length=MOST_TASKS)
     max_latency: float | None = Field(default=None, gt=0)
     """Seconds of a task that people are warned beyond."""
+    network: Network | None = None
+    """Of tasks that say nothing of it themselves; an option beats it."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
