@@ -29,9 +29,11 @@ from orchestrator.settings.fields import (
     field_schema,
 )
 from orchestrator.settings.sources import NO_VARIABLE
+from orchestrator.workflow.schema import json_schema as manifest_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = Path("docs/reference/config.schema.json")
+MANIFEST_SCHEMA = Path("docs/reference/manifest.schema.json")
 HELP_WIDTH = "80"
 _PART = re.compile(r"(?<=<!-- generated: )(?P<name>[^>]+?) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _NOTHING = "-"
@@ -68,6 +70,7 @@ def pages(root: Path) -> list[Path]:
 def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Give every file that has generated parts, as it should be."""
     yield SCHEMA, json.dumps(json_schema(), indent=2) + "\n"
+    yield MANIFEST_SCHEMA, json.dumps(manifest_schema(), indent=2) + "\n"
     for page in pages(root):
         text = (root / page).read_text(encoding="utf-8")
         if "<!-- generated: " in text:

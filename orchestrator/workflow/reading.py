@@ -12,8 +12,8 @@ from orchestrator.workflow.making import Maker
 from orchestrator.workflow.manifest import Manifest
 from orchestrator.workflow.mistakes import Mistakes
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.topology import in_order
 from orchestrator.workflow.squad import is_squad, read_squad
+from orchestrator.workflow.topology import in_order
 from orchestrator.workflow.variables import variables_of
 from orchestrator.workflow.written import after_a_stage, edges_of, tasks_of
 
