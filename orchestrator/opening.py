@@ -21,6 +21,7 @@ from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.secret_files import forget
 from orchestrator.services import HOLDER_ROLE, SERVICE_ROLE
+from orchestrator.status_file import StatusFile
 from orchestrator.submodules import ready_submodules
 from orchestrator.workspace import choose_mode, remove_tree
 
@@ -149,12 +150,14 @@ class Recorder:
         self._directory = directory
         self._emit = emit
         self._redactor = redactor
+        self._status = StatusFile(directory)
 
     def __call__(self, event: Event) -> None:
         event = self._redactor.model(event)
         # What is told of a run that is left open is not the end of it.
         if not (self._directory.left_open and isinstance(event, WorkerDone | RunDone)):
             self._directory.log_event(event)
+            self._status(event)
         self._emit(event)
         if self._notifier is not None and isinstance(event, Intervention):
             run = {"run_id": self._directory.run_id}

@@ -5,6 +5,7 @@ orchestrator/runs/<run-id>/           in the repository's git common directory
     run.json                          the plan; written before anything is made
     events.ndjson                     every transition
     result.json                       what it came to
+    status.md                         who does what, as it is now
     stop-N                            somebody asks for worker N's end
     worker-N/                         state directory of worker N (see `store`)
         result.json stdout.log stderr.log

@@ -1,6 +1,6 @@
 """A workflow as an SVG: one file, no scripts, nothing fetched."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from orchestrator.sanitize import one_line
@@ -63,6 +63,7 @@ class _Drawing:
                 '<g fill="none" stroke="black" marker-end="url(#arrow)">',
                 *self._edges(),
                 "</g>",
+                *(f'<circle cx="{x:g}" cy="{y:g}" r="3"/>' for x, y in self._joints()),
                 *(self._node(number, node) for number, node in enumerate(self._shape.nodes)),
                 "</svg>",
             )
@@ -94,6 +95,18 @@ class _Drawing:
         x, y, _, height = self._box(after)
         yield x, y + height / 2
 
+    def _joints(self) -> Iterator[Point]:
+        """Give where lines that cross are one."""
+        for place in range(self._band.last):
+            ports: dict[int, list[tuple[str, int]]] = {}
+            for net, item, end in self._band.runs(place):
+                begins = ("west", item.row + item.outlets.index(net))
+                ports.setdefault(net, []).extend((begins, ("east", end.row)))
+            for net, mine in ports.items():
+                turn = self._band.track(place, net)
+                if turn is not None:
+                    yield from (self._at(turn, row) for row in _joints(mine))
+
     def _at(self, column: float, row: int) -> Point:
         return (
             _MARGIN + (column + 1) * _WIDTH,
@@ -117,6 +130,15 @@ class _Drawing:
             f'dominant-baseline="central" textLength="{len(node.name) * _WIDTH}">'
             f"{_text(node.name)}</text></g>"
         )
+
+
+def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
+    """Give the rows where more than two ends of a net's lines meet."""
+    rows = {row for _, row in ports}
+    for row in sorted(rows):
+        sides = len({side for side, other in ports if other == row})
+        if sides + (row > min(rows)) + (row < max(rows)) > 2:
+            yield row
 
 
 def _is_on(item: Item, net: int, end: Item) -> bool:

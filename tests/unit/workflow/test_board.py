@@ -1,0 +1,206 @@
+"""`status.md`, told of runs by hand."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orchestrator.config import ParallelConfig
+from orchestrator.events import (
+    Notice,
+    RunStarted,
+    WorkerDone,
+    WorkerHarvesting,
+    WorkerPreparing,
+    WorkerRetrying,
+    WorkerStarted,
+)
+from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunDirectory, RunRecord
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.status_file import StatusFile
+from orchestrator.workflow.board import StatusBoard
+from orchestrator.workflow.model import Task, Workflow
+
+NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+CHAIN = Workflow(
+    name="w",
+    tasks=(
+        Task(id="auth", task="JWT migration"),
+        Task(id="api", task="Endpoint versioning", depends_on=("auth",)),
+        Task(id="docs", task="Docs", depends_on=("auth", "api")),
+    ),
+)
+
+
+def at(minute: int) -> datetime:
+    return NOON + timedelta(minutes=minute)
+
+
+def specs(workflow: Workflow) -> tuple[WorkerSpec, ...]:
+    return tuple(
+        WorkerSpec(worker_id=number, task=task.task, model=None, name=task.id)
+        for number, task in enumerate(workflow.tasks, 1)
+    )
+
+
+def started(*workers: WorkerSpec) -> RunStarted:
+    return RunStarted(run_id="r", base="b", workers=workers or specs(CHAIN), slots=2, at=NOON)
+
+
+def done(number: int, status: Status, reason: Reason | None = None, *, minute=0, ran=True):
+    names = {1: "auth", 2: "api", 3: "docs"}
+    result = WorkerResult(
+        worker_id=number,
+        branch="b",
+        model="m",
+        worktree_path="/w",
+        name=names[number],
+        status=status,
+        reason=reason,
+        started_at=NOON if ran else None,
+    )
+    return WorkerDone(result=result, at=at(minute))
+
+
+def rows(board: StatusBoard) -> list[list[str]]:
+    lines = board.text().splitlines()
+    assert lines[:2] == [
+        "| Agent | Task | Status | Last Update |",
+        "|-------|------|--------|-------------|",
+    ]
+    return [[cell.strip() for cell in line[1:-1].split(" | ")] for line in lines[2:]]
+
+
+def states(*events) -> list[str]:
+    board = StatusBoard(CHAIN)
+    for event in events:
+        board.note(event)
+    return [row[2] for row in rows(board)]
+
+
+def test_the_table_of_a_run():
+    board = StatusBoard(CHAIN)
+    for event in (
+        started(),
+        WorkerPreparing(worker_id=1, at=at(1)),
+        WorkerStarted(worker_id=1, container="c", at=at(2)),
+        done(1, Status.SUCCESS, minute=23),
+        WorkerPreparing(worker_id=2, at=at(30)),
+    ):
+        board.note(event)
+    assert board.text() == (
+        "| Agent | Task | Status | Last Update |\n"
+        "|-------|------|--------|-------------|\n"
+        "| auth | JWT migration | Complete | 12:23:00 UTC |\n"
+        "| api | Endpoint versioning | In progress | 12:30:00 UTC |\n"
+        "| docs | Docs | Blocked | 12:00:00 UTC |\n"
+    )
+
+
+def test_who_waits_for_others_is_blocked_until_they_are_over():
+    assert states(started()) == ["Waiting", "Blocked", "Blocked"]
+    assert states(started(), done(1, Status.SUCCESS)) == ["Complete", "Waiting", "Blocked"]
+
+
+def test_a_retry_waits_again():
+    retrying = WorkerRetrying(worker_id=1, attempt=2, reason="oom", delay=1)
+    assert states(started(), WorkerPreparing(worker_id=1), retrying)[0] == "Waiting"
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (done(1, Status.FAILED, Reason.OOM), "Failed"),
+        (done(1, Status.TIMEOUT, Reason.TIMEOUT), "Failed"),
+        (done(1, Status.PARTIAL, Reason.CHECKS_FAILED), "Failed"),
+        (done(1, Status.FAILED, Reason.SETUP_FAILED, ran=False), "Failed"),
+        (done(1, Status.FAILED, Reason.CANCELLED), "Failed"),
+        (done(1, Status.FAILED, Reason.CANCELLED, ran=False), "Skipped"),
+        (done(1, Status.FAILED, Reason.DEPENDENCY, ran=False), "Skipped"),
+        (done(1, Status.SUCCESS, ran=False), "Skipped"),
+        (done(1, Status.FAILED, Reason.CONFLICT, ran=False), "Blocked"),
+    ],
+)
+def test_how_a_task_ends(end, state):
+    assert states(started(), end)[0] == state
+
+
+def test_only_transitions_change_it():
+    board = StatusBoard(CHAIN)
+    assert board.note(started())
+    assert board.note(WorkerPreparing(worker_id=1, at=at(1)))
+    before = board.text()
+    assert not board.note(WorkerStarted(worker_id=1, container="c", at=at(2)))
+    assert not board.note(WorkerHarvesting(worker_id=1))
+    assert not board.note(Notice(message="m"))
+    assert not board.note(WorkerPreparing(worker_id=9))
+    assert board.text() == before
+
+
+def test_without_a_workflow_workers_have_numbers():
+    board = StatusBoard()
+    board.note(started(WorkerSpec(worker_id=7, task="t", model=None)))
+    assert rows(board) == [["W7", "t", "Waiting", "12:00:00 UTC"]]
+
+
+def test_no_task_breaks_the_table():
+    bad = "a | b\n| x | y | Complete | 1 |\r\x1b[2J`<script>`*_[l](u)&amp; \u202e" + "z" * 1000
+    board = StatusBoard()
+    board.note(started(WorkerSpec(worker_id=1, task=bad, model=None)))
+    [row] = rows(board)
+    assert len(row) == 4
+    assert row[1].startswith("a \\| b \\| x \\| y \\| Complete")
+    assert row[1].isprintable()
+    assert "<" not in row[1].replace("\\<", "")
+    assert len(row[1]) < 200
+
+
+def recorded(tmp_path, **more) -> RunDirectory:
+    directory = RunDirectory(tmp_path / "run")
+    directory.create(
+        RunRecord(
+            run_id="r",
+            created_at=NOON,
+            top=tmp_path,
+            base="b",
+            engine="e",
+            config=ParallelConfig(tasks=("t",)),
+            workers=specs(CHAIN),
+            **more,
+        )
+    )
+    return directory
+
+
+def test_the_file_says_what_the_board_says(tmp_path):
+    directory = recorded(tmp_path, workflow=CHAIN)
+    file = StatusFile(directory)
+    path = directory.path / "status.md"
+    file(started())
+    assert path.read_text().count("Blocked") == 2
+    file(done(1, Status.SUCCESS))
+    assert path.read_text().count("Blocked") == 1
+    inode = path.stat().st_ino
+    file(Notice(message="nothing new"))
+    assert path.stat().st_ino == inode
+    directory.release()
+
+
+def test_workers_end_together_and_none_is_lost(tmp_path):
+    directory = recorded(tmp_path)
+    file = StatusFile(directory)
+    file(started())
+    ends = [done(number, Status.SUCCESS) for number in (1, 2, 3)]
+    threads = [threading.Thread(target=file, args=(end,)) for end in ends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (directory.path / "status.md").read_text().count("Complete") == 3
+    directory.release()
+
+
+def test_a_run_that_is_gone_costs_no_worker_its_end(tmp_path):
+    StatusFile(RunDirectory(tmp_path / "gone"))(started())
+    assert not (tmp_path / "gone").exists()
