@@ -10,7 +10,7 @@ import typer
 from orchestrator.background import go_on_in_background
 from orchestrator.cli import options
 from orchestrator.cli.conduct import conduct
-from orchestrator.cli.live import make_view
+from orchestrator.cli.live import View, make_view
 from orchestrator.cli.messages import show, tell
 from orchestrator.cli.report import plan_json, plan_table
 from orchestrator.config import ParallelConfig
@@ -88,12 +88,14 @@ def parallel(
     """Run tasks at once, each worker in its own git worktree and container."""
     given = dict(locals())
     settings = _configure(given)
+    view = make_view(quiet=quiet)
+    runner = ParallelRunner(settings, emit=view)
     if dry_run:
-        _show_plan(settings, quiet=quiet, as_json=json)
+        show_plan(runner, quiet=quiet, as_json=json)
     elif detach:
-        _detach(settings, quiet=quiet, as_json=json)
+        detach_run(runner, view, quiet=quiet, as_json=json)
     else:
-        raise typer.Exit(_run(settings, quiet=quiet, as_json=json))
+        raise typer.Exit(conduct(runner, settings, view, quiet=quiet, as_json=json))
 
 
 def _configure(given: dict[str, Any]) -> ParallelConfig:
@@ -109,8 +111,9 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
     )
 
 
-def _show_plan(config: ParallelConfig, *, quiet: bool, as_json: bool) -> None:
-    plan = ParallelRunner(config).plan()
+def show_plan(runner: ParallelRunner, *, quiet: bool, as_json: bool) -> None:
+    """Show what a run would do, on stdout and, for people, on stderr."""
+    plan = runner.plan()
     if not quiet:
         for notice in plan.notices:
             tell(notice)
@@ -119,16 +122,10 @@ def _show_plan(config: ParallelConfig, *, quiet: bool, as_json: bool) -> None:
         tell(_UNCHECKED)
 
 
-def _run(config: ParallelConfig, *, quiet: bool, as_json: bool) -> int:
-    view = make_view(quiet=quiet)
-    runner = ParallelRunner(config, emit=view)
-    return conduct(runner, config, view, quiet=quiet, as_json=as_json)
-
-
-def _detach(config: ParallelConfig, *, quiet: bool, as_json: bool) -> None:
-    view = make_view(quiet=quiet)
+def detach_run(runner: ParallelRunner, view: View, *, quiet: bool, as_json: bool) -> None:
+    """Start a run that another process goes on with."""
     with view:
-        directory = ParallelRunner(config, emit=view).reserve()
+        directory = runner.reserve()
     try:
         go_on_in_background(directory, top=find_top(Path.cwd()))
     finally:

@@ -1,0 +1,109 @@
+"""`orchestrator spec run`."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.conduct import conduct
+from orchestrator.cli.live import make_view
+from orchestrator.cli.messages import show, tell
+from orchestrator.cli.parallel import detach_run, show_plan
+from orchestrator.cli.spec import File, Variables, tell_about, variables
+from orchestrator.config import ParallelConfig
+from orchestrator.expansion import expand_from
+from orchestrator.repository import find_top
+from orchestrator.runner import ParallelRunner
+from orchestrator.settings import load_settings
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.selection import only, starting_at
+
+_NOT_SETTINGS = frozenset(
+    {"file", "var", "only", "from_", "config", "quiet", "json", "dry_run", "detach", "secret"}
+)
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="ID", help="Run this task and nothing else; repeatable."),
+]
+From = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from", metavar="ID", help="Run this task and all that depends on it; repeatable."
+    ),
+]
+
+
+def run(
+    file: File,
+    var: Variables = None,
+    only: Only = None,
+    from_: From = None,
+    workers: options.Workers = None,
+    agent_cli: options.AgentCli = None,
+    model: options.Model = None,
+    agent: options.Agent = None,
+    image: options.Image = None,
+    api_base: options.ApiBase = None,
+    max_steps: options.MaxSteps = None,
+    budget_per_worker: options.Budget = None,
+    timeout_per_worker: options.Timeout = None,
+    preset: options.Preset = None,
+    cpus: options.Cpus = None,
+    memory: options.Memory = None,
+    network: options.Network = None,
+    allow: options.Allow = None,
+    env: options.Env = None,
+    env_file: options.EnvFile = None,
+    secret: options.Secret = None,
+    checks: options.Check = None,
+    base: options.Base = None,
+    include_uncommitted: options.IncludeUncommitted = None,
+    retries: options.Retries = None,
+    retry_delay: options.RetryDelay = None,
+    stagger: options.Stagger = None,
+    notify: options.Notify = None,
+    fail_on: options.FailOn = None,
+    config: options.Config = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+    dry_run: options.DryRun = False,
+    detach: options.Detach = False,
+) -> None:
+    """Run a workflow: every task when those it depends on are over, from what they made."""
+    given = dict(locals())
+    settings = _configure(given)
+    workflow = _read(given, settings, runs=not dry_run)
+    view = make_view(quiet=quiet)
+    runner = ParallelRunner(settings, emit=view, workflow=workflow)
+    if dry_run:
+        show_plan(runner, quiet=quiet, as_json=json)
+    elif detach:
+        detach_run(runner, view, quiet=quiet, as_json=json)
+    else:
+        raise typer.Exit(conduct(runner, settings, view, quiet=quiet, as_json=json))
+
+
+def _configure(given: dict[str, Any]) -> ParallelConfig:
+    asked = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
+    return load_settings(
+        options={"secrets": tuple(given["secret"] or ()), **asked},
+        environ=os.environ,
+        top=find_top(Path.cwd()),
+        file=given["config"],
+        task_needed=False,
+    ).config
+
+
+def _read(given: dict[str, Any], settings: ParallelConfig, *, runs: bool) -> Workflow:
+    reading = read_workflow(
+        given["file"],
+        variables=variables(given["var"] or ()),
+        expand=expand_from(settings, Path.cwd(), runs=runs),
+    )
+    if not given["quiet"]:
+        tell_about(reading)
+    return _selected(reading.workflow, given)
