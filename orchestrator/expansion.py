@@ -56,9 +56,7 @@ def _listed(repository: Repository, base: str) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _read(
-    repository: Repository, files: dict[str, tuple[str, int]], path: str
-) -> bytes | None:
+def _read(repository: Repository, files: dict[str, tuple[str, int]], path: str) -> bytes | None:
     if path not in files:
         return None
     name, size = files[path]

@@ -24,7 +24,7 @@ from orchestrator.repository import Repository
 from orchestrator.reservation import reserve, undo
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.schedule import carry_out
-from orchestrator.workflow.model import Workflow, plan_tasks, run_config
+from orchestrator.workflow.model import Workflow, config_of, plan_tasks, run_config
 
 
 class RunPlan(BaseModel):
@@ -100,6 +100,8 @@ class ParallelRunner:
         config = self._config
         isolation = config.isolation
         wishes = check_wishes(config, self._root, self._agent)
+        for task in self._workflow.tasks if self._workflow else ():
+            check_wishes(config_of(config, task), self._root, self._agent)
         repository = wishes.repository
         check_worktrees(repository, config)
         first = repository.free_block(job_count(config), taken=live_numbers(repository.state_dir))

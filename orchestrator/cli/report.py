@@ -173,6 +173,7 @@ def plan_json(plan: RunPlan) -> str:
     workers = [
         {
             "worker_id": spec.worker_id,
+            "name": spec.name,
             "task": spec.task,
             "model": spec.model_name,
             "branch": spec.branch,

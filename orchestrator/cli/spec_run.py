@@ -2,16 +2,16 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.conduct import conduct
 from orchestrator.cli.live import make_view
-from orchestrator.cli.messages import show, tell
+from orchestrator.cli.manifests import File, Variables, tell_about, variables
+from orchestrator.cli.messages import show
 from orchestrator.cli.parallel import detach_run, show_plan
-from orchestrator.cli.spec import File, Variables, tell_about, variables
 from orchestrator.config import ParallelConfig
 from orchestrator.expansion import expand_from
 from orchestrator.repository import find_top
@@ -19,29 +19,14 @@ from orchestrator.runner import ParallelRunner
 from orchestrator.settings import load_settings
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.reading import read_workflow
-from orchestrator.workflow.selection import only, starting_at
+from orchestrator.workflow.waves import wave_lines
 
-_NOT_SETTINGS = frozenset(
-    {"file", "var", "only", "from_", "config", "quiet", "json", "dry_run", "detach", "secret"}
-)
-
-Only = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="ID", help="Run this task and nothing else; repeatable."),
-]
-From = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--from", metavar="ID", help="Run this task and all that depends on it; repeatable."
-    ),
-]
+_NOT_SETTINGS = frozenset({"file", "var", "config", "quiet", "json", "dry_run", "detach", "secret"})
 
 
 def run(
     file: File,
     var: Variables = None,
-    only: Only = None,
-    from_: From = None,
     workers: options.Workers = None,
     agent_cli: options.AgentCli = None,
     model: options.Model = None,
@@ -77,9 +62,14 @@ def run(
     given = dict(locals())
     settings = _configure(given)
     workflow = _read(given, settings, runs=not dry_run)
+    if workflow.network is not None and network is None:
+        closed = settings.isolation.model_copy(update={"network": workflow.network})
+        settings = settings.model_copy(update={"isolation": closed})
     view = make_view(quiet=quiet)
     runner = ParallelRunner(settings, emit=view, workflow=workflow)
     if dry_run:
+        if not json:
+            show("\n".join([*wave_lines(workflow, settings.workers), ""]))
         show_plan(runner, quiet=quiet, as_json=json)
     elif detach:
         detach_run(runner, view, quiet=quiet, as_json=json)
@@ -106,4 +96,4 @@ def _read(given: dict[str, Any], settings: ParallelConfig, *, runs: bool) -> Wor
     )
     if not given["quiet"]:
         tell_about(reading)
-    return _selected(reading.workflow, given)
+    return reading.workflow

@@ -1,0 +1,38 @@
+"""What the commands of `spec` are given, and what they say of a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.messages import tell
+from orchestrator.errors import ConfigError
+from orchestrator.sanitize import one_line
+from orchestrator.workflow.reading import Reading
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML, JSON or SQUAD.md.")]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--var", metavar="NAME=VALUE", help="A value of `{{NAME}}` in the file's texts."),
+]
+
+
+def variables(given: Sequence[str]) -> dict[str, str]:
+    """Read what `--var` was given."""
+    found: dict[str, str] = {}
+    for entry in given:
+        name, equals, value = entry.partition("=")
+        if not name or not equals:
+            shown = one_line(entry, limit=60)
+            raise ConfigError(f"option `--var` is `{shown}`: must be `NAME=VALUE`")
+        found[name] = value
+    return found
+
+
+def tell_about(reading: Reading) -> None:
+    """Tell people what they should know of a file."""
+    for notice in reading.notices:
+        tell(f"notice: {one_line(notice, limit=400)}")
+    for warning in reading.warnings:
+        tell(f"warning: {one_line(warning, limit=400)}")
