@@ -5,13 +5,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.handover import ARTIFACTS, HANDED
 from orchestrator.remains import RecordedWorker
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.sharing import INPUTS_PLACE
 from orchestrator.workspace import CHECKED, PROBE, remove_tree
 from orchestrator.worktree import HALF_MADE, changes
 
-_ASIDE = ("upper", "copy", "overlay", "caches")
+_ASIDE = ("upper", "copy", "overlay", "caches", HANDED)
 _REFUSED = ("git", "harvest", "out", CHECKED)
 
 
@@ -75,6 +77,7 @@ def drop_scratch(
     """
     if workers and not unfinished(workers, present):
         remove_tree(workers[0].directory.objects)
+        remove_tree(workers[0].directory.path / INPUTS_PLACE)
         remove_tree(workers[0].directory.path / PROBE)
     for worker in workers:
         if worker.number not in present:
@@ -91,5 +94,6 @@ def _drop(state: Path, *, refused_too: bool) -> None:
         if (state / name).exists():
             remove_tree(state / name)
     if refused_too:
+        remove_tree(state / ARTIFACTS)
         for half_made in state.parent.glob(f"{state.name}{HALF_MADE}*"):
             remove_tree(half_made)

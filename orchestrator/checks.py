@@ -119,7 +119,7 @@ class _Checks:
         store = make_store(run.repository, workspace.worktree, root, options)
         # What the worker wrote to its caches is not there either.
         caches = ready_caches(run.caches, root, workspace.user, run.mode)
-        return replace(workspace, store=store, mode="bind", caches=caches)
+        return replace(workspace, store=store, mode="bind", caches=caches, shared=())
 
     def _set_up(self, fresh: Workspace) -> str | None:
         config, cancel = self.run.config, cancel_of(self.run, self.spec)

@@ -14,6 +14,7 @@ from orchestrator.events import Stage
 from orchestrator.execution import Terms
 from orchestrator.plan import WorkerSpec
 from orchestrator.sanitize import one_line
+from orchestrator.sharing import variables
 from orchestrator.store import OBJECTS, STORE, WORKSPACE
 from orchestrator.workspace import HARVEST, HOME, OUT, Workspace
 
@@ -63,6 +64,7 @@ def worker_container(
         env={
             **_environment(),
             **environment(config.project.caches, offline=not is_open),
+            **variables(spec, workspace.shared),
             **given,
             **command.default_env,
             **run.inherited_env,
@@ -72,6 +74,7 @@ def worker_container(
         mounts=(
             *workspace.mounts(),
             *workspace.caches,
+            *workspace.shared,
             *_secret_mounts(secrets),
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),

@@ -19,6 +19,7 @@ from orchestrator.record import RunDirectory
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets
+from orchestrator.sharing import Shared
 from orchestrator.submodules import Submodule
 from orchestrator.untracked import NO_COPIES, Copies
 from orchestrator.workflow.model import Workflow
@@ -71,6 +72,7 @@ class RunContext(Ground):
     cancel: Cancel
     pace: Pace
     ports: PortBlocks
+    shared: Shared
     resumed: bool = False
     """Whether another process began it: what it left is looked for first."""
 

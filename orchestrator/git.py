@@ -156,6 +156,7 @@ class Git:
         stdin: bytes = b"",
         timeout: float | None = None,
         answers: Container[int] = (0,),
+        cut: bool = False,
     ) -> bytes:
         """Run a command whose output a worker decides the length of, and give its stdout.
 
@@ -165,6 +166,7 @@ class Git:
             stdin: Is written to a file first.
             timeout: Seconds. Default: TIMEOUT.
             answers: Exit codes that are no failure.
+            cut: The first `limit` bytes of a longer output are enough.
 
         Raises:
             GitCommandError: It failed.
@@ -183,6 +185,8 @@ class Git:
                 answer = stdout.read(limit + 1)
                 process.kill() if len(answer) > limit else process.wait()
             clock.cancel()
+            if len(answer) > limit and cut:
+                return answer[:limit]
             if len(answer) > limit:
                 raise OutputTooLongError(f"`git {arguments[0]}` prints more than {limit} bytes")
             if process.returncode not in answers:

@@ -21,6 +21,7 @@ from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.secret_files import forget
 from orchestrator.services import HOLDER_ROLE, SERVICE_ROLE
+from orchestrator.sharing import INPUTS_PLACE, Shared
 from orchestrator.status_file import StatusFile
 from orchestrator.submodules import ready_submodules
 from orchestrator.workspace import choose_mode, remove_tree
@@ -48,6 +49,7 @@ def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: "Recor
         # The results stand; what is left is found by its labels.
         recorder(Notice(message=f"not all was removed ({problem})"))
     remove_tree(directory.objects)
+    remove_tree(directory.path / INPUTS_PLACE)
     forget(directory.run_id, os.environ)
 
 
@@ -98,6 +100,14 @@ def share(
     content = find_content(ground.repository, base, directory.path / "index")
     kinds = ground.config.project.caches
     caches = find_caches(ground.repository, base, kinds, directory.path, warms=record.warms)
+    shared = Shared(
+        directory,
+        ground.repository,
+        ground.redactor,
+        workers=record.workers,
+        # Workers that are of no workflow are to know nothing of each other.
+        title=None if record.workflow is None else record.workflow.name,
+    )
     run = RunContext(
         **vars(ground),
         directory=directory,
@@ -109,10 +119,11 @@ def share(
         notices=(*submodules.notices, *content.notices, *caches.notices),
         mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
         network="none",
-        emit=emit,
+        emit=shared.following(emit),
         cancel=cancel,
         pace=Pace(ground.config.stagger, just_started=resumed),
         ports=PortBlocks(directory, ground.repository.common_dir),
+        shared=shared,
         resumed=resumed,
     )
     configs = [one.config for one in ground.grounds.values()] or [ground.config]

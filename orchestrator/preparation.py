@@ -55,7 +55,11 @@ def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints)
     """
     root = run.directory.worker(spec.worker_id)
     workspace = _ready(run, spec, root, checkpoints)
-    return replace(workspace, caches=ready_caches(run.caches, root, workspace.user, run.mode))
+    return replace(
+        workspace,
+        caches=ready_caches(run.caches, root, workspace.user, run.mode),
+        shared=run.shared.mounts(spec, workspace.user),
+    )
 
 
 def _ready(run: RunContext, spec: WorkerSpec, root: Path, checkpoints: Checkpoints) -> Workspace:

@@ -121,6 +121,8 @@ class WorkerResult(BaseModel):
     """Lines removed, by git's word."""
     checks: list[CheckResult] = Field(default_factory=list)
     """How the checks of what it committed ended; empty where there were none."""
+    artifacts: list[str] = Field(default_factory=list)
+    """Files that it handed over beside its commits, below `artifacts` in `log`; 1000 at most."""
     tokens: int | None = None
     """By the agent's own word; null when unknown."""
     cost_known: bool = False

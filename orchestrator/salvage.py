@@ -16,6 +16,7 @@ from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.secret_files import read_secrets
+from orchestrator.sharing import Shared
 from orchestrator.store import Store
 
 
@@ -48,6 +49,7 @@ def salvage(
     harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     discard_scratch(run, spec, workspace)
+    run.shared.collect(spec)
 
 
 def _context(
@@ -76,6 +78,7 @@ def _context(
         mode="overlay",
         network="none",
         ports=PortBlocks(directory, repository.common_dir),
+        shared=Shared(directory, repository, Redactor(), workers=()),
         emit=ignore,
         cancel=Cancel(),
         pace=Pace(0),

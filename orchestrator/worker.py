@@ -54,10 +54,11 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         notes = tear_down(run, spec, workspace, checkpoints, services)
         verdict = _publish(run, spec, verdict)
     harvested, verdict = bring_home(run, spec, workspace, verdict, checkpoints)
-    harvested = replace(harvested, notes=(*notes, *harvested.notes))
+    handed = run.shared.collect(spec)
+    harvested = replace(harvested, notes=(*notes, *harvested.notes, *handed.notes))
     checks, verdict = check(run, spec, workspace, harvested.tip, verdict, checkpoints)
     result = _result(run, spec, ending, outcome, harvested, verdict)
-    return result.model_copy(update={"checks": checks})
+    return result.model_copy(update={"checks": checks, "artifacts": list(handed.artifacts)})
 
 
 def _publish(run: RunContext, spec: WorkerSpec, verdict: Verdict) -> Verdict:

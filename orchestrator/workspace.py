@@ -74,6 +74,8 @@ class Workspace:
     """The commit that its branch points at until there is a harvest."""
     caches: Mounts = ()
     """What it finds cached, which is no part of its work."""
+    shared: Mounts = ()
+    """What it finds of others, and hands over to them, beside its work."""
 
     @property
     def user_text(self) -> str:
@@ -121,9 +123,7 @@ class Workspace:
     def writable(self) -> tuple[Path, ...]:
         """Give the directories that grow as the worker writes."""
         tree = self.store.copy if self.mode == "bind" else self.store.upper
-        layers = (one for one in self.caches if not isinstance(one, TmpfsMount))
-        cached = (one.upper if isinstance(one, OverlayMount) else one.source for one in layers)
-        return tree, self.store.git, *cached
+        return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:
         """Tell whether the worker wrote nothing at all; False where that is not certain."""
@@ -165,6 +165,14 @@ class Workspace:
         for path in (self.store.git, self.store.harvest, self.store.out, self.store.overlay):
             remove_tree(path)
         remove_tree(self.store.root / CACHES)
+
+
+def _growing(mounts: Mounts) -> Iterator[Path]:
+    for mount in mounts:
+        if isinstance(mount, OverlayMount):
+            yield mount.upper
+        elif isinstance(mount, BindMount) and not mount.read_only:
+            yield mount.source
 
 
 def _holds_no_objects(objects: Path) -> bool:

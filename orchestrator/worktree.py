@@ -238,3 +238,11 @@ def changes(repository: Repository, *, base: str, tip: str) -> Changes:
         insertions=sum(int(row[0]) for row in rows if row[0].isdigit()),
         deletions=sum(int(row[1]) for row in rows if row[1].isdigit()),
     )
+
+
+def patch(repository: Repository, *, base: str, tip: str, limit: int) -> bytes:
+    """Give the first `limit` bytes of what differs between two commits, as `git diff` shows it."""
+    return repository.git.listing(
+        "diff-tree", "-r", "-p", "--no-renames", "--no-textconv", "--no-ext-diff", "--no-color",
+        "--ignore-submodules=none", base, tip, limit=limit, cut=True,
+    )  # fmt: skip

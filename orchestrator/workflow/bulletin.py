@@ -1,0 +1,67 @@
+"""What all tasks of a workflow can read of each other: who is done, and what they found. Pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orchestrator.sanitize import lines, one_line
+
+MOST_FINDINGS = 1024**2
+"""Characters of all findings together; each task's own are bounded before."""
+_HEADING = re.compile(r"^( {0,3})#{1,3}(?=\s|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One task, as the others see it."""
+
+    number: int
+    title: str
+    state: str | None = None
+    """What people call how far it is; None before its start."""
+    done: bool = False
+    """Whether it has succeeded."""
+    findings: str = ""
+
+    @property
+    def line(self) -> str:
+        """Give its line of a list of tasks."""
+        state = "" if self.state is None else f" ({self.state})"
+        return f"- [{'x' if self.done else ' '}] {self.title} - Agent {self.number}{state}"
+
+
+def title_of(text: str) -> str:
+    """Make a title of a task's id, or of its first words."""
+    return one_line(text, limit=80)
+
+
+def bulletin(head: str, entries: Iterable[Entry]) -> str:
+    """Give the file that all tasks can read: what the user gave, who is done, what was found.
+
+    Args:
+        head: What it begins with.
+        entries: The tasks, in order.
+    """
+    entries = tuple(entries)
+    tasks = "".join(f"{entry.line}\n" for entry in entries)
+    return f"{head.rstrip()}\n\n## Task Status\n{tasks}\n{merged_findings(entries)}"
+
+
+def merged_findings(entries: Iterable[Entry]) -> str:
+    """Put findings one below the other, each under a heading that none of them can fake."""
+    said = [entry for entry in entries if entry.findings]
+    parts = ["## Findings\n"]
+    room = MOST_FINDINGS
+    for place, entry in enumerate(said):
+        part = f"### {entry.title} (Agent {entry.number})\n{_below(entry.findings)}\n"
+        room -= len(part)
+        if room < 0:
+            parts.append(f"There is no room for the findings of {len(said) - place} more tasks.\n")
+            break
+        parts.append(part)
+    return "\n".join(parts)
+
+
+def _below(findings: str) -> str:
+    """Push headings down, so that none is on the level of those that say whose words these are."""
+    return _HEADING.sub(r"\1####", lines(findings).strip()) + "\n"

@@ -1,0 +1,224 @@
+"""What a worker hands over by files: taken whole, or left out and told, and never followed."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.handover import (
+    MOST_FINDINGS,
+    MOST_LISTED,
+    Handover,
+    findings,
+    make_place,
+    take,
+)
+from orchestrator.redact import Redactor
+
+USER = (os.getuid(), os.getgid())
+NOBODY = Redactor()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a worker writes to."""
+    return make_place(tmp_path / "worker", USER)
+
+
+@contextmanager
+def soon(seconds: int = 5) -> Iterator[None]:
+    """Fail rather than wait for a FIFO that nobody writes to."""
+
+    def late(*_: object) -> None:
+        raise AssertionError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def taken(place: Path, redactor: Redactor = NOBODY) -> Handover:
+    with soon():
+        return take(place.parent, redactor)
+
+
+def test_findings_and_artifacts_are_kept(place: Path) -> None:
+    (place / "findings.md").write_text("- slow table\n")
+    (place / "artifacts" / "deep" / "er").mkdir(parents=True)
+    (place / "artifacts" / "report.html").write_text("r")
+    (place / "artifacts" / "deep" / "er" / "run.sh").write_text("#!/bin/sh\n")
+    (place / "artifacts" / "deep" / "er" / "run.sh").chmod(0o6711)
+    (place / "notes.txt").write_text("neither the one nor the other")
+    root = place.parent
+    assert taken(place) == Handover(("deep/er/run.sh", "report.html"))
+    assert findings(root) == "- slow table\n"
+    assert (root / "artifacts" / "report.html").read_text() == "r"
+    assert sorted(path.name for path in root.iterdir()) == ["artifacts", "findings.md"]
+    assert (root / "artifacts" / "deep" / "er" / "run.sh").stat().st_mode & 0o7777 == 0o755
+    assert (root / "artifacts" / "report.html").stat().st_mode & 0o7777 == 0o644
+
+
+def test_taking_may_be_repeated(place: Path) -> None:
+    (place / "findings.md").write_text("first\n")
+    (place / "artifacts" / "a").write_text("a")
+    first = taken(place)
+    # A process that takes over makes the place anew.
+    again = make_place(place.parent, USER)
+    (again / "findings.md").write_text("nobody's\n")
+    (again / "artifacts" / "b").write_text("b")
+    assert taken(again) == first == Handover(("a",))
+    assert findings(place.parent) == "first\n"
+
+
+def test_a_place_that_is_there_stays(place: Path) -> None:
+    (place / "findings.md").write_text("mine")
+    assert (make_place(place.parent, USER) / "findings.md").read_text() == "mine"
+
+
+def test_nothing_handed_over_is_nothing(place: Path, tmp_path: Path) -> None:
+    assert taken(place) == Handover()
+    assert findings(place.parent) == ""
+    assert take(tmp_path / "never was", NOBODY) == Handover()
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        here = Path.cwd()
+        os.chdir(path.parent)
+        one.bind(path.name)
+        os.chdir(here)
+
+
+def _link(path: Path) -> None:
+    secret = path.parent.parent / "of-the-host"
+    if not secret.exists():
+        secret.write_text("private")
+    path.symlink_to(secret)
+
+
+PLANTED = (_fifo, _directory, _socket, _link)
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_findings_that_are_no_file_are_left_out(place: Path, plant: Callable[[Path], None]) -> None:
+    plant(place / "findings.md")
+    assert taken(place).notes == ("its `findings.md` is no file that can be read",)
+    assert findings(place.parent) == ""
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("plant", [_fifo, _socket, _link])
+def test_artifacts_that_are_no_files_are_removed(
+    place: Path, plant: Callable[[Path], None]
+) -> None:
+    plant(place / "artifacts" / "planted")
+    (place / "artifacts" / "fine").write_text("f")
+    handed = taken(place)
+    assert handed.artifacts == ("fine",)
+    assert handed.notes == ("1 of its artifacts were no files, and were left out",)
+    assert [path.name for path in (place.parent / "artifacts").iterdir()] == ["fine"]
+
+
+@pytest.mark.parametrize("plant", [_fifo, _socket, _link])
+def test_artifacts_that_are_no_directory_are_left_out(
+    place: Path, plant: Callable[[Path], None]
+) -> None:
+    (place / "artifacts").rmdir()
+    plant(place / "artifacts")
+    assert taken(place) == Handover((), ("its `artifacts` is no directory",))
+    assert not os.path.lexists(place.parent / "artifacts")
+
+
+def test_a_link_to_a_directory_of_the_host_is_not_followed(place: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("private")
+    (outside / "file").chmod(0o600)
+    (place / "artifacts" / "out").symlink_to(outside)
+    assert taken(place).artifacts == ()
+    assert (outside / "file").stat().st_mode & 0o7777 == 0o600
+
+
+def test_directories_inside_each_other_without_end_are_left_out(place: Path) -> None:
+    here = Path.cwd()
+    os.chdir(place / "artifacts")
+    try:
+        for _ in range(700):
+            Path("d").mkdir()
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    (place / "artifacts" / "fine").write_text("f")
+    handed = taken(place)
+    assert handed == Handover(("fine",), ("1 of its artifacts lay too deep, and were left out",))
+    assert not place.exists()
+
+
+def test_locked_directories_are_opened(place: Path) -> None:
+    locked = place / "artifacts" / "locked"
+    locked.mkdir()
+    (locked / "file").write_text("f")
+    (locked / "file").chmod(0)
+    for path in (locked, place / "artifacts", place):
+        path.chmod(0)
+    assert taken(place).artifacts == ("locked/file",)
+    assert (place.parent / "artifacts" / "locked" / "file").read_text() == "f"
+
+
+def test_long_findings_are_cut(place: Path) -> None:
+    (place / "findings.md").write_text("x" * (MOST_FINDINGS + 1))
+    os.truncate(place / "findings.md", 10 * 1024**3)
+    notes = taken(place).notes
+    assert notes == ("its findings are longer than 64 KiB: the rest was left out",)
+    assert len(findings(place.parent)) == MOST_FINDINGS
+
+
+def test_a_sparse_artifact_stays_sparse(place: Path) -> None:
+    (place / "artifacts" / "big").touch()
+    os.truncate(place / "artifacts" / "big", 10 * 1024**3)
+    assert taken(place).artifacts == ("big",)
+    assert (place.parent / "artifacts" / "big").stat().st_blocks == 0
+
+
+def test_findings_have_no_secrets_and_steer_no_terminal(place: Path) -> None:
+    redactor = Redactor({"TOKEN": b"hunter2hunter2"})
+    (place / "findings.md").write_bytes(b"\x1b]0;x\x07token hunter2hunter2 \xff\0end\n")
+    taken(place, redactor)
+    assert findings(place.parent) == ("\ufffd]0;x\ufffdtoken [redacted:TOKEN] \ufffd\ufffdend\n")
+
+
+def test_a_secret_at_the_cut_is_not_halved(place: Path) -> None:
+    redactor = Redactor({"TOKEN": b"hunter2hunter2"})
+    text = b"x" * (MOST_FINDINGS - 7) + b"hunter2hunter2"
+    (place / "findings.md").write_bytes(text)
+    taken(place, redactor)
+    assert "hunter2" not in findings(place.parent)
+
+
+def test_no_more_are_listed_than_a_result_can_hold(place: Path) -> None:
+    for number in range(MOST_LISTED + 5):
+        (place / "artifacts" / f"{number:04}").touch()
+    handed = taken(place)
+    assert len(handed.artifacts) == MOST_LISTED
+    assert handed.notes == (f"only {MOST_LISTED} of its artifacts are listed",)
+
+
+def test_a_name_that_is_no_text_is_spelt_out(place: Path) -> None:
+    (place / "artifacts" / os.fsdecode(b"a\xff")).touch()
+    assert taken(place).artifacts == ("a\\xff",)

@@ -1,0 +1,260 @@
+"""What workers of one run tell each other by files, and what they cannot."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import sharing
+from orchestrator.config import Limits
+from orchestrator.engine.base import BindMount
+from orchestrator.events import WorkerDone, WorkerRetrying, WorkerStarted, ignore
+from orchestrator.plan import WorkerSpec
+from orchestrator.record import RunDirectory, all_runs
+from orchestrator.redact import Redactor
+from orchestrator.repository import Repository
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.sharing import INPUTS, OUT, SHARED, Input, Shared, variables
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import shell_run
+
+USER = (0, 0)
+
+
+def spec(number: int, name: str | None) -> WorkerSpec:
+    return WorkerSpec(worker_id=number, task=f"task {number}", model=None, name=name)
+
+
+AUTH, API, UI = spec(1, "auth"), spec(2, "api"), spec(3, "ui")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    found = RunDirectory(tmp_path / "run")
+    for number in (1, 2, 3):
+        found.worker(number).mkdir(parents=True)
+    return found
+
+
+@pytest.fixture
+def shared(directory: RunDirectory, repo: Path) -> Shared:
+    return made(directory, repo)
+
+
+def made(directory: RunDirectory, repo: Path, **rest: Any) -> Shared:
+    rest = {"workers": (AUTH, API, UI), "title": "review", "redactor": Redactor(), **rest}
+    return Shared(directory, Repository(repo), **rest)
+
+
+def result(number: int, **rest: Any) -> WorkerResult:
+    return WorkerResult(
+        **{
+            "worker_id": number,
+            "branch": f"architect/parallel-{number}",
+            "model": "default",
+            "status": Status.SUCCESS,
+            "worktree_path": "/nowhere",
+            **rest,
+        }
+    )
+
+
+def read(directory: RunDirectory, name: str = "context.md") -> str:
+    return (directory.path / "shared" / name).read_text()
+
+
+def test_the_context_follows_the_run(directory: RunDirectory, shared: Shared) -> None:
+    assert read(directory) == (
+        "# review\n\n## Task Status\n- [ ] auth - Agent 1\n- [ ] api - Agent 2\n"
+        "- [ ] ui - Agent 3\n\n## Findings\n"
+    )
+    (directory.worker(3) / "findings.md").write_text("- Found 3 accessibility issues\n")
+    tell = shared.following(ignore)
+    tell(WorkerStarted(worker_id=1, container="c"))
+    tell(WorkerRetrying(worker_id=2, attempt=2, reason="oom", delay=0))
+    tell(WorkerDone(result=result(3)))
+    assert read(directory) == (
+        "# review\n\n## Task Status\n- [ ] auth - Agent 1 (running)\n"
+        "- [ ] api - Agent 2 (failed: oom, again)\n- [x] ui - Agent 3 (complete)\n\n"
+        "## Findings\n\n### ui (Agent 3)\n- Found 3 accessibility issues\n\n"
+    )
+    assert (
+        read(directory, "findings.md")
+        == read(directory).partition("## Findings")[1]
+        + (read(directory).partition("## Findings")[2])
+    )
+    tell(WorkerDone(result=result(1, status=Status.TIMEOUT, reason=Reason.TIMEOUT)))
+    assert "- [ ] auth - Agent 1 (timeout: timeout)\n" in read(directory)
+
+
+def test_whoever_follows_is_told_too(shared: Shared) -> None:
+    told: list[object] = []
+    event = WorkerStarted(worker_id=1, container="c")
+    shared.following(told.append)(event)
+    assert told == [event]
+
+
+def test_another_process_writes_the_same(
+    directory: RunDirectory, shared: Shared, repo: Path
+) -> None:
+    (directory.worker(3) / "findings.md").write_text("- slow\n")
+    directory.write_result(result(3))
+    shared.following(ignore)(WorkerDone(result=result(3)))
+    before = read(directory)
+    (directory.path / "shared" / "context.md").unlink()
+    made(directory, repo)
+    assert read(directory) == before
+
+
+def test_what_the_user_gave_comes_first(directory: RunDirectory, repo: Path) -> None:
+    sharing.keep_given(directory, "Use tabs.\n")
+    made(directory, repo)
+    assert read(directory).startswith("Use tabs.\n\n## Task Status\n- [ ] auth")
+
+
+def test_workers_of_no_workflow_know_nothing_of_each_other(
+    directory: RunDirectory, repo: Path
+) -> None:
+    alone = made(directory, repo, title=None)
+    assert [mount.target for mount in alone.mounts(AUTH, USER)] == [OUT]
+    assert alone.following(ignore) is ignore
+    sharing.keep_given(directory, "Use tabs.\n")
+    alone = made(directory, repo, title=None)
+    assert [mount.target for mount in alone.mounts(AUTH, USER)] == [OUT, SHARED]
+    assert read(directory) == "Use tabs.\n"
+
+
+def test_only_its_own_place_can_be_written(directory: RunDirectory, shared: Shared) -> None:
+    shared.give_inputs(UI, [Input(name="auth", result=result(1), base="HEAD")])
+    mounts = {one.target: one for one in shared.mounts(UI, USER)}
+    assert mounts[OUT] == BindMount(
+        source=directory.worker(3) / "handed", target=OUT, read_only=False
+    )
+    for target, name in ((SHARED, "shared"), (INPUTS, "inputs/3")):
+        assert mounts[target] == BindMount(
+            source=directory.path / name, target=target, read_only=True
+        )
+
+
+def test_everybody_can_read_it_and_nobody_else_write(
+    directory: RunDirectory, shared: Shared
+) -> None:
+    shared.give_inputs(UI, [Input(name="auth", result=result(1), base="HEAD")])
+    for folder in (directory.path / "shared", directory.path / "inputs" / "3"):
+        assert folder.stat().st_mode & 0o777 == 0o755
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+
+
+def test_a_worker_is_told_where_all_of_it_is(shared: Shared) -> None:
+    assert variables(UI, shared.mounts(UI, USER)) == {
+        "ORCHESTRATOR_TASK_ID": "ui",
+        "ORCHESTRATOR_CONTEXT": "/run/orchestrator/shared/context.md",
+        "ORCHESTRATOR_FINDINGS": "/run/orchestrator/out/findings.md",
+        "ORCHESTRATOR_ARTIFACTS": "/run/orchestrator/out/artifacts",
+    }
+    shared.give_inputs(UI, [Input(name="auth", result=result(1), base="HEAD")])
+    assert variables(UI, shared.mounts(UI, USER))["ORCHESTRATOR_INPUTS"] == INPUTS
+    assert variables(spec(1, None), ()) == {}
+
+
+def test_a_reducer_gets_results_summaries_and_diffs(directory: RunDirectory, repo: Path) -> None:
+    redactor = Redactor({"TOKEN": b"hunter2hunter2"})
+    shared = made(directory, repo, redactor=redactor)
+    base, tip = git(repo, "rev-parse", "HEAD~1"), git(repo, "rev-parse", "HEAD")
+    inputs = [
+        Input(name="auth", result=result(1, message="has hunter2hunter2", commit=tip), base=base),
+        Input(name="api", result=result(2, commit=base), base=base),
+    ]
+    shared.give_inputs(UI, inputs)
+    place = directory.path / "inputs" / "3"
+    assert sorted(path.name for path in place.iterdir()) == [
+        "api.diff", "api.json", "api.summary.md",
+        "auth.diff", "auth.json", "auth.summary.md", "results.json",
+    ]  # fmt: skip
+    clean = result(1, message="has [redacted:TOKEN]", commit=tip)
+    assert WorkerResult.model_validate_json((place / "auth.json").read_bytes()) == clean
+    assert (place / "auth.summary.md").read_text() == "has [redacted:TOKEN]\n"
+    assert (place / "auth.diff").read_text() == git(repo, "diff", base, tip) + "\n"
+    assert (place / "api.diff").read_text() == ""
+    every = json.loads((place / "results.json").read_text())
+    assert [one["id"] for one in every] == ["auth", "api"]
+    assert every[0] == {"id": "auth", **clean.model_dump(mode="json")}
+
+
+def test_inputs_are_given_once(directory: RunDirectory, shared: Shared) -> None:
+    shared.give_inputs(UI, [])
+    assert [one.target for one in shared.mounts(UI, USER)] == [OUT, SHARED]
+    (directory.path / "inputs" / "3.half").mkdir(parents=True)
+    (directory.path / "inputs" / "3.half" / "of-a-dead-process").touch()
+    shared.give_inputs(UI, [Input(name="auth", result=result(1), base="HEAD")])
+    shared.give_inputs(UI, [Input(name="api", result=result(2), base="HEAD")])
+    names = sorted(path.name for path in (directory.path / "inputs" / "3").iterdir())
+    assert names == ["auth.diff", "auth.json", "auth.summary.md", "results.json"]
+
+
+def test_a_long_diff_is_cut(
+    directory: RunDirectory, shared: Shared, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "MOST_DIFF", 100)
+    base, tip = git(repo, "rev-parse", "HEAD~1"), git(repo, "rev-parse", "HEAD")
+    shared.give_inputs(UI, [Input(name="auth", result=result(1, commit=tip), base=base)])
+    diff = (directory.path / "inputs" / "3" / "auth.diff").read_text()
+    assert diff == (
+        f"{(git(repo, 'diff', base, tip) + chr(10))[:100]}"
+        f"\n# cut at 0 MiB: git diff {base} {tip} has the rest\n"
+    )
+
+
+def test_a_diff_that_cannot_be_had_says_why(directory: RunDirectory, shared: Shared) -> None:
+    gone = "0123456789" * 4
+    shared.give_inputs(UI, [Input(name="auth", result=result(1, commit=gone), base="HEAD")])
+    diff = (directory.path / "inputs" / "3" / "auth.diff").read_text()
+    assert diff.startswith("# the diff could not be made: `git diff-tree` failed")
+
+
+def test_a_worker_hands_over(repo: Path, local_engine: LocalEngine) -> None:
+    task = (
+        'echo "- slow" > "$ORCHESTRATOR_FINDINGS"; mkdir "$ORCHESTRATOR_ARTIFACTS/deep"; '
+        'echo r > "$ORCHESTRATOR_ARTIFACTS/deep/report.txt"; mkfifo "$ORCHESTRATOR_ARTIFACTS/f"; '
+        'test -z "$ORCHESTRATOR_CONTEXT$ORCHESTRATOR_INPUTS$ORCHESTRATOR_TASK_ID"'
+    )
+    (worker,) = shell_run(repo, local_engine, task).results
+    assert (worker.status, worker.artifacts) == (Status.SUCCESS, ["deep/report.txt"])
+    assert worker.message == "1 of its artifacts were no files, and were left out"
+    assert worker.files_modified == []
+    root = Path(str(worker.log))
+    assert (root / "artifacts" / "deep" / "report.txt").read_text() == "r\n"
+    assert (root / "findings.md").read_text() == "- slow\n"
+    assert not (root / "handed").exists()
+
+
+def test_what_is_handed_over_counts_as_written(repo: Path, local_engine: LocalEngine) -> None:
+    task = 'head -c 40000000 /dev/urandom > "$ORCHESTRATOR_ARTIFACTS/big"; sleep 60'
+    limits = Limits(disk=8 * 1024**2, grace=0.3)
+    (worker,) = shell_run(repo, local_engine, task, limits=limits).results
+    assert worker.reason is Reason.DISK
+
+
+def test_setup_and_teardown_have_it_too_and_checks_do_not(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (worker,) = shell_run(
+        repo, local_engine, 'cat "$ORCHESTRATOR_ARTIFACTS/s" > new.txt',
+        setup=('test -z "$ORCHESTRATOR_ARTIFACTS" || echo s > "$ORCHESTRATOR_ARTIFACTS/s"',),
+        teardown=('echo t > "$ORCHESTRATOR_ARTIFACTS/t"',),
+        checks=({"run": 'test -z "$ORCHESTRATOR_ARTIFACTS$ORCHESTRATOR_FINDINGS"'},),
+    ).results  # fmt: skip
+    assert worker.status is Status.SUCCESS
+    assert worker.artifacts == ["s", "t"]
+
+
+def test_a_failed_attempt_keeps_its_own(repo: Path, local_engine: LocalEngine) -> None:
+    task = 'ls "$ORCHESTRATOR_ARTIFACTS"; echo x > "$ORCHESTRATOR_ARTIFACTS/$$"; exit 3'
+    (worker,) = shell_run(repo, local_engine, task, retries=1, retry_delay=0).results
+    (run,) = all_runs(Repository(repo).state_dir)
+    ((_, first),) = run.attempts(1)
+    assert len(worker.artifacts) == 1
+    assert [path.name for path in (first / "artifacts").iterdir()] != worker.artifacts
+    assert (run.worker(1) / "stdout.log").read_text() == ""
