@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def soon(seconds: int = 5) -> Iterator[None]:
+def soon(seconds: int = 60) -> Iterator[None]:
     """Fail rather than wait for a FIFO that nobody writes to."""
 
     def late(*_: object) -> None:
