@@ -4,10 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.admission import Admission, readings
+from orchestrator.context import RunContext
+from orchestrator.events import Notice
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.order import Fate, Order
+from orchestrator.workflow.order import Fate, Fits, Order
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,21 @@ class Queue(Protocol):
         """A worker has its final result."""
 
 
-def make_queue(workflow: Workflow | None) -> Queue:
+def make_queue(run: RunContext) -> Queue:
     """Give the queue of a run."""
-    return _Line() if workflow is None else _Ordered(workflow)
+    if run.workflow is None:
+        return _Line()
+    return _Ordered(run.workflow, _admission(run))
+
+
+def _admission(run: RunContext) -> Admission:
+    configs = {name: ground.config for name, ground in run.grounds.items()}
+    return Admission(
+        run.features,
+        configs,
+        readings(run.directory.path),
+        tell=lambda message: run.emit(Notice(message=message)),
+    )
 
 
 class _Line:
@@ -62,10 +77,9 @@ class _Line:
 class _Ordered:
     """As a workflow has it."""
 
-    def __init__(self, workflow: Workflow) -> None:
-        self._order = Order(workflow)
+    def __init__(self, workflow: Workflow, fits: Fits) -> None:
+        self._order = Order(workflow, fits)
         self._fates: dict[str, Fate] = {}
-        self._why: dict[str, str] = {}
 
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
         named = {_name(spec): spec for spec in waiting}

@@ -68,7 +68,7 @@ class _Slots:
         self._waiting = [_Turn(spec) for spec in workers]
         self._running: dict[Future[WorkerResult | Again], WorkerSpec] = {}
         self._results: list[WorkerResult] = []
-        self._queue: Queue = make_queue(run.workflow)
+        self._queue: Queue = make_queue(run)
 
     def results(self) -> list[WorkerResult]:
         self._take_known()

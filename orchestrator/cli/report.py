@@ -173,7 +173,7 @@ def plan_json(plan: RunPlan) -> str:
     workers = [
         {
             "worker_id": spec.worker_id,
-            "name": spec.name,
+            **({"name": spec.name} if spec.name else {}),
             "task": spec.task,
             "model": spec.model_name,
             "branch": spec.branch,

@@ -1,0 +1,73 @@
+"""A task starts beside others only where the machine has what it asks for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.admission import Admission, readings
+from orchestrator.config import ParallelConfig
+from orchestrator.engine.base import EngineFeatures
+from orchestrator.workflow.model import Task, config_of
+from tests.support.local_engine import LocalEngine
+
+GIB = 1024**3
+
+
+@pytest.fixture
+def machine(local_engine: LocalEngine) -> EngineFeatures:
+    found = local_engine.check(images=(), runtime=None)
+    return type(found)(**{**vars(found), "cpus": 4, "memory": 8 * GIB})
+
+
+def task(name: str, **limits: object) -> Task:
+    return Task.model_validate({"id": name, "task": name, "settings": {"limits": limits}})
+
+
+def admitted(
+    machine: EngineFeatures,
+    asks: Task,
+    *running: Task,
+    memory: int | None = 8 * GIB,
+    disk: int = 100 * GIB,
+) -> tuple[bool, list[str]]:
+    said: list[str] = []
+    config = ParallelConfig(tasks=("-",))
+    configs = {one.id: config_of(config, one) for one in (asks, *running)}
+    admission = Admission(machine, configs, lambda: (memory, disk), tell=said.append)
+    return [admission(asks, running) for _ in range(2)][-1], said
+
+
+def test_defaults_set_nothing_aside(machine: EngineFeatures) -> None:
+    assert admitted(machine, task("a"), *(task(name) for name in "bcdefg")) == (True, [])
+
+
+def test_what_tasks_ask_for_together_is_not_more_than_there_is(machine: EngineFeatures) -> None:
+    assert admitted(machine, task("a", cpus=2), task("b", cpus=2)) == (True, [])
+    assert admitted(machine, task("a", cpus=2.5), task("b", cpus=2)) == (
+        False, ["task `a` waits: with those that run it may use 4.5 of 4 CPUs"],
+    )  # fmt: skip
+    assert admitted(machine, task("a", memory="5g"), task("b", memory="4g")) == (
+        False, ["task `a` waits: with those that run it may use 9216 of 8192 MiB of memory"],
+    )  # fmt: skip
+    assert admitted(machine, task("a", memory="5g"), task("b")) == (True, [])
+
+
+def test_nothing_starts_while_the_machine_is_short(machine: EngineFeatures) -> None:
+    short = admitted(machine, task("a"), task("b"), memory=300 * 1024**2)
+    assert short == (False, ["task `a` waits: 300 MiB of memory are free"])
+    full = admitted(machine, task("a"), task("b"), disk=100 * 1024**2)
+    assert full == (False, ["task `a` waits: 100 MiB of disk are free"])
+    assert admitted(machine, task("a"), task("b"), memory=None) == (True, [])
+
+
+def test_what_runs_alone_waits_for_nothing(machine: EngineFeatures) -> None:
+    assert admitted(machine, task("a", cpus=9), memory=0, disk=0) == (True, [])
+
+
+def test_this_machine_is_measured(tmp_path: Path) -> None:
+    memory, disk = readings(tmp_path)()
+    assert memory is not None
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < memory <= total
+    assert disk > 0
