@@ -33,6 +33,6 @@ def variables(given: Sequence[str]) -> dict[str, str]:
 def tell_about(reading: Reading) -> None:
     """Tell people what they should know of a file."""
     for notice in reading.notices:
-        tell(f"notice: {one_line(notice, limit=400)}")
+        tell(one_line(notice, limit=400))
     for warning in reading.warnings:
         tell(f"warning: {one_line(warning, limit=400)}")

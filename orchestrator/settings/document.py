@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -175,7 +176,8 @@ _TAGS = frozenset(_YAML + kind for kind in (*_SCALARS, "map", "seq"))
 
 def _read_json(text: str, name: str) -> Node:
     try:
-        return _from_json(json.loads(text, object_pairs_hook=_unique), 0)
+        json.loads(text, object_pairs_hook=_unique)
+        return _JsonLines(text).read()
     except json.JSONDecodeError as error:
         raise DocumentError(f"{name}:{error.lineno}: is not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
@@ -194,11 +196,51 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _from_json(value: object, depth: int) -> Node:
-    if depth > MAX_DEPTH:
-        raise RecursionError
-    if isinstance(value, dict):
-        return Node({key: _from_json(item, depth + 1) for key, item in value.items()}, None)
-    if isinstance(value, list):
-        return Node([_from_json(item, depth + 1) for item in value], None)
-    return Node(value, None)
+_BETWEEN = re.compile(r"[\s,:]*")
+_JSON = json.JSONDecoder()
+
+
+class _JsonLines:
+    """Walks JSON that is known to be well formed, to keep the lines that `json` forgets."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._at = 0
+
+    def read(self, depth: int = 0) -> Node:
+        if depth > MAX_DEPTH:
+            raise RecursionError
+        line = bisect_left(self._ends, self._next()) + 1
+        match self._text[self._at]:
+            case "{":
+                return Node(dict(self._members(depth)), line)
+            case "[":
+                return Node(list(self._items(depth)), line)
+            case _:
+                return Node(self._scalar(), line)
+
+    def _members(self, depth: int) -> Iterator[tuple[str, Node]]:
+        for line in self._until("}"):
+            key = str(self._scalar())
+            yield key, Node(self.read(depth + 1).value, line)
+
+    def _items(self, depth: int) -> Iterator[Node]:
+        for _ in self._until("]"):
+            yield self.read(depth + 1)
+
+    def _until(self, end: str) -> Iterator[int]:
+        """Give the line of each member, and step over what closes them."""
+        self._at += 1
+        while self._text[self._next()] != end:
+            yield bisect_left(self._ends, self._at) + 1
+        self._at += 1
+
+    def _scalar(self) -> object:
+        value, self._at = _JSON.raw_decode(self._text, self._next())
+        return value
+
+    def _next(self) -> int:
+        found = _BETWEEN.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return self._at

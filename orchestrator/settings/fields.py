@@ -207,12 +207,16 @@ def _size_in_words(least: int) -> str:
 
 
 def _members_in_words(schema: Mapping[str, Any]) -> str:
+    if len(schema.get("properties", ())) > _MOST_NAMES:
+        return "of keys to values"
     if "properties" in schema:
         return "with " + ", ".join(f"`{name}`" for name in schema["properties"])
     kind = in_words(_of_any_name(schema) or {"type": "string"})
     return f"of names, each with {kind.removeprefix('a ')}"
 
 
+_MOST_NAMES = 15
+"""Keys that are listed; of more, the reference has a table."""
 _WORDS: Mapping[str, str] = {
     "integer": "a whole number",
     "number": "a number",

@@ -492,11 +492,13 @@ class TestAutomatosx:
         })  # fmt: skip
         file = write(tmp_path, text, "automatosx.config.json")
         assert mistakes(file=file) == [
-            f"{file}: `execution.parallelDelegationEnabled` other than `true` is not supported yet",
-            f"{file}: `execution.maxConcurentAgents` is unknown, did you mean "
+            f"{file}:1: `execution.parallelDelegationEnabled` other than `true` is not supported "
+            "yet",
+            f"{file}:1: `execution.maxConcurentAgents` is unknown, did you mean "
             "`execution.maxConcurrentAgents`?",
-            f"{file}: `providers` is not supported yet",
-            f"{file}: `execution.maxConcurrentAgents` is `11`: must be a whole number from 1 to 10",
+            f"{file}:1: `providers` is not supported yet",
+            f"{file}:1: `execution.maxConcurrentAgents` is `11`: must be a whole number from 1 to "
+            "10",
         ]
 
     def test_workers_under_both_names(self, tmp_path):

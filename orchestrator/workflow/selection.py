@@ -1,0 +1,85 @@
+"""Parts of a workflow: some of its tasks, or all from some on. Pure."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from orchestrator.errors import ConfigError
+from orchestrator.sanitize import one_line
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.written import did_you_mean
+
+
+class Selection(NamedTuple):
+    """What is left of a workflow."""
+
+    workflow: Workflow
+    notices: tuple[str, ...]
+    """What tasks now start without."""
+
+
+def only(workflow: Workflow, names: Sequence[str]) -> Selection:
+    """Keep these tasks and no others.
+
+    Args:
+        workflow: All tasks.
+        names: Ids of tasks; that of a `foreach` is all its batches.
+
+    Raises:
+        ConfigError: There is no such task.
+    """
+    return _kept(workflow, _named(workflow, names))
+
+
+def starting_at(workflow: Workflow, names: Sequence[str]) -> Selection:
+    """Keep these tasks and all that depend on them, however far.
+
+    Args:
+        workflow: All tasks.
+        names: Ids of tasks; that of a `foreach` is all its batches.
+
+    Raises:
+        ConfigError: There is no such task.
+    """
+    kept = _named(workflow, names)
+    for task in workflow.tasks:
+        if kept & {*task.depends_on}:
+            kept.add(task.id)
+    return _kept(workflow, kept)
+
+
+def _named(workflow: Workflow, names: Sequence[str]) -> set[str]:
+    known = {task.id: {task.id} for task in workflow.tasks}
+    for task in workflow.tasks:
+        if task.group is not None:
+            known.setdefault(task.group, set()).add(task.id)
+    problems = [
+        f"there is no task `{one_line(name, limit=60)}`{did_you_mean(name, [*known])}"
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        shown = ", ".join(f"`{one_line(name, limit=60)}`" for name in [*known][:20])
+        raise ConfigError("; ".join(problems), hint=f"the workflow's tasks are {shown}")
+    return set[str]().union(*(known[name] for name in names))
+
+
+def _kept(workflow: Workflow, kept: Collection[str]) -> Selection:
+    tasks = [task for task in workflow.tasks if task.id in kept]
+    notices = tuple(dict.fromkeys(notice for task in tasks for notice in _missing(task, kept)))
+    update = {"tasks": tuple(_without(task, kept) for task in tasks)}
+    return Selection(Workflow.model_validate({**dict(workflow), **update}), notices)
+
+
+def _missing(task: Task, kept: Collection[str]) -> Iterator[str]:
+    left_out = [other for other in task.depends_on if other not in kept]
+    if left_out:
+        names = ", ".join(f"`{name}`" for name in left_out)
+        yield f"`{task.id}` starts without what it depends on: {names}"
+
+
+def _without(task: Task, kept: Collection[str]) -> Task:
+    before = tuple(other for other in task.depends_on if other in kept)
+    inputs = tuple(other for other in task.inputs if other in kept)
+    # What is there for a failure, and was asked for by name, is not to wait for one in vain.
+    when = task.when if before else "on_success"
+    return task.model_copy(update={"depends_on": before, "inputs": inputs, "when": when})

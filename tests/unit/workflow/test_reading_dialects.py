@@ -1,0 +1,297 @@
+"""Every way to write a workflow is read, those of the source documents as they are."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import ParallelConfig
+from orchestrator.settings import load_config
+from orchestrator.workflow.model import Task, Workflow, config_of
+from orchestrator.workflow.reading import read_workflow
+
+EXAMPLES = Path(__file__).parents[2] / "data" / "workflows"
+Edges = Mapping[str, tuple[str, ...]]
+
+
+def read(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object) -> Workflow:
+    path = tmp_path / name
+    path.write_text(text)
+    return read_workflow(path, **given).workflow  # type: ignore[arg-type]
+
+
+def edges(workflow: Workflow) -> Edges:
+    return {task.id: task.depends_on for task in workflow.tasks}
+
+
+def example(name: str) -> Workflow:
+    return read_workflow(EXAMPLES / name).workflow
+
+
+class TestExamples:
+    def test_the_task_manifest(self) -> None:
+        workflow = example("task-manifest.yaml")
+
+        assert workflow.name == "task-manifest"
+        assert edges(workflow) == {
+            "setup-db": (),
+            "backend": ("setup-db",),
+            "frontend": ("setup-db",),
+            "integration-tests": ("backend", "frontend"),
+        }
+        alone = [task.id for task in workflow.tasks if not task.parallel]
+        assert alone == ["setup-db", "integration-tests"]
+        assert workflow["backend"].task == "backend", "what has no text is asked by its id"
+
+    def test_a_workflow_with_names_and_dependencies(self) -> None:
+        workflow = example("workflow.ax.yaml")
+
+        assert workflow.name == "Feature Development Workflow"
+        assert edges(workflow) == {
+            "design": (),
+            "backend": ("design",),
+            "frontend": ("design",),
+            "tests": ("backend", "frontend"),
+        }
+        assert [task.settings.agent for task in workflow.tasks] == [
+            "product", "backend", "frontend", "quality",
+        ]  # fmt: skip
+
+    def test_a_chain_with_a_policy(self) -> None:
+        workflow = example("auth-workflow.ax.yaml")
+
+        assert edges(workflow) == {
+            "design": (),
+            "backend-api": ("design",),
+            "frontend-ui": ("design",),
+            "database-schema": ("design",),
+            "security-audit": ("backend-api", "frontend-ui", "database-schema"),
+            "integration-tests": ("security-audit",),
+            "deploy": ("integration-tests",),
+        }
+        assert (workflow.max_latency, workflow.network) == (5.0, "none")
+        assert workflow["design"].task == "Design authentication system with JWT"
+
+    def test_a_release_of_several_features(self) -> None:
+        workflow = example("feature-release.ax.yaml")
+
+        assert edges(workflow) == {
+            "user-management": (),
+            "post-system": (),
+            "comment-system": ("post-system",),
+            "user-ui": ("user-management",),
+            "post-ui": ("post-system",),
+            "comment-ui": ("comment-system",),
+            "database-migrations": ("user-management", "post-system", "comment-system"),
+            "api-documentation": ("user-management", "post-system", "comment-system"),
+            "e2e-tests": ("user-ui", "post-ui", "comment-ui", "database-migrations"),
+            "performance-tests": ("e2e-tests",),
+            "staging-deploy": ("performance-tests", "api-documentation"),
+            "production-deploy": ("staging-deploy",),
+        }
+        assert list(edges(workflow)) == [task.id for task in workflow.tasks]
+        assert max(len(wave) for wave in workflow.waves()) == 3
+
+    def test_a_squad(self) -> None:
+        workflow = example("SQUAD.md")
+        researchers = ("researcher-1", "researcher-2", "researcher-3")
+
+        assert edges(workflow) == {**dict.fromkeys(researchers, ()), "orchestration": researchers}
+        assert workflow["researcher-2"].task == "Investigates competitor B"
+        last = workflow["orchestration"]
+        assert last.inputs == researchers
+        assert last.task == (
+            "Run all researchers in parallel, then synthesize results.\n\n{{results}}"
+        )
+
+    def test_stages(self) -> None:
+        workflow = example("staged.yaml")
+
+        assert edges(workflow) == {
+            "product": (),
+            "architecture": (),
+            "backend": ("product", "architecture"),
+            "frontend": ("product", "architecture"),
+            "database": ("product", "architecture"),
+            "security": ("backend", "frontend", "database"),
+            "quality": ("backend", "frontend", "database"),
+            "devops": ("security", "quality"),
+        }
+        assert workflow["backend"].task == "Implement auth API"
+        assert workflow["security"].task == "Security audit"
+
+    def test_a_list_of_shorthands(self) -> None:
+        workflow = example("list.yaml")
+
+        assert [(task.id, task.settings.agent) for task in workflow.tasks] == [
+            ("backend", "backend"), ("backend-2", "backend"), ("backend-3", "backend"),
+            ("frontend", "frontend"), ("frontend-2", "frontend"), ("frontend-3", "frontend"),
+        ]  # fmt: skip
+        assert workflow["backend-3"].task == "Implement comment service"
+
+    def test_the_configuration_beside_them(self) -> None:
+        file = EXAMPLES / "automatosx.config.json"
+        config = load_config(options={"tasks": ("t",)}, environ={}, top=None, file=file)
+        assert config.workers == 4
+
+
+class TestShorthand:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "note: the tests fail",
+            "https://example.org/issue is right",
+            "localhost:8080 does not answer",
+            "std::move is missing",
+            "src/shop.py:12 is wrong",
+            "fix it: now",
+            "a:",
+        ],
+    )
+    def test_a_task_with_a_colon_is_not_broken(self, tmp_path: Path, text: str) -> None:
+        (task,) = read(tmp_path, f"tasks: ['{text}']").tasks
+        assert (task.task, task.settings.agent, task.id) == (text, None, "task")
+
+    def test_a_text_in_quotes(self, tmp_path: Path) -> None:
+        (task,) = read(tmp_path, "- 'backend:\"Implement it\"'").tasks
+        assert (task.settings.agent, task.task) == ("backend", '"Implement it"')
+
+    def test_what_yaml_takes_for_a_mapping(self, tmp_path: Path) -> None:
+        (task,) = read(tmp_path, "- backend: Implement it").tasks
+        assert (task.settings.agent, task.task, task.id) == ("backend", "Implement it", "backend")
+
+    def test_a_name_made_up_is_nobody_elses(self, tmp_path: Path) -> None:
+        text = "tasks: [{agent: web}, {id: web}, plain, {agent: 'no id'}, plain]"
+        assert list(edges(read(tmp_path, text))) == ["web-2", "web", "task", "task-2", "task-3"]
+
+
+class TestStages:
+    def test_lists_of_lists(self, tmp_path: Path) -> None:
+        workflow = read(tmp_path, "- [a:One, b:Two]\n- [c:Three]\n")
+        assert edges(workflow) == {"a": (), "b": (), "c": ("a", "b")}
+
+    def test_tasks_that_say_their_stage_by_number(self, tmp_path: Path) -> None:
+        text = "tasks: [{id: x, stage: 10}, {id: y, stage: 2}, {id: z, stage: 10}, {id: w}]"
+        assert edges(read(tmp_path, text)) == {"y": (), "x": ("y",), "z": ("y",), "w": ()}
+
+    def test_names_in_the_order_they_come_up(self, tmp_path: Path) -> None:
+        text = "tasks: [{id: x, stage: test}, {id: y, stage: build}, {id: z, stage: test}]"
+        assert edges(read(tmp_path, text)) == {"x": (), "z": (), "y": ("x", "z")}
+
+    def test_names_in_the_order_that_is_listed(self, tmp_path: Path) -> None:
+        text = "stages: [build, empty, test]\ntasks: [{id: x, stage: test}, {id: y, stage: build}]"
+        assert edges(read(tmp_path, text)) == {"y": (), "x": ("y",)}
+
+    def test_a_task_elsewhere_joins_one(self, tmp_path: Path) -> None:
+        text = "stages:\n- one: [a:It]\n- two: [b:It]\ntasks: [{id: c, stage: two}]\n"
+        assert edges(read(tmp_path, text)) == {"a": (), "b": ("a",), "c": ("a",)}
+
+    def test_the_next_one_starts_after_failures_if_it_says_so(self, tmp_path: Path) -> None:
+        text = (
+            "continue_on_error: true\n"
+            "stages:\n- [{id: a}]\n- [{id: b}, {id: c, when: on_success}, {id: d, depends_on: b}]"
+        )
+        workflow = read(tmp_path, text)
+        assert {task.id: task.when for task in workflow.tasks} == {
+            "a": "on_success", "b": "always", "c": "on_success", "d": "always",
+        }  # fmt: skip
+
+    def test_else_it_does_not(self, tmp_path: Path) -> None:
+        workflow = read(tmp_path, "- [{id: a}]\n- [{id: b}]\n")
+        assert workflow["b"].when == "on_success"
+
+
+class TestSettings:
+    def test_each_key_arrives(self, tmp_path: Path) -> None:
+        text = """\
+tasks:
+  - id: all
+    task: Do it
+    agent: web
+    agent_cli: shell
+    model: small
+    image: own
+    max_steps: 3
+    budget: 0.5
+    timeout: 30
+    retries: 2
+    retry_delay: 1
+    limits: {memory: 1g, cpus: 0.5}
+    network: open
+    ports: [3000]
+    services: {db: {image: postgres, port: 5432}}
+    setup: make
+    checks: [make test, {run: make lint, name: lint}]
+    paths: src
+    critical: true
+    resources: db
+    complexity: high
+    mode: ro
+    when: always
+    parallel: false
+"""
+        (task,) = read(tmp_path, text).tasks
+        config = config_of(ParallelConfig(tasks=("x",), retries=1), task)
+
+        assert (task.critical, task.resources, task.complexity, task.mode) == (
+            True, ("db",), "high", "ro",
+        )  # fmt: skip
+        assert (task.when, task.parallel) == ("always", False)
+        assert (config.agent, config.agent_cli, config.model, config.image) == (
+            "web", "shell", "small", "own",
+        )  # fmt: skip
+        assert (config.max_steps, config.budget_per_worker, config.timeout) == (3, 0.5, 30)
+        assert (config.retries, config.retry_delay) == (2, 1)
+        assert (config.limits.memory, config.limits.cpus, config.limits.pids) == (1024**3, 0.5, 512)
+        assert (config.isolation.network, config.isolation.ports) == ("open", {"PORT": 3000})
+        assert config.project.services["db"].port == 5432
+        assert config.project.setup == ("make",)
+        assert [check.title for check in config.project.checks] == ["make test", "lint"]
+        assert config.triggers.paths == ("src",)
+
+    def test_a_task_beats_the_defaults_key_by_key(self, tmp_path: Path) -> None:
+        text = """\
+defaults: {model: big, timeout: 60, limits: {cpus: 1, pids: 9}, resources: db, critical: false}
+tasks:
+  - {id: a, timeout: 5, limits: {pids: 99}, resources: [web, db]}
+  - {id: b, model: null}
+"""
+        a, b = read(tmp_path, text).tasks
+        assert (a.settings.model, a.settings.timeout) == ("big", 5)
+        assert (a.settings.limits.cpus, a.settings.limits.pids) == (1, 99)
+        assert (a.resources, b.resources) == (("web", "db"), ("db",))
+        assert (b.settings.model, b.settings.timeout, b.critical) == ("big", 60, False)
+
+    def test_what_a_task_does_not_say_is_as_the_run_has_it(self, tmp_path: Path) -> None:
+        (task,) = read(tmp_path, "tasks: [{id: a}]").tasks
+        run = ParallelConfig(tasks=("a",), model="big", budget_per_worker=2, agent="x")
+        assert config_of(run, task) == run
+
+    def test_json_is_read_too(self, tmp_path: Path) -> None:
+        workflow = read(
+            tmp_path, '{"tasks": [{"id": "a"}, {"id": "b", "depends_on": ["a"]}]}', "f.json"
+        )
+        assert edges(workflow) == {"a": (), "b": ("a",)}
+
+
+class TestSquads:
+    def test_what_stands_before_the_first_agent_is_said_to_all(self, tmp_path: Path) -> None:
+        text = (
+            "## Parallel Agents\nWrite tests.\n### A Dev\nDo one\n```\n### no heading\n```\n### b\n"
+        )
+        one, two = read(tmp_path, text, "SQUAD.md").tasks
+        assert (one.id, one.task) == ("a-dev", "Write tests.\n\nDo one\n```\n### no heading\n```")
+        assert (two.id, two.task) == ("b", "Write tests.")
+
+    def test_the_order_of_its_sections_is_free(self, tmp_path: Path) -> None:
+        text = (
+            "## Orchestration\nJoin {{results}}\n### How\nWell\n# Team\n## Parallel Agents\n### a\n"
+        )
+        workflow = read(tmp_path, text, "team.md")
+        assert workflow.name == "Team"
+        assert workflow["orchestration"] == Task(
+            id="orchestration",
+            task="Join {{results}}\n\n### How\nWell",
+            depends_on=("a",),
+            inputs=("a",),
+        )
