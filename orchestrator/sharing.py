@@ -4,7 +4,7 @@ In every worker's container:
 
     /run/orchestrator/out       its own, to write to: `findings.md` and `artifacts/`
     /run/orchestrator/shared    read-only, of a workflow and where the user gave a context:
-                                `context.md`, and of a workflow `findings.md`
+                                `context.md`, and of a workflow `findings.md`, `status.md`
     /run/orchestrator/inputs    read-only, where the task reduces others: what came of them
 
 On the host, in the run's directory: `shared/`, `inputs/N/` and `context.md`, which the user gave.
@@ -27,13 +27,14 @@ from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
-from orchestrator.results import Status, WorkerResult
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.status_file import STATUS
 from orchestrator.workflow.bulletin import Entry, bulletin, merged_findings, title_of
+from orchestrator.workflow.prompts import INPUTS
 from orchestrator.workspace import Mounts, remove_tree
 from orchestrator.worktree import patch
 
 SHARED = "/run/orchestrator/shared"
-INPUTS = "/run/orchestrator/inputs"
 OUT = "/run/orchestrator/out"
 INPUTS_PLACE = "inputs"
 """In the run's directory; no worker needs it when the run is over."""
@@ -209,8 +210,8 @@ class Shared:
             return emit
 
         def told(event: Event) -> None:
-            self._note(event)
             emit(event)
+            self._note(event)
 
         return told
 
@@ -226,8 +227,10 @@ class Shared:
                 pass
 
     def _ended(self, result: WorkerResult) -> Entry:
-        done = result.status is Status.SUCCESS
+        done = result.status is Status.SUCCESS and result.started_at is not None
         state = "complete" if done else f"{result.status}: {result.reason}"
+        if result.reason is Reason.DEPENDENCY or (result.reason is None and not done):
+            state = "skipped"
         before = self._entries[result.worker_id]
         found = handover.findings(self._directory.worker(result.worker_id))
         return replace(before, state=state, done=done, findings=found)
@@ -247,6 +250,8 @@ class Shared:
         entries = list(self._entries.values())
         _write(shared / "context.md", bulletin(head, entries).encode("utf-8", "replace"))
         _write(shared / "findings.md", merged_findings(entries).encode("utf-8", "replace"))
+        with suppress(FileNotFoundError):
+            _write(shared / STATUS, (self._directory.path / STATUS).read_bytes())
 
 
 def _write(path: Path, content: bytes) -> None:

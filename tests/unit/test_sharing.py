@@ -1,6 +1,7 @@
 """What workers of one run tell each other by files, and what they cannot."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def result(number: int, **rest: Any) -> WorkerResult:
             "branch": f"architect/parallel-{number}",
             "model": "default",
             "status": Status.SUCCESS,
+            "started_at": datetime(2026, 1, 1, tzinfo=UTC),
             "worktree_path": "/nowhere",
             **rest,
         }
@@ -87,6 +89,28 @@ def test_the_context_follows_the_run(directory: RunDirectory, shared: Shared) ->
     )
     tell(WorkerDone(result=result(1, status=Status.TIMEOUT, reason=Reason.TIMEOUT)))
     assert "- [ ] auth - Agent 1 (timeout: timeout)\n" in read(directory)
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        {"message": "not needed"},
+        {"status": Status.FAILED, "reason": Reason.DEPENDENCY},
+    ],
+)
+def test_what_never_ran_is_not_complete(
+    directory: RunDirectory, shared: Shared, came: dict[str, Any]
+) -> None:
+    shared.following(ignore)(WorkerDone(result=result(1, started_at=None, **came)))
+    assert "- [ ] auth - Agent 1 (skipped)\n" in read(directory)
+
+
+def test_the_table_of_tasks_is_there_too(directory: RunDirectory, shared: Shared) -> None:
+    def write(_: object) -> None:
+        (directory.path / "status.md").write_text("| Agent |\n")
+
+    shared.following(write)(WorkerStarted(worker_id=1, container="c"))
+    assert read(directory, "status.md") == "| Agent |\n"
 
 
 def test_whoever_follows_is_told_too(shared: Shared) -> None:

@@ -1,0 +1,101 @@
+"""What a task that reduces others is told of them: `{{results}}` in its prompt. Pure.
+
+What workers said is data in another one's prompt. It is written as JSON, so that it is plain where
+it begins and ends; what a model makes of it nobody can promise.
+"""
+
+import json
+import re
+import shlex
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from orchestrator.results import WorkerResult
+from orchestrator.sanitize import lines
+
+INPUTS = "/run/orchestrator/inputs"
+"""Where a worker finds all of it."""
+LIMIT = 64 * 1024
+"""Bytes that are put into a prompt."""
+MOST = 120 * 1024
+"""Bytes of a prompt; it is one argument of a program, and the kernel takes 128 KiB."""
+_PLACE = re.compile(r"\{\{[ \t]*results[ \t]*\}\}")
+_FILES = 50
+"""Files that a result names here."""
+_ENOUGH = 500
+"""Characters of a summary that are worth more than a list of files."""
+
+
+def render_prompt(
+    task: str,
+    results: Sequence[tuple[str, WorkerResult]],
+    *,
+    limit: int = LIMIT,
+    shell: bool = False,
+) -> str:
+    """Put what came of other tasks in the place of `{{results}}`, as JSON.
+
+    Args:
+        task: The prompt; what else is in it stays as it is.
+        results: What the tasks came to, by their ids.
+        limit: Bytes that are put in, in all places together; the longest summaries are cut first.
+        shell: The prompt is a command line: they are one word of it.
+    """
+    places = len(_PLACE.findall(task))
+    if not places:
+        return task
+    spell = shlex.quote if shell else str
+    room = min(limit, MOST - len(task.encode("utf-8", "replace"))) // places
+    text = _fitting(results, room, spell)
+    # Once, by a function: what stands in it is not looked at again.
+    return _PLACE.sub(lambda _: text, task)
+
+
+def _fitting(
+    results: Sequence[tuple[str, WorkerResult]], room: int, spell: Callable[[str], str]
+) -> str:
+    """Give as much of the results as there is room for."""
+    longest = max((len(_summary(result)) for _, result in results), default=0)
+
+    def text(cut: int, files: int, count: int = len(results)) -> str:
+        return spell(_json(results, cut=cut, files=files, count=count))
+
+    def fits(said: str) -> bool:
+        return len(said.encode()) <= room
+
+    for least, files in ((min(_ENOUGH, longest), _FILES), (0, 0)):
+        if fits(text(least, files)):
+            spare = range(least, longest)
+            # The first that is too long, less one; the shortest is known to fit.
+            cut = bisect_left(spare, 1, key=lambda size: not fits(text(size + 1, files)))
+            return text(least + cut, files)
+    count = bisect_left(range(len(results)), 1, key=lambda size: not fits(text(0, 0, size + 1)))
+    return text(0, 0, count)
+
+
+def _json(results: Sequence[tuple[str, WorkerResult]], *, cut: int, files: int, count: int) -> str:
+    rows = [_row(name, result, cut=cut, files=files) for name, result in results[:count]]
+    if count < len(results):
+        rows.append({"more": len(results) - count, "see": f"{INPUTS}/results.json"})
+    return json.dumps(rows, ensure_ascii=False, indent=1)
+
+
+def _row(name: str, result: WorkerResult, *, cut: int, files: int) -> dict[str, Any]:
+    summary, listed = _summary(result), result.files_modified
+    if len(summary) > cut:
+        summary = f"{summary[:cut]} [cut: the rest is in {INPUTS}/{name}.summary.md]"
+    if len(listed) > files:
+        listed = [*listed[:files], f"[{len(listed) - files} more: {INPUTS}/{name}.json]"]
+    return {
+        "id": name,
+        "status": result.status,
+        "reason": result.reason,
+        "summary": summary,
+        "files_modified": listed,
+        "commit": result.commit,
+    }
+
+
+def _summary(result: WorkerResult) -> str:
+    return lines(result.message or "")
