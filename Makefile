@@ -14,6 +14,8 @@ OTHERS := gemini opencode mini aider
 BIN := .venv/bin
 STAMP := .venv/.installed
 export PYTHON
+# Where it is set, every start of a program would compile all of it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup images agent-images test agents check demo bench faults mutation clean
 

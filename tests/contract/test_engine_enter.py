@@ -91,7 +91,9 @@ def test_a_terminal_of_its_own(enter) -> None:
 
 
 def test_keys_interrupt(enter) -> None:
-    process = enter("sh", "-c", "echo ready; sleep 60", terminal=SIZE)
+    # A shell that starts a program at the very moment waits for its end all the same.
+    command = "trap 'exit 130' INT; echo ready; while :; do sleep 0.1; done"
+    process = enter("sh", "-c", command, terminal=SIZE)
     with closing(process):
         output = process.output()
         read_until(output, b"ready")
