@@ -6,6 +6,7 @@ import typer
 
 from orchestrator.cli.manifests import File, Variables, tell_about, variables
 from orchestrator.cli.messages import show
+from orchestrator.cli.spec_graph import graph
 from orchestrator.cli.spec_run import run
 from orchestrator.sanitize import one_line
 from orchestrator.workflow.model import Workflow
@@ -16,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Run tasks that depend on each other."
 )
 app.command()(run)
+app.command()(graph)
 
 
 @app.command()

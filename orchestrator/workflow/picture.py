@@ -31,6 +31,8 @@ _LINES = {
 _ARROW = "►"
 _ASCII = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "►": ">"})
 _ASCII_TEXT = str.maketrans({"…": "~", TIMES: "x"})
+LINES = "".join({*_LINES.values(), _ARROW, "…", TIMES})
+"""What a picture is drawn with that is not ASCII."""
 _LENGTHS = (24, 16, 12)
 """To how many characters names are cut before the picture is broken."""
 _STEP = 8

@@ -15,14 +15,12 @@ def wave_lines(workflow: Workflow, slots: int) -> list[str]:
         slots: How many workers run at one time.
     """
     nodes = shape_of(workflow).nodes
-    waves = list(workflow.waves())
     lines = []
-    for number, tasks in enumerate(waves):
+    for number, tasks in enumerate(workflow.waves()):
         names = ", ".join(_marked(node) for node in nodes if node.depth == number)
         together = f" ({_together(workflow, tasks, slots)} at a time)" if len(tasks) > 1 else ""
         lines.append(f"wave {number + 1}: {names}{together}")
-    widest = max(map(len, waves))
-    return [*lines, f"{len(workflow.tasks)} tasks, {len(waves)} waves, {widest} in the widest"]
+    return lines
 
 
 def _together(workflow: Workflow, tasks: Sequence[Task], slots: int) -> int:

@@ -2,6 +2,7 @@
 
 import random
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from orchestrator.workflow.mermaid import mermaid
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.picture import picture
+from orchestrator.workflow.reading import read_workflow
 from orchestrator.workflow.shape import shape_of
 from orchestrator.workflow.svg import svg
 
+WORKFLOWS = Path(__file__).parents[2] / "data" / "workflows"
 NORTH, EAST, SOUTH, WEST = (0, -1), (1, 0), (0, 1), (-1, 0)
 ARMS = {
     "─": (EAST, WEST),
@@ -165,6 +168,18 @@ def test_a_chain_with_a_fan_in_it():
     )
 
 
+@pytest.mark.parametrize(
+    "name", ["task-manifest.yaml", "auth-workflow.ax.yaml", "feature-release.ax.yaml", "SQUAD.md"]
+)
+@pytest.mark.parametrize("width", [None, 100, 60])
+def test_the_files_of_others(name, width):
+    one = read_workflow(WORKFLOWS / name).workflow
+    text = picture(one, width=width)
+    assert max(map(len, text.split("\n"))) <= (width or 1000)
+    assert traced(text) == edges_of(one)
+    assert " after " not in text
+
+
 def test_a_release():
     assert Tracer(picture(workflow(RELEASE))).edges() == edges_of(workflow(RELEASE))
     assert ("post-system", "database-migrations") not in edges_of(workflow(RELEASE))
@@ -191,12 +206,23 @@ def test_a_narrow_terminal_gets_the_same_in_pieces(seed):
     if " after " in text:
         assert listed(text) == edges_of(one)
         return
+    assert traced(text) == edges_of(one)
     full = legend(text)
-    tracer = Tracer(text.partition("\n\n" + next(iter(full)))[0] if full else text)
-    edges = {tuple(full.get(name, name) for name in edge) for edge in tracer.edges()}
-    assert edges == edges_of(one)
-    shown = [full.get(name, name) for name, _, _ in tracer.starts if not is_connector(name)]
+    starts = [name for name, _, _ in Tracer(without_legend(text)).starts]
+    shown = [full.get(name, name) for name in starts if not is_connector(name)]
     assert sorted(shown) == sorted(task.id for task in one.tasks)
+
+
+def traced(text: str) -> set[tuple[str, ...]]:
+    """The edges of a picture, by the whole names."""
+    full = legend(text)
+    edges = Tracer(without_legend(text)).edges()
+    return {tuple(full.get(name, name) for name in edge) for edge in edges}
+
+
+def without_legend(text: str) -> str:
+    full = legend(text)
+    return text.partition("\n\n" + next(iter(full)))[0] if full else text
 
 
 def legend(text: str) -> dict[str, str]:

@@ -18,7 +18,6 @@ def test_a_wave_waits_for_those_before_it():
         "wave 1: design",
         "wave 2: backend, frontend (2 at a time)",
         "wave 3: deploy",
-        "4 tasks, 3 waves, 2 in the widest",
     ]
 
 

@@ -1,0 +1,86 @@
+"""`spec graph`: which task waits for which."""
+
+import io
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from orchestrator.cli import spec_graph
+from orchestrator.cli.app import run
+
+RELEASE = """\
+name: Release
+tasks:
+  - {id: design, task: "{{what}}"}
+  - {id: backend, task: t, depends_on: [design]}
+  - {id: frontend, task: t, depends_on: [design]}
+  - {id: tests, task: t, depends_on: [design, backend, frontend]}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "release.yaml"
+    path.write_text(RELEASE)
+    return str(path)
+
+
+def graph(*arguments: str) -> int:
+    return run(["spec", "graph", *arguments, "--var", "what=Think of <b>"])
+
+
+def test_a_picture_is_what_stdout_gets(file, capsys):
+    assert graph(file) == 0
+    assert capsys.readouterr().out == (
+        "         ┌─► backend ───┐\n"
+        "design ──┴─► frontend ──┴─► tests\n"
+    )  # fmt: skip
+
+
+def test_it_fits_into_the_terminal(file, capsys, monkeypatch):
+    monkeypatch.setattr(spec_graph, "terminal_width", lambda: 30)
+    assert graph(file) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 30
+
+
+def test_what_stdout_cannot_show_is_drawn_otherwise(file, monkeypatch):
+    paper = io.BytesIO()
+    with io.TextIOWrapper(paper, encoding="ascii", write_through=True) as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert graph(file) == 0
+        assert paper.getvalue().decode() == (
+            "         +-> backend ---+\n"
+            "design --+-> frontend --+-> tests\n"
+        )  # fmt: skip
+
+
+def test_mermaid(file, capsys):
+    assert graph(file, "--format", "mermaid") == 0
+    assert capsys.readouterr().out == (
+        '---\ntitle: "Release"\n---\nflowchart LR\n'
+        '    n0["design"]\n    n1["backend"]\n    n2["frontend"]\n    n3["tests"]\n'
+        "    n0 --> n1\n    n0 --> n2\n    n1 --> n3\n    n2 --> n3\n"
+    )
+
+
+def test_svg(file, capsys):
+    assert graph(file, "--format", "svg") == 0
+    root = ElementTree.fromstring(capsys.readouterr().out.encode())
+    titles = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[0] == "Release"
+    assert "Think of <b>" in titles
+
+
+def test_a_format_that_is_none(file, capsys):
+    assert graph(file, "--format", "png") == 3
+    assert "png" in capsys.readouterr().err
+
+
+def test_a_file_with_mistakes_is_not_drawn(tmp_path, capsys):
+    path = tmp_path / "ring.yaml"
+    path.write_text("tasks: [{id: a, task: t, depends_on: [b]}, {id: b, task: t, depends_on: [a]}]")
+    assert run(["spec", "graph", str(path)]) == 3
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("error: ")
