@@ -124,7 +124,9 @@ def test_two_are_merged_and_nothing_of_the_user_is_touched(world: World) -> None
 
 def test_the_same_again_is_the_same_commit(world: World) -> None:
     one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
-    (world.scratch / "merge" / "git").mkdir(parents=True)  # a process that died left it
+    (world.scratch / "merge" / "git" / "refs" / "heads").mkdir(
+        parents=True
+    )  # a process that died left it
     first = world.merged(one, two)
     time.sleep(1.1)  # the wall clock has gone on
     assert world.merged(one, two) == first
@@ -360,6 +362,39 @@ def test_a_merge_that_takes_too_long_is_ended(
     one = world.commit({"large": lines})
     two = world.commit({"large": lines[::-1]})
     assert "it took longer than 0 s" in world.refused(one, two).message
+
+
+def test_a_conflict_without_end_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integration, "_LISTING", 100)
+    one, two = ({f"file-{n}": f"{text}\n" for n in range(9)} for text in "xy")
+    conflict = world.refused(world.commit(one), world.commit(two))
+    assert "prints more than 100 bytes" in conflict.message
+
+
+def _smaller(values: Mapping[str, str], large: str, small: str) -> dict[str, str]:
+    return {key: small if value == large else value for key, value in values.items()}
+
+
+def test_files_that_are_too_large_are_not_held_in_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integration, "_SEALED", _smaller(integration._SEALED, "256m", "1m"))
+    one, two = (world.commit({"large": text * (2 << 20)}) for text in "xy")
+    assert "over limit 1048576" in world.refused(one, two).message
+
+
+def test_of_too_many_files_none_is_looked_for_under_another_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each new one is compared with each that is gone: a worker decides how many those are."""
+    monkeypatch.setattr(integration, "_BOUNDED", _smaller(integration._BOUNDED, "1000", "3"))
+    old = {f"old-{number}": f"{number}\n{NUMBERS}" for number in range(4)}
+    world.base = world.commit(old)
+    moved = world.commit(
+        dict.fromkeys(old) | {f"new-{n}": f"{n}\n{NUMBERS}more\n" for n in range(4)}
+    )
+    changed = world.commit({name: text.replace("7", "seven") for name, text in old.items()})
+    assert world.refused(moved, changed).files == tuple(old)
 
 
 @pytest.mark.timeout(60)

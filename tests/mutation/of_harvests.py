@@ -97,7 +97,7 @@ def integration() -> Iterator[Protection]:
         ("renames are bounded", '"merge.renameLimit": "1000", ', ""),
         ("no merge without end",
          "timeout=max(0.1, self._deadline - time.monotonic()),", "timeout=None,"),
-        ("what git says is bounded", "limit=_LISTING, answers", "limit=1 << 40, answers"),
+        ("what git says is bounded", "limit=_LISTING, answers", "limit=1 << 27, answers"),
         ("history in common",
          'if not repository.git.succeeds("merge-base", "--is-ancestor", base, tip.commit):',
          "if False:"),
