@@ -53,7 +53,7 @@ def check(
     if not wanted or verdict.reason in _UNCHECKED:
         return [], verdict
     if tip == run.base:
-        return [], _with_note(verdict, "no checks: nothing was committed")
+        return [], verdict.with_note("no checks: nothing was committed")
     done = checkpoints.checks()
     if len(done) < len(wanted):
         done = _Checks(run, spec, replace(workspace, start=tip), checkpoints).all(done)
@@ -62,11 +62,7 @@ def check(
     why = f"{cancel_of(run, spec).why} before its checks were done"
     if verdict.status is Status.SUCCESS:
         return done, Verdict(Status.FAILED, Reason.CANCELLED, why)
-    return done, _with_note(verdict, why)
-
-
-def _with_note(verdict: Verdict, note: str) -> Verdict:
-    return replace(verdict, message="; ".join(filter(None, (verdict.message, note))))
+    return done, verdict.with_note(why)
 
 
 @dataclass(frozen=True)

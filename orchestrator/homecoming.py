@@ -55,7 +55,7 @@ def bring_home(
         if verdict.status is Status.SUCCESS:
             verdict = Verdict(Status.FAILED, Reason.HARVEST_REFUSED, kept)
         else:
-            verdict = Verdict(verdict.status, verdict.reason, f"{verdict.message}; {kept}")
+            verdict = verdict.with_note(kept)
         return Harvested(workspace.start, ()), verdict
     with meanwhile(partial(discard_scratch, run, spec, workspace)):
         try:

@@ -1,7 +1,7 @@
 """How a worker ended, from what the engine saw, what the agent said and what git let in. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from orchestrator.agents.base import AgentOutcome
@@ -43,6 +43,10 @@ class Verdict:
     status: Status
     reason: Reason | None
     message: str | None
+
+    def with_note(self, note: str) -> "Verdict":
+        """Say more; the verdict stays."""
+        return replace(self, message="; ".join(filter(None, (self.message, note))))
 
 
 # Anything else that we stop has failed.

@@ -88,7 +88,7 @@ def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
     note = f"its log is not whole ({ending.log_failure})"
     if verdict.status is Status.SUCCESS:
         return Verdict(Status.PARTIAL, Reason.NO_REPORT, note)
-    return replace(verdict, message=f"{verdict.message}; {note}")
+    return verdict.with_note(note)
 
 
 def _changes(run: RunContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:

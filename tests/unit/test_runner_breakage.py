@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator import harvest, preparation, worker
+from orchestrator.agents.base import AgentOutcome
+from orchestrator.agents.shell import ShellAgent
 from orchestrator.config import Isolation
 from orchestrator.engine.base import ROLE, ContainerSpec, ContainerState, Leftover
 from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
@@ -172,9 +174,9 @@ def test_an_interrupt_waits_for_no_deadline(repo: Path, local_engine: LocalEngin
     assert git(repo, "ls-tree", "--name-only", "architect/parallel-2", "two", "late") == "two"
 
 
-def test_a_log_that_is_not_whole_makes_no_success(
-    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let logs lie where there is no room."""
     made = WorkerLog.__init__
 
     def on_a_full_disk(self: WorkerLog, *arguments: Any, **options: Any) -> None:
@@ -183,8 +185,23 @@ def test_a_log_that_is_not_whole_makes_no_success(
         self._files["stdout"] = Path("/dev/full").open("wb", 0)  # noqa: SIM115  # its own to close
 
     monkeypatch.setattr(WorkerLog, "__init__", on_a_full_disk)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_log_that_is_not_whole_makes_no_success(repo: Path, local_engine: LocalEngine) -> None:
     (result,) = shell_run(repo, local_engine, """echo '{"status": "failed"}'""").results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.NO_REPORT)
+    assert result.message == "its log is not whole (No space left on device)"
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_log_that_is_not_whole_is_told_where_the_agent_says_nothing(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = AgentOutcome(status=Status.PARTIAL, reason=Reason.MAX_STEPS)
+    monkeypatch.setattr(ShellAgent, "outcome", lambda *_: silent)
+    (result,) = shell_run(repo, local_engine, "echo x").results
+    assert (result.status, result.reason) == (Status.PARTIAL, Reason.MAX_STEPS)
     assert result.message == "its log is not whole (No space left on device)"
 
 
