@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 DOCKERFILE = f"""FROM {BASE_IMAGE}
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-venv
+RUN python3 -m venv /opt/venv
 """
 SERVER = '''"""A package index on this machine, with one package, whose answers may be kept."""
 import http.server
@@ -50,11 +51,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
 '''
 ONLINE = (
-    "python3 index.py & sleep 1; python3 -m venv .venv && .venv/bin/pip install"
+    "python3 index.py & sleep 1; /opt/venv/bin/pip install --target .venv"
     " --trusted-host 127.0.0.1 --index-url http://127.0.0.1:8000/simple acme; code=$?;"
     " kill $!; exit $code"
 )
-OFFLINE = "python3 -m venv .venv && .venv/bin/pip install acme"
+OFFLINE = "/opt/venv/bin/pip install --target .venv acme"
 ATTACK = """
 touch /caches/evil 2>/dev/null && echo 'wrote beside the caches' >&2
 find /caches/pip -type f -exec sh -c 'echo evil > "$1"' sh {} ';' || exit 1
@@ -69,8 +70,8 @@ grep -rq evil /caches/pip/moved && echo attacked > attacked.txt
 VICTIM = (
     "test -z \"$(find /caches/pip ! -type d ! -type f)\" && test ! -e /caches/pip/moved"
     " && ! grep -rqx evil /caches/pip"
-    " && .venv/bin/pip install --force-reinstall acme"
-    " && .venv/bin/python -c 'import acme; print(acme.answer)' > answer.txt"
+    " && /opt/venv/bin/pip install --target .venv --upgrade --force-reinstall acme"
+    " && PYTHONPATH=.venv python3 -c 'import acme; print(acme.answer)' > answer.txt"
 )  # fmt: skip
 
 
