@@ -386,6 +386,9 @@ class ParallelConfig(_Model):
     """Commit the workers start from."""
     include_uncommitted: bool = False
     """Carry uncommitted and untracked files of the checkout over to the workers."""
+    context: str | None = Field(default=None, min_length=1)
+    """A text file that every worker can read, where `ORCHESTRATOR_CONTEXT` says; in a configuration
+    file its path is from the repository's top."""
     max_worktrees: int = Field(default=20, ge=1)
     """Worktrees of workers that the repository may have, earlier runs' included; a run that would
     make more is refused."""

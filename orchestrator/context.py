@@ -43,6 +43,8 @@ class Ground:
     secrets: Secrets
     redactor: Redactor
     copies: Copies = NO_COPIES
+    given: str | None = None
+    """What the user gives all workers to read."""
     workflow: Workflow | None = None
     """Whose tasks the workers have, each by its name."""
     grounds: Mapping[str, "Ground"] = field(default_factory=dict)

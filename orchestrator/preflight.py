@@ -18,6 +18,7 @@ from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets, read_secrets
+from orchestrator.sharing import read_given
 from orchestrator.untracked import Copies, choose_copies, secret_lines
 from orchestrator.workflow.model import Task, Workflow, config_of
 
@@ -38,6 +39,7 @@ class Wishes:
     secrets: Secrets
     redactor: Redactor
     copies: Copies
+    given: str | None
 
 
 def check_wishes(
@@ -70,6 +72,7 @@ def check_wishes(
         secrets=secrets,
         redactor=_redactor(config, handed_on, secrets, secret_lines(repository.top, copies)),
         copies=copies,
+        given=read_given(repository.top, config.context),
     )
 
 

@@ -11,6 +11,7 @@ from orchestrator.inputs import Inputs, keep_inputs
 from orchestrator.plan import WorkerSpec, job_count
 from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_id
 from orchestrator.remains import base_ref
+from orchestrator.sharing import keep_given
 from orchestrator.workflow.model import plan_tasks
 from orchestrator.workspace import remove_tree
 
@@ -47,6 +48,7 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
         )
         try:
             directory.create(ground.redactor.model(record))
+            keep_given(directory, ground.redactor, ground.given)
             repository.claim([worker.branch for worker in workers], base, keep=base_ref(record))
         except (OrchestratorError, OSError) as error:
             directory.release()

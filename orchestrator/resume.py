@@ -81,7 +81,7 @@ class ResumedRun:
     def _go_on(self, directory: RunDirectory) -> RunResult:
         record, inputs = _read(directory)
         config = inputs.config if inputs else record.config
-        config = config.model_copy(update={"base": record.base})
+        config = config.model_copy(update={"base": record.base, "context": None})
         with connected(self._engine) as engine:
             if _is_done(directory, record):
                 return self._conclude(directory, record, engine)

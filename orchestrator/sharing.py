@@ -20,12 +20,13 @@ from pathlib import Path
 
 from orchestrator import handover
 from orchestrator.engine.base import BindMount
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Event, WorkerDone, WorkerRetrying, WorkerStarted
 from orchestrator.handover import Handover
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.redact import Redactor
+from orchestrator.regular import open_regular
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.status_file import STATUS
@@ -40,6 +41,8 @@ INPUTS_PLACE = "inputs"
 """In the run's directory; no worker needs it when the run is over."""
 MOST_DIFF = 8 * 1024**2
 """Bytes of the diff of one input."""
+MOST_GIVEN = 256 * 1024
+"""Bytes of the context that a user gives."""
 _GIVEN = "context.md"
 _READABLE = 0o644
 _VARIABLES = {
@@ -71,14 +74,38 @@ def variables(spec: WorkerSpec, mounts: Mounts) -> dict[str, str]:
     return found
 
 
-def keep_given(directory: RunDirectory, context: str | None) -> None:
-    """Keep what the user gave as context, for whoever carries the run out.
+def read_given(top: Path, file: str | None) -> str | None:
+    """Read what the user gives all workers to read.
+
+    Raises:
+        ConfigError: It cannot be read, is no text, or is too long.
+    """
+    if file is None:
+        return None
+    try:
+        with open_regular(top / file) as opened:
+            content = opened.read(MOST_GIVEN + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"context file `{file}` cannot be read: {error.strerror or 'it is not a file'}",
+            hint="`--context FILE` takes a text file",
+        ) from error
+    if len(content) > MOST_GIVEN:
+        raise ConfigError(f"context file `{file}` is larger than {MOST_GIVEN // 1024} KiB")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"context file `{file}` is not UTF-8 text") from error
+
+
+def keep_given(directory: RunDirectory, redactor: Redactor, given: str | None) -> None:
+    """Keep what the user gave, for whoever carries the run out.
 
     Raises:
         OSError: There is no room for it.
     """
-    if context is not None:
-        _write(directory.path / _GIVEN, context.encode("utf-8", "replace"))
+    if given is not None:
+        _write(directory.path / _GIVEN, redactor.text(given).encode("utf-8", "replace"))
 
 
 class Shared:

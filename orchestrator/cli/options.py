@@ -148,6 +148,22 @@ Dotenv = Annotated[
     ),
 ]
 Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]
+
+
+def _from_here(file: str | None) -> str | None:
+    """Say where a file is, to whoever goes on elsewhere."""
+    return file and str(Path(file).absolute())
+
+
+Context = Annotated[
+    Text,
+    typer.Option(
+        "--context",
+        metavar="FILE",
+        help="A text file that every worker can read.",
+        callback=_from_here,
+    ),
+]
 IncludeUncommitted = Annotated[
     bool | None,
     typer.Option(

@@ -68,6 +68,7 @@ def parallel(
     check_network: options.CheckNetwork = None,
     base: options.Base = None,
     include_uncommitted: options.IncludeUncommitted = None,
+    context: options.Context = None,
     retries: options.Retries = None,
     retry_delay: options.RetryDelay = None,
     retry_on: options.RetryOn = None,

@@ -47,6 +47,7 @@ def run(
     checks: options.Check = None,
     base: options.Base = None,
     include_uncommitted: options.IncludeUncommitted = None,
+    context: options.Context = None,
     retries: options.Retries = None,
     retry_delay: options.RetryDelay = None,
     stagger: options.Stagger = None,

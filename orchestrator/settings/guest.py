@@ -22,7 +22,7 @@ NAME_IT = "pass `--config {}` if you trust who wrote that file"
 
 NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
-        *(RUN_FIELDS[name] for name in ("api_base", "image", "include_uncommitted")),
+        *(RUN_FIELDS[name] for name in ("api_base", "context", "image", "include_uncommitted")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "copy", "env", "runtime", "secrets")),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],

@@ -26,9 +26,9 @@ PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
 _LISTS = frozenset({"allow", "models", "paths", "ports", "retry_on"})
 """Settings that options and variables give as `a,b`."""
-NO_VARIABLE = frozenset({"tasks", "copy", "env", "secrets", *PROJECT_FIELDS})
-"""Workers are told where their secrets are in `ORCHESTRATOR_SECRETS`, and may run us again; what a
-project needs is in its file."""
+NO_VARIABLE = frozenset({"tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS})
+"""Workers are told where their secrets and their context are in `ORCHESTRATOR_SECRETS` and
+`ORCHESTRATOR_CONTEXT`, and may run us again; what a project needs is in its file."""
 _VARIABLES: Mapping[str, FieldPath] = {
     PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in NO_VARIABLE
 }

@@ -1,6 +1,7 @@
 """What workers of one run tell each other by files, and what they cannot."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,18 +9,21 @@ from typing import Any
 import pytest
 
 from orchestrator import sharing
-from orchestrator.config import Limits
+from orchestrator.config import Isolation, Limits
 from orchestrator.engine.base import BindMount
+from orchestrator.errors import ConfigError
 from orchestrator.events import WorkerDone, WorkerRetrying, WorkerStarted, ignore
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, all_runs
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.resume import ResumedRun
+from orchestrator.runner import ParallelRunner
 from orchestrator.sharing import INPUTS, OUT, SHARED, Input, Shared, variables
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import shell_run
+from tests.support.runs import configured, shell_run
 
 USER = (0, 0)
 
@@ -133,9 +137,56 @@ def test_another_process_writes_the_same(
 
 
 def test_what_the_user_gave_comes_first(directory: RunDirectory, repo: Path) -> None:
-    sharing.keep_given(directory, "Use tabs.\n")
+    sharing.keep_given(directory, Redactor(), "Use tabs.\n")
     made(directory, repo)
     assert read(directory).startswith("Use tabs.\n\n## Task Status\n- [ ] auth")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff", "is not UTF-8 text"),
+        (b"x" * (256 * 1024 + 1), "is larger than 256 KiB"),
+    ],
+)
+def test_a_context_that_is_no_text_is_refused(
+    repo: Path, local_engine: LocalEngine, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (repo / "context.md").write_bytes(content)
+    with pytest.raises(ConfigError, match=said):
+        shell_run(repo, local_engine, "true", context="context.md")
+    assert list(all_runs(Repository(repo).state_dir)) == []
+
+
+def test_a_context_that_is_no_file_is_not_waited_for(repo: Path, local_engine: LocalEngine) -> None:
+    os.mkfifo(repo / "context.md")
+    with pytest.raises(ConfigError, match="cannot be read: it is not a file"):
+        shell_run(repo, local_engine, "true", context="context.md")
+
+
+def test_a_context_is_given_to_every_worker(repo: Path, local_engine: LocalEngine) -> None:
+    (repo / "context.md").write_text("Use tabs, and s3cret-s3cret.\n")
+    isolation = Isolation(network="none", env={"MY_TOKEN": "s3cret-s3cret"})
+    (worker,) = shell_run(
+        repo, local_engine, 'cat "$ORCHESTRATOR_CONTEXT"', context="context.md", isolation=isolation
+    ).results
+    assert worker.log is not None
+    said = (Path(worker.log) / "stdout.log").read_text()
+    assert said == "Use tabs, and [redacted:MY_TOKEN].\n"
+
+
+def test_whoever_goes_on_needs_the_file_no_more(repo: Path, local_engine: LocalEngine) -> None:
+    (repo / "context.md").write_text("Use tabs.\n")
+    task = 'cat "$ORCHESTRATOR_CONTEXT"'
+    wishes = configured(task, context="context.md")
+    reserved = ParallelRunner(wishes, repo, engine=local_engine).reserve()
+    reserved.release()
+    (repo / "context.md").unlink()
+    (worker,) = ResumedRun(RunDirectory(reserved.path), engine=local_engine).execute().results
+    assert worker.log is not None
+    assert (Path(worker.log) / "stdout.log").read_text() == "Use tabs.\n"
 
 
 def test_workers_of_no_workflow_know_nothing_of_each_other(
@@ -144,7 +195,7 @@ def test_workers_of_no_workflow_know_nothing_of_each_other(
     alone = made(directory, repo, title=None)
     assert [mount.target for mount in alone.mounts(AUTH, USER)] == [OUT]
     assert alone.following(ignore) is ignore
-    sharing.keep_given(directory, "Use tabs.\n")
+    sharing.keep_given(directory, Redactor(), "Use tabs.\n")
     alone = made(directory, repo, title=None)
     assert [mount.target for mount in alone.mounts(AUTH, USER)] == [OUT, SHARED]
     assert read(directory) == "Use tabs.\n"
