@@ -76,7 +76,7 @@ def drop_scratch(
         refused_too: Numbers of those whose work is dropped even where it was never let in.
     """
     if workers and not unfinished(workers, present):
-        remove_tree(workers[0].directory.objects)
+        workers[0].directory.drop_objects()
         remove_tree(workers[0].directory.path / INPUTS_PLACE)
         remove_tree(workers[0].directory.path / PROBE)
     for worker in workers:

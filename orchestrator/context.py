@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from orchestrator.agents.base import Agent
 from orchestrator.caches import NO_CACHES, Caches
@@ -57,7 +58,12 @@ class RunContext(Ground):
 
     directory: RunDirectory
     base: str
-    """The commit they start from."""
+    """The commit that a worker starts from."""
+    run_base: str
+    """The commit that those start from which go on from no other's work."""
+    began: datetime
+    objects: Path
+    """What the base reaches."""
     shallow: frozenset[str]
     """Commits that are cut off from their parents."""
     submodules: tuple[Submodule, ...] = ()

@@ -151,7 +151,7 @@ def _let_in(
         origin=Origin(
             base=run.base,
             start=workspace.start,
-            objects=run.directory.objects,
+            objects=run.objects,
             shallow=run.shallow,
             room=room,
         ),

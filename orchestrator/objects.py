@@ -41,6 +41,21 @@ def pack_commit(
     return cut
 
 
+def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
+    """Add what a commit reaches and its base does not to a directory that has all of the base.
+
+    Args:
+        git: Where the objects come from.
+        commit: The commit.
+        base: What is there already.
+        directory: What `pack_commit` made, or a copy of it.
+    """
+    directory.chmod(0o755)
+    arguments = ("pack-objects", "-q", "--delta-base-offset", str(directory / "pack" / "pack"))
+    git.run(*arguments, "--revs", stdin=f"{commit}\n^{base}\n".encode())
+    _open_to_all(directory)
+
+
 def shallow_commits(common_dir: Path) -> frozenset[str]:
     """Give the commits whose parents are not there."""
     file = common_dir / "shallow"

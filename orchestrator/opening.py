@@ -48,7 +48,7 @@ def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: "Recor
     for problem in _sweep(engine, directory.run_id):
         # The results stand; what is left is found by its labels.
         recorder(Notice(message=f"not all was removed ({problem})"))
-    remove_tree(directory.objects)
+    directory.drop_objects()
     remove_tree(directory.path / INPUTS_PLACE)
     forget(directory.run_id, os.environ)
 
@@ -112,6 +112,9 @@ def share(
         **vars(ground),
         directory=directory,
         base=base,
+        run_base=base,
+        began=record.created_at,
+        objects=directory.objects,
         shallow=shallow,
         submodules=submodules.found,
         content=content,

@@ -1,5 +1,7 @@
 """A worker's files: made for it, or found where another process made them."""
 
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -9,6 +11,7 @@ from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import RunContext
 from orchestrator.errors import RepositoryError
 from orchestrator.extras import Extras
+from orchestrator.objects import pack_since
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
 from orchestrator.repository import Repository
@@ -46,6 +49,39 @@ def ready_objects(
     return known
 
 
+def ready_more(
+    repository: Repository, directory: RunDirectory, base: str, *, since: str, by: int
+) -> Path:
+    """Make an object directory of what one worker's base reaches, unless that was done.
+
+    Args:
+        repository: The repository.
+        directory: The run's; what the run's base reaches is packed there.
+        base: The worker's, on top of the run's.
+        since: The run's base.
+        by: The worker: several may make the same at one time.
+
+    Raises:
+        OrchestratorError: It could not be packed.
+        OSError: There is no room for it.
+    """
+    place = directory.objects_of(base)
+    if place.is_dir():
+        return place
+    half = place.with_name(f"{place.name}.{by}")
+    remove_tree(half)
+    half.parent.mkdir(exist_ok=True)
+    shutil.copytree(directory.objects, half, copy_function=os.link)
+    pack_since(repository.git, base, since, half)
+    try:
+        half.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        remove_tree(half)
+    return place
+
+
 def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints) -> Workspace:
     """Give a worker its files, complete.
 
@@ -64,7 +100,7 @@ def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints)
 
 def _ready(run: RunContext, spec: WorkerSpec, root: Path, checkpoints: Checkpoints) -> Workspace:
     if checkpoints.prepared:
-        return reopen(run.repository, run.directory, spec, base=run.base)
+        return reopen(run.repository, run.directory, spec, base=run.base, objects=run.objects)
     if root.exists():
         with run.repository.lock():
             put_aside(run.repository, spec, root)
@@ -100,7 +136,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
     return Workspace(
         worktree=worktree,
         store=store,
-        objects=run.directory.objects,
+        objects=run.objects,
         mode=run.mode,
         user=user,
         start=start,
@@ -118,7 +154,7 @@ def _worktree(run: RunContext, spec: WorkerSpec, *, again: bool) -> Worktree:
 
 
 def reopen(
-    repository: Repository, directory: RunDirectory, spec: WorkerSpec, *, base: str
+    repository: Repository, directory: RunDirectory, spec: WorkerSpec, *, base: str, objects: Path
 ) -> Workspace:
     """Find what another process made.
 
@@ -127,6 +163,7 @@ def reopen(
         directory: The run's.
         spec: The worker.
         base: What its first attempt starts from.
+        objects: What that reaches.
 
     Raises:
         RepositoryError: The worktree is none any more.
@@ -135,7 +172,7 @@ def reopen(
     return Workspace(
         worktree=ensure_worktree(repository, spec),
         store=store,
-        objects=directory.objects,
+        objects=objects,
         mode="bind" if store.copy.is_dir() else "overlay",
         user=worker_user(spec.worker_id),
         start=Checkpoints(store.root).start() or base,

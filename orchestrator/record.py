@@ -7,6 +7,8 @@ orchestrator/runs/<run-id>/           in the repository's git common directory
     result.json                       what it came to
     status.md                         who does what, as it is now
     stop-N                            somebody asks for worker N's end
+    base-N                            what worker N starts from, if not from the run's base
+    bases/                            what those reach, as `objects` is for the run's
     worker-N/                         state directory of worker N (see `store`)
         result.json stdout.log stderr.log
     worker-N.attempt-K/               what that was when its attempt K was given up; attempt.json
@@ -16,6 +18,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -110,6 +113,26 @@ class RunDirectory:
     def objects(self) -> Path:
         """The objects that the run's base reaches."""
         return self.path / "objects"
+
+    def objects_of(self, base: str) -> Path:
+        """The objects that another base reaches, which some workers start from."""
+        return self.path / "bases" / base
+
+    def base_of(self, worker_id: int) -> str | None:
+        """Give what a worker starts from, if that is not the run's base, or not known yet."""
+        try:
+            return (self.path / f"base-{worker_id}").read_text()
+        except OSError:
+            return None
+
+    def note_base(self, worker_id: int, commit: str) -> None:
+        """Keep what a worker starts from, before anything of it is made."""
+        write_atomically(self.path / f"base-{worker_id}", commit)
+
+    def drop_objects(self) -> None:
+        """Remove what only running workers need."""
+        shutil.rmtree(self.objects, ignore_errors=True)
+        shutil.rmtree(self.path / "bases", ignore_errors=True)
 
     def create(self, record: RunRecord) -> None:
         """Make the directory, take its lease, write the plan."""

@@ -1,5 +1,7 @@
 """Bring home the work of a worker whose orchestrator died before it could."""
 
+from dataclasses import replace
+
 from orchestrator.agents import load_agent
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.config import BASE_IMAGE
@@ -11,7 +13,7 @@ from orchestrator.homecoming import discard_scratch, harvest
 from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
 from orchestrator.ports import PortBlocks
-from orchestrator.preparation import ready_objects, reopen
+from orchestrator.preparation import ready_more, ready_objects, reopen
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
@@ -44,8 +46,12 @@ def salvage(
         OrchestratorError: Nothing was let in; its files are still where it wrote them.
     """
     store = Store(root=directory.worker(spec.worker_id))
-    workspace = reopen(repository, directory, spec, base=record.base)
+    base = directory.base_of(spec.worker_id) or record.base
     run = _context(repository, engine, directory, record)
+    if base != record.base:
+        objects = ready_more(repository, directory, base, since=record.base, by=spec.worker_id)
+        run = replace(run, base=base, objects=objects)
+    workspace = reopen(repository, directory, spec, base=base, objects=run.objects)
     harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     discard_scratch(run, spec, workspace)
@@ -74,6 +80,9 @@ def _context(
         redactor=Redactor(),
         directory=directory,
         base=record.base,
+        run_base=record.base,
+        began=record.created_at,
+        objects=directory.objects,
         shallow=ready_objects(repository, directory, record.base, history=history),
         mode="overlay",
         network="none",

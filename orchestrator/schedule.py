@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 
 from orchestrator.attempts import Again, attempt, has_begun, in_all
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.context import RunContext, of_worker
+from orchestrator.context import RunContext
 from orchestrator.errors import EngineUnavailableError, OrchestratorError, UnfinishedError
 from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.execution import TICK
+from orchestrator.inflow import Results, flow_in
+from orchestrator.integration import MergeConflict
 from orchestrator.plan import WorkerSpec
 from orchestrator.queueing import Queue, Skipped, make_queue
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
@@ -68,6 +70,7 @@ class _Slots:
         self._waiting = [_Turn(spec) for spec in workers]
         self._running: dict[Future[WorkerResult | Again], WorkerSpec] = {}
         self._results: list[WorkerResult] = []
+        self._done: dict[str, WorkerResult] = {}
         self._queue: Queue = make_queue(run)
 
     def results(self) -> list[WorkerResult]:
@@ -108,7 +111,8 @@ class _Slots:
     def _fill(self, pool: ThreadPoolExecutor) -> None:
         for turn in self._chosen():
             self._waiting.remove(turn)
-            self._running[pool.submit(_finish, self._run, turn.spec)] = turn.spec
+            began = pool.submit(_finish, self._run, turn.spec, dict(self._done))
+            self._running[began] = turn.spec
 
     def _chosen(self) -> list[_Turn]:
         """Give those that start now: what runs already or is called off waits for nobody."""
@@ -156,6 +160,8 @@ class _Slots:
 
     def _keep(self, spec: WorkerSpec, result: WorkerResult) -> None:
         self._results.append(result)
+        if spec.name is not None:
+            self._done[spec.name] = result
         self._queue.note(spec, result)
 
 
@@ -168,16 +174,15 @@ def _is_under_way(run: RunContext, spec: WorkerSpec) -> bool:
     return Checkpoints(run.directory.worker(spec.worker_id)).launch() is not None
 
 
-def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
+def _finish(run: RunContext, spec: WorkerSpec, done: Results) -> WorkerResult | Again:
     """Give a worker's result, whatever happens, and make it durable; or say that it goes on."""
-    run = of_worker(run, spec)
     if _is_called_off(run, spec):
         why = f"{cancel_of(run, spec).why} before it started"
         result: WorkerResult | Again = failure(run, spec, Reason.CANCELLED, why)
         _give_back(run, spec)
     else:
         try:
-            result = attempt(run, spec)
+            result = _attempt(run, spec, done)
         except (EngineUnavailableError, UnfinishedError) as error:
             return _left_open(run, spec, error)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
@@ -190,6 +195,19 @@ def _finish(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
         return result
     run.ports.release(spec.worker_id)
     return _kept(run, spec, result)
+
+
+def _attempt(run: RunContext, spec: WorkerSpec, done: Results) -> WorkerResult | Again:
+    try:
+        run, spec = flow_in(run, spec, done)
+    except MergeConflict as error:
+        _give_back(run, spec)
+        return failure(run, spec, Reason.CONFLICT, error.message)
+    except EngineUnavailableError:
+        raise
+    except (OrchestratorError, OSError) as error:
+        return failure(run, spec, Reason.SETUP_FAILED, str(error))
+    return attempt(run, spec)
 
 
 def _kept(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:
@@ -220,7 +238,8 @@ def _skipped(run: RunContext, skip: Skipped) -> WorkerResult:
 def _give_back(run: RunContext, spec: WorkerSpec) -> None:
     """Let go of the branch of a worker that never began."""
     with suppress(OrchestratorError):
-        run.repository.drop_branch(spec.branch, at=run.base)
+        base = run.directory.base_of(spec.worker_id) or run.base
+        run.repository.drop_branch(spec.branch, at=base)
 
 
 def _left_open(run: RunContext, spec: WorkerSpec, error: OrchestratorError) -> WorkerResult:

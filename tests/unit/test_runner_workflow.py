@@ -1,5 +1,6 @@
 """Workflows from plan to results: real git, processes for containers."""
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_c
 from orchestrator.runner import ParallelRunner
 from orchestrator.workflow.model import Task, Workflow
 from tests.support.local_engine import LocalEngine
-from tests.support.runs import branches, configured
+from tests.support.repository import git
+from tests.support.runs import branches, configured, show
 
 
 def task(name: str, command: str, *needs: str, **more: object) -> Task:
@@ -134,3 +136,80 @@ def test_each_task_has_its_own_settings(repo: Path, local_engine: LocalEngine) -
     assert done["late"].status is Status.TIMEOUT
     assert done["again"].attempts == 3
     assert (done["model"].model, done["late"].model) == ("big", "small")
+
+
+def test_a_task_starts_from_what_those_before_it_made(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    done = run_workflow(
+        repo, local_engine,
+        task("one", "echo 1 > one.txt"),
+        task("two", "echo 2 > two.txt"),
+        task("both", "cat one.txt two.txt > both.txt && git log --format=%s", "one", "two"),
+        task("last", "cat both.txt > last.txt; git rm -q one.txt", "both"),
+    )  # fmt: skip
+    assert {one.status for one in done.values()} == {Status.SUCCESS}
+    assert show(repo, f"{done['last'].branch}:last.txt") == "1\n2"
+    # What others made is not counted as its own.
+    assert done["both"].files_modified == ["both.txt"]
+    assert done["last"].files_modified == ["last.txt", "one.txt"]
+    parents = git(repo, "rev-parse", f"{done['both'].commit}^^@").split()
+    assert parents == [done["one"].commit, done["two"].commit]
+    assert git(repo, "rev-parse", "HEAD") == base
+    assert git(repo, "status", "--porcelain") == ""
+    assert not any(repo.joinpath(".git").rglob("merge-*"))
+
+
+def test_what_failed_is_not_gone_on_from(repo: Path, local_engine: LocalEngine) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("good", "echo 1 > good.txt"),
+        task("bad", "echo 2 > bad.txt; exit 1"),
+        task("tidy", "ls > seen.txt", "good", "bad", when="always"),
+    )  # fmt: skip
+    seen = show(repo, f"{done['tidy'].branch}:seen.txt").split()
+    assert ("good.txt" in seen, "bad.txt" in seen) == (True, False)
+
+
+def test_a_conflict_names_the_tasks_and_the_files(repo: Path, local_engine: LocalEngine) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("one", "echo 1 > a.txt"),
+        task("two", "echo 2 > a.txt"),
+        task("both", "true", "one", "two"),
+        task("after", "true", "both"),
+    )  # fmt: skip
+    assert (done["both"].status, done["both"].reason) == (Status.FAILED, Reason.CONFLICT)
+    assert (
+        done["both"].message == "`two` and what `one` made cannot be merged: both changed `a.txt`"
+    )
+    assert done["after"].message == "skipped: task `both` failed"
+    assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
+
+
+def test_an_attempt_more_starts_where_the_task_does(repo: Path, local_engine: LocalEngine) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("one", "echo 1 > one.txt"),
+        task("again", "cat one.txt; test -e half.txt && echo no > no.txt; echo > half.txt; exit 1",
+             "one", settings={"retries": 1, "retry_delay": 0}),
+    )  # fmt: skip
+    assert done["again"].attempts == 2
+    assert done["again"].files_modified == ["half.txt"]
+
+
+def test_a_reduced_task_is_told_what_came_of_the_others(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("map-1", "echo 1 > one.txt"),
+        task("map-2", "exit 7"),
+        task("reduce", "printf %s {{results}} > told.json", "map-1", "map-2",
+             inputs=["map-1", "map-2"], when="always"),
+    )  # fmt: skip
+    told = json.loads(show(repo, f"{done['reduce'].branch}:told.json"))
+    assert [(one["id"], one["status"], one["files_modified"]) for one in told] == [
+        ("map-1", "success", ["one.txt"]), ("map-2", "failed", []),
+    ]  # fmt: skip

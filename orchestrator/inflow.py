@@ -1,0 +1,89 @@
+"""What a worker of a workflow starts with: its task's wishes, and what other tasks have made.
+
+Whatever is worked out here comes out the same when it is done over again, by us or by whoever
+resumes the run: from the results of the tasks that it goes on from, which are on disk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from orchestrator.attempts import has_begun
+from orchestrator.context import RunContext, of_worker
+from orchestrator.integration import Tip, integrate
+from orchestrator.lfs import find_content
+from orchestrator.plan import WorkerSpec
+from orchestrator.preparation import ready_more
+from orchestrator.results import Status, WorkerResult
+from orchestrator.sharing import Input
+from orchestrator.workflow.model import Task
+from orchestrator.workflow.prompts import render_prompt
+
+Results = Mapping[str, WorkerResult]
+"""Of the tasks that are over, by their ids."""
+
+
+def flow_in(run: RunContext, spec: WorkerSpec, results: Results) -> tuple[RunContext, WorkerSpec]:
+    """Give run and worker as the worker is to have them.
+
+    Args:
+        run: The run, as all workers share it.
+        spec: The worker.
+        results: At least those of the tasks that it depends on.
+
+    Raises:
+        MergeConflict: What those made cannot be put together.
+        OrchestratorError: It could not be read or written.
+        OSError: There is no room for it.
+    """
+    run = of_worker(run, spec)
+    if run.workflow is None or spec.name is None:
+        return run, spec
+    task = run.workflow[spec.name]
+    run = _on_own_base(run, spec, task, results)
+    return run, _told(run, spec, task, results)
+
+
+def _told(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> WorkerSpec:
+    """Give a task that reduces others what came of them."""
+    if not task.inputs:
+        return spec
+    inputs = [
+        Input(name=name, result=results[name], base=_base_of(run, results[name]))
+        for name in task.inputs
+    ]
+    run.shared.give_inputs(spec, inputs)
+    said = [(one.name, run.redactor.model(one.result)) for one in inputs]
+    is_command = run.agent.name == "shell"
+    return spec.model_copy(update={"task": render_prompt(spec.task, said, shell=is_command)})
+
+
+def _base_of(run: RunContext, result: WorkerResult) -> str:
+    return run.directory.base_of(result.worker_id) or run.run_base
+
+
+def _on_own_base(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> RunContext:
+    base = run.directory.base_of(spec.worker_id)
+    if base is None:
+        base = _merged(run, spec, task, results)
+        if base == run.base:
+            return run
+        run.directory.note_base(spec.worker_id, base)
+    if not has_begun(run, spec):
+        _move_branch(run, spec, base)
+    objects = ready_more(run.repository, run.directory, base, since=run.base, by=spec.worker_id)
+    content = find_content(run.repository, base, run.directory.path / f"index-{spec.worker_id}")
+    return replace(run, base=base, objects=objects, content=content)
+
+
+def _merged(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> str:
+    """Merge what the tasks made that it goes on from; those that failed left nothing to go on."""
+    good = [name for name in task.depends_on if results[name].status is Status.SUCCESS]
+    tips = [Tip(name, commit) for name in good if (commit := results[name].commit) is not None]
+    scratch = run.directory.path / f"merge-{spec.worker_id}"
+    return integrate(run.repository, run.base, tips, when=run.began, scratch=scratch)
+
+
+def _move_branch(run: RunContext, spec: WorkerSpec, base: str) -> None:
+    with run.repository.lock():
+        if run.repository.resolve(f"refs/heads/{spec.branch}") == run.base:
+            run.repository.move_branch(spec.branch, new=base, old=run.base)

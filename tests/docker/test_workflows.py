@@ -1,0 +1,189 @@
+"""Workflows on a real daemon: the files of the documents that this project began with, as they are.
+
+Their agents are scripted: what is shown is who runs when, and from what.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import combinations, pairwise
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import docker
+import pytest
+
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.images import proxy_args
+from tests.support.cli import Completed, orchestrator
+from tests.support.repository import git, make_repository
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+
+IMAGE = "orchestrator-test/scripted:latest"
+DATA = Path(__file__).parents[1] / "data" / "workflows"
+Span = tuple[datetime, datetime]
+
+
+@pytest.fixture(scope="module")
+def scripted(docker_engine: DockerEngine) -> Iterator[str]:
+    """Build an image with an agent that does as it is told."""
+    docker_engine.build(
+        Path(__file__).parent / "scripted", dockerfile="Dockerfile", tag=IMAGE,
+        args=proxy_args(os.environ), labels={}, progress=lambda _: None,
+    )  # fmt: skip
+    yield IMAGE
+    client = docker.from_env()
+    client.images.remove(IMAGE, force=True)
+    client.close()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    repo = make_repository(tmp_path / "repo")
+    copytree(DATA, tmp_path / "workflows")
+    return repo
+
+
+def run(repo: Path, image: str, file: str, *more: str) -> Completed:
+    path = repo.parent / "workflows" / file
+    return orchestrator(
+        "spec", "run", str(path), "--image", image, "--json", "--cpus", "0.5", *more, cwd=repo,
+        env={"ORCHESTRATOR_MEMORY": "256m"},
+    )  # fmt: skip
+
+
+def results(done: Completed) -> dict[str, dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return {one["name"]: one for one in done.json["results"]}
+
+
+def spans(found: Mapping[str, dict[str, Any]]) -> dict[str, Span]:
+    return {name: span(one) for name, one in found.items()}
+
+
+def span(one: Mapping[str, Any]) -> Span:
+    started = datetime.fromisoformat(one["started_at"])
+    return started, started + timedelta(seconds=one["duration"])
+
+
+def check_order(found: Mapping[str, Span], edges: Mapping[str, Iterable[str]]) -> None:
+    """Hold that nothing began before all that it depends on had ended."""
+    for name, needs in edges.items():
+        for other in needs:
+            assert found[other][1] <= found[name][0], f"{name} did not wait for {other}"
+
+
+def overlap(one: Span, other: Span) -> bool:
+    return max(one[0], other[0]) < min(one[1], other[1])
+
+
+def files(repo: Path, branch: str) -> set[str]:
+    listed = git(repo, "ls-tree", "--name-only", branch).splitlines()
+    return {name for name in listed if name.endswith(".txt") and name != "a.txt"}
+
+
+def test_the_task_manifest(repo: Path, scripted: str) -> None:
+    found = results(run(repo, scripted, "task-manifest.yaml"))
+    times = spans(found)
+    check_order(
+        times,
+        {
+            "backend": ["setup-db"],
+            "frontend": ["setup-db"],
+            "integration-tests": ["backend", "frontend"],
+        },
+    )
+    assert overlap(times["backend"], times["frontend"])
+    assert files(repo, found["integration-tests"]["branch"]) == {
+        "setup-db.txt", "backend.txt", "frontend.txt", "integration-tests.txt",
+    }  # fmt: skip
+    # A worker's changes are its own alone.
+    assert found["integration-tests"]["files_modified"] == ["integration-tests.txt"]
+
+
+def test_a_workflow_of_four(repo: Path, scripted: str) -> None:
+    found = results(run(repo, scripted, "workflow.ax.yaml"))
+    times = spans(found)
+    check_order(
+        times,
+        {"backend": ["design"], "frontend": ["design"], "tests": ["backend", "frontend"]},
+    )
+    assert overlap(times["backend"], times["frontend"])
+
+
+def test_three_beside_each_other_behind_a_design(repo: Path, scripted: str) -> None:
+    done = run(repo, scripted, "auth-workflow.ax.yaml")
+    found = results(done)
+    times = spans(found)
+    middle = ("backend-api", "frontend-ui", "database-schema")
+    check_order(
+        times,
+        {
+            **{name: ["design"] for name in middle},
+            "security-audit": middle,
+            "integration-tests": ["security-audit"],
+            "deploy": ["integration-tests"],
+        },
+    )
+    assert all(overlap(times[one], times[other]) for one, other in combinations(middle, 2))
+    assert files(repo, found["deploy"]["branch"]) == {f"{name}.txt" for name in found}
+
+
+def test_a_release_of_twelve(repo: Path, scripted: str) -> None:
+    found = results(run(repo, scripted, "feature-release.ax.yaml", "--workers", "5"))
+    core = ["user-management", "post-system", "comment-system"]
+    check_order(
+        spans(found),
+        {
+            "comment-system": ["post-system"],
+            "user-ui": ["user-management"],
+            "post-ui": ["post-system"],
+            "comment-ui": ["comment-system"],
+            "database-migrations": core,
+            "api-documentation": core,
+            "e2e-tests": ["user-ui", "post-ui", "comment-ui", "database-migrations"],
+            "performance-tests": ["e2e-tests"],
+            "staging-deploy": ["performance-tests", "api-documentation"],
+            "production-deploy": ["staging-deploy"],
+        },
+    )
+    assert len(found) == 12
+    assert files(repo, found["production-deploy"]["branch"]) == {f"{name}.txt" for name in found}
+
+
+def test_stages_one_after_the_other(repo: Path, scripted: str) -> None:
+    found = results(run(repo, scripted, "staged.yaml"))
+    graph = json.loads(
+        orchestrator(
+            "spec", "run", str(repo.parent / "workflows" / "staged.yaml"), "--image", scripted,
+            "--dry-run", "--json", cwd=repo,
+        ).stdout
+    )  # fmt: skip
+    assert [worker["name"] for worker in graph["workers"]] == list(found)
+    times = list(spans(found).values())
+    stages = [times[:2], times[2:5], times[5:7], times[7:]]
+    for before, after in pairwise(stages):
+        assert max(end for _, end in before) <= min(start for start, _ in after)
+    assert overlap(*stages[0])
+
+
+def test_a_squad_and_its_synthesis(repo: Path, scripted: str) -> None:
+    found = results(run(repo, scripted, "SQUAD.md"))
+    *researchers, last = found
+    times = spans(found)
+    assert len(researchers) == 3
+    check_order(times, {last: researchers})
+    assert all(overlap(times[one], times[other]) for one, other in combinations(researchers, 2))
+    assert files(repo, found[last]["branch"]) == {f"{name}.txt" for name in found}
+
+
+def test_a_list_with_the_limit_of_the_configuration(repo: Path, scripted: str) -> None:
+    config = str(repo.parent / "workflows" / "automatosx.config.json")
+    found = results(run(repo, scripted, "list.yaml", "--config", config))
+    assert all(one["status"] == "success" for one in found.values())
+    times = list(spans(found).values())
+    busiest = max(sum(begun <= start < end for begun, end in times) for start, _ in times)
+    assert 2 <= busiest <= 4
