@@ -34,6 +34,8 @@ class Maker:
     notices: list[str] = field(default_factory=list)
     made: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Which tasks each written one became."""
+    instead: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What one that became none waited for."""
     after_stage: frozenset[str] = frozenset()
     """The tasks that a stage comes before."""
 
@@ -46,7 +48,7 @@ class Maker:
         found = [task for one in written for task in self._tasks_of(one)]
         if len(found) > MOST_TASKS:
             self.mistakes.add(None, f"there are {len(found)} tasks, more than {MOST_TASKS}")
-        elif not found:
+        elif not any(self.made.values()):
             self.mistakes.add(None, "no task is left: there was no item for any `foreach`")
         return found
 
@@ -64,7 +66,10 @@ class Maker:
             return
         names = tuple(f"{one.id}-{number}" for number in range(1, len(cut) + 1))
         self.made[one.id] = names
+        for name in self.edges.keys() & {*names}:
+            self.mistakes.add(one.node, f"`{one.place}` makes a task `{name}`, and there is one")
         if not names:
+            self.instead[one.id] = self._before(one.id)
             self.notices.append(f"there is no item for `{one.id}`: what depends on it goes on")
         for number, (name, batch) in enumerate(zip(names, cut, strict=True), start=1):
             yield from self._task(whole, name, {**self.values, **values_of(batch, number)}, one.id)
@@ -124,7 +129,7 @@ class Maker:
 
     def _before(self, task_id: str) -> tuple[str, ...]:
         """Give what a task waits for; in place of one that became none, what that waited for."""
-        before = (self.made[one] or self._before(one) for one in self.edges[task_id])
+        before = (self.instead.get(one) or self.made[one] for one in self.edges[task_id])
         return tuple(dict.fromkeys(made for several in before for made in several))
 
     def _when(self, whole: Written, asked: ManifestTask) -> WHEN:

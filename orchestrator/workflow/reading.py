@@ -14,7 +14,7 @@ from orchestrator.workflow.mistakes import Mistakes
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.squad import is_squad, read_squad
 from orchestrator.workflow.topology import in_order
-from orchestrator.workflow.variables import variables_of
+from orchestrator.workflow.variables import unquoted_items, variables_of
 from orchestrator.workflow.written import after_a_stage, edges_of, tasks_of
 
 
@@ -68,7 +68,8 @@ def read_workflow(
     by_id = {one.id: one for one in written}
     tasks = maker.tasks([by_id[one] for one in in_order(edges)])
     mistakes.raise_any()
-    return _reading(path, manifest, tasks, maker.notices)
+    warnings = (*unquoted_items(written, maker.defaults),)
+    return _reading(path, manifest, tasks, maker.notices, warnings)
 
 
 def _root(path: Path, mistakes: Mistakes) -> Node:
@@ -103,13 +104,21 @@ def _defaults(root: Node) -> Mapping[str, Node]:
 
 
 def _reading(
-    path: Path, manifest: Manifest, tasks: Sequence[Task], notices: Sequence[str]
+    path: Path,
+    manifest: Manifest,
+    tasks: Sequence[Task],
+    notices: Sequence[str],
+    warnings: Sequence[str],
 ) -> Reading:
     limits = manifest.policy.constraints
     workflow = Workflow(
-        name=manifest.name or path.name.partition(".")[0] or path.name,
+        name=manifest.name or path.name.partition(".")[0][:200] or path.name[:200],
         tasks=tuple(tasks),
         max_latency=None if limits.max_latency is None else limits.max_latency / 1000,
         network="none" if limits.privacy == "private" else None,
     )
-    return Reading(workflow=workflow, notices=tuple(notices), warnings=advice(workflow))
+    return Reading(
+        workflow=workflow,
+        notices=tuple(notices),
+        warnings=(*dict.fromkeys(warnings), *advice(workflow)),
+    )

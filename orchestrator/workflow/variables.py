@@ -102,3 +102,20 @@ def _check_items(task: Written, mistakes: Mistakes) -> None:
                 mistakes.add(
                     use.node, f"`{use.key}` holds `{use}`; with `batch` there are `{{{{items}}}}`"
                 )
+
+
+def unquoted_items(tasks: Sequence[Written], defaults: Mapping[str, Node]) -> Iterator[str]:
+    """Warn of names that others chose where a shell would read them."""
+    for task in tasks:
+        each = _member(task.node, "foreach")
+        if each is None or _member(each, "items") is not None:
+            continue
+        program = task.members.get("agent_cli") or defaults.get("agent_cli")
+        read = {"setup", "checks", *(["task"] if program and program.value == "shell" else [])}
+        members = {key: node for key, node in {**defaults, **task.members}.items() if key in read}
+        for use in _uses(members, task.place):
+            if use.name in ("item", "items") and use.filter is None:
+                yield (
+                    f"`{use.key}` puts items into a shell as they are: a file name may be a "
+                    f"command there, `|{QUOTE}` makes it a word"
+                )

@@ -1,0 +1,301 @@
+"""`foreach` and templates: which tasks items make, and that items stay what they are."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.workflow.foreach import LONGEST_ITEM, Expand, Source, expander, matching
+from orchestrator.workflow.model import MOST_TASKS
+from orchestrator.workflow.reading import Reading, read_workflow
+
+
+def read(
+    tmp_path: Path,
+    text: str,
+    items: Sequence[str] | None = None,
+    *,
+    expand: Expand | None = None,
+    variables: dict[str, str] | None = None,
+) -> Reading:
+    path = tmp_path / "flow.yaml"
+    path.write_text(text)
+    if items is not None:
+        expand = lambda _: items  # noqa: E731
+    return read_workflow(path, variables=variables, expand=expand)
+
+
+def texts(reading: Reading) -> dict[str, str]:
+    return {task.id: task.task for task in reading.workflow.tasks}
+
+
+GLOB = "tasks: [{id: m, task: '%s', foreach: {glob: 'src/*'}%s}]"
+
+
+class TestBatches:
+    def test_an_item_is_a_task(self, tmp_path: Path) -> None:
+        reading = read(
+            tmp_path, "tasks: [{id: fix, task: 'Solve #{{item}}', foreach: [1, x, 2.5]}]"
+        )
+        assert texts(reading) == {"fix-1": "Solve #1", "fix-2": "Solve #x", "fix-3": "Solve #2.5"}
+        assert {task.group for task in reading.workflow.tasks} == {"fix"}
+
+    def test_fifty_items_in_batches_of_ten(self, tmp_path: Path) -> None:
+        items = [f"src/{number}.py" for number in range(50)]
+        reading = read(tmp_path, GLOB % ("{{index}}:\\n{{items}}", ", batch: 10"), items)
+        tasks = reading.workflow.tasks
+        assert [task.id for task in tasks] == [f"m-{number}" for number in range(1, 6)]
+        told = [line for task in tasks for line in task.task.split("\\n")[1].splitlines()]
+        assert [item for item in told if item] == items
+
+    def test_the_last_batch_may_be_smaller(self, tmp_path: Path) -> None:
+        reading = read(
+            tmp_path, 'tasks: [{id: m, task: "{{items}}", foreach: [a, b, c], batch: 2}]'
+        )
+        assert texts(reading) == {"m-1": "a\nb", "m-2": "c"}
+
+    def test_who_depends_on_it_depends_on_all_its_batches(self, tmp_path: Path) -> None:
+        text = """\
+tasks:
+  - {id: sum, task: "{{results}}", reduce: map, model: big}
+  - {id: next, depends_on: map}
+  - {id: map, task: "{{item}}", foreach: [a, b], depends_on: first, model: small}
+  - {id: first}
+"""
+        workflow = read(tmp_path, text).workflow
+        assert [task.id for task in workflow.tasks] == ["first", "map-1", "map-2", "sum", "next"]
+        assert workflow["map-2"].depends_on == ("first",)
+        assert workflow["sum"].depends_on == workflow["sum"].inputs == ("map-1", "map-2")
+        assert workflow["sum"].task == "{{results}}", "its results are not known yet"
+        assert (workflow["next"].depends_on, workflow["next"].inputs) == (("map-1", "map-2"), ())
+
+    def test_without_items_what_depends_on_it_goes_on(self, tmp_path: Path) -> None:
+        text = """\
+tasks:
+  - {id: first}
+  - {id: map, task: "{{item}}", foreach: [], depends_on: first}
+  - {id: again, task: "{{item}}", foreach: [], depends_on: map}
+  - {id: sum, task: "{{results}}", reduce: [again, first]}
+"""
+        reading = read(tmp_path, text)
+        assert [task.id for task in reading.workflow.tasks] == ["first", "sum"]
+        assert reading.workflow["sum"].depends_on == ("first",)
+        assert reading.workflow["sum"].inputs == ("first",)
+        assert reading.notices == (
+            "there is no item for `map`: what depends on it goes on",
+            "there is no item for `again`: what depends on it goes on",
+        )
+
+    def test_what_is_not_known_yet_is_one_task(self, tmp_path: Path) -> None:
+        text = """\
+tasks:
+  - {id: map, task: "{{item}}", foreach: {command: "ls {{where}}"}}
+  - {id: sum, reduce: map}
+"""
+        reading = read(tmp_path, text, variables={"where": "src"})
+        assert texts(reading) == {"map": "{{item}}", "sum": "sum"}
+        assert reading.workflow["map"].group == "map"
+        assert reading.workflow["sum"].inputs == ("map",)
+        assert reading.notices == ("how many tasks `map` becomes is known when it is run",)
+
+    def test_variables_are_known_before_items_are_asked_for(self, tmp_path: Path) -> None:
+        asked: list[Source] = []
+
+        def expand(source: Source) -> list[str]:
+            asked.append(source)
+            return ["x"]
+
+        text = "vars: {where: src}\n" + GLOB.replace("src/*", "{{where}}/*") % ("{{item}}", "")
+        read(tmp_path, text, expand=expand, variables={"where": "lib"})
+        assert asked == [Source("m", "glob", ("lib/*",))]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("items", "told"),
+        [
+            ([""], "an item is empty"),
+            (["x" * (LONGEST_ITEM + 1)], f"is longer than {LONGEST_ITEM} characters"),
+            (["a\0b"], "holds NUL or is not Unicode"),
+            (["a\udcff"], "holds NUL or is not Unicode"),
+            (
+                ["x"] * (MOST_TASKS + 1),
+                "1001 items make 1001 tasks, more than 1000: give `batch: 2`",
+            ),
+        ],
+    )
+    def test_an_item_that_cannot_be_one(self, tmp_path: Path, items: list[str], told: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            read(tmp_path, GLOB % ("{{item}}", ""), items)
+        assert "flow.yaml:1: `tasks[1].foreach`: " in caught.value.message
+        assert told in caught.value.message
+
+    def test_an_item_that_would_become_all_results(self, tmp_path: Path) -> None:
+        text = "tasks: [{id: r}, {id: m, task: '{{item}}', foreach: {glob: x}, reduce: r}]"
+        with pytest.raises(ConfigError, match=r"an item holds `\{\{results}}`"):
+            read(tmp_path, text, ["{{ results }}"])
+
+    def test_more_than_a_program_can_be_called_with(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="give a smaller `batch`"):
+            read(tmp_path, GLOB % ("{{items}}", ", batch: 100"), ["x" * 2000] * 100)
+
+    def test_too_many_tasks_in_all(self, tmp_path: Path) -> None:
+        entry = "  - {id: %s, task: '{{item}}', foreach: {glob: x}}\n"
+        with pytest.raises(ConfigError, match="there are 1200 tasks, more than 1000"):
+            read(tmp_path, "tasks:\n" + entry % "a" + entry % "b", ["x"] * 600)
+
+    def test_what_cannot_be_read_is_told_at_its_line(self, tmp_path: Path) -> None:
+        def expand(_: Source) -> list[str]:
+            raise ConfigError("`x` is not there")
+
+        with pytest.raises(ConfigError, match=r"flow.yaml:1: `tasks\[1\].foreach`: `x` is not"):
+            read(tmp_path, GLOB % ("{{item}}", ""), expand=expand)
+
+
+HOSTILE = [
+    "a b",
+    "$(touch x)",
+    "'; rm -rf ~; '",
+    "{{index}}",
+    "{{item}}",
+    "-rf",
+    "*",
+    "`id`",
+    "\\{{v}}",
+]
+
+
+class TestTemplates:
+    @pytest.mark.parametrize("item", HOSTILE)
+    def test_an_item_is_told_as_it_is(self, tmp_path: Path, item: str) -> None:
+        reading = read(tmp_path, GLOB % ("<{{item}}|{{ items }}>", ""), [item])
+        assert texts(reading) == {"m-1": f"<{item}|{item}>"}
+
+    def test_quoted_items_are_words_of_a_shell(self, tmp_path: Path) -> None:
+        text = GLOB % ("test {{items|quote}}", ", batch: 20, setup: 'ls {{ items | quote }}'")
+        (task,) = read(tmp_path, text, HOSTILE).workflow.tasks
+        assert shlex.split(task.task) == ["test", *HOSTILE]
+        assert shlex.split((task.settings.setup or ("",))[0]) == ["ls", *HOSTILE]
+
+    def test_every_text_may_hold_them(self, tmp_path: Path) -> None:
+        text = """\
+vars: {size: big, n: 3, yes: true}
+tasks:
+  - id: m
+    task: "{{item}} {{n}} {{yes}}"
+    model: "{{size}}"
+    paths: ["{{item}}"]
+    resources: "lock-{{index}}"
+    checks: [{run: "test {{item|quote}}", name: "{{index}}"}]
+    foreach: [src/a]
+"""
+        (task,) = read(tmp_path, text, variables={"size": "small"}).workflow.tasks
+        assert (task.task, task.settings.model) == ("src/a 3 true", "small")
+        assert (task.settings.paths, task.resources) == (("src/a",), ("lock-1",))
+        assert task.settings.checks is not None
+        assert (task.settings.checks[0].run, task.settings.checks[0].name) == ("test src/a", "1")
+
+    @pytest.mark.parametrize(
+        "text", ["{{ user.name }}", "{{#if a}}", "{{}}", "{ {a} }", "{{ a b }}", "${{ a.b }}"]
+    )
+    def test_other_languages_templates_are_left_alone(self, tmp_path: Path, text: str) -> None:
+        assert texts(read(tmp_path, f"tasks: ['{text}']")) == {"task": text}
+
+    def test_a_backslash_keeps_one(self, tmp_path: Path) -> None:
+        assert texts(read(tmp_path, r"tasks: ['fix \{{title}}']")) == {"task": "fix {{title}}"}
+
+    def test_what_a_variable_holds_is_not_looked_at_again(self, tmp_path: Path) -> None:
+        reading = read(tmp_path, "tasks: ['{{a}} {{b}}']", variables={"a": "{{b}}", "b": "{{a}}"})
+        assert texts(reading) == {"task": "{{b}} {{a}}"}
+
+
+class TestUnquoted:
+    TEXT = (
+        "tasks: [{id: m, agent_cli: %s, task: 'x {{item%s}}', setup: 'ls {{items%s}}', "
+        "foreach: {glob: x}}]"
+    )
+
+    @pytest.mark.parametrize(
+        ("program", "task", "setup", "keys"),
+        [
+            ("shell", "", "|quote", ["task"]),
+            ("shell", "|quote", "|quote", []),
+            ("claude", "", "", ["setup[1]"]),
+            ("shell", "", "", ["setup[1]", "task"]),
+        ],
+    )
+    def test_items_in_a_shell_are_warned_of(
+        self, tmp_path: Path, program: str, task: str, setup: str, keys: list[str]
+    ) -> None:
+        reading = read(tmp_path, self.TEXT % (program, task, setup), ["a"])
+        assert sorted(reading.warnings) == [
+            f"`tasks[1].{key}` puts items into a shell as they are: a file name may be a command "
+            "there, `|quote` makes it a word"
+            for key in keys
+        ]
+
+    def test_what_the_file_itself_lists_is_the_writers(self, tmp_path: Path) -> None:
+        text = self.TEXT.replace("{glob: x}", "[a]") % ("shell", "", "")
+        assert read(tmp_path, text).warnings == ()
+
+
+PATHS = ["a.py", "src/a.py", "src/b.txt", "src/x/a.py", "src/x/y/.b.py", "docs/src/a.py"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (["*.py"], ["a.py"]),
+        (["src/*.py"], ["src/a.py"]),
+        (["./src/*.py"], ["src/a.py"]),
+        (["src/**/*.py"], ["src/a.py", "src/x/a.py", "src/x/y/.b.py"]),
+        (["**/a.py"], ["a.py", "docs/src/a.py", "src/a.py", "src/x/a.py"]),
+        (["src/**"], ["src/a.py", "src/b.txt", "src/x/a.py", "src/x/y/.b.py"]),
+        (["**/**/y/**/*"], ["src/x/y/.b.py"]),
+        (["src/?.t[xy]t", "a.py"], ["a.py", "src/b.txt"]),
+        (["SRC/*"], []),
+        (["src"], []),
+    ],
+)
+def test_a_glob(patterns: list[str], found: list[str]) -> None:
+    assert matching([*PATHS, *PATHS], patterns) == found
+
+
+def test_a_glob_made_to_take_for_ever_does_not() -> None:
+    pattern = "/".join(["**", "a"] * 20 + ["b"])
+    assert matching(["/".join("a" * 400)], [pattern]) == []
+
+
+class TestExpander:
+    def expand(self, source: Source, content: bytes | None = None, printed: str = "") -> object:
+        return expander(files=lambda: PATHS, read=lambda _: content, run=lambda _: printed)(source)
+
+    def test_files(self) -> None:
+        assert self.expand(Source("t", "glob", ("*.py",))) == ["a.py"]
+
+    def test_a_list_in_json(self) -> None:
+        content = b'["a", 1, true, {"b": ["\xc3\xa9"]}]'
+        expected = ["a", "1", "true", '{"b": ["é"]}']
+        assert self.expand(Source("t", "json", ("x",)), content) == expected
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            (None, "`x` is not in the commit"),
+            (b"{", "`x` is not JSON"),
+            (b"\xff", "`x` is not JSON"),
+            (b"[" * 100_000, "`x` is not JSON"),
+            (b"{}", "`x` does not hold a list"),
+        ],
+    )
+    def test_what_is_none(self, content: bytes | None, told: str) -> None:
+        with pytest.raises(ConfigError, match=told):
+            self.expand(Source("t", "json", ("x",)), content)
+
+    def test_a_commands_lines(self) -> None:
+        source = Source("t", "command", ("x",))
+        assert self.expand(source, printed=" a b \n\n\r\nc") == ["a b", "c"]
+        later = expander(files=lambda: PATHS, read=lambda _: None, run=None)
+        assert later(source) is None

@@ -1,0 +1,263 @@
+"""All that is wrong with a workflow file is told at once, each mistake at its line."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.workflow.reading import read_workflow
+
+
+def mistakes(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object) -> list[str]:
+    """Read what must be refused, and give the lines without the directory."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_workflow(path, **given)  # type: ignore[arg-type]
+    assert caught.value.exit_code == 3
+    lines = caught.value.message.replace(f"{tmp_path}/", "").splitlines()
+    if len(lines) == 1:
+        return lines
+    assert lines[0] == f"{len(lines) - 1} mistakes in the workflow:"
+    return [line.strip() for line in lines[1:]]
+
+
+BAD = """\
+name: Bad
+taskz: []
+policy:
+  constraints:
+    maxLatency: -1
+    privcy: private
+defaults:
+  modle: x
+vars:
+  ticket: null
+tasks:
+  - id: a
+    timeout: soon
+    depends_on: [bb]
+    agent_cli: clode
+  - id: b
+    dependson: [a]
+    task: do {{tikcet}} and {{item}}
+  - id: a
+  - name: has blank
+    limits: {memory: lots, cpuz: 3}
+  - id: d
+    services:
+      DB: {image: x}
+    checks: [{run: "x", tiemout: 3}]
+  - 3
+  - taks: hello
+  - id: g
+    batch: 0
+    stage: [x]
+    when: never
+"""
+
+
+def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    programs = "`aider`, `architect`, `claude`, `codex`, `gemini`, `mini`, `opencode`, `shell`"
+    assert mistakes(tmp_path, BAD) == [
+        "flow.yaml:2: `taskz` is unknown, did you mean `tasks`?",
+        "flow.yaml:5: `policy.constraints.maxLatency` is `-1`: must be a number above 0",
+        "flow.yaml:6: `policy.constraints.privcy` is unknown, "
+        "did you mean `policy.constraints.privacy`?",
+        "flow.yaml:8: `defaults.modle` is unknown, did you mean `defaults.mode`?",
+        "flow.yaml:10: `vars.ticket` has no value: give it one with `--var ticket=VALUE`",
+        'flow.yaml:13: `tasks[1].timeout` is `"soon"`: must be a number, at least 0',
+        "flow.yaml:14: `tasks[1].depends_on` names `bb`, which is no task, did you mean `b`?",
+        f"flow.yaml:15: `tasks[1].agent_cli` is `clode`: must be one of {programs}",
+        "flow.yaml:17: `tasks[2].dependson` is unknown, did you mean `tasks[2].depends_on`?",
+        "flow.yaml:18: `tasks[2].task` holds `{{tikcet}}`, which nothing gives a value, "
+        "did you mean `ticket`?",
+        "flow.yaml:18: `tasks[2].task` holds `{{item}}`, which needs `foreach`",
+        "flow.yaml:19: `tasks[3].id` is `a`, as that of another task on line 12",
+        "flow.yaml:20: `tasks[4].name` is `has blank`: it must be letters, digits, `.`, `_` and "
+        "`-`, with a letter or digit first, and 100 at most",
+        "flow.yaml:21: `tasks[4].limits.memory` is `lots`: a size is a number and a unit, such as "
+        "512m or 4g",
+        "flow.yaml:21: `tasks[4].limits.cpuz` is unknown, did you mean `tasks[4].limits.cpus`?",
+        "flow.yaml:23: `tasks[5].services`: a name is a host name in small letters, such as `db` "
+        "or `my-db`",
+        "flow.yaml:25: `tasks[5].checks[1].tiemout` is unknown, "
+        "did you mean `tasks[5].checks[1].timeout`?",
+        "flow.yaml:26: `tasks[6]` is `3`: must be a mapping of keys to values",
+        "flow.yaml:27: `tasks[7].taks` is unknown, did you mean `tasks[7].task`?",
+        "flow.yaml:29: `tasks[8].batch` is `0`: must be a whole number, at least 1",
+        "flow.yaml:30: `tasks[8].stage`: must be text or a whole number",
+        "flow.yaml:31: `tasks[8].when` is `never`: must be one of `on_success`, `on_failure`, "
+        "`always`",
+    ]
+
+
+CASES = {
+    "itself": ("tasks: [{id: a, depends_on: a}]", "1: tasks wait for each other for ever: a -> a"),
+    "circle": (
+        "tasks:\n- {id: x}\n- {id: c, depends_on: [b, x]}\n- {id: b, depends_on: a}\n"
+        "- {id: a, depends_on: c}\n- {id: y, depends_on: a}\n",
+        "3: tasks wait for each other for ever: c -> b -> a -> c",
+    ),
+    "against the stages": (
+        "stages:\n- [{id: a, depends_on: b}]\n- [{id: b}]\n",
+        "2: tasks wait for each other for ever: a -> b -> a",
+    ),
+    "said twice": (
+        "tasks: [{id: a}, {id: b, depends_on: a, dependencies: a}]",
+        "1: `tasks[2]`: `depends_on` and `dependencies` are the same, give one of them",
+    ),
+    "no stage": (
+        "stages: [build]\ntasks:\n- {id: a, stage: biuld}\n",
+        "3: `tasks[1].stage` is `biuld`, which is no stage, did you mean `build`?",
+    ),
+    "two stages": (
+        "stages:\n- [{id: a, stage: b}]\n",
+        "2: `stages[1].tasks[1].stage`: the task stands in a stage already",
+    ),
+    "nothing": ("name: x", "1: the file: it has no task: `tasks` or `stages` must list some"),
+    "no mapping": ("just text", None),
+    "tasks by name": (
+        "tasks: {a: {task: x}}",
+        "1: `tasks`: must be a list, each item a mapping of keys to values",
+    ),
+    "null byte": (
+        'tasks: ["a\\0b"]',
+        "1: a text holds NUL or half a character",
+    ),
+    "empty text": ("tasks: ['  ']", "1: `tasks[1].task` is ``: a task must not be empty"),
+    "results alone": (
+        "tasks: ['see {{results}}']",
+        "1: `tasks[1].task` holds `{{results}}`, which needs `reduce`",
+    ),
+    "results elsewhere": (
+        "tasks: [{id: a}, {reduce: a, setup: 'x {{results}}'}]",
+        "1: `tasks[2].setup[1]` holds `{{results}}`, which stands in `task` alone, as it is",
+    ),
+    "a filter": (
+        "vars: {a: 1}\ntasks: ['x {{ a | upper }}']",
+        "2: `tasks[1].task` holds `{{a|upper}}`: the only filter is `|quote`",
+    ),
+    "a variable's name": (
+        "vars: {item: 1}\ntasks: [x]",
+        "1: `vars`: `item` has a meaning of its own in templates",
+    ),
+    "private": (
+        "policy: {constraints: {privacy: private}}\ntasks:\n- {id: a, network: open}\n",
+        "3: `tasks[1]`: `network` is `open`, but `policy.constraints.privacy` is `private`",
+    ),
+    "ports without a network": (
+        "defaults: {network: none}\ntasks:\n- {id: a, ports: [80]}\n",
+        "3: `tasks[1]`: ports cannot be published with network none",
+    ),
+    "empty for a variable": (
+        "vars: {m: ''}\ntasks: [{id: a, model: '{{m}}'}]",
+        "2: `tasks[1].model` is ``: must be text that is not empty",
+    ),
+    "no source": (
+        "tasks: [{id: a, task: '{{item}}', foreach: {glob: x, json: y}}]",
+        "1: `tasks[1].foreach`: it needs one of `items`, `glob`, `json` and `command`",
+    ),
+    "no item told": (
+        "tasks: [{id: a, foreach: [x]}]",
+        "1: `tasks[1].task` must name what it is for: `{{item}}`, `{{items}}`",
+    ),
+    "one item of many": (
+        "tasks: [{id: a, task: '{{item}}', foreach: [x], batch: 2}]",
+        "1: `tasks[1].task` holds `{{item}}`; with `batch` there are `{{items}}`",
+    ),
+    "a batch of nothing": (
+        "tasks: [{id: a, batch: 2}]",
+        "1: `tasks[1]`: `batch` needs `foreach`",
+    ),
+    "a line break among many": (
+        'tasks: [{id: a, task: "{{items}}", foreach: ["x\\ny"], batch: 2}]',
+        "1: `tasks[1].foreach`: the item `x y` has more than one line, which `batch` cannot tell "
+        "apart",
+    ),
+    "an item that is a template": (
+        "tasks: [{id: r}, {id: a, task: '{{item}}', foreach: ['{{ results }}'], reduce: r}]",
+        "1: `tasks[2].foreach.items[1]` holds `{{results}}`, which stands in `task` alone, "
+        "as it is",
+    ),
+    "the id of another's batch": (
+        "tasks: [{id: a, task: '{{item}}', foreach: [x]}, {id: a-1}]",
+        "1: `tasks[1]` makes a task `a-1`, and there is one",
+    ),
+    "no item at all": (
+        "tasks: [{id: a, task: '{{item}}', foreach: []}]",
+        ": no task is left: there was no item for any `foreach`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), CASES.values(), ids=CASES.keys())
+def test_a_mistake(tmp_path: Path, text: str, told: str | None) -> None:
+    found = mistakes(tmp_path, text)
+    if told is None:
+        assert found[0].startswith('flow.yaml:1: the file is `"just text"`: must be a')
+    else:
+        between = "" if told.startswith(":") else ":"
+        assert found == [f"flow.yaml{between}{told}"]
+
+
+def test_two_circles_are_two_mistakes(tmp_path: Path) -> None:
+    text = (
+        "tasks:\n- {id: a, depends_on: b}\n- {id: b, depends_on: a}\n- {id: c, depends_on: [c, a]}"
+    )
+    assert mistakes(tmp_path, text) == [
+        "flow.yaml:2: tasks wait for each other for ever: a -> b -> a",
+        "flow.yaml:4: tasks wait for each other for ever: c -> c",
+    ]
+
+
+def test_json_has_lines_too(tmp_path: Path) -> None:
+    text = '{"tasks": [\n {"id": "a",\n  "timeout": "x"},\n {"id": "b", "depends_on":\n ["c"]}\n]}'
+    assert mistakes(tmp_path, text, "flow.json") == [
+        'flow.json:3: `tasks[1].timeout` is `"x"`: must be a number, at least 0',
+        "flow.json:5: `tasks[2].depends_on` names `c`, which is no task",
+    ]
+
+
+def test_half_a_character_is_none(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, '{"tasks": ["\\ud800"]}', "flow.json") == [
+        "flow.json:1: a text holds NUL or half a character"
+    ]
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere.yaml: cannot be read: No such file"):
+        read_workflow(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("## Paralel Agents\n", "1: `Paralel Agents` is unknown, did you mean `Parallel Agents`?"),
+        ("# Team\n### a\nDo\n", "2: `a` is not below `## Parallel Agents`"),
+        ("## Parallel Agents\n### a\n### A\n", "3: `tasks[2].id` is `a`, as that of another task"),
+        ("# Team\nProse\n", "1: the file: it has no task"),
+    ],
+)
+def test_a_squad(tmp_path: Path, text: str, told: str) -> None:
+    (found,) = mistakes(tmp_path, text, "SQUAD.md")
+    assert found.startswith(f"SQUAD.md:{told}")
+
+
+def test_what_stands_in_a_file_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    told = mistakes(tmp_path, '"tasks": [{"id": "a", "depends_on": ["\\e[2J\\u202e"]}]')
+    assert len(told) == 2
+    assert all(line.isprintable() and "[2J" in line for line in told)
+
+
+def test_a_variable_that_no_text_holds(tmp_path: Path) -> None:
+    given = {"tikcet": "1", "ticket": "2"}
+    assert mistakes(tmp_path, "tasks: ['{{ticket}}']", variables=given) == [
+        "flow.yaml: no text holds the variable `tikcet`, did you mean `ticket`?"
+    ]
+
+
+def test_mistakes_without_end_are_cut(tmp_path: Path) -> None:
+    lines = mistakes(tmp_path, "tasks:\n" + "- 1\n" * 70)
+    assert len(lines) == 51
+    assert lines[-1] == "and 20 more"

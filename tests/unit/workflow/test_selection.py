@@ -1,0 +1,150 @@
+"""Parts of a workflow, and what its writer is warned of."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.selection import only, starting_at
+
+TEXT = """\
+name: Release
+policy: {constraints: {maxLatency: 9000, privacy: private}}
+tasks:
+  - {id: design}
+  - {id: map, task: "{{item}}", foreach: [x, y], depends_on: design}
+  - {id: sum, task: "{{results}}", reduce: map, depends_on: design}
+  - {id: tidy, depends_on: sum, when: on_failure}
+  - {id: docs, depends_on: design}
+"""
+
+
+@pytest.fixture
+def workflow(tmp_path: Path) -> Workflow:
+    path = tmp_path / "flow.yaml"
+    path.write_text(TEXT)
+    return read_workflow(path).workflow
+
+
+class TestOnly:
+    def test_these_and_nothing_else(self, workflow: Workflow) -> None:
+        part, notices = only(workflow, ["sum", "map-2"])
+
+        assert [task.id for task in part.tasks] == ["map-2", "sum"]
+        assert part["sum"].depends_on == part["sum"].inputs == ("map-2",)
+        assert (part.name, part.max_latency, part.network) == ("Release", 9, "none")
+        assert notices == (
+            "`map-2` starts without what it depends on: `design`",
+            "`sum` starts without what it depends on: `design`, `map-1`",
+        )
+
+    def test_a_foreach_is_all_its_batches(self, workflow: Workflow) -> None:
+        assert [task.id for task in only(workflow, ["map"]).workflow.tasks] == ["map-1", "map-2"]
+
+    def test_what_is_there_for_a_failure_runs_when_it_is_asked_for(
+        self, workflow: Workflow
+    ) -> None:
+        (tidy,) = only(workflow, ["tidy"]).workflow.tasks
+        assert (tidy.when, tidy.depends_on) == ("on_success", ())
+        assert only(workflow, ["tidy", "sum"]).workflow["tidy"].when == "on_failure"
+
+    def test_names_that_are_none(self, workflow: Workflow) -> None:
+        with pytest.raises(ConfigError) as caught:
+            only(workflow, ["mpa", "docs", "q"])
+        assert caught.value.message == (
+            "there is no task `mpa`, did you mean `map`?; there is no task `q`"
+        )
+        assert caught.value.hint == (
+            "the workflow's tasks are `design`, `map-1`, `map-2`, `sum`, `tidy`, `docs`, `map`"
+        )
+
+
+class TestStartingAt:
+    def test_these_and_all_that_comes_after(self, workflow: Workflow) -> None:
+        part, notices = starting_at(workflow, ["map-2"])
+        assert [task.id for task in part.tasks] == ["map-2", "sum", "tidy"]
+        assert part["tidy"].when == "on_failure"
+        assert len(notices) == 2
+
+    def test_from_the_first_on_is_all(self, workflow: Workflow) -> None:
+        assert starting_at(workflow, ["design"]) == (workflow, ())
+
+
+def warnings(tmp_path: Path, text: str) -> tuple[str, ...]:
+    path = tmp_path / "flow.yaml"
+    path.write_text(text)
+    return read_workflow(path).warnings
+
+
+class TestWarnings:
+    @pytest.mark.parametrize(
+        ("one", "other", "shared"),
+        [
+            ("src", "src/", "src"),
+            ("src", "src/api/*.py", "src/api/*.py"),
+            ("src/*.py", "src/a.py", "src/a.py"),
+            ("src/api", "src/app", None),
+            ("src", "srcs/x", None),
+        ],
+    )
+    def test_two_that_change_the_same_files(
+        self, tmp_path: Path, one: str, other: str, shared: str | None
+    ) -> None:
+        for first, second in ((one, other), (other, one)):
+            both = f"{{id: a, paths: '{first}'}}, {{id: b, paths: [x, '{second}']}}"
+            text = f"tasks: [{both}, {{id: c}}]"
+            expected = (
+                f"`a` and `b` may run at one time and both change `{shared}`: let one depend on "
+                "the other, or give them a lock (`resources`)",
+            )
+            assert warnings(tmp_path, text) == (expected if shared else ())
+
+    @pytest.mark.parametrize(
+        "apart",
+        [
+            "depends_on: m",
+            "parallel: false",
+            "resources: lock",
+            "complexity: high",
+        ],
+    )
+    def test_not_if_they_never_run_at_one_time(self, tmp_path: Path, apart: str) -> None:
+        text = (
+            "tasks: [{id: a, paths: src, resources: lock, complexity: low}, "
+            f"{{id: m, depends_on: a, resources: lock}}, {{id: b, paths: src, {apart}}}]"
+        )
+        assert warnings(tmp_path, text) == ()
+
+    def test_not_of_batches_among_themselves(self, tmp_path: Path) -> None:
+        text = (
+            "tasks: [{id: m, task: '{{item}}', paths: src, foreach: [a, b]}, {id: x, paths: src}]"
+        )
+        assert [line.partition(":")[0] for line in warnings(tmp_path, text)] == [
+            "`m` and `x` may run at one time and both change `src`"
+        ]
+
+    def test_a_lock_that_keeps_nothing_out(self, tmp_path: Path) -> None:
+        text = "tasks: [{id: a, resources: [db, web]}, {id: b, resources: [bd, web]}]"
+        assert warnings(tmp_path, text) == (
+            "the lock `db` is named by `a` alone, so it keeps nothing out",
+            "the lock `bd` is named by `b` alone, so it keeps nothing out",
+        )
+
+    def test_a_task_that_may_take_longer_than_the_policy_says(self, tmp_path: Path) -> None:
+        text = (
+            "policy: {constraints: {maxLatency: 5000}}\n"
+            "tasks: [{id: a, timeout: 5}, {id: b, timeout: 5.5}, {id: c, timeout: 0}, {id: d}]"
+        )
+        assert warnings(tmp_path, text) == tuple(
+            f"`{name}` may take longer (`timeout`) than the 5 seconds of "
+            "`policy.constraints.maxLatency`"
+            for name in "bc"
+        )
+
+    def test_many_are_cut(self, tmp_path: Path) -> None:
+        tasks = ", ".join(f"{{id: t{number}, paths: src}}" for number in range(9))
+        found = warnings(tmp_path, f"tasks: [{tasks}]")
+        assert len(found) == 21
+        assert found[-1] == "and 16 more of the kind"
