@@ -54,7 +54,7 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
         log=str(worker.directory.worker(worker.number)),
     )
     with suppress(OrchestratorError, OSError):
-        changed = changes(repository, base=worker.record.base, tip=commit or worker.record.base)
+        changed = changes(repository, base=worker.base, tip=commit or worker.base)
         result = result.model_copy(
             update={
                 "files_modified": list(changed.files),

@@ -43,14 +43,16 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
         kept = snapshot(
             worktree.git_dir,
             worktree.path,
-            parent=head_of(repository, worktree) or worker.record.base,
+            parent=head_of(repository, worktree) or worker.base,
             message=f"architect: what was not committed in {worker.spec.directory}",
             scratch=worker.directory.path / f"index-{worker.number}",
             identity=repository.identity(),
             config=repository.without_filters(),
             without=worker.copies(),
         )
-    if kept is None or is_reached(repository, kept, *_EVERYWHERE):
+    if kept is None or not worker.has_made(kept):
+        return None
+    if is_reached(repository, kept, *_EVERYWHERE):
         return None
     return kept
 

@@ -101,6 +101,7 @@ class _Checks:
         options = StoreOptions(
             base=run.base,
             start=workspace.start,
+            run_base=run.run_base,
             shallow=run.shallow,
             mode="bind",
             owner=workspace.user,

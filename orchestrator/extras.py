@@ -92,7 +92,7 @@ class Furnishing:
         """Write the files. What is there already is left alone.
 
         Args:
-            at_base: The tree is that of the base.
+            at_base: The tree is that of the run's base.
             store: Where the container has the worker's git directory.
         """
         if self._extras.copies.files:

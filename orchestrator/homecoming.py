@@ -17,7 +17,7 @@ from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.harvest import Harvested, Origin, import_harvest
 from orchestrator.judge import Verdict
 from orchestrator.leaks import leak_notes, leaks
-from orchestrator.lfs import take_objects
+from orchestrator.lfs import note_made, take_objects
 from orchestrator.meanwhile import meanwhile
 from orchestrator.packing import DEATH, dismiss, pack
 from orchestrator.plan import WorkerSpec
@@ -140,7 +140,8 @@ def _let_in(
     room = 2 * run.config.limits.disk + _MOMENT
 
     def note(harvested: Harvested) -> None:
-        take_objects(run.repository, workspace.store.out, room=room)
+        taken = take_objects(run.repository, workspace.store.out, room=room)
+        note_made(taken, workspace.store.root)
         checkpoints.note_harvested(harvested)
 
     return import_harvest(

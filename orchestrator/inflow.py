@@ -10,7 +10,7 @@ from dataclasses import replace
 from orchestrator.attempts import has_begun
 from orchestrator.context import RunContext, of_worker
 from orchestrator.integration import Tip, integrate
-from orchestrator.lfs import find_content
+from orchestrator.lfs import content_since
 from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import ready_more
 from orchestrator.results import Status, WorkerResult
@@ -71,7 +71,10 @@ def _on_own_base(run: RunContext, spec: WorkerSpec, task: Task, results: Results
     if not has_begun(run, spec):
         _move_branch(run, spec, base)
     objects = ready_more(run.repository, run.directory, base, since=run.base, by=spec.worker_id)
-    content = find_content(run.repository, base, run.directory.path / f"index-{spec.worker_id}")
+    content = content_since(
+        run.repository, base, run.directory.path / f"index-{spec.worker_id}",
+        given=run.content, run=run.directory.path,
+    )  # fmt: skip
     return replace(run, base=base, objects=objects, content=content)
 
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.copies import copy_bytes
@@ -32,6 +32,8 @@ _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*"
     rb"oid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
 )
+_MADE = "lfs-made.json"
+"""In a worker's state directory: what it handed over."""
 _LONGEST = 1024
 """Bytes of a pointer."""
 _SHOWN = 3
@@ -251,8 +253,8 @@ def write_record(pointers: Iterable[Pointer], *directories: Path) -> None:
         (directory / RECORD).write_text(text)
 
 
-def take_objects(repository: Repository, out: Path, *, room: int) -> None:
-    """Put the objects that a harvest handed over where git-lfs has its own.
+def take_objects(repository: Repository, out: Path, *, room: int) -> frozenset[str]:
+    """Put the objects that a harvest handed over where git-lfs has its own, and name them.
 
     Args:
         repository: The repository.
@@ -265,25 +267,29 @@ def take_objects(repository: Repository, out: Path, *, room: int) -> None:
     try:
         folder = os.open(out / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
-        return
+        return frozenset()
+    taken = set()
     try:
         for name in sorted(os.listdir(folder))[:_MOST]:  # noqa: PTH208  # a descriptor
-            if _OID.fullmatch(name) and not _place(repository, name).exists():
-                room -= _take(repository, name, folder, room)
+            if _OID.fullmatch(name):
+                size, is_it = _take(repository, name, folder, room)
+                room -= size
+                taken |= {name} if is_it else set()
     finally:
         os.close(folder)
+    return frozenset(taken)
 
 
-def _take(repository: Repository, oid: str, folder: int, room: int) -> int:
-    """Take one if it is what it is named by; give its size."""
+def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int, bool]:
+    """Take one if it is what it is named by; give its size, and whether it is."""
     try:
         given = open_regular(oid, folder=folder)
     except OSError:
-        return 0
+        return 0, False
     with given:
         size = os.fstat(given.fileno()).st_size
         if size > room:
-            return 0
+            return 0, False
         place = _place(repository, oid)
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
@@ -291,9 +297,37 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> int:
             try:
                 copy_bytes(given.fileno(), made.fileno())
                 made.seek(0)
-                if hashlib.file_digest(made, "sha256").hexdigest() == oid:
+                is_it = hashlib.file_digest(made, "sha256").hexdigest() == oid
+                if is_it and not place.exists():
                     kept.chmod(0o644)
                     kept.rename(place)
             finally:
                 kept.unlink(missing_ok=True)
-    return size
+    return size, is_it
+
+
+def note_made(taken: frozenset[str], state: Path) -> None:
+    """Write down which content a worker handed over, before anybody goes on from its commits."""
+    if taken:
+        (state / _MADE).write_text(json.dumps(sorted(taken)))
+
+
+def content_since(
+    repository: Repository, base: str, scratch: Path, *, given: Content, run: Path
+) -> Content:
+    """Find the pointers of what workers made whose content they were given, or made themselves.
+
+    Were any to do, a worker could have content that it was not given by writing a pointer to it.
+
+    Args:
+        repository: The user's.
+        base: A commit of theirs.
+        scratch: A file that may be written and removed.
+        given: What the run's base has.
+        run: The run's directory.
+    """
+    found = find_content(repository, base, scratch)
+    known = {one.oid for one in given.pointers}
+    for made in run.glob(f"worker-*/{_MADE}"):
+        known |= set(json.loads(made.read_text()))
+    return replace(found, pointers=tuple(one for one in found.pointers if one.oid in known))

@@ -121,6 +121,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
     options = StoreOptions(
         base=run.base,
         start=start,
+        run_base=run.run_base,
         shallow=run.shallow,
         mode=run.mode,
         owner=user,

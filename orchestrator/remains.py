@@ -45,6 +45,15 @@ class RecordedWorker:
         """Its branch."""
         return f"refs/heads/{self.spec.branch}"
 
+    @property
+    def base(self) -> str:
+        """What it started from: what others made, or what its run did."""
+        return self.directory.base_of(self.number) or self.record.base
+
+    def has_made(self, commit: str) -> bool:
+        """Tell whether a commit is more than what others made that it started from."""
+        return commit != self.directory.base_of(self.number)
+
     def worktree(self) -> Worktree | None:
         """Give its worktree, or None when there is none, or something else in its place."""
         try:
@@ -149,7 +158,8 @@ def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
     worktree = worker.worktree()
     head = head_of(repository, worktree) if worktree else None
     tips = {commit_of(repository, worker.ref), head} - {None}
-    return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in tips if tip)
+    made = (tip for tip in tips if tip and worker.has_made(tip))
+    return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in made)
 
 
 def is_clean(repository: Repository, worker: RecordedWorker) -> bool:

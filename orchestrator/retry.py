@@ -12,13 +12,16 @@ _SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY
 _REDACTED = "[redacted:"
 
 
-def same_again(record: RunRecord, worker_id: int, environ: Mapping[str, str]) -> ParallelConfig:
+def same_again(
+    record: RunRecord, worker_id: int, environ: Mapping[str, str], *, base: str
+) -> ParallelConfig:
     """Give the configuration of one worker by itself: same task, model, base and settings.
 
     Args:
         record: The earlier run's.
         worker_id: Its worker.
         environ: Has what the record keeps no values of.
+        base: What that started from.
 
     Raises:
         ConfigError: Something of that is missing.
@@ -42,7 +45,7 @@ def same_again(record: RunRecord, worker_id: int, environ: Mapping[str, str]) ->
             "tasks": (spec.task,),
             "models": () if spec.model is None else (spec.model,),
             "workers": 1,
-            "base": record.base,
+            "base": base,
             "include_uncommitted": False,
             "api_base": environ[settings["api_base"]] if "api_base" in settings else None,
             "isolation": config.isolation.model_copy(update={"env": env}),

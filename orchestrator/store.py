@@ -113,9 +113,11 @@ class StoreOptions:
     """How a store is made."""
 
     base: str
-    """What the run starts from."""
+    """What its first attempt starts from."""
     start: str
     """What this worker starts from: its base, or what an earlier attempt of it made."""
+    run_base: str
+    """What its extras were found in."""
     shallow: frozenset[str]
     mode: Literal["overlay", "bind"]
     owner: tuple[int, int]
@@ -147,7 +149,7 @@ def make_store(
         _check_out(repository, store, worktree, options.start)
     tree, index = _checkout(store, worktree, options.mode)
     furnishing = _furnishing(repository, worktree, store, options)
-    furnishing.put(at_base=options.start == options.base, store=STORE)
+    furnishing.put(at_base=options.start == options.run_base, store=STORE)
     theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
     with meanwhile(partial(_give_away, theirs, worktree, options)):
         settle(repository, tree, index)

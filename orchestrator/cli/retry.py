@@ -10,6 +10,7 @@ from orchestrator.cli.conduct import conduct
 from orchestrator.cli.live import make_view
 from orchestrator.cli.runs import RunOption, open_run
 from orchestrator.errors import ConfigError
+from orchestrator.remains import RecordedWorker
 from orchestrator.retry import same_again
 from orchestrator.runner import ParallelRunner
 
@@ -27,7 +28,9 @@ def retry(
                 f"run {history.run_id} goes on",
                 hint=f"stop it first: `orchestrator stop {worker} --run {history.run_id}`",
             )
-        config = same_again(history.record, worker, os.environ)
+        spec = history.workers[worker].spec
+        base = RecordedWorker(history.directory, history.record, spec).base
+        config = same_again(history.record, worker, os.environ, base=base)
     view = make_view(quiet=quiet)
     runner = ParallelRunner(config, emit=view)
     raise typer.Exit(conduct(runner, config, view, quiet=quiet, as_json=json))

@@ -104,6 +104,7 @@ def add_store(world: World) -> None:
     options = StoreOptions(
         base=world.base,
         start=world.base,
+        run_base=world.base,
         shallow=world.origin.shallow,
         mode="bind",
         owner=(os.getuid(), os.getgid()),

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lfs import take_objects
+from orchestrator.lfs import content_since, find_content, note_made, take_objects
 from orchestrator.repository import Repository
 from orchestrator.submodule_trees import keep_patches
-from tests.support.lfs import stored
+from tests.support.lfs import pointer, store, stored, with_content
+from tests.support.repository import git
 
 ROOM = 1024**2
 
@@ -33,21 +34,24 @@ def objects(repo: Path) -> list[Path]:
 
 class TestObjects:
     def test_one_that_is_what_it_is_named_by(self, repo: Path, out: Path) -> None:
-        hand_over(out, b"content")
-        take_objects(Repository(repo), out, room=ROOM)
+        place = hand_over(out, b"content")
+        assert take_objects(Repository(repo), out, room=ROOM) == {place.name}
         assert stored(repo, b"content").read_bytes() == b"content"
         assert len(objects(repo)) == 1
 
     def test_another_content_is_not_taken(self, repo: Path, out: Path) -> None:
         hand_over(out, b"content", "a" * 64)
-        take_objects(Repository(repo), out, room=ROOM)
-        assert objects(repo) == []
+        stored(repo, b"the user's").parent.mkdir(parents=True)
+        stored(repo, b"the user's").write_bytes(b"the user's")
+        hand_over(out, b"", stored(repo, b"the user's").name)
+        assert take_objects(Repository(repo), out, room=ROOM) == frozenset()
+        assert objects(repo) == [stored(repo, b"the user's")]
 
     def test_one_that_is_there_stays(self, repo: Path, out: Path) -> None:
         hand_over(out, b"content")
         stored(repo, b"content").parent.mkdir(parents=True)
         stored(repo, b"content").write_bytes(b"the user's")
-        take_objects(Repository(repo), out, room=ROOM)
+        assert len(take_objects(Repository(repo), out, room=ROOM)) == 1
         assert stored(repo, b"content").read_bytes() == b"the user's"
 
     def test_no_link_and_no_fifo(self, repo: Path, out: Path, tmp_path: Path) -> None:
@@ -106,3 +110,22 @@ class TestPatches:
         (note,) = keep_patches(root, out)
         assert note.endswith("too large to be kept")
         assert not (root / "submodule-0.patch").exists()
+
+
+def test_what_workers_made_holds_no_content_that_none_of_them_had(tmp_path: Path) -> None:
+    """A pointer alone would do to have any content of the user's."""
+    repo = with_content(tmp_path / "repo", given=b"given")
+    repository, run = Repository(repo), tmp_path / "run"
+    base = git(repo, "rev-parse", "HEAD")
+    given = find_content(repository, base, tmp_path / "index")
+    store(repo, b"secret")
+    store(repo, b"made")
+    for name in ("secret", "made", "given"):
+        (repo / f"{name}-2.bin").write_text(pointer(name.encode()))
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "by workers")
+    (run / "worker-1").mkdir(parents=True)
+    note_made(frozenset({stored(repo, b"made").name}), run / "worker-1")
+    tip = git(repo, "rev-parse", "HEAD")
+    found = content_since(repository, tip, tmp_path / "index", given=given, run=run)
+    assert [one.path for one in found.pointers] == ["given-2.bin", "given.bin", "made-2.bin"]

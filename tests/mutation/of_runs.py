@@ -48,8 +48,9 @@ def workspace() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "lfs.py", ("tests/git/test_handed_over.py",),
-        ("objects are what their names say", ".hexdigest() == oid:", ".hexdigest():"),
+        ("objects are what their names say", ".hexdigest() == oid\n", ".hexdigest() != \"\"\n"),
         ("no more objects than there is room for", "if size > room:", "if False:"),
+        ("no content by its name alone", "if one.oid in known)", ")"),
     )  # fmt: skip
     yield from patches(
         "submodules.py", ("tests/git/test_submodules.py",),

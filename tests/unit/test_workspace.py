@@ -109,8 +109,8 @@ def test_nothing_of_the_base_is_to_be_read_again(repo: Path, tmp_path: Path, mod
     worktree = open_worktree(tree, "architect/parallel-1")
     (tmp_path / "state").mkdir()
     options = StoreOptions(
-        base=base, start=base, shallow=frozenset(), mode=mode, owner=(os.getuid(), os.getgid()),
-        excluded=(),
+        base=base, start=base, run_base=base, shallow=frozenset(), mode=mode,
+        owner=(os.getuid(), os.getgid()), excluded=(),
     )  # fmt: skip
     store = make_store(Repository(repo), worktree, tmp_path / "state", options)
     files = tree if mode == "overlay" else store.copy
