@@ -22,7 +22,7 @@ from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
-IMAGE = "orchestrator-test/scripted:latest"
+IMAGE = f"orchestrator-test/scripted:{os.environ.get('PYTEST_XDIST_WORKER', 'latest')}"
 DATA = Path(__file__).parents[1] / "data" / "workflows"
 Span = tuple[datetime, datetime]
 

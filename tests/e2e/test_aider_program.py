@@ -34,5 +34,5 @@ SCENARIO = Scenario((MESSAGE, *scenario(lambda command: Turn(text=EDITS[command]
 class TestAider(AgentSuite):
     name, model, tells_cost = "aider", "gpt-4o", True
     most_memory = "450m"
-    patience, deadline, outage = 40, 300, 300
+    patience, deadline, outage = 90, 300, 300
     commits = "docs: say it"
