@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from orchestrator import git
 from orchestrator.cli.app import main
-from tests.faults.points import GIT_POINTS, POINTS, GitPoint, Point
+from tests.faults.points import FLOW_POINTS, GIT_POINTS, POINTS, GitPoint, Point
 
 _BETWEEN = 0.3
 """Seconds between two signals, and before the process goes on."""
@@ -102,5 +102,8 @@ if __name__ == "__main__":
     if chosen in GIT_POINTS:
         install_git(GIT_POINTS[chosen], Path.cwd())
     else:
-        install(POINTS[chosen], functools.partial(interrupt, *signals) if signals else die)
+        install(
+            {**POINTS, **FLOW_POINTS}[chosen],
+            functools.partial(interrupt, *signals) if signals else die,
+        )
     main()

@@ -69,7 +69,7 @@ _NOTES = "orchestrator.checkpoints:Checkpoints."
 _WRITE = "orchestrator.record:write_atomically"
 
 POINTS = _named(
-    planning=Point(target="orchestrator.runner:check_ground", when="before", outcome="nothing"),
+    planning=Point(target="orchestrator.runner:check_grounds", when="before", outcome="nothing"),
     create=(
         Point(target=f"{_RECORD}RunDirectory.create", when="before", outcome="nothing"),
         Point(target=f"{_RECORD}RunDirectory.create", when="after", outcome="refused"),
@@ -137,7 +137,7 @@ POINTS = _named(
     ),
     pack_start=Point(target="orchestrator.packing:_last_words", when="before"),
     check=_around("orchestrator.harvest:_make_quarantine"),
-    let_in=_around("orchestrator.harvest:_let_in"),
+    let_in=_around("orchestrator.harvest:let_in"),
     note_harvested=_around(f"{_NOTES}note_harvested"),
     move_branch=_around("orchestrator.repository:Repository.move_branch"),
     update=_around("orchestrator.worktree:Worktree.update"),
@@ -154,6 +154,25 @@ POINTS = _named(
     sweep=_around("orchestrator.opening:_sweep"),
     forget=_around("orchestrator.opening:forget"),
 )  # fmt: skip
+
+FLOW_POINTS = _named(
+    flow_merge=_around("orchestrator.inflow:integrate", nth=4),
+    flow_base=_around(f"{_RECORD}RunDirectory.note_base", nth=3),
+    flow_move=Point(target="orchestrator.inflow:_move_branch", when="after", nth=3, brief=True),
+    flow_objects=_around("orchestrator.inflow:ready_more", nth=3),
+    flow_pack=Point(target="orchestrator.preparation:pack_since", when="before", nth=3),
+    flow_inputs=_around("orchestrator.sharing:Shared.give_inputs"),
+    flow_start=Point(
+        target="orchestrator.engine.docker.container:DockerContainer.start",
+        when="after",
+        nth=3,
+        brief=True,
+    ),
+    flow_result=Point(
+        target=f"{_RECORD}RunDirectory.write_result", when="after", nth=2, brief=True
+    ),
+)
+"""Where only workflows come."""
 
 _WORKTREE = ("worktree", "add")
 GIT_POINTS = {

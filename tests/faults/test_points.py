@@ -5,11 +5,13 @@ import importlib
 
 import pytest
 
-from tests.faults.points import POINTS
+from tests.faults.points import FLOW_POINTS, POINTS
+
+ALL = {**POINTS, **FLOW_POINTS}
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", ALL)
 def test_a_point_names_a_function(point: str) -> None:
-    module, _, path = POINTS[point].target.partition(":")
+    module, _, path = ALL[point].target.partition(":")
     place = functools.reduce(getattr, path.split("."), importlib.import_module(module))
     assert callable(place)
