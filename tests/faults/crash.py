@@ -102,8 +102,6 @@ if __name__ == "__main__":
     if chosen in GIT_POINTS:
         install_git(GIT_POINTS[chosen], Path.cwd())
     else:
-        install(
-            {**POINTS, **FLOW_POINTS}[chosen],
-            functools.partial(interrupt, *signals) if signals else die,
-        )
+        strike = functools.partial(interrupt, *signals) if signals else die
+        install({**POINTS, **FLOW_POINTS}[chosen], strike)
     main()
