@@ -25,6 +25,28 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 IMAGE = f"orchestrator-test/scripted:{os.environ.get('PYTEST_XDIST_WORKER', 'latest')}"
 DATA = Path(__file__).parents[1] / "data" / "workflows"
 Span = tuple[datetime, datetime]
+SHARING = """
+name: Sharing
+tasks:
+  - id: evil
+    task: |
+      ln -s /etc/passwd $ORCHESTRATOR_FINDINGS; echo kept > $ORCHESTRATOR_ARTIFACTS/kept.txt
+      ln -s /etc/passwd $ORCHESTRATOR_ARTIFACTS/passwd; mkfifo $ORCHESTRATOR_ARTIFACTS/fifo
+  - id: honest
+    task: |
+      echo '- slow' > $ORCHESTRATOR_FINDINGS; echo new > new.txt
+  - id: sum
+    reduce: [evil, honest]
+    task: |
+      cd /run/orchestrator
+      for one in shared inputs; do
+        touch $one/new || rm -f $one/* || mv $one/results.json . || chmod 777 $one && echo WRITTEN
+      done
+      touch ../worker-1/handed/new && echo WRITTEN
+      cat $ORCHESTRATOR_CONTEXT shared/status.md
+      cat $ORCHESTRATOR_INPUTS/honest.diff; ls $ORCHESTRATOR_INPUTS
+      printf %s {{results}} > $ORCHESTRATOR_ARTIFACTS/told.json
+"""
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +209,33 @@ def test_a_list_with_the_limit_of_the_configuration(repo: Path, scripted: str) -
     times = list(spans(found).values())
     busiest = max(sum(begun <= start < end for begun, end in times) for start, _ in times)
     assert 2 <= busiest <= 4
+
+
+def test_tasks_share_by_files_and_write_to_their_own_alone(repo: Path) -> None:
+    file = repo.parent / "sharing.yaml"
+    file.write_text(SHARING)
+    done = orchestrator(
+        "spec", "run", str(file), "--agent-cli", "shell", "--network", "none", "--json", cwd=repo
+    )
+    found = results(done)
+    assert found["evil"]["artifacts"] == ["kept.txt"]
+    assert found["evil"]["message"] == (
+        "its `findings.md` is no file that can be read; "
+        "2 of its artifacts were no files, and were left out"
+    )
+    said = (Path(found["sum"]["log"]) / "stdout.log").read_text()
+    assert "WRITTEN" not in said
+    for line in (
+        "- [x] evil - Agent 1 (complete)\n- [x] honest - Agent 2 (complete)\n",
+        "## Findings\n\n### honest (Agent 2)\n- slow\n",
+        "| Agent | Task | Status | Last Update |",
+        "+new\n",
+        "evil.diff\nevil.json\nevil.summary.md\nhonest.diff\n",
+    ):
+        assert line in said
+    told = json.loads((Path(found["sum"]["log"]) / "artifacts" / "told.json").read_text())
+    assert [(one["id"], one["files_modified"]) for one in told] == [
+        ("evil", []),
+        ("honest", ["new.txt"]),
+    ]
+    assert not list((repo / ".git" / "orchestrator" / "runs").glob("*/inputs"))

@@ -1,6 +1,14 @@
 """All protections, by area."""
 
-from tests.mutation import of_cleanup, of_containers, of_git, of_harvests, of_runs, of_settings
+from tests.mutation import (
+    of_cleanup,
+    of_containers,
+    of_git,
+    of_harvests,
+    of_runs,
+    of_settings,
+    of_sharing,
+)
 from tests.mutation.protection import Protection
 
 PROTECTIONS: dict[str, tuple[Protection, ...]] = {
@@ -18,6 +26,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "words": tuple(of_runs.words()),
     "secrets": tuple(of_runs.secrets()),
     "caches": tuple(of_runs.caches()),
+    "sharing": tuple(of_sharing.sharing()),
     "triggers": tuple(of_runs.triggers()),
     "cleanup": tuple(of_cleanup.cleanup()),
     "settings": tuple(of_settings.settings()),

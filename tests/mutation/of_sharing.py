@@ -1,0 +1,75 @@
+"""What keeps workers that share files from reaching each other, or the host, by them."""
+
+from collections.abc import Iterator
+
+from tests.mutation.protection import Protection, patches
+
+HANDOVER = "tests/unit/test_handover.py"
+SHARING = "tests/unit/test_sharing.py"
+BULLETIN = "tests/unit/workflow/test_bulletin.py"
+PROMPTS = "tests/unit/workflow/test_prompts.py"
+
+
+def sharing() -> Iterator[Protection]:
+    """Give what bounds what a worker hands over, and what it reads of others."""
+    yield from patches(
+        "handover.py", (HANDOVER,),
+        ("findings through no link and from no FIFO", "with open_regular(path) as file:",
+         'with path.open("rb") as file:'),
+        ("findings bounded", "return file.read(MOST_FINDINGS + _MARGIN)", "return file.read()"),
+        ("findings cut", "[:MOST_FINDINGS].decode", "[:].decode"),
+        ("no secret cut in half", "_MARGIN = 4096", "_MARGIN = 0"),
+        ("findings without secrets", "redactor.data(data)", "data"),
+        ("findings without control characters", 'text = lines(redactor', "text = str(redactor"),
+        ("artifacts through no link", "is_directory = stat.S_ISDIR(handed.lstat().st_mode)",
+         "is_directory = stat.S_ISDIR(handed.stat().st_mode)"),
+        ("no link or special file among them", "elif not stat.S_ISREG(kind):", "elif False:"),
+        ("kinds of files through no link", "entry.stat(follow_symlinks=False).st_mode",
+         "entry.stat().st_mode"),
+        ("no path too long", "if len(os.fsencode(path)) > _LONGEST:", "if False:"),
+        ("no set-user-ID files", "path.chmod(0o755 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR "
+         "else 0o644)", "path.chmod(0o7777 & (mode | 0o700))"),
+        ("a list that is bounded", "found[:MOST_LISTED]", "found"),
+        ("what was taken stays", "if place.is_dir() and not kept.exists():", "if place.is_dir():"),
+    )  # fmt: skip
+    yield from patches(
+        "sharing.py", (SHARING,),
+        ("shared files read-only", "target=SHARED, read_only=True",
+         "target=SHARED, read_only=False"),
+        ("inputs read-only", "target=INPUTS, read_only=True", "target=INPUTS, read_only=False"),
+        ("workers of no workflow apart", "        if self._title is None:\n            return emit\n",
+         ""),
+        ("workers of no workflow see no shared files",
+         "return self._title is not None or self._given is not None", "return True"),
+        ("context without secrets", "redactor.text(given).encode", "given.encode"),
+        ("inputs without secrets", "replace(one, result=self._redactor.model(one.result))", "one"),
+        ("diffs bounded", "limit=MOST_DIFF + 1)", "limit=1 << 40)",
+         "the file is cut all the same, and what it takes in memory no test measures"),
+        ("a diff is cut", "return found[:MOST_DIFF] + cut.encode()", "return found"),
+        ("a context bounded", "if len(content) > MOST_GIVEN:", "if False:"),
+        ("a context from no FIFO", "with open_regular(top / file) as opened:",
+         'with (top / file).open("rb") as opened:'),
+    )  # fmt: skip
+    yield from patches(
+        "workspace.py", (SHARING,),
+        ("what is handed over counts as written", ", *_growing(self.shared)", ""),
+    )  # fmt: skip
+    yield from patches(
+        "checks.py", (SHARING,),
+        ("checks see nothing that is shared", "caches=caches, shared=())", "caches=caches)"),
+    )  # fmt: skip
+    yield from patches(
+        "workflow/bulletin.py", (BULLETIN,),
+        ("no forged heading", r'_HEADING.sub(r"\1####", lines(findings).strip())',
+         "lines(findings).strip()"),
+        ("all findings bounded", "if room < 0:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "workflow/prompts.py", (PROMPTS,),
+        ("results are looked at once", "_PLACE.sub(lambda _: text, task)",
+         "_PLACE.sub(lambda _: text, _PLACE.sub(lambda _: text, task))"),
+        ("results bounded", "return len(said.encode()) <= room", "return True"),
+        ("results are one word of a command", "shlex.quote if shell else str", "str"),
+        ("summaries steer no terminal", 'return lines(result.message or "")',
+         'return result.message or ""'),
+    )  # fmt: skip
