@@ -21,7 +21,7 @@ from pathlib import Path
 from orchestrator import handover
 from orchestrator.engine.base import BindMount
 from orchestrator.errors import ConfigError, OrchestratorError
-from orchestrator.events import Emit, Event, WorkerDone, WorkerRetrying, WorkerStarted
+from orchestrator.events import Emit, Event, WorkerDone, WorkerPreparing, WorkerRetrying
 from orchestrator.handover import Handover
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory
@@ -244,7 +244,7 @@ class Shared:
 
     def _note(self, event: Event) -> None:
         match event:
-            case WorkerStarted(worker_id=number):
+            case WorkerPreparing(worker_id=number):
                 self._put(replace(self._entries[number], state="running"))
             case WorkerRetrying(worker_id=number):
                 self._put(replace(self._entries[number], state=f"failed: {event.reason}, again"))

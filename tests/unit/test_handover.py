@@ -135,7 +135,13 @@ def test_artifacts_that_are_no_files_are_removed(
     assert [path.name for path in (place.parent / "artifacts").iterdir()] == ["fine"]
 
 
-@pytest.mark.parametrize("plant", [_fifo, _socket, _link])
+def _folder(path: Path) -> None:
+    folder = path.parent.parent / "folder-of-the-host"
+    folder.mkdir()
+    path.symlink_to(folder)
+
+
+@pytest.mark.parametrize("plant", [_fifo, _socket, _link, _folder])
 def test_artifacts_that_are_no_directory_are_left_out(
     place: Path, plant: Callable[[Path], None]
 ) -> None:

@@ -12,7 +12,7 @@ from orchestrator import sharing
 from orchestrator.config import Isolation, Limits
 from orchestrator.engine.base import BindMount
 from orchestrator.errors import ConfigError
-from orchestrator.events import WorkerDone, WorkerRetrying, WorkerStarted, ignore
+from orchestrator.events import WorkerDone, WorkerPreparing, WorkerRetrying, ignore
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, all_runs
 from orchestrator.redact import Redactor
@@ -23,7 +23,7 @@ from orchestrator.runner import ParallelRunner
 from orchestrator.sharing import INPUTS, OUT, SHARED, Input, Shared, variables
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import configured, shell_run
+from tests.support.runs import configured, shell_run, show
 
 USER = (0, 0)
 
@@ -78,7 +78,7 @@ def test_the_context_follows_the_run(directory: RunDirectory, shared: Shared) ->
     )
     (directory.worker(3) / "findings.md").write_text("- Found 3 accessibility issues\n")
     tell = shared.following(ignore)
-    tell(WorkerStarted(worker_id=1, container="c"))
+    tell(WorkerPreparing(worker_id=1))
     tell(WorkerRetrying(worker_id=2, attempt=2, reason="oom", delay=0))
     tell(WorkerDone(result=result(3)))
     assert read(directory) == (
@@ -113,13 +113,13 @@ def test_the_table_of_tasks_is_there_too(directory: RunDirectory, shared: Shared
     def write(_: object) -> None:
         (directory.path / "status.md").write_text("| Agent |\n")
 
-    shared.following(write)(WorkerStarted(worker_id=1, container="c"))
+    shared.following(write)(WorkerPreparing(worker_id=1))
     assert read(directory, "status.md") == "| Agent |\n"
 
 
 def test_whoever_follows_is_told_too(shared: Shared) -> None:
     told: list[object] = []
-    event = WorkerStarted(worker_id=1, container="c")
+    event = WorkerPreparing(worker_id=1)
     shared.following(told.append)(event)
     assert told == [event]
 
@@ -170,11 +170,10 @@ def test_a_context_is_given_to_every_worker(repo: Path, local_engine: LocalEngin
     (repo / "context.md").write_text("Use tabs, and s3cret-s3cret.\n")
     isolation = Isolation(network="none", env={"MY_TOKEN": "s3cret-s3cret"})
     (worker,) = shell_run(
-        repo, local_engine, 'cat "$ORCHESTRATOR_CONTEXT"', context="context.md", isolation=isolation
-    ).results
-    assert worker.log is not None
-    said = (Path(worker.log) / "stdout.log").read_text()
-    assert said == "Use tabs, and [redacted:MY_TOKEN].\n"
+        repo, local_engine, 'cat "$ORCHESTRATOR_CONTEXT" > got.txt',
+        context="context.md", isolation=isolation,
+    ).results  # fmt: skip
+    assert show(repo, f"{worker.branch}:got.txt") == "Use tabs, and [redacted:MY_TOKEN]."
 
 
 def test_whoever_goes_on_needs_the_file_no_more(repo: Path, local_engine: LocalEngine) -> None:
