@@ -25,6 +25,8 @@ class ListedWorker(_Listed):
     """A worker, and what is left of it."""
 
     worker_id: int
+    name: str | None
+    """The id of its task, in a workflow."""
     task: str
     model: str
     state: WorkerState
@@ -160,6 +162,7 @@ def _worker(
 ) -> ListedWorker:
     return ListedWorker(
         worker_id=worker.spec.worker_id,
+        name=worker.spec.name,
         task=worker.spec.task,
         model=worker.spec.model_name,
         state=WorkerState.DONE if result else worker.state,

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.formats import amount, duration, money
+from orchestrator.cli.formats import amount, duration, money, titled
 from orchestrator.cli.lines import intervention_line, notice_line, port_lines
 from orchestrator.events import (
     Event,
@@ -126,10 +126,16 @@ class BoardView:
         if isinstance(event, Notice):
             self._console.print(Text(notice_line(event.message)))
         if isinstance(event, Intervention):
-            self._console.print(Text(intervention_line(event), style="yellow"))
+            self._console.print(
+                Text(intervention_line(event, self._name(event.worker_id)), style="yellow")
+            )
         if isinstance(event, WorkerStarted):
-            for line in port_lines(event):
+            for line in port_lines(event, self._name(event.worker_id)):
                 self._console.print(Text(line))
+
+    def _name(self, number: int) -> str | None:
+        row = self._rows.get(number)
+        return None if row is None else row.spec.name
 
     def _note(self, event: Event) -> None:
         match event:
@@ -190,7 +196,7 @@ class BoardView:
         if seconds is None:
             seconds = None if row.since is None else self._clock() - row.since
         return {
-            "worker": str(row.spec.worker_id),
+            "worker": titled(row.spec.worker_id, row.spec.name),
             "task": row.spec.task,
             "model": row.spec.model_name,
             "state": row.state,

@@ -10,6 +10,7 @@ from orchestrator.config import ParallelConfig
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Notice
 from orchestrator.results import RunResult
+from orchestrator.workflow.model import Workflow
 
 
 class Conductible(Protocol):
@@ -23,9 +24,23 @@ class Conductible(Protocol):
 
 
 def conduct(
-    run: Conductible, config: ParallelConfig, view: View, *, quiet: bool, as_json: bool
+    run: Conductible,
+    config: ParallelConfig,
+    view: View,
+    *,
+    workflow: Workflow | None = None,
+    quiet: bool,
+    as_json: bool,
 ) -> int:
     """Run to the end, show the result, give the exit code.
+
+    Args:
+        run: What to run.
+        config: Its wishes.
+        view: Shows it as it goes on.
+        workflow: Whose tasks it has.
+        quiet: Say nothing beside the result.
+        as_json: Show that as JSON.
 
     Raises:
         OrchestratorError: It could not start.
@@ -44,7 +59,7 @@ def conduct(
                 raise
             tell_failure(error)
             return interruption.exit_code
-        code = show_run(result, config, quiet=quiet, as_json=as_json)
+        code = show_run(result, config, workflow=workflow, quiet=quiet, as_json=as_json)
     return interruption.exit_code or code
 
 

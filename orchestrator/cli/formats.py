@@ -6,7 +6,7 @@ from datetime import timedelta
 from rich.cells import cell_len, set_cell_size
 
 from orchestrator.errors import ConfigError
-from orchestrator.results import WorkerResult
+from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.sanitize import one_line
 
 UNKNOWN = "?"
@@ -78,6 +78,22 @@ def amount(number: int) -> str:
 def count(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def called(number: int, name: str | None) -> str:
+    """Give `worker 3`, or in a workflow `W3 (backend)`."""
+    return f"worker {number}" if name is None else f"W{number} ({one_line(name)})"
+
+
+def titled(number: int, name: str | None) -> str:
+    """Give `3`, or in a workflow `W3 backend`: for a cell of a table."""
+    return str(number) if name is None else f"W{number} {one_line(name)}"
+
+
+def never_ran(result: WorkerResult) -> bool:
+    """Tell whether a workflow passed a task over, for what became of others."""
+    is_unneeded = result.status is Status.SUCCESS and result.started_at is None
+    return result.name is not None and (is_unneeded or result.reason is Reason.DEPENDENCY)
 
 
 def outcome(result: WorkerResult) -> str:

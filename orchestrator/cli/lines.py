@@ -1,6 +1,14 @@
 """What happens in a run, said in lines."""
 
-from orchestrator.cli.formats import count, duration, explanation, money, outcome
+from orchestrator.cli.formats import (
+    called,
+    count,
+    duration,
+    explanation,
+    money,
+    never_ran,
+    outcome,
+)
 from orchestrator.events import (
     Intervention,
     RunStarted,
@@ -8,6 +16,7 @@ from orchestrator.events import (
     WorkerStage,
     WorkerStageDone,
     WorkerStarted,
+    WorkerStopping,
 )
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Status, WorkerResult
@@ -26,53 +35,64 @@ def run_line(event: RunStarted) -> str:
     return f"run {event.run_id}: {workers}{queue}, base {event.base[:12]}"
 
 
-def started_line(number: int, spec: WorkerSpec | None) -> str:
-    """Say which worker started, with what."""
+def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
+    """Say which worker started, with what, and how many run by now."""
     if spec is None:
         return f"worker {number} started"
     model = f" ({one_line(spec.model)})" if spec.model else ""
-    return f"worker {number} started: {one_line(spec.task, limit=100)}{model}"
+    what = f"{one_line(spec.task, limit=100)}{model}"
+    if spec.name is None:
+        return f"worker {number} started: {what}"
+    return f"Started: {called(number, spec.name)} - {what} (running: {running})"
 
 
-def port_lines(event: WorkerStarted) -> list[str]:
+def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
     """Say where a worker's ports can be reached."""
     return [
-        f"worker {event.worker_id}: http://127.0.0.1:{host} -> {inside}"
+        f"{called(event.worker_id, name)}: http://127.0.0.1:{host} -> {inside}"
         for inside, host in sorted(event.ports.items())
     ]
 
 
-def retry_line(event: WorkerRetrying) -> str:
+def retry_line(event: WorkerRetrying, name: str | None) -> str:
     """Say that a worker is started again."""
-    number, failed = event.worker_id, event.attempt - 1
+    who, failed = called(event.worker_id, name), event.attempt - 1
     when = f"attempt {event.attempt} in {duration(event.delay)}"
-    return f"worker {number} failed its attempt {failed} ({one_line(event.reason)}), {when}"
+    return f"{who} failed its attempt {failed} ({one_line(event.reason)}), {when}"
 
 
-def stage_line(event: WorkerStage) -> str:
+def stage_line(event: WorkerStage, name: str | None) -> str:
     """Say what runs around a worker's agent."""
-    name = f" `{one_line(event.name, limit=100)}`" if event.name else ""
-    return f"worker {event.worker_id}: {event.stage}{name}"
+    which = f" `{one_line(event.name, limit=100)}`" if event.name else ""
+    return f"{called(event.worker_id, name)}: {event.stage}{which}"
 
 
-def stage_lines(event: WorkerStageDone) -> list[str]:
+def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
     """Say what went wrong around a worker's agent, if anything did."""
     if event.problem is None:
         return []
     said = one_line(event.problem, limit=400)
-    return [f"worker {event.worker_id}: {event.stage} failed: {said}"]
+    return [f"{called(event.worker_id, name)}: {event.stage} failed: {said}"]
 
 
-def intervention_line(event: Intervention) -> str:
+def stopping_line(event: WorkerStopping, name: str | None) -> str:
+    """Say that a worker is being ended, and why."""
+    return f"{called(event.worker_id, name)} is being stopped: {one_line(event.reason)}"
+
+
+def intervention_line(event: Intervention, name: str | None) -> str:
     """Say why somebody should look at a worker."""
-    return f"! worker {event.worker_id}: {one_line(event.detail, limit=400)}"
+    return f"! {called(event.worker_id, name)}: {one_line(event.detail, limit=400)}"
 
 
 def done_line(result: WorkerResult) -> str:
     """Say how a worker ended."""
-    took = duration(result.duration)
+    who, took = called(result.worker_id, result.name), duration(result.duration)
+    if never_ran(result):
+        return f"- {who} {one_line(result.message or 'skipped')}"
     if result.status is Status.SUCCESS:
         cost = f", {money(result.cost)}" if result.cost_known else ""
         files = count(len(result.files_modified), "file")
-        return f"✓ worker {result.worker_id} {outcome(result)} in {took}: {files}{cost}"
-    return f"✗ worker {result.worker_id} {outcome(result)} after {took}{explanation(result)}"
+        how = outcome(result) if result.name is None else "completed"
+        return f"✓ {who} {how} in {took}: {files}{cost}"
+    return f"✗ {who} {outcome(result)} after {took}{explanation(result)}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Protocol, Self
 
+from orchestrator.cli.formats import titled
 from orchestrator.cli.lines import (
     done_line,
     intervention_line,
@@ -18,6 +19,7 @@ from orchestrator.cli.lines import (
     stage_line,
     stage_lines,
     started_line,
+    stopping_line,
 )
 from orchestrator.cli.messages import tell
 from orchestrator.events import (
@@ -33,7 +35,6 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.plan import WorkerSpec
-from orchestrator.sanitize import one_line
 
 HEARTBEAT = 30.0
 """Seconds between two lines that say what still runs."""
@@ -141,13 +142,17 @@ class PlainView:
         """Say which workers still run."""
         with self._lock:
             if self._running:
-                workers = ", ".join(map(str, sorted(self._running)))
+                workers = ", ".join(titled(one, self._name(one)) for one in sorted(self._running))
                 elapsed = self._clock() - self._started
                 self._write(f"still running: {workers} ({elapsed:.0f} s)")
 
     def _beat(self) -> None:
         while not self._ended.wait(self._interval):
             self.heartbeat()
+
+    def _name(self, number: int) -> str | None:
+        spec = self._tasks.get(number)
+        return None if spec is None else spec.name
 
     def _lines(self, event: Event) -> list[str]:
         match event:
@@ -157,19 +162,20 @@ class PlainView:
                 self._tasks = {spec.worker_id: spec for spec in event.workers}
                 return [run_line(event)]
             case WorkerStage():
-                return [stage_line(event)]
+                return [stage_line(event, self._name(event.worker_id))]
             case WorkerStageDone():
-                return stage_lines(event)
+                return stage_lines(event, self._name(event.worker_id))
             case WorkerStarted(worker_id=number):
                 self._running.add(number)
-                return [started_line(number, self._tasks.get(number)), *port_lines(event)]
+                started = started_line(number, self._tasks.get(number), running=len(self._running))
+                return [started, *port_lines(event, self._name(number))]
             case Intervention():
-                return [intervention_line(event)]
+                return [intervention_line(event, self._name(event.worker_id))]
             case WorkerStopping():
-                return [f"worker {event.worker_id} is being stopped: {one_line(event.reason)}"]
+                return [stopping_line(event, self._name(event.worker_id))]
             case WorkerRetrying(worker_id=number):
                 self._running.discard(number)
-                return [retry_line(event)]
+                return [retry_line(event, self._name(number))]
             case WorkerDone(result=result):
                 self._running.discard(result.worker_id)
                 return [done_line(result)]

@@ -8,7 +8,7 @@ from typing import Annotated
 import humanize
 import typer
 
-from orchestrator.cli.formats import table
+from orchestrator.cli.formats import table, titled
 from orchestrator.cli.messages import show, tell
 from orchestrator.cli.report import terminal_width
 from orchestrator.listing import ListedRun, ListedWorker, list_runs
@@ -49,7 +49,7 @@ def _run(run: ListedRun, top: Path) -> str:
 def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:
     size = humanize.naturalsize(worker.disk)
     return (
-        str(worker.worker_id),
+        titled(worker.worker_id, worker.name),
         one_line(worker.task, limit=_TASK),
         _status(worker),
         worker.branch or _NONE,

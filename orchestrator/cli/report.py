@@ -4,37 +4,61 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 from orchestrator.cli.formats import (
     UNKNOWN,
+    called,
     count,
     duration,
     explanation,
     money,
+    never_ran,
     outcome,
     shown_sum,
     size,
     table,
+    titled,
 )
 from orchestrator.cli.messages import show, tell
 from orchestrator.config import ParallelConfig
 from orchestrator.results import RunResult, Status, WorkerResult, exit_code
 from orchestrator.runner import RunPlan
 from orchestrator.sanitize import one_line
+from orchestrator.workflow.critical import summarise
+from orchestrator.workflow.model import Workflow
 
 _HEADING = ("WORKER", "TASK", "MODEL", "STATUS", "STEPS", "COST", "DURATION", "FILES")
 _PLAN_HEADING = ("WORKER", "TASK", "MODEL", "BRANCH", "WORKTREE")
 
 
-def run_table(result: RunResult, *, width: int | None = None) -> str:
-    """Give the table, what went wrong, and the sum."""
+def run_table(
+    result: RunResult,
+    *,
+    slots: int | None = None,
+    workflow: Workflow | None = None,
+    width: int | None = None,
+) -> str:
+    """Give the table, what went wrong, the sum, and how the time was used.
+
+    Args:
+        result: The run's.
+        slots: How many workers could run at one time. Default: all.
+        workflow: Whose tasks it had.
+        width: Columns of the terminal. Default: those of the one on stdout.
+    """
     rows = [_HEADING, *(_row(worker) for worker in result.results)]
     if any(worker.checks for worker in result.results):
         checks = ["CHECKS", *(checks_sum(worker) for worker in result.results)]
         rows = [(*row, cell) for row, cell in zip(rows, checks, strict=True)]
     bad = [worker for worker in result.results if worker.status is not Status.SUCCESS]
-    parts = [table(rows, width=width or terminal_width()), *map(_failure, bad), _sum(result)]
-    return "\n".join([parts[0], "", *parts[1:]])
+    parts = [
+        *map(_failure, bad),
+        _sum(result),
+        *time_lines(result, slots=slots, workflow=workflow),
+        *failed_line(bad),
+    ]
+    return "\n".join([table(rows, width=width or terminal_width()), "", *parts])
 
 
 def terminal_width() -> int | None:
@@ -47,7 +71,7 @@ def terminal_width() -> int | None:
 
 def _row(worker: WorkerResult) -> tuple[str, ...]:
     return (
-        str(worker.worker_id),
+        titled(worker.worker_id, worker.name),
         one_line(worker.task or ""),
         one_line(worker.model),
         worker.status.value,
@@ -66,7 +90,7 @@ def checks_sum(worker: WorkerResult) -> str:
 
 def _failure(worker: WorkerResult) -> str:
     log = f"\n  log: {worker.log}" if worker.log else ""
-    return f"worker {worker.worker_id} {outcome(worker)}{explanation(worker)}{log}"
+    return f"{called(worker.worker_id, worker.name)} {outcome(worker)}{explanation(worker)}{log}"
 
 
 def _sum(result: RunResult) -> str:
@@ -76,6 +100,39 @@ def _sum(result: RunResult) -> str:
         f"{count(len(result.results), 'worker')}: {', '.join(parts)}; "
         f"cost {_total(result)}; {duration(result.duration)}"
     )
+
+
+def time_lines(
+    result: RunResult, *, slots: int | None = None, workflow: Workflow | None = None
+) -> list[str]:
+    """Say how the time was used, where several workers had a part in it."""
+    ran = [worker for worker in result.results if worker.started_at is not None]
+    if len(ran) < 2:
+        return []
+    workers = len(result.results)
+    found = summarise(
+        result.results, wall=result.duration, slots=slots or workers, workflow=workflow
+    )
+    times = f"sequential {duration(found.sequential)}, wall {duration(found.wall)}"
+    lines = [f"{times}, {found.speedup:.1f}x"]
+    if workflow is not None:
+        path = ", ".join(map(one_line, found.critical_path))
+        lines.append(f"critical path: {path} ({duration(found.critical_seconds)})")
+        used = f"{found.utilisation:.0%} of {count(found.slots, 'slot')} used"
+        lines.append(f"{used}, at most {found.widest} at one time")
+    return lines
+
+
+def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
+    """Name the tasks of a workflow that failed: `Failed: W2 (backend) exit 1`."""
+    failed = [worker for worker in bad if worker.name is not None and not never_ran(worker)]
+    return [f"Failed: {', '.join(map(_shortly, failed))}"] if failed else []
+
+
+def _shortly(worker: WorkerResult) -> str:
+    how = f"exit {worker.exit_code}" if worker.exit_code else worker.reason or worker.status
+    unasked = "" if worker.required else ", not critical"
+    return f"{called(worker.worker_id, worker.name)} {how}{unasked}"
 
 
 def _total(result: RunResult) -> str:
@@ -92,10 +149,18 @@ def run_json(result: RunResult) -> str:
 
 
 def show_run(
-    result: RunResult, config: ParallelConfig, *, quiet: bool = False, as_json: bool = False
+    result: RunResult,
+    config: ParallelConfig,
+    *,
+    workflow: Workflow | None = None,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Show the result of a run, say what can be done with it, and give the exit code."""
-    show(run_json(result) if as_json else run_table(result))
+    if as_json:
+        show(run_json(result))
+    else:
+        show(run_table(result, slots=config.workers, workflow=workflow))
     if not quiet:
         tell(after_run(result))
     return exit_code(result.results, fail_on=config.fail_on)
@@ -106,6 +171,7 @@ def after_run(result: RunResult) -> str:
     first = result.results[0]
     return (
         f"{_places(result)}\n"
+        f"{review_order(result.results)}"
         f"see a worker's changes: git diff {result.base[:12]} {first.branch}\n"
         f"{_printed(first)}"
         "remove worktrees and branches: orchestrator parallel-cleanup"
@@ -115,6 +181,26 @@ def after_run(result: RunResult) -> str:
 def _printed(first: WorkerResult) -> str:
     # A worker that was never started has printed nothing.
     return f"see what it printed: {first.log}/stdout.log\n" if first.log else ""
+
+
+def review_order(results: Sequence[WorkerResult]) -> str:
+    """Say whose changes to read first: what passed most checks, then what is smallest."""
+    changed = [worker for worker in results if worker.files_modified]
+    if len(changed) < 2:
+        return ""
+    return f"review order: {', '.join(map(_diffstat, sorted(changed, key=_effort)))}\n"
+
+
+def _effort(worker: WorkerResult) -> tuple[bool, float, int, int]:
+    passed = sum(check.passed for check in worker.checks) / max(len(worker.checks), 1)
+    lines = worker.insertions + worker.deletions
+    return worker.status is not Status.SUCCESS, -passed, lines, worker.worker_id
+
+
+def _diffstat(worker: WorkerResult) -> str:
+    checks = f", checks {checks_sum(worker)}" if worker.checks else ""
+    lines = f"+{worker.insertions} -{worker.deletions}"
+    return f"{called(worker.worker_id, worker.name)} {lines}{checks}"
 
 
 def _places(result: RunResult) -> str:

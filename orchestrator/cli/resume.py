@@ -13,7 +13,10 @@ from orchestrator.resume import ResumedRun
 def resume(run: Run = None, quiet: options.Quiet = False, json: options.Json = False) -> None:
     """Go on with a run whose process died: no task runs twice, and each gets its result."""
     with open_run(run) as history:
-        directory, config = history.directory, history.record.config
+        directory, record = history.directory, history.record
     view = make_view(quiet=quiet)
     resumed = ResumedRun(directory, emit=view, lease=handed_down())
-    raise typer.Exit(conduct(resumed, config, view, quiet=quiet, as_json=json))
+    code = conduct(
+        resumed, record.config, view, workflow=record.workflow, quiet=quiet, as_json=json
+    )
+    raise typer.Exit(code)

@@ -58,4 +58,5 @@ def show_ending(history: RunHistory, *, as_json: bool = False) -> int:
     Raises:
         RunDiedError: Its process died.
     """
-    return show_run(history.result(), history.record.config, as_json=as_json)
+    record = history.record
+    return show_run(history.result(), record.config, workflow=record.workflow, as_json=as_json)

@@ -75,7 +75,8 @@ def run(
     elif detach:
         detach_run(runner, view, quiet=quiet, as_json=json)
     else:
-        raise typer.Exit(conduct(runner, settings, view, quiet=quiet, as_json=json))
+        code = conduct(runner, settings, view, workflow=workflow, quiet=quiet, as_json=json)
+        raise typer.Exit(code)
 
 
 def _configure(given: dict[str, Any]) -> ParallelConfig:
