@@ -188,7 +188,7 @@ def review_order(results: Sequence[WorkerResult]) -> str:
     changed = [worker for worker in results if worker.files_modified]
     if len(changed) < 2:
         return ""
-    return f"review order: {', '.join(map(_diffstat, sorted(changed, key=_effort)))}\n"
+    return f"review order: {'; '.join(map(_diffstat, sorted(changed, key=_effort)))}\n"
 
 
 def _effort(worker: WorkerResult) -> tuple[bool, float, int, int]:

@@ -1,0 +1,188 @@
+"""What people see of a workflow's workers: the names of their tasks."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from orchestrator.cli.board import BoardView
+from orchestrator.cli.live import PlainView
+from orchestrator.cli.report import after_run, run_table
+from orchestrator.events import (
+    Intervention,
+    RunStarted,
+    WorkerDone,
+    WorkerRetrying,
+    WorkerStage,
+    WorkerStageDone,
+    WorkerStarted,
+    WorkerStopping,
+)
+from orchestrator.plan import WorkerSpec
+from orchestrator.results import CheckResult, Reason, RunResult, Status, WorkerResult, sum_up
+from orchestrator.workflow.model import Task, Workflow
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NAMES = {1: "design", 2: "backend", 3: "deploy", 4: "tidy"}
+WORKFLOW = Workflow(
+    name="w",
+    tasks=(
+        Task(id="design", task="t"),
+        Task(id="backend", task="t", depends_on=("design",)),
+        Task(id="deploy", task="t", depends_on=("backend",)),
+        Task(id="tidy", task="t", depends_on=("design",), when="on_failure"),
+    ),
+)
+
+
+def worker(number: int, status: Status = Status.SUCCESS, *, at: float | None = 0, **rest):
+    return WorkerResult(
+        worker_id=number,
+        branch=f"architect/parallel-{number}",
+        model="default",
+        worktree_path=f"/repo/.architect-parallel-{number}",
+        status=status,
+        name=NAMES.get(number),
+        started_at=None if at is None else NOON + timedelta(seconds=at),
+        **rest,
+    )
+
+
+DESIGN = worker(1, duration=10, files_modified=["a"], insertions=40, deletions=2)
+BACKEND = worker(
+    2, Status.FAILED, at=10, duration=5, reason=Reason.AGENT_FAILED, exit_code=1,
+    files_modified=["b"], insertions=1,
+)  # fmt: skip
+DEPLOY = worker(
+    3, Status.FAILED, at=None, reason=Reason.DEPENDENCY,
+    message="skipped: task `backend` failed (agent_failed)",
+)  # fmt: skip
+TIDY = worker(4, at=None, message="skipped: nothing that it depends on failed")
+
+
+def run(*results: WorkerResult, duration: float = 16) -> RunResult:
+    return sum_up(results, run_id="r", base="0" * 40, engine="e", duration=duration)
+
+
+def started(*names: str) -> RunStarted:
+    workers = tuple(
+        WorkerSpec(worker_id=number, task=f"do {name}", model=None, name=name)
+        for number, name in enumerate(names, 1)
+    )
+    return RunStarted(run_id="run", base="0123456789abcdef", workers=workers, slots=2)
+
+
+def plain(*events) -> list[str]:
+    lines: list[str] = []
+    view = PlainView(lines.append)
+    for event in events:
+        view(event)
+    return lines
+
+
+def test_the_story_of_a_workflow():
+    assert plain(
+        started("design", "backend", "deploy", "tidy"),
+        WorkerStage(worker_id=1, stage="check", name="tests", container="c"),
+        WorkerStageDone(worker_id=1, stage="check", duration=1, problem="it broke"),
+        WorkerStarted(worker_id=1, container="c", ports={3000: 49160}),
+        WorkerStarted(worker_id=2, container="c"),
+        Intervention(worker_id=1, trigger="silence", detail="it is silent", stops=False),
+        WorkerStopping(worker_id=2, reason="timeout"),
+        WorkerRetrying(worker_id=2, attempt=2, reason="timeout", delay=5),
+        WorkerStarted(worker_id=2, container="c"),
+        *(WorkerDone(result=result) for result in (DESIGN, BACKEND, DEPLOY, TIDY)),
+    )[1:] == [
+        "W1 (design): check `tests`",
+        "W1 (design): check failed: it broke",
+        "Started: W1 (design) - do design (running: 1)",
+        "W1 (design): http://127.0.0.1:49160 -> 3000",
+        "Started: W2 (backend) - do backend (running: 2)",
+        "! W1 (design): it is silent",
+        "W2 (backend) is being stopped: timeout",
+        "W2 (backend) failed its attempt 1 (timeout), attempt 2 in 5.0 s",
+        "Started: W2 (backend) - do backend (running: 2)",
+        "✓ W1 (design) completed in 10.0 s: 1 file",
+        "✗ W2 (backend) failed (agent_failed) after 5.0 s",
+        "- W3 (deploy) skipped: task `backend` failed (agent_failed)",
+        "- W4 (tidy) skipped: nothing that it depends on failed",
+    ]
+
+
+def test_the_heartbeat_and_the_table_have_names_too(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    events = started("design"), WorkerStarted(worker_id=1, container="c")
+    lines: list[str] = []
+    view = PlainView(lines.append)
+    board = BoardView(io.StringIO(), clock=lambda: 0.0)
+    for event in events:
+        view(event)
+        board(event)
+    view.heartbeat()
+    assert lines[-1].startswith("still running: W1 design (")
+    paper = io.StringIO()
+    Console(file=paper, width=100).print(board.render())
+    assert "W1 design" in paper.getvalue()
+
+
+def test_the_end_of_a_workflow_names_what_failed_and_what_took_long():
+    lines = run_table(run(DESIGN, BACKEND, DEPLOY, TIDY), slots=2, workflow=WORKFLOW).split("\n")
+    assert [line.split("  ")[0] for line in lines[1:5]] == [
+        "W1 design", "W2 backend", "W3 deploy", "W4 tidy"
+    ]  # fmt: skip
+    assert lines[6:] == [
+        "W2 (backend) failed (agent_failed)",
+        "W3 (deploy) failed (dependency): skipped: task `backend` failed (agent_failed)",
+        "4 workers: 2 success, 2 failed; cost ?; 16.0 s",
+        "sequential 15.0 s, wall 16.0 s, 0.9x",
+        "critical path: design, backend (15.0 s)",
+        "47% of 2 slots used, at most 1 at one time",
+        "Failed: W2 (backend) exit 1",
+    ]
+
+
+def test_how_a_task_failed_that_has_no_exit_code():
+    slow = worker(1, Status.TIMEOUT, reason=Reason.TIMEOUT, duration=1)
+    idle = worker(2, Status.PARTIAL, exit_code=0, reason=Reason.CHECKS_FAILED, required=False)
+    last = run_table(run(slow, idle), workflow=WORKFLOW).split("\n")[-1]
+    assert last == "Failed: W1 (design) timeout, W2 (backend) checks_failed, not critical"
+
+
+def test_several_workers_are_told_their_speed_up():
+    three = [worker(number, duration=5) for number in (11, 12, 13)]
+    assert run_table(run(*three, duration=5), slots=4).split("\n")[-1] == (
+        "sequential 15.0 s, wall 5.0 s, 3.0x"
+    )
+    assert "sequential" not in run_table(run(three[0], duration=5))
+
+
+def test_what_passed_most_and_is_small_is_read_first():
+    def check(passed: bool) -> CheckResult:
+        return CheckResult(name="c", passed=passed, log="l")
+
+    def changed(number: int, lines: int, *checks: bool, status: Status = Status.SUCCESS):
+        passed = [check(one) for one in checks]
+        return worker(number, status, files_modified=["f"], insertions=lines, checks=passed)
+
+    results = [
+        changed(11, 500, True, True),
+        changed(12, 10, True, True),
+        changed(13, 1, True, False),
+        changed(14, 1, status=Status.FAILED),
+        worker(15),
+    ]
+    line = next(one for one in after_run(run(*results)).split("\n") if "review" in one)
+    assert line == (
+        "review order: worker 12 +10 -0, checks 2/2; worker 11 +500 -0, checks 2/2; "
+        "worker 13 +1 -0, checks 1/2; worker 14 +1 -0"
+    )
+    assert "review" not in after_run(run(results[0], worker(15)))
+
+
+@pytest.mark.parametrize("name", ["\x1b[2Jx", "a\nb"])
+def test_a_name_from_a_record_that_was_tampered_with_steers_nothing(name):
+    bad = DESIGN.model_copy(update={"name": name})
+    lines = plain(WorkerDone(result=bad))
+    assert all(line.isprintable() for line in lines)
+    assert "\x1b" not in run_table(run(bad))
