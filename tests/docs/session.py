@@ -155,6 +155,7 @@ def normal(text: str) -> str:
         (r"\b\d{8}-\d{6}-[0-9a-f]{6}\b", "RUN"),
         (r"\b[0-9a-f]{7,40}\b", "COMMIT"),
         (r"\b\d+(?:\.\d+)? s\b", "SECONDS"),
+        (r"\b\d+\.\dx$", "TIMES"),
         (r" {2,}", "  "),
         (r" +$", ""),
     ):
