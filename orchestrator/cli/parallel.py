@@ -12,7 +12,7 @@ from orchestrator.cli import options
 from orchestrator.cli.conduct import conduct
 from orchestrator.cli.live import View, make_view
 from orchestrator.cli.messages import show, tell
-from orchestrator.cli.report import plan_json, plan_table
+from orchestrator.cli.planned import plan_json, plan_table
 from orchestrator.config import ParallelConfig
 from orchestrator.repository import find_top
 from orchestrator.runner import ParallelRunner
