@@ -27,8 +27,11 @@ from orchestrator.settings.fields import (
     TOP_FIELDS,
     allowed,
     field_schema,
+    in_words,
+    whole_schema,
 )
 from orchestrator.settings.sources import NO_VARIABLE
+from orchestrator.workflow.manifest import Foreach, Manifest, ManifestTask, Stage, TaskDefaults
 from orchestrator.workflow.schema import json_schema as manifest_schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,7 +139,7 @@ def settings_table(block: str) -> str:
 
 def _default(schema: Mapping[str, Any]) -> str:
     value = schema.get("default")
-    if value in (None, [], {}):
+    if value in (None, []) or isinstance(value, dict):
         return _NOTHING
     if isinstance(value, int) and not isinstance(value, bool):
         for size, unit in _SIZES:
@@ -149,6 +152,35 @@ def _option(name: str, options: set[str]) -> str:
     if name == "tasks":
         return "`--task`, `TASK`"
     return f"`--{name.replace('_', '-')}`" if name in options else _NOTHING
+
+
+def manifest_table(part: str) -> str:
+    """Give a row for every key of a part of a workflow file."""
+    rows = ["| Key | Takes | Default | Meaning |", "|---|---|---|---|"]
+    for name, schema in _manifest_parts()[part]["properties"].items():
+        cells = (
+            f"`{name}`",
+            in_words(schema).removeprefix("a ").replace("|", "\\|"),
+            _default(schema),
+            " ".join(schema["description"].split()),
+        )
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _manifest_parts() -> dict[str, Mapping[str, Any]]:
+    top = whole_schema(Manifest)
+    constraints = top["properties"]["policy"]["properties"]["constraints"]
+    stage, task = (whole_schema(model) for model in (Stage, ManifestTask))
+    shared = TaskDefaults.model_fields
+    own = sorted(task["properties"].items(), key=lambda item: item[0] in shared)
+    return {
+        "top": top,
+        "stage": stage,
+        "task": {"properties": dict(own)},
+        "foreach": whole_schema(Foreach),
+        "constraints": constraints,
+    }
 
 
 def variables(_: str) -> str:
@@ -192,6 +224,7 @@ def layers(_: str) -> str:
 GENERATORS: Mapping[str, Callable[[str], str]] = {
     "help": help_text,
     "settings": settings_table,
+    "manifest": manifest_table,
     "variables": variables,
     "result": result_table,
     "layers": layers,

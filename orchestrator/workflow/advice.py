@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import product
 
 from orchestrator.workflow.model import Task, Workflow
 
@@ -18,18 +19,36 @@ def advice(workflow: Workflow) -> tuple[str, ...]:
 
 def _overlaps(workflow: Workflow) -> Iterator[str]:
     """Name tasks that could run at one time and make changes in the same place."""
-    scoped = [task for task in workflow.tasks if task.settings.paths]
     before = _before(workflow)
-    for number, task in enumerate(scoped):
-        for other in scoped[:number]:
-            if other.id in before[task.id] or _kept_apart(task, other):
-                continue
-            shared = _shared(other.settings.paths or (), task.settings.paths or ())
-            if shared:
-                yield (
-                    f"`{_shown(other)}` and `{_shown(task)}` may run at one time and both change "
-                    f"`{shared}`: let one depend on the other, or give them a lock (`resources`)"
-                )
+    for first, second, shared in _sharing(workflow.tasks):
+        one, other = workflow.tasks[first], workflow.tasks[second]
+        if one.id not in before[other.id] and not _kept_apart(one, other):
+            yield (
+                f"`{_shown(one)}` and `{_shown(other)}` may run at one time and both change "
+                f"`{shared}`: let one depend on the other, or give them a lock (`resources`)"
+            )
+
+
+def _sharing(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
+    """Give pairs of tasks of which one's pattern is part of the other's, and that part."""
+    by_pattern: dict[str, list[int]] = {}
+    for number, task in enumerate(tasks):
+        for pattern in dict.fromkeys(one.rstrip("/") for one in task.settings.paths or ()):
+            by_pattern.setdefault(pattern, []).append(number)
+    wild = [pattern for pattern in by_pattern if {*pattern} & {*"*?["}]
+    found: dict[tuple[int, int], str] = {}
+    for narrow, numbers in by_pattern.items():
+        for wide in (*_above(narrow), *(one for one in wild if _covers(one, narrow))):
+            for pair in product(by_pattern.get(wide, ()), numbers):
+                if pair[0] != pair[1]:
+                    found.setdefault((min(pair), max(pair)), narrow)
+    return sorted((*pair, shared) for pair, shared in found.items())
+
+
+def _above(path: str) -> Iterator[str]:
+    """Give a path and the directories that it is in."""
+    parts = path.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def _before(workflow: Workflow) -> dict[str, set[str]]:
@@ -45,17 +64,6 @@ def _kept_apart(one: Task, other: Task) -> bool:
     heavy = "high" in (one.complexity, other.complexity) and one.complexity and other.complexity
     batches = one.group is not None and one.group == other.group
     return alone or batches or bool(heavy) or bool({*one.resources} & {*other.resources})
-
-
-def _shared(ones: Sequence[str], others: Sequence[str]) -> str | None:
-    """Give a pattern of which the other side has a part, or that is part of one there."""
-    for one in (pattern.rstrip("/") for pattern in ones):
-        for other in (pattern.rstrip("/") for pattern in others):
-            if _covers(one, other):
-                return other
-            if _covers(other, one):
-                return one
-    return None
 
 
 def _covers(wide: str, narrow: str) -> bool:
