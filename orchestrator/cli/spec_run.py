@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli import options
 from orchestrator.cli.conduct import conduct
 from orchestrator.cli.live import make_view
-from orchestrator.cli.manifests import File, Variables, tell_about, variables
+from orchestrator.cli.manifests import File, From, Only, Variables, selected, tell_about, variables
 from orchestrator.cli.messages import show
 from orchestrator.cli.parallel import detach_run, show_plan
 from orchestrator.config import ParallelConfig
@@ -21,12 +21,16 @@ from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.reading import read_workflow
 from orchestrator.workflow.waves import wave_lines
 
-_NOT_SETTINGS = frozenset({"file", "var", "config", "quiet", "json", "dry_run", "detach", "secret"})
+_NOT_SETTINGS = frozenset(
+    {"file", "var", "only", "from_", "config", "quiet", "json", "dry_run", "detach", "secret"}
+)
 
 
 def run(
     file: File,
     var: Variables = None,
+    only: Only = None,
+    from_: From = None,
     workers: options.Workers = None,
     agent_cli: options.AgentCli = None,
     model: options.Model = None,
@@ -91,11 +95,12 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
 
 
 def _read(given: dict[str, Any], settings: ParallelConfig, *, runs: bool) -> Workflow:
-    reading = read_workflow(
+    whole = read_workflow(
         given["file"],
         variables=variables(given["var"] or ()),
         expand=expand_from(settings, Path.cwd(), runs=runs),
     )
+    reading = selected(whole, given["only"] or (), given["from_"] or ())
     if not given["quiet"]:
         tell_about(reading)
     return reading.workflow
