@@ -78,9 +78,11 @@ tasks:
   - {id: map, task: "{{item}}", foreach: [], depends_on: first}
   - {id: again, task: "{{item}}", foreach: [], depends_on: map}
   - {id: sum, task: "{{results}}", reduce: [again, first]}
+  - {id: after, depends_on: again}
 """
         reading = read(tmp_path, text)
-        assert [task.id for task in reading.workflow.tasks] == ["first", "sum"]
+        assert [task.id for task in reading.workflow.tasks] == ["first", "sum", "after"]
+        assert reading.workflow["after"].depends_on == ("first",)
         assert reading.workflow["sum"].depends_on == ("first",)
         assert reading.workflow["sum"].inputs == ("first",)
         assert reading.notices == (

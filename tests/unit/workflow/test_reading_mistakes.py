@@ -212,10 +212,10 @@ def test_two_circles_are_two_mistakes(tmp_path: Path) -> None:
 
 
 def test_json_has_lines_too(tmp_path: Path) -> None:
-    text = '{"tasks": [\n {"id": "a",\n  "timeout": "x"},\n {"id": "b", "depends_on":\n ["c"]}\n]}'
+    text = '{"tasks": [\n {"id": "a",\n  "timeout":\n"x"},\n {"id": "b", "depends_on":\n ["c"]}\n]}'
     assert mistakes(tmp_path, text, "flow.json") == [
         'flow.json:3: `tasks[1].timeout` is `"x"`: must be a number, at least 0',
-        "flow.json:5: `tasks[2].depends_on` names `c`, which is no task",
+        "flow.json:6: `tasks[2].depends_on` names `c`, which is no task",
     ]
 
 

@@ -85,6 +85,10 @@ def test_all_circles_are_found(seed: int) -> None:
     )
 
 
+def test_a_circle_begins_with_what_comes_first_in_the_file() -> None:
+    assert cycles({"x": ["b"], "a": ["b"], "b": ["a"]}) == [["a", "b"]]
+
+
 def test_a_long_chain_is_no_trouble() -> None:
     chain = {str(number): [str(number - 1)] if number else [] for number in range(5000)}
     assert in_order(dict(reversed(chain.items()))) == [*chain]
