@@ -109,10 +109,15 @@ class WorkerResult(BaseModel):
     """Why it is not a success; null when it is."""
     message: str | None = None
     """One line for people."""
+    summary: str | None = None
+    """The end of what the agent said last, 4000 characters at most; of a command, the last lines of
+    its output."""
     attempts: int = 1
     """How often it was started: `cost` and `tokens` are of all attempts, all else is the last's."""
     exit_code: int | None = None
     """Of the container's main process; null when its end was not seen."""
+    base: str | None = None
+    """The commit it started from."""
     commit: str | None = None
     """The commit the branch points at."""
     insertions: int = 0

@@ -128,6 +128,8 @@ def _result(
         reason=verdict.reason,
         message="; ".join(message for message in messages if message) or None,
         exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
+        summary=None if outcome is None else outcome.summary,
+        base=run.base,
         commit=harvested.tip,
         insertions=changed.insertions,
         deletions=changed.deletions,
@@ -158,5 +160,6 @@ def failure(run: RunContext, spec: WorkerSpec, reason: Reason, message: str) -> 
         task=spec.task,
         reason=reason,
         message=message,
+        base=run.base,
         commit=commit,
     )

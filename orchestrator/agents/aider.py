@@ -14,7 +14,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import described
+from orchestrator.agents.claims import described, summarized
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import text_tail
 from orchestrator.agents.starter import starter
@@ -56,6 +56,11 @@ _MORE_COST: Final = re.compile(_COST)
 # What went wrong before it counts no more: a call that was tried again, or one that was to write
 # the message of a commit.
 _GOT_OVER: Final = re.compile(r"^(?:Tokens: .* received\.|Commit [0-9a-f]{7,40} )", re.MULTILINE)
+_OWN_LINE: Final = re.compile(
+    r"^(?:Repo-map: |Added .+ to the chat|Tokens: |Cost: |Applied edit to |Commit [0-9a-f]{7,40} )"
+    r".*",
+    re.MULTILINE,
+)
 _LLM_ERROR: Final = re.compile(r"^litellm\.(?P<name>\w+): (?P<text>.*)", re.MULTILINE)
 _TROUBLES: Final = {
     r"^(?P<said>Only \d+ reflections allowed, stopping\.)": (Status.PARTIAL, Reason.MAX_STEPS),
@@ -122,13 +127,21 @@ class AiderAgent:
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge by its last words: its exit code is 0 whatever the model's API said."""
         said = text_tail(output.stdout, _TAIL)
-        figures = _figures(list(_ANSWER.finditer(said)))
+        answers = list(_ANSWER.finditer(said))
+        figures = _figures(answers)
         code = exit_status.exit_code
         judged = unreported(output, code) if code or not figures.steps else _SUCCESS
         trouble = _trouble(said, code) if code <= _FAILED else None
         return replace(
-            trouble or judged, steps=figures.steps, cost=figures.cost, tokens=figures.tokens
-        )
+            trouble or judged, steps=figures.steps, cost=figures.cost, tokens=figures.tokens,
+            summary=_last_words(said[: answers[-1].start()]) if answers else None,
+        )  # fmt: skip
+
+
+def _last_words(said: str) -> str | None:
+    """Give the last answer of the model: what stands between the program's own lines."""
+    ends = (match.end() for match in _OWN_LINE.finditer(said))
+    return summarized(said[max(ends, default=0) :])
 
 
 def _figures(answers: Sequence[re.Match[str]]) -> _Figures:

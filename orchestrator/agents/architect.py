@@ -15,7 +15,17 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit, described, fields
+from orchestrator.agents.claims import (
+    Claims,
+    Cost,
+    Count,
+    Text,
+    Words,
+    describe_exit,
+    described,
+    fields,
+    summarized,
+)
 from orchestrator.agents.reports import find_report, last_line, text_tail
 from orchestrator.config import DEFAULT_IMAGE
 from orchestrator.engine.base import ExitStatus
@@ -65,7 +75,7 @@ class _Report(Claims):
     status: Text
     stop_reason: Text
     steps: Count
-    output: Text = None
+    output: Words = None
     cost: Cost = None
     costs: Annotated[_Costs, BeforeValidator(fields)] = Field(default_factory=_Costs)
 
@@ -121,6 +131,7 @@ class ArchitectAgent:
             steps=report.steps or 0,
             cost=report.costs.total_cost_usd if report.cost is None else report.cost,
             tokens=report.costs.total_tokens,
+            summary=summarized(report.output),
         )
 
 

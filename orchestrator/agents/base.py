@@ -79,6 +79,8 @@ class AgentOutcome:
     cost: float | None = None
     """USD, None when unknown."""
     tokens: int | None = None
+    summary: str | None = None
+    """What it said at its end, on as many lines as it took."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,11 @@ from orchestrator.agents.claims import (
     Count,
     Flag,
     Text,
+    Words,
     describe_exit,
     described,
     fields,
+    summarized,
 )
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
@@ -94,7 +96,7 @@ def _first(value: object) -> object:
 class _Report(Claims):
     is_error: Flag
     subtype: Text
-    result: Text = None
+    result: Words = None
     errors: Annotated[Text, BeforeValidator(_first)] = None
     api_error_status: Count = None
     total_cost_usd: Cost = None
@@ -156,6 +158,7 @@ class ClaudeAgent:
             steps=counted.number,
             cost=report.total_cost_usd,
             tokens=_tokens(report.usage),
+            summary=summarized(report.result),
         )
 
 

@@ -16,7 +16,15 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Count, Text, describe_exit, described, fields
+from orchestrator.agents.claims import (
+    Claims,
+    Count,
+    Text,
+    describe_exit,
+    described,
+    fields,
+    summarized,
+)
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
@@ -140,6 +148,7 @@ class CodexAgent:
             message=described(message),
             steps=counted.number,
             tokens=_tokens(end.usage),
+            summary=summarized(said),
         )
 
 

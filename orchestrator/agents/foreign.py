@@ -15,7 +15,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import described
+from orchestrator.agents.claims import described, summarized
 from orchestrator.engine.base import ExitStatus
 from orchestrator.errors import ConfigError
 from orchestrator.plan import WorkerSpec
@@ -67,6 +67,7 @@ class _Outcome(_Part):
     steps: _Count
     cost: _Cost | None
     tokens: _Count | None
+    summary: str | None
 
 
 _OPTIONAL_TEXT: Final[TypeAdapter[str | None]] = TypeAdapter(
@@ -156,7 +157,8 @@ class ForeignAgent:
             return AgentOutcome(
                 status=Status.FAILED, reason=Reason.AGENT_ERROR, message=error.message
             )
-        return AgentOutcome(**{**dict(checked), "message": described(checked.message)})
+        said = {"message": described(checked.message), "summary": summarized(checked.summary)}
+        return AgentOutcome(**{**dict(checked), **said})
 
     @contextmanager
     def _guarded(self, what: str) -> Iterator[None]:

@@ -16,7 +16,15 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Count, Text, describe_exit, described, fields
+from orchestrator.agents.claims import (
+    Claims,
+    Count,
+    Text,
+    describe_exit,
+    described,
+    fields,
+    summarized,
+)
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
@@ -138,6 +146,7 @@ class GeminiAgent:
             message=described(message),
             steps=story.steps,
             tokens=result.stats.total_tokens,
+            summary=summarized(story.words),
         )
 
 

@@ -12,7 +12,15 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit, described
+from orchestrator.agents.claims import (
+    Claims,
+    Cost,
+    Count,
+    Text,
+    describe_exit,
+    described,
+    summarized,
+)
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report
 from orchestrator.agents.starter import starter
@@ -102,6 +110,7 @@ class MiniAgent:
             # What it cannot price, or was not told, it counts as nothing.
             cost=report.cost or None,
             tokens=report.tokens or None,
+            summary=summarized(report.said),
         )
 
 

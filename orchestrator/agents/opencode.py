@@ -15,7 +15,16 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Text, described, fields
+from orchestrator.agents.claims import (
+    Claims,
+    Cost,
+    Count,
+    Text,
+    Words,
+    described,
+    fields,
+    summarized,
+)
 from orchestrator.agents.reports import json_lines, parse_object, text_tail
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
@@ -87,7 +96,7 @@ class _Tokens(Claims):
 
 class _Part(Claims):
     reason: Text = None
-    text: Text = None
+    text: Words = None
     cost: Cost = None
     tokens: Annotated[_Tokens, BeforeValidator(fields)] = Field(default_factory=_Tokens)
 
@@ -156,6 +165,7 @@ class OpencodeAgent:
             steps=total.steps,
             cost=total.known_cost,
             tokens=total.tokens,
+            summary=summarized(total.words),
         )
 
 

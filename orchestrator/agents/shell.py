@@ -11,8 +11,16 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import Claims, Cost, Count, Text, describe_exit
-from orchestrator.agents.reports import find_report, last_line, parse_object
+from orchestrator.agents.claims import (
+    MOST_SAID,
+    Claims,
+    Cost,
+    Count,
+    Text,
+    describe_exit,
+    summarized,
+)
+from orchestrator.agents.reports import find_report, last_line, parse_object, text_tail
 from orchestrator.config import BASE_IMAGE
 from orchestrator.engine.base import ExitStatus
 from orchestrator.plan import WorkerSpec
@@ -21,6 +29,8 @@ from orchestrator.results import Reason, Status
 _REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}))
 _LONGEST_LINE: Final = 16 * 1024
 """Characters of a line that are worth parsing while the command still prints."""
+_TAIL: Final = 4 * MOST_SAID
+"""Bytes that are more characters than are wanted."""
 _DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}
 
 
@@ -80,7 +90,24 @@ class ShellAgent:
             steps=report.steps or 0,
             cost=report.cost,
             tokens=report.tokens,
+            summary=_last_lines(output),
         )
+
+
+def _last_lines(output: AgentOutput) -> str | None:
+    """Give whole lines, as many as there is room for; a report at the end is for programs."""
+    said = text_tail(output.stdout, _TAIL)
+    found = (said if len(said) < _TAIL else said.partition("\n")[2]).rstrip().splitlines()
+    if found and any(keys <= (parse_object(found[-1]) or {}).keys() for keys in _REPORT_KEYS):
+        found.pop()
+    kept: list[str] = []
+    room = MOST_SAID
+    for line in reversed(found):
+        room -= len(line) + 1
+        if kept and room < 0:
+            break
+        kept.append(line)
+    return summarized("\n".join(reversed(kept)))
 
 
 def _progress(line: str) -> AgentProgress | None:

@@ -98,4 +98,4 @@ def _row(name: str, result: WorkerResult, *, cut: int, files: int) -> dict[str, 
 
 
 def _summary(result: WorkerResult) -> str:
-    return lines(result.message or "")
+    return lines(result.summary or result.message or "")

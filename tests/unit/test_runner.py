@@ -37,6 +37,7 @@ def test_each_worker_commits_on_its_own_branch(repo: Path, local_engine: LocalEn
     assert (first.files_modified, first.insertions, first.deletions) == (["one.txt"], 1, 0)
     assert second.files_modified == ["a.txt", "src/app.py"]
     assert (third.files_modified, third.commit) == ([], base)
+    assert (first.base, first.summary, third.base, third.summary) == (base, None, base, "a")
     assert show(repo, "architect/parallel-1:one.txt") == "one"
     log = git(repo, "log", "--format=%s", f"{base}..architect/parallel-2").splitlines()
     assert log == ["architect: uncommitted work of worker 2", "by hand"]

@@ -37,7 +37,8 @@ def run(tmp_path: Path, task: str, *, model: str | None = None, **changed: Any) 
 
 
 def test_a_command_that_exits_with_0_succeeded(tmp_path: Path) -> None:
-    assert run(tmp_path, "echo hello; echo oh >&2") == AgentOutcome(status=Status.SUCCESS)
+    expected = AgentOutcome(status=Status.SUCCESS, summary="hello")
+    assert run(tmp_path, "echo hello; echo oh >&2") == expected
 
 
 @pytest.mark.parametrize(
