@@ -9,13 +9,15 @@ from dataclasses import replace
 
 from orchestrator.attempts import has_begun
 from orchestrator.context import RunContext, of_worker
+from orchestrator.errors import ConfigError
 from orchestrator.integration import Tip, integrate
 from orchestrator.lfs import content_since
 from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import ready_more
+from orchestrator.record import RunDirectory
 from orchestrator.results import Status, WorkerResult
 from orchestrator.sharing import Input
-from orchestrator.workflow.model import Task
+from orchestrator.workflow.model import Earlier, Task
 from orchestrator.workflow.prompts import render_prompt
 
 Results = Mapping[str, WorkerResult]
@@ -39,6 +41,7 @@ def flow_in(run: RunContext, spec: WorkerSpec, results: Results) -> tuple[RunCon
     if run.workflow is None or spec.name is None:
         return run, spec
     task = run.workflow[spec.name]
+    results = {**results, **{one.task: _earlier(run, one) for one in task.earlier}}
     run = _on_own_base(run, spec, task, results)
     return run, _told(run, spec, task, results)
 
@@ -48,7 +51,7 @@ def _told(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> Wo
     if not task.inputs:
         return spec
     inputs = [
-        Input(name=name, result=results[name], base=_base_of(run, results[name]))
+        Input(name=name, result=results[name], base=_base_of(run, task, name, results[name]))
         for name in task.inputs
     ]
     run.shared.give_inputs(spec, inputs)
@@ -57,8 +60,24 @@ def _told(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> Wo
     return spec.model_copy(update={"task": render_prompt(spec.task, said, shell=is_command)})
 
 
-def _base_of(run: RunContext, result: WorkerResult) -> str:
-    return run.directory.base_of(result.worker_id) or run.run_base
+def _earlier(run: RunContext, one: Earlier) -> WorkerResult:
+    result = _run_of(run, one).result(one.worker_id)
+    if result is None:
+        raise ConfigError(
+            f"what task `{one.task}` came to in run {one.run_id} is not on record any more"
+        )
+    return result
+
+
+def _run_of(run: RunContext, one: Earlier) -> RunDirectory:
+    return RunDirectory(run.directory.path.with_name(one.run_id))
+
+
+def _base_of(run: RunContext, task: Task, name: str, result: WorkerResult) -> str:
+    """Give what a task's changes are counted from."""
+    places = {one.task: _run_of(run, one) for one in task.earlier}
+    # Where a run goes on from another, both have one base.
+    return places.get(name, run.directory).base_of(result.worker_id) or run.run_base
 
 
 def _on_own_base(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> RunContext:
@@ -80,7 +99,8 @@ def _on_own_base(run: RunContext, spec: WorkerSpec, task: Task, results: Results
 
 def _merged(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> str:
     """Merge what the tasks made that it goes on from; those that failed left nothing to go on."""
-    good = [name for name in task.depends_on if results[name].status is Status.SUCCESS]
+    before = (*(one.task for one in task.earlier), *task.depends_on)
+    good = [name for name in before if results[name].status is Status.SUCCESS]
     tips = [Tip(name, commit) for name in good if (commit := results[name].commit) is not None]
     scratch = run.directory.path / f"merge-{spec.worker_id}"
     return integrate(run.repository, run.base, tips, when=run.began, scratch=scratch)

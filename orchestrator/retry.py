@@ -6,6 +6,7 @@ from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunRecord
+from orchestrator.workflow.model import config_of
 
 _SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY"}
 """Settings that the record names without their values, and the variables that have them."""
@@ -28,7 +29,7 @@ def same_again(
     """
     spec = next(spec for spec in record.workers if spec.worker_id == worker_id)
     _check_task(record, spec)
-    config = record.config
+    config = _own(record, spec)
     private = set(record.private)
     names = sorted(private - {*_SETTINGS, "tasks"})
     settings = {name: variable for name, variable in _SETTINGS.items() if name in private}
@@ -54,6 +55,19 @@ def same_again(
             ),
         }
     )
+
+
+def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
+    """Give a worker's own configuration."""
+    if record.workflow is None or spec.name is None:
+        return record.config
+    task = record.workflow[spec.name]
+    if task.inputs:
+        raise ConfigError(
+            f"task `{task.id}` goes by what came of others: it cannot be done over by itself",
+            hint=f"`orchestrator spec run FILE --after {record.run_id}` does what did not succeed",
+        )
+    return config_of(record.config, task)
 
 
 def _check_task(record: RunRecord, spec: WorkerSpec) -> None:

@@ -74,6 +74,17 @@ class WorkerSettings(_Model):
     """Where it is to make changes, as `triggers.paths`."""
 
 
+class Earlier(_Model):
+    """A task that an earlier run has done."""
+
+    task: TaskId
+    """Its id."""
+    run_id: str
+    """The run."""
+    worker_id: int
+    """Its worker there."""
+
+
 class Task(_Model):
     """One task: one worker with a worktree, a branch and a container of its own."""
 
@@ -85,6 +96,8 @@ class Task(_Model):
     """Tasks that must be over before it starts, and from whose merged branches it starts."""
     inputs: tuple[TaskId, ...] = ()
     """Tasks whose results, summaries and diffs it is given as files: those it reduces."""
+    earlier: tuple[Earlier, ...] = ()
+    """Tasks that it depends on which are not of this run: an earlier one has done them."""
     when: WHEN = "on_success"
     """`on_success`: it runs if all it depends on succeeded. `on_failure`: if one of them did not.
     `always`: however they ended."""
@@ -121,7 +134,8 @@ class Workflow(_Model):
         for task in self.tasks:
             if task.id in known:
                 raise ValueError(f"task `{task.id}` is there twice")
-            if not {*task.depends_on} <= known or not {*task.inputs} <= {*task.depends_on}:
+            before = {*task.depends_on, *(one.task for one in task.earlier)}
+            if not {*task.depends_on} <= known or not {*task.inputs} <= before:
                 raise ValueError(f"task `{task.id}` depends on what does not come before it")
             known.add(task.id)
         return self

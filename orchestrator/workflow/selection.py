@@ -1,11 +1,11 @@
 """Parts of a workflow: some of its tasks, or all from some on. Pure."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from orchestrator.errors import ConfigError
 from orchestrator.sanitize import one_line
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.model import Earlier, Task, Workflow
 from orchestrator.workflow.written import did_you_mean
 
 
@@ -45,6 +45,28 @@ def starting_at(workflow: Workflow, names: Sequence[str]) -> Selection:
         if kept & {*task.depends_on}:
             kept.add(task.id)
     return _kept(workflow, kept)
+
+
+def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
+    """Keep the tasks that an earlier run has not done, which go on from what it has.
+
+    Args:
+        workflow: All tasks.
+        done: Those that succeeded there, by their ids.
+
+    Raises:
+        ConfigError: There is nothing left to do.
+    """
+    tasks = tuple(_after(task, done) for task in workflow.tasks if task.id not in done)
+    if not tasks:
+        raise ConfigError("every task of the workflow has succeeded there: nothing is left to do")
+    return Workflow.model_validate({**dict(workflow), "tasks": tasks})
+
+
+def _after(task: Task, done: Mapping[str, Earlier]) -> Task:
+    before = tuple(other for other in task.depends_on if other not in done)
+    earlier = tuple(done[other] for other in task.depends_on if other in done)
+    return task.model_copy(update={"depends_on": before, "earlier": (*task.earlier, *earlier)})
 
 
 def _named(workflow: Workflow, names: Sequence[str]) -> set[str]:

@@ -239,3 +239,60 @@ def test_tasks_share_by_files_and_write_to_their_own_alone(repo: Path) -> None:
         ("honest", ["new.txt"]),
     ]
     assert not list((repo / ".git" / "orchestrator" / "runs").glob("*/inputs"))
+
+
+def test_batches_of_what_a_command_prints_and_their_sum(repo: Path, scripted: str) -> None:
+    path = repo.parent / "workflows" / "mapped.yaml"
+    path.write_text(
+        """
+name: Review
+tasks:
+  - id: review
+    foreach: {command: "printf '%s\\n' ui api db docs"}
+    batch: 2
+    task: look at {{items}} and {{word}}
+  - id: sum-up
+    reduce: review
+    task: all of {{results}}
+"""
+    )
+    failed = run(repo, scripted, "mapped.yaml", "--var", "word=fail")
+    assert failed.returncode == 1, failed.stderr
+    names = [(one["name"], one["reason"]) for one in failed.json["results"]]
+    assert names == [
+        ("review-1", "agent_failed"), ("review-2", "agent_failed"), ("sum-up", "dependency"),
+    ]  # fmt: skip
+    done = run(repo, scripted, "mapped.yaml", "--var", "word=go", "--after", failed.json["run_id"])
+    found = results(done)
+    assert found["review-2"]["task"] == "look at db\ndocs and go"
+    told = git(repo, "show", f"{found['sum-up']['branch']}:sum-up.txt")
+    assert [one["id"] for one in json.loads(told.removeprefix("all of "))] == [
+        "review-1", "review-2",
+    ]  # fmt: skip
+    # What ran the command that gave the items left nothing.
+    assert len(orchestrator("ls", "--json", cwd=repo).json["runs"]) == 2
+
+
+def test_what_succeeded_in_an_earlier_run_is_not_done_again(repo: Path, scripted: str) -> None:
+    path = repo.parent / "workflows" / "half.json"
+    tasks = [
+        {"id": "one", "task": "first"},
+        {"id": "two", "task": "second, to fail"},
+        {"id": "both", "task": "sum up {{results}}", "reduce": ["one", "two"]},
+    ]
+    path.write_text(json.dumps({"name": "half", "tasks": tasks}))
+    first = run(repo, scripted, "half.json")
+    assert first.returncode == 1, first.stderr
+    path.write_text(path.read_text().replace("to fail", "mended"))
+
+    done = run(repo, scripted, "half.json", "--after", first.json["run_id"])
+    found = results(done)
+    assert found.keys() == {"two", "both"}
+    assert done.json["base"] == first.json["base"]
+    assert files(repo, found["both"]["branch"]) == {"one.txt", "two.txt", "both.txt"}
+    told = git(repo, "show", f"{found['both']['branch']}:both.txt")
+    assert '"id": "one"' in told
+    assert '"id": "two"' in told
+    nothing = run(repo, scripted, "half.json", "--after", done.json["run_id"])
+    assert (nothing.returncode, nothing.stdout) == (3, "")
+    assert "every task of the workflow has succeeded there" in nothing.stderr
