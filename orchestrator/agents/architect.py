@@ -26,6 +26,7 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
+from orchestrator.agents.ends import contradicted
 from orchestrator.agents.reports import find_report, last_line, text_tail
 from orchestrator.config import DEFAULT_IMAGE
 from orchestrator.engine.base import ExitStatus
@@ -90,8 +91,7 @@ class ArchitectAgent:
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Name the key of the model's provider, if it is known and a key is all that is missing."""
-        chosen = model or environment.get("ARCHITECT_MODEL") or litellm.DEFAULT_MODEL
-        return litellm.missing_key(chosen, environment, "ARCHITECT_API_BASE")
+        return litellm.missing_key(model, "ARCHITECT_MODEL", environment, "ARCHITECT_API_BASE")
 
     def refusal(self, settings: AgentSettings) -> None:
         """Keep everything: the program has an option for each."""
@@ -151,8 +151,7 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
         return status, reason, message
     if exit_code in _INTERRUPTED:
         return Status.PARTIAL, Reason.CANCELLED, message
-    claim = f"reported success, but {describe_exit(exit_code)}"
-    return Status.FAILED, Reason.AGENT_ERROR, claim
+    return contradicted(exit_code)
 
 
 def _claimed(report: _Report) -> tuple[Status, Reason | None]:

@@ -20,11 +20,11 @@ from orchestrator.agents.claims import (
     Flag,
     Text,
     Words,
-    describe_exit,
     described,
     fields,
     summarized,
 )
+from orchestrator.agents.ends import HTTP_REASONS, contradicted
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
@@ -73,7 +73,6 @@ _LIMITS: Final = {
     "error_max_turns": Reason.MAX_STEPS,
     "error_max_budget_usd": Reason.BUDGET,
 }
-_HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}
 # Errors without an HTTP status: nothing was asked of the API.
 _PHRASES: Final = {
     "Not logged in": Reason.AUTH,
@@ -146,10 +145,7 @@ class ClaudeAgent:
         if found is None:
             return unreported(output, exit_status.exit_code, steps=counted.number)
         report = _Report.model_validate(found)
-        status, reason = _verdict(report, exit_status.exit_code)
-        said = report.result or report.errors
-        if status is Status.FAILED and not report.is_error:
-            said = f"reported success, but {describe_exit(exit_status.exit_code)}"
+        status, reason, said = _verdict(report, exit_status.exit_code)
         return AgentOutcome(
             status=status,
             reason=reason,
@@ -194,16 +190,21 @@ def _api_environment(api_base: str | None) -> dict[str, str]:
     return {"ANTHROPIC_BASE_URL": api_base.rstrip("/").removesuffix(_VERSION_PATH)}
 
 
-def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None]:
+def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:
     """Go by `is_error`: `subtype` says success of an error of the API."""
+    said = report.result or report.errors
     if report.is_error is False:
-        return (Status.SUCCESS, None) if exit_code == 0 else (Status.FAILED, Reason.AGENT_ERROR)
+        return (Status.SUCCESS, None, said) if exit_code == 0 else contradicted(exit_code)
     if report.subtype in _LIMITS:
-        return Status.PARTIAL, _LIMITS[report.subtype]
+        return Status.PARTIAL, _LIMITS[report.subtype], said
+    return Status.FAILED, _reason(report), said
+
+
+def _reason(report: _Report) -> Reason:
     said = report.result or ""
     phrases = (_PHRASES[phrase] for phrase in _PHRASES if said.startswith(phrase))
-    by_status = _HTTP_REASONS.get(report.api_error_status or 0)
-    return Status.FAILED, by_status or next(phrases, Reason.AGENT_ERROR)
+    by_status = HTTP_REASONS.get(report.api_error_status or 0)
+    return by_status or next(phrases, Reason.AGENT_ERROR)
 
 
 def _tokens(usage: _Usage) -> int | None:

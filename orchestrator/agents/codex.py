@@ -25,6 +25,7 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
+from orchestrator.agents.ends import HTTP_REASONS, contradicted
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
@@ -76,7 +77,6 @@ _REMEMBERED: Final = 256
 """Items that may be in work at one time."""
 
 _HTTP_STATUS: Final = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
-_HTTP_REASONS: Final = {"401": Reason.AUTH, "403": Reason.AUTH, "429": Reason.RATE_LIMITED}
 _PHRASES: Final = {
     "Missing environment variable": Reason.AUTH,
     "usage limit": Reason.RATE_LIMITED,
@@ -199,8 +199,7 @@ def _verdict(
     if end.type == "turn.completed":
         if exit_code == 0:
             return Status.SUCCESS, None, said
-        claim = f"reported success, but {describe_exit(exit_code)}"
-        return Status.FAILED, Reason.AGENT_ERROR, claim
+        return contradicted(exit_code)
     message = end.error.message or describe_exit(exit_code)
     return Status.FAILED, _reason(message), message
 
@@ -208,7 +207,7 @@ def _verdict(
 def _reason(message: str) -> Reason:
     status = _HTTP_STATUS.search(message)
     if status is not None:
-        return _HTTP_REASONS.get(status[1], Reason.AGENT_ERROR)
+        return HTTP_REASONS.get(int(status[1]), Reason.AGENT_ERROR)
     phrases = (_PHRASES[phrase] for phrase in _PHRASES if phrase in message)
     return next(phrases, Reason.AGENT_ERROR)
 

@@ -25,6 +25,7 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
+from orchestrator.agents.ends import HTTP_REASONS, contradicted
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.unreported import unreported
@@ -69,9 +70,7 @@ _MAX_TURNS: Final = 53
 _INVALID_REQUEST: Final = 400 % 256
 _EXITS: Final = {
     41: Reason.AUTH,
-    401 % 256: Reason.AUTH,
-    403 % 256: Reason.AUTH,
-    429 % 256: Reason.RATE_LIMITED,
+    **{status % 256: reason for status, reason in HTTP_REASONS.items()},
 }
 _SIGNALLED: Final = 128
 _API_ERROR: Final = re.compile(r"\[API Error: (?P<text>.*)\]", re.DOTALL)
@@ -217,8 +216,7 @@ def _verdict(
         message = _api_message(result.error.message) or story.error or describe_exit(exit_code)
         return Status.FAILED, _reason(message, exit_code), message
     if exit_code != 0:
-        claim = f"reported success, but {describe_exit(exit_code)}"
-        return Status.FAILED, Reason.AGENT_ERROR, claim
+        return contradicted(exit_code)
     if story.error is not None and story.error.startswith(_LOOP_WARNING):
         return Status.PARTIAL, Reason.AGENT_FAILED, story.error
     return Status.SUCCESS, None, story.words

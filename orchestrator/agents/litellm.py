@@ -89,15 +89,18 @@ def with_provider(model: str) -> str:
     return _PROVIDERS.get(next(families, ""), "") + model
 
 
-def missing_key(model: str, environment: Mapping[str, str], *servers: str) -> str | None:
+def missing_key(
+    model: str | None, variable: str, environment: Mapping[str, str], *servers: str
+) -> str | None:
     """Name the key of the model's provider, if it is known and a key is all that is missing.
 
     Args:
-        model: As the user named it.
+        model: As the user named it, if so.
+        variable: The program's own, for the model.
         environment: What the container will have.
         servers: The program's own variables for a server of the user's own: it may want no key.
     """
-    chosen = with_provider(model)
+    chosen = with_provider(model or environment.get(variable) or DEFAULT_MODEL)
     provider = next((_NEED_KEY[start] for start in _NEED_KEY if chosen.startswith(start)), None)
     if provider is None:
         return None

@@ -65,8 +65,7 @@ class MiniAgent:
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Name the key of the model's provider, if it is known and a key is all that is missing."""
-        chosen = model or environment.get(_MODEL) or litellm.DEFAULT_MODEL
-        return litellm.missing_key(chosen, environment)
+        return litellm.missing_key(model, _MODEL, environment)
 
     def refusal(self, settings: AgentSettings) -> str | None:
         """Keep everything but profiles, which it does not have."""

@@ -25,6 +25,7 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
+from orchestrator.agents.ends import HTTP_REASONS
 from orchestrator.agents.reports import json_lines, parse_object, text_tail
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
@@ -79,7 +80,6 @@ _FAMILIES: Final = {
 }
 
 _MARKS: Final = (b'"step_finish"', b'"text"', b'"error"')
-_HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}
 _ERROR_REASONS: Final = {
     "ProviderAuthError": Reason.AUTH,
     "ContextOverflowError": Reason.CONTEXT_FULL,
@@ -270,4 +270,4 @@ def _reason(error: _Error) -> Reason:
     if _NO_KEY in (error.data.message or ""):
         return Reason.AUTH
     by_name = _ERROR_REASONS.get(error.name or "", Reason.AGENT_ERROR)
-    return _HTTP_REASONS.get(error.data.statusCode or 0, by_name)
+    return HTTP_REASONS.get(error.data.statusCode or 0, by_name)
