@@ -135,6 +135,17 @@ class TestExamples:
         assert config.workers == 4
 
 
+PAGES = Path(__file__).parents[3] / "docs" / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(PAGES.iterdir()), ids=lambda path: path.stem)
+def test_an_example_of_the_documentation(path: Path) -> None:
+    reading = read_workflow(path, expand=lambda _: [f"src/{number}.py" for number in range(30)])
+
+    assert reading.warnings == ()
+    assert max(len(wave) for wave in reading.workflow.waves()) >= 3
+
+
 class TestShorthand:
     @pytest.mark.parametrize(
         "text",
