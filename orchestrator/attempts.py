@@ -10,10 +10,13 @@ What giving an attempt up comes to, each step such that it may be done over agai
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
 
 from orchestrator.checkpoints import Checkpoints
+from orchestrator.config import ParallelConfig
 from orchestrator.context import RunContext
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Notice, WorkerRetrying
 from orchestrator.plan import WorkerSpec
 from orchestrator.repository import ATTEMPTS
@@ -55,12 +58,20 @@ RETRIED: Mapping[Reason, bool] = {
 """Whether a worker that ended so is started again, where retries are asked for."""
 
 
+MOST_REFUSALS = 20
+"""Times that a worker waits for its provider."""
+
+
 @dataclass(frozen=True)
 class Again:
     """An attempt was given up; there is to be another."""
 
     delay: float
     """Seconds until then."""
+    refused: bool = False
+    """Whether its provider took no further requests; else the attempt was one of its retries."""
+    resets_in: float | None = None
+    """Seconds until it takes them again, by its own word."""
 
 
 def attempt(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
@@ -77,12 +88,14 @@ def attempt(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
     under_way = given_up is None and checkpoints.prepared
     if earlier and not under_way and cancel_of(run, spec).asked:
         return _summed_up(_called_off(run, spec, earlier[-1]), earlier)
+    rest = _with_rest_of_budget(run, earlier)
     if given_up is not None:
         try:
+            _check_rest(rest.config)
             _set_aside(run, spec, given_up)
         except (OrchestratorError, OSError) as error:
             return _summed_up(_with_note(given_up, f"no further attempt ({error})"), earlier)
-    result = run_worker(_with_rest_of_budget(run, earlier), spec)
+    result = run_worker(rest, spec)
     result = result.model_copy(update={"attempts": len(earlier) + 1})
     return _again(run, checkpoints, result, earlier) or _summed_up(result, [*earlier, result])
 
@@ -134,49 +147,91 @@ def _called_off(run: RunContext, spec: WorkerSpec, last: WorkerResult) -> Worker
 
 
 def _with_rest_of_budget(run: RunContext, earlier: Sequence[WorkerResult]) -> RunContext:
-    budget = run.config.budget_per_worker
-    if budget is None or not earlier:
-        return run
-    rest = budget - sum(one.cost for one in earlier)
-    return replace(run, config=run.config.model_copy(update={"budget_per_worker": rest}))
+    budget, tokens = run.config.budget_per_worker, run.config.tokens_per_worker
+    update: dict[str, float] = {}
+    if budget is not None:
+        update["budget_per_worker"] = budget - sum(one.cost for one in earlier)
+    if tokens is not None:
+        update["tokens_per_worker"] = tokens - sum(one.tokens or 0 for one in earlier)
+    return replace(run, config=run.config.model_copy(update=update)) if earlier else run
+
+
+def _check_rest(config: ParallelConfig) -> None:
+    budget, tokens = config.budget_per_worker, config.tokens_per_worker
+    if (budget is not None and budget <= 0) or (tokens is not None and tokens <= 0):
+        # Its share of the run's may be smaller after a resume.
+        raise ConfigError("nothing of its budget is left")
 
 
 def _again(
     run: RunContext, checkpoints: Checkpoints, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> Again | None:
     """Give a failed attempt up, if there is to be another."""
-    if not _is_retried(run, checkpoints, result, earlier):
+    waits = _waits(run, result, earlier)
+    if not (waits or _is_retried(run, checkpoints, result, earlier)):
         return None
     try:
         checkpoints.note_given_up(run.redactor.model(result))
     except OSError:
         # A full disk: what cannot be noted is not given up.
         return None
-    delay = run.config.retry_delay
+    delay = (result.retry_after or 0.0) if waits else run.config.retry_delay
     run.emit(
         WorkerRetrying(
             worker_id=result.worker_id,
             attempt=result.attempts + 1,
             reason=str(result.reason),
             delay=delay,
+            counted=not waits,
         )
     )
+    if waits:
+        return Again(0.0, refused=True, resets_in=result.retry_after)
     return Again(delay)
+
+
+def _waits(run: RunContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
+    """Tell whether a worker that its provider refused waits for it: no retry is used up."""
+    patience = run.config.rate_limit_wait
+    if result.reason is not Reason.RATE_LIMITED or not patience:
+        return False
+    refusals = [one for one in (*earlier, result) if one.reason is Reason.RATE_LIMITED]
+    if len(refusals) > MOST_REFUSALS or not _may_spend(run.config, (*earlier, result)):
+        return False
+    return _waited([*earlier, result]) + (result.retry_after or 0.0) <= patience
+
+
+def _waited(attempts: Sequence[WorkerResult]) -> float:
+    """Add up the seconds between the end of what was refused and the start of what came next."""
+    waited = 0.0
+    for one, after in pairwise(attempts):
+        if one.reason is Reason.RATE_LIMITED and one.started_at and after.started_at:
+            ended = one.started_at + timedelta(seconds=one.duration)
+            waited += max(0.0, (after.started_at - ended).total_seconds())
+    return waited
 
 
 def _is_retried(
     run: RunContext, checkpoints: Checkpoints, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> bool:
     config = run.config
-    if result.reason is None or result.attempts > config.retries:
+    waited_for = Reason.RATE_LIMITED if config.rate_limit_wait else None
+    counted = [one for one in (*earlier, result) if one.reason is not waited_for]
+    if result.reason in (None, waited_for) or len(counted) > config.retries:
         return False
     if not (RETRIED[result.reason] or result.reason in config.retry_on):
         return False
-    budget = config.budget_per_worker
-    if budget is not None and sum(one.cost for one in (*earlier, result)) >= budget:
+    if not _may_spend(config, (*earlier, result)):
         return False
     # Of a resumed run, what cannot be found again may have a container that still goes on.
     return result.reason is not Reason.SETUP_FAILED or checkpoints.launch() is None
+
+
+def _may_spend(config: ParallelConfig, attempts: Sequence[WorkerResult]) -> bool:
+    budget, tokens = config.budget_per_worker, config.tokens_per_worker
+    if budget is not None and sum(one.cost for one in attempts) >= budget:
+        return False
+    return tokens is None or sum(one.tokens or 0 for one in attempts) < tokens
 
 
 def _set_aside(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> None:

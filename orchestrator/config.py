@@ -15,6 +15,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.alias_generators import to_camel
 
 from orchestrator.presets import PRESETS, Preset
 from orchestrator.results import Reason
@@ -357,6 +358,31 @@ class Project(_Model):
         return tuple(dict.fromkeys(caches))
 
 
+class RateLimit(_Model):
+    """A bucket of starts: each worker takes one out, and it fills up again."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    enabled: bool = True
+    """`false`: as if it were not there."""
+    capacity: int = Field(default=100, ge=1)
+    """Workers that may start at one moment, when none did before."""
+    refill_rate: float = Field(default=10.0, gt=0)
+    """Workers a second that may start from then on."""
+
+
+class Provider(_Model):
+    """Whoever answers for models."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    rate_limit: RateLimit | None = None
+    """How fast workers may start that use it."""
+
+
+_PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
+
+
 class ParallelConfig(_Model):
     """One run of `orchestrator parallel`."""
 
@@ -376,6 +402,12 @@ class ParallelConfig(_Model):
     """Steps an agent may take."""
     budget_per_worker: float | None = Field(default=None, gt=0)
     """USD. Default: no limit."""
+    tokens_per_worker: int | None = Field(default=None, gt=0)
+    """Tokens, in and out. Default: no limit."""
+    budget_total: float | None = Field(default=None, gt=0)
+    """USD for all workers together: each is given its share of what is left. Default: no limit."""
+    tokens_total: int | None = Field(default=None, gt=0)
+    """Tokens for all workers together, given out in the same way. Default: no limit."""
     timeout_per_worker: float = Field(default=DEFAULT_TIMEOUT, ge=0)
     """Seconds; 0 is none."""
     image: str | None = None
@@ -400,6 +432,10 @@ class ParallelConfig(_Model):
     """Reasons to start it again for, beside those that are by themselves."""
     retry_from: Literal["base", "keep"] = "base"
     """`base`: it starts from where the run did. `keep`: from what its last attempt committed."""
+    rate_limit_wait: float = Field(default=3600.0, ge=0, le=86_400)
+    """Seconds in all that a worker waits for a model's API which refuses further requests, with no
+    other start meanwhile that uses the same provider; that uses up none of its `retries`. 0: such
+    a worker has failed, and only `retries` start it again."""
     stagger: float = Field(default=0.0, ge=0)
     """Seconds between the start of one worker and the next, at least."""
     fail_fast: bool = False
@@ -409,6 +445,9 @@ class ParallelConfig(_Model):
     preset: Preset | None = None
     """Defaults for a kind of work, which everything else that is given overrides. `untrusted`:
     closed and small. `ci`: for builds and tests. `trusted`: generous."""
+    providers: dict[str, Provider] = Field(default={})
+    """Who answers for models, by name: `claude` or `claude-code`, `gemini` or `gemini-cli`, and so
+    on with every agent program; or what stands before the `/` of a model's name."""
     limits: Limits = Limits()
     isolation: Isolation = Isolation()
     triggers: Triggers = Triggers()
@@ -422,6 +461,13 @@ class ParallelConfig(_Model):
         if any("\0" in task for task in tasks):
             raise ValueError("a task must not contain NUL")
         return tasks
+
+    @field_validator("providers")
+    @classmethod
+    def _named_as_models_are(cls, providers: dict[str, Provider]) -> dict[str, Provider]:
+        if not all(_PROVIDER_NAME.fullmatch(name) for name in providers):
+            raise ValueError("a name is of letters, digits, `.`, `_` and `-`, such as `gemini-cli`")
+        return providers
 
     @field_validator("models")
     @classmethod

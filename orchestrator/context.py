@@ -12,6 +12,7 @@ from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.events import Emit
 from orchestrator.execution import Cancel
+from orchestrator.governor import provider_of
 from orchestrator.lfs import NO_CONTENT, Content
 from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
@@ -99,6 +100,11 @@ def of_worker(run: RunContext, spec: WorkerSpec) -> RunContext:
         egress=own.egress,
         inherited_env=own.inherited_env,
     )
+
+
+def provider_for(run: RunContext, spec: WorkerSpec) -> str:
+    """Name the provider that a worker uses."""
+    return provider_of(of_worker(run, spec).agent.name, spec.model, run.config.providers)
 
 
 def labels(run: RunContext, spec: WorkerSpec | None, *, role: str) -> dict[str, str]:

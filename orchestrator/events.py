@@ -153,6 +153,29 @@ class WorkerRetrying(_Event):
     """Why the one before failed."""
     delay: float
     """Seconds until then, at least."""
+    counted: bool = True
+    """Whether that is one of its retries; or it waits for its provider."""
+
+
+class ProviderPaused(_Event):
+    """A model's API refused further requests: no worker starts that uses it."""
+
+    type: Literal["provider_paused"] = "provider_paused"
+    provider: str
+    seconds: float
+    """From now on."""
+    known: bool
+    """Whether it said so itself; else it is a guess."""
+
+
+class SlotsChanged(_Event):
+    """As often as a provider refuses requests, fewer workers use it at one time."""
+
+    type: Literal["slots_changed"] = "slots_changed"
+    provider: str
+    slots: int
+    most: int
+    """Without that."""
 
 
 class WorkerDone(_Event):
@@ -183,6 +206,8 @@ Event = (
     | WorkerStopping
     | WorkerHarvesting
     | WorkerRetrying
+    | ProviderPaused
+    | SlotsChanged
     | WorkerDone
     | RunDone
 )

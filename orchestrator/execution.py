@@ -106,6 +106,7 @@ class Terms:
     writable: tuple[Path, ...]
     """Directories on the host that grow as it writes."""
     budget: float | None
+    tokens: int | None = None
     max_steps: int
     ports: WorkerPorts
     triggers: Triggers = field(default_factory=Triggers)
@@ -352,6 +353,9 @@ class _Watch:
         if terms.budget is not None and (self.log.cost or 0.0) > terms.budget:
             spent = f"${self.log.cost:.4f} of ${terms.budget:.4f}"
             return Stop(Reason.BUDGET, f"stopped: it has spent {spent}")
+        if terms.tokens is not None and (self.log.tokens or 0) > terms.tokens:
+            taken = f"{self.log.tokens:,} of {terms.tokens:,} tokens"
+            return Stop(Reason.BUDGET, f"stopped: it has taken {taken}")
         if (self.log.steps or 0) > terms.max_steps:
             return Stop(Reason.MAX_STEPS, f"stopped: it went beyond {terms.max_steps} steps")
         return self.meter.verdict or self.noticed

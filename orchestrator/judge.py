@@ -64,13 +64,20 @@ _LIMITS = {
 }
 
 
-def judge(ending: Ending, outcome: AgentOutcome | None, *, budget: float | None) -> Verdict:
+def judge(
+    ending: Ending,
+    outcome: AgentOutcome | None,
+    *,
+    budget: float | None,
+    tokens: int | None = None,
+) -> Verdict:
     """Decide: what the engine saw outranks what the agent says of itself.
 
     Args:
         ending: What the engine saw.
         outcome: The agent's adapter's word; None when there is nothing to read.
         budget: USD that the worker might spend.
+        tokens: Those that it might take.
     """
     seen = _by_engine(ending)
     if seen is not None:
@@ -79,7 +86,7 @@ def judge(ending: Ending, outcome: AgentOutcome | None, *, budget: float | None)
         return Verdict(Status.FAILED, Reason.ENGINE_ERROR, "the end of the container was not seen")
     failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
     if outcome.status is Status.SUCCESS:
-        return _confirmed(ending, outcome, failed=failed, budget=budget)
+        return _confirmed(ending, outcome, failed=failed, budget=budget, tokens=tokens)
     if failed and ending.limits_hit:
         reason, message = _LIMITS[ending.limits_hit[0]]
         return Verdict(outcome.status, reason, message)
@@ -108,12 +115,20 @@ def _by_engine(ending: Ending) -> Verdict | None:
 
 
 def _confirmed(
-    ending: Ending, outcome: AgentOutcome, *, failed: bool, budget: float | None
+    ending: Ending,
+    outcome: AgentOutcome,
+    *,
+    failed: bool,
+    budget: float | None,
+    tokens: int | None,
 ) -> Verdict:
     if failed and ending.exit_status is not None:
         code = ending.exit_status.exit_code
         return Verdict(Status.FAILED, Reason.AGENT_FAILED, f"exit code {code}")
     if budget is not None and outcome.cost is not None and outcome.cost > budget:
         message = f"it spent ${outcome.cost:.4f} of ${budget:.4f}"
+        return Verdict(Status.PARTIAL, Reason.BUDGET, message)
+    if tokens is not None and (outcome.tokens or 0) > tokens:
+        message = f"it took {outcome.tokens:,} of {tokens:,} tokens"
         return Verdict(Status.PARTIAL, Reason.BUDGET, message)
     return Verdict(Status.SUCCESS, None, None)

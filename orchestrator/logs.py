@@ -64,6 +64,7 @@ class WorkerLog:
         """When it last printed."""
         self.cost: float | None = None
         """The latest cost that the agent told, USD."""
+        self.tokens: int | None = None
         self.steps: int | None = None
         """The latest number of steps that it told, of those that are bounded."""
         self.failure: OSError | None = None
@@ -193,6 +194,8 @@ class WorkerLog:
             return
         if progress.cost is not None:
             self.cost = progress.cost
+        if progress.tokens is not None:
+            self.tokens = progress.tokens
         if progress.steps is not None and progress.bounded:
             self.steps = progress.steps
         self._emit(

@@ -124,7 +124,7 @@ def share(
         network="none",
         emit=shared.following(emit),
         cancel=cancel,
-        pace=Pace(ground.config.stagger, just_started=resumed),
+        pace=Pace(ground.config.stagger, ground.config.providers, just_started=resumed),
         ports=PortBlocks(directory, ground.repository.common_dir),
         shared=shared,
         resumed=resumed,

@@ -191,6 +191,7 @@ def check_settings(config: ParallelConfig, agent: Agent) -> None:
     settings = AgentSettings.of(config)
     refusal = agent.refusal(settings)
     if refusal is not None:
+        refusal = _as_it_was_asked(refusal, config)
         raise ConfigError(
             f"`{agent.name}` cannot keep {refusal}",
             hint="leave it out, or choose another program with `--agent-cli`",
@@ -198,6 +199,15 @@ def check_settings(config: ParallelConfig, agent: Agent) -> None:
     for spec in plan_workers(config):
         # An adapter that breaks is to break now, not when its worktree is made.
         agent.command(spec, settings)
+
+
+def _as_it_was_asked(refusal: str, config: ParallelConfig) -> str:
+    """A total is kept by what each worker is given of it."""
+    if config.budget_per_worker is None:
+        refusal = refusal.replace("`--budget-per-worker`", "`--budget-total`")
+    if config.tokens_per_worker is None:
+        refusal = refusal.replace("`--tokens-per-worker`", "`--tokens-total`")
+    return refusal
 
 
 def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ _GIB = 1024**3
 
 PRESETS: Mapping[Preset, Mapping[str, Mapping[str, object]]] = {
     "untrusted": {
-        "run": {"timeout_per_worker": 300.0},
+        "run": {"timeout_per_worker": 300.0, "rate_limit_wait": 0.0},
         "limits": {
             "cpus": 1.0,
             "memory": _GIB,

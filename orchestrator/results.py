@@ -132,6 +132,9 @@ class WorkerResult(BaseModel):
     """By the agent's own word; null when unknown."""
     cost_known: bool = False
     """Whether anyone said what it cost."""
+    retry_after: float | None = None
+    """Of one that is `rate_limited`: seconds from its end after which the model's API takes
+    requests again, by its own word; null when unknown."""
     ports: dict[int, int] = Field(default_factory=dict)
     """Container port to the port on 127.0.0.1 where it was published."""
     limits_hit: list[str] = Field(default_factory=list)

@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from orchestrator.attempts import Again, attempt, has_begun, in_all
@@ -17,7 +17,9 @@ from orchestrator.execution import TICK
 from orchestrator.inflow import Results, flow_in
 from orchestrator.integration import MergeConflict
 from orchestrator.plan import WorkerSpec
+from orchestrator.purse import Allotment
 from orchestrator.queueing import Queue, Skipped, make_queue
+from orchestrator.rations import Rations
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.session import cancel_of
 from orchestrator.worker import failure
@@ -72,6 +74,7 @@ class _Slots:
         self._results: list[WorkerResult] = []
         self._done: dict[str, WorkerResult] = {}
         self._queue: Queue = make_queue(run)
+        self._rations = Rations(run)
 
     def results(self) -> list[WorkerResult]:
         self._take_known()
@@ -96,6 +99,7 @@ class _Slots:
             if known is not None:
                 self._waiting.remove(turn)
                 self._run.emit(WorkerDone(result=known))
+                self._rations.note(turn.spec, known)
                 self._keep(turn.spec, known)
 
     def _skip(self) -> None:
@@ -110,9 +114,20 @@ class _Slots:
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
         for turn in self._chosen():
+            spec, at_once = turn.spec, self._waits_for_nobody(turn.spec)
+            if not (at_once or self._rations.is_open(spec)):
+                continue
             self._waiting.remove(turn)
-            began = pool.submit(_finish, self._run, turn.spec, dict(self._done))
-            self._running[began] = turn.spec
+            given = self._share(spec, at_once=at_once)
+            if given is None:
+                self._note(spec, _broke(self._run, spec))
+            else:
+                began = pool.submit(_finish, self._run, spec, dict(self._done), given)
+                self._running[began] = spec
+
+    def _share(self, spec: WorkerSpec, *, at_once: bool) -> Allotment | None:
+        others = [turn for turn in self._waiting if not self._rations.has_share(turn.spec)]
+        return self._rations.admit(spec, len(others), runs=at_once)
 
     def _chosen(self) -> list[_Turn]:
         """Give those that start now: what runs already or is called off waits for nobody."""
@@ -137,7 +152,8 @@ class _Slots:
         due = [
             turn
             for turn in self._waiting
-            if turn.due <= now or cancel_of(self._run, turn.spec).asked
+            if self._waits_for_nobody(turn.spec)
+            or (turn.due <= now and self._rations.is_open(turn.spec))
         ]
         return sorted(due, key=lambda turn: not turn.again)
 
@@ -150,6 +166,7 @@ class _Slots:
         return wait(self._running, TICK if is_awaited else None, FIRST_COMPLETED).done
 
     def _note(self, spec: WorkerSpec, came: WorkerResult | Again) -> None:
+        self._rations.note(spec, came)
         if isinstance(came, Again):
             self._waiting.append(_Turn(spec, due=time.monotonic() + came.delay, again=True))
             return
@@ -171,10 +188,13 @@ def _has_failed(result: WorkerResult) -> bool:
 
 
 def _is_under_way(run: RunContext, spec: WorkerSpec) -> bool:
-    return Checkpoints(run.directory.worker(spec.worker_id)).launch() is not None
+    checkpoints = Checkpoints(run.directory.worker(spec.worker_id))
+    return checkpoints.given_up() is None and checkpoints.launch() is not None
 
 
-def _finish(run: RunContext, spec: WorkerSpec, done: Results) -> WorkerResult | Again:
+def _finish(
+    run: RunContext, spec: WorkerSpec, done: Results, given: Allotment
+) -> WorkerResult | Again:
     """Give a worker's result, whatever happens, and make it durable; or say that it goes on."""
     if _is_called_off(run, spec):
         why = f"{cancel_of(run, spec).why} before it started"
@@ -182,7 +202,7 @@ def _finish(run: RunContext, spec: WorkerSpec, done: Results) -> WorkerResult | 
         _give_back(run, spec)
     else:
         try:
-            result = _attempt(run, spec, done)
+            result = _attempt(run, spec, done, given)
         except (EngineUnavailableError, UnfinishedError) as error:
             return _left_open(run, spec, error)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
@@ -197,7 +217,9 @@ def _finish(run: RunContext, spec: WorkerSpec, done: Results) -> WorkerResult | 
     return _kept(run, spec, result)
 
 
-def _attempt(run: RunContext, spec: WorkerSpec, done: Results) -> WorkerResult | Again:
+def _attempt(
+    run: RunContext, spec: WorkerSpec, done: Results, given: Allotment
+) -> WorkerResult | Again:
     try:
         run, spec = flow_in(run, spec, done)
     except MergeConflict as error:
@@ -207,7 +229,7 @@ def _attempt(run: RunContext, spec: WorkerSpec, done: Results) -> WorkerResult |
         raise
     except (OrchestratorError, OSError) as error:
         return failure(run, spec, Reason.SETUP_FAILED, str(error))
-    return attempt(run, spec)
+    return attempt(replace(run, config=given.over(run.config)), spec)
 
 
 def _kept(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:
@@ -233,6 +255,12 @@ def _skipped(run: RunContext, skip: Skipped) -> WorkerResult:
         result = result.model_copy(update={"status": Status.SUCCESS, "reason": None})
     _give_back(run, skip.spec)
     return _kept(run, skip.spec, result)
+
+
+def _broke(run: RunContext, spec: WorkerSpec) -> WorkerResult:
+    result = failure(run, spec, Reason.BUDGET, "nothing of the run's budget is left")
+    _give_back(run, spec)
+    return _kept(run, spec, result.model_copy(update={"status": Status.PARTIAL}))
 
 
 def _give_back(run: RunContext, spec: WorkerSpec) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from orchestrator.agents.symptoms import limits_named
 from orchestrator.checkpoints import Checkpoints, Launch
 from orchestrator.containers import worker_container
-from orchestrator.context import RunContext, labels
+from orchestrator.context import RunContext, labels, provider_for
 from orchestrator.dotenv import write_dotenv
 from orchestrator.engine.base import DEADLINE, Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
@@ -119,6 +119,7 @@ def _container(
 ) -> tuple[Container, Launch]:
     """Start the worker's container, or find the one that another process started."""
     found = _find(run, spec) if run.resumed else None
+    called_off = partial(_is_called_off, run, spec)
     if found is None and checkpoints.launch() is not None:
         raise EngineError("its container is gone: something else removed it")
     secrets = stack.enter_context(
@@ -127,7 +128,7 @@ def _container(
         )
     )
     if found is None:
-        with run.pace.turn(lambda: cancel_of(run, spec).asked):
+        with run.pace.turn(called_off, provider_for(run, spec)):
             described = services.beside(worker_container(run, spec, workspace, secrets))
             # Setup may have written the file anew, or a port have been taken meanwhile.
             write = partial(write_dotenv, run, spec, workspace, services.variables())
@@ -135,11 +136,15 @@ def _container(
     try:
         if found.state().started_at is not None:
             return found, take_over(found, terms, checkpoints)
-        with run.pace.turn(lambda: cancel_of(run, spec).asked):
+        with run.pace.turn(called_off, provider_for(run, spec)):
             return found, take_over(found, terms, checkpoints)
     except BaseException:
         found.remove()
         raise
+
+
+def _is_called_off(run: RunContext, spec: WorkerSpec) -> bool:
+    return cancel_of(run, spec).asked
 
 
 def _find(run: RunContext, spec: WorkerSpec) -> Container | None:
@@ -176,6 +181,7 @@ def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
         limits=run.config.limits,
         writable=workspace.writable(),
         budget=run.config.budget_per_worker,
+        tokens=run.config.tokens_per_worker,
         max_steps=run.config.max_steps,
         ports=run.ports.of(spec.worker_id, run.config.isolation.ports),
         triggers=run.config.triggers,

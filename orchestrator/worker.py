@@ -49,7 +49,12 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         else:
             ending = before
         outcome = _read_outcome(run, spec, ending)
-        judged = judge(ending, outcome, budget=run.config.budget_per_worker)
+        judged = judge(
+            ending,
+            outcome,
+            budget=run.config.budget_per_worker,
+            tokens=run.config.tokens_per_worker,
+        )
         verdict = unready or _with_whole_log(judged, ending)
         notes = tear_down(run, spec, workspace, checkpoints, services)
         verdict = _publish(run, spec, verdict)
@@ -112,6 +117,7 @@ def _result(
     changed, notes = _changes(run, harvested)
     cost = None if outcome is None else outcome.cost
     messages = [verdict.message, *harvested.notes, *notes]
+    refused = verdict.reason is Reason.RATE_LIMITED
     return WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,
@@ -134,6 +140,7 @@ def _result(
         insertions=changed.insertions,
         deletions=changed.deletions,
         tokens=None if outcome is None else outcome.tokens,
+        retry_after=None if outcome is None or not refused else outcome.retry_after,
         cost_known=cost is not None,
         ports=dict(ending.ports),
         limits_hit=list(ending.limits_hit),

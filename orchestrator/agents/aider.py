@@ -17,6 +17,7 @@ from orchestrator.agents.base import (
 from orchestrator.agents.claims import described, summarized
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import text_tail
+from orchestrator.agents.resets import retry_after
 from orchestrator.agents.starter import starter
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
@@ -109,17 +110,19 @@ class AiderAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Count its answers, and read what they cost so far."""
-        steps = 0
+        """Count its answers and their tokens, and read what they cost so far."""
+        steps = tokens = 0
 
         def read(line: str) -> AgentProgress | None:
-            nonlocal steps
+            nonlocal steps, tokens
             answer = _ANSWER.match(line)
             told = answer or _MORE_COST.match(line)
             if told is None:
                 return None
-            steps += answer is not None
-            return AgentProgress(cost=_session_cost([told]), steps=steps)
+            if answer is not None:
+                steps += 1
+                tokens += _tokens(answer["sent"]) + _tokens(answer["received"])
+            return AgentProgress(cost=_session_cost([told]), tokens=tokens or None, steps=steps)
 
         return read
 
@@ -165,7 +168,13 @@ def _trouble(said: str, code: int) -> AgentOutcome | None:
     errors = list(_LLM_ERROR.finditer(end))
     if errors:
         reason = litellm.reason_of(errors[-1]["name"], errors[-1]["text"])
-        return AgentOutcome(status=Status.FAILED, reason=reason, message=described(errors[-1][0]))
+        said = errors[-1][0]
+        return AgentOutcome(
+            status=Status.FAILED,
+            reason=reason,
+            message=described(said),
+            retry_after=retry_after(reason, said),
+        )
     for pattern, (status, reason) in _TROUBLES.items() if code == 0 else ():
         found = re.search(pattern, end, re.MULTILINE)
         if found is not None:

@@ -27,7 +27,9 @@ from orchestrator.agents.claims import (
     summarized,
 )
 from orchestrator.agents.ends import contradicted
+from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, last_line, text_tail
+from orchestrator.agents.resets import retry_after
 from orchestrator.config import DEFAULT_IMAGE
 from orchestrator.engine.base import ExitStatus
 from orchestrator.plan import WorkerSpec
@@ -93,8 +95,9 @@ class ArchitectAgent:
         """Name the key of the model's provider, if it is known and a key is all that is missing."""
         return litellm.missing_key(model, "ARCHITECT_MODEL", environment, "ARCHITECT_API_BASE")
 
-    def refusal(self, settings: AgentSettings) -> None:
-        """Keep everything: the program has an option for each."""
+    def refusal(self, settings: AgentSettings) -> str | None:
+        """Keep all that the program has an option for; it tells nothing while it runs."""
+        return unkept(settings, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the task stands behind `--`, so it may begin with a dash."""
@@ -132,6 +135,7 @@ class ArchitectAgent:
             cost=report.costs.total_cost_usd if report.cost is None else report.cost,
             tokens=report.costs.total_tokens,
             summary=summarized(report.output),
+            retry_after=retry_after(reason, report.output),
         )
 
 
@@ -187,7 +191,13 @@ def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:
     # What was said before a signal is not why it ended.
     heard = None if exit_code > _SIGNALLED else _complaint(tail) or last_line(stderr)
     message = heard or describe_exit(exit_code)
-    return AgentOutcome(status=Status.FAILED, reason=_llm_reason(tail), message=message)
+    reason = _llm_reason(tail)
+    return AgentOutcome(
+        status=Status.FAILED,
+        reason=reason,
+        message=message,
+        retry_after=retry_after(reason, heard),
+    )
 
 
 def _complaint(tail: str) -> str | None:

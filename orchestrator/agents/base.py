@@ -18,6 +18,7 @@ class AgentSettings:
     profile: str
     max_steps: int
     budget: float | None
+    tokens: int | None = None
     timeout: float | None
     """Seconds until the worker's deadline, grace not included."""
     grace: float
@@ -35,7 +36,9 @@ class AgentSettings:
         return cls(
             profile=config.agent,
             max_steps=config.max_steps,
-            budget=config.budget_per_worker,
+            # Of a total, what a worker gets is known when it starts.
+            budget=config.budget_per_worker or config.budget_total,
+            tokens=config.tokens_per_worker or config.tokens_total,
             timeout=config.timeout,
             grace=config.limits.grace,
             api_base=config.api_base,
@@ -58,6 +61,7 @@ class AgentProgress:
     """What an agent has come to while it runs, by its own word: totals, not what was added."""
 
     cost: float | None = None
+    tokens: int | None = None
     steps: int | None = None
     """Steps done or begun."""
     bounded: bool = True
@@ -81,6 +85,8 @@ class AgentOutcome:
     tokens: int | None = None
     summary: str | None = None
     """What it said at its end, on as many lines as it took."""
+    retry_after: float | None = None
+    """Seconds after which the model's API takes requests again that refused one, if it said so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +137,8 @@ class Agent(Protocol):
     def refusal(self, settings: AgentSettings) -> str | None:
         """Name the settings that can be kept neither by the program nor from outside, and why.
 
-        From outside a worker is stopped by what `progress_reader` tells of its cost and steps.
+        From outside a worker is stopped by what `progress_reader` tells of its cost, tokens and
+        steps.
 
         Returns:
             Such as "`--budget-per-worker` (it does not say what it spends)"; None when all are

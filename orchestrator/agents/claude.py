@@ -1,5 +1,8 @@
 """The `claude` program (Claude Code 2.1.329): `claude -p`."""
 
+import re
+import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -26,6 +29,7 @@ from orchestrator.agents.claims import (
 )
 from orchestrator.agents.ends import HTTP_REASONS, contradicted
 from orchestrator.agents.reports import find_report, json_lines, parse_object
+from orchestrator.agents.resets import retry_after
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
 from orchestrator.engine.base import ExitStatus
@@ -65,7 +69,7 @@ _INHERITED: Final = (
 )
 _VERSION_PATH: Final = "/v1"
 _REPORT_KEYS: Final = frozenset({"is_error", "subtype", "num_turns"})
-_MESSAGE_MARK: Final = b'"assistant"'
+_MARKS: Final = (b'"assistant"', b'"rate_limit_event"')
 _SYNTHETIC: Final = "<synthetic>"
 """The model of a message that no model wrote: it shows an error of the API."""
 
@@ -79,6 +83,12 @@ _PHRASES: Final = {
     "Invalid API key": Reason.AUTH,
     "Prompt is too long": Reason.CONTEXT_FULL,
 }
+_ACCOUNT_LIMIT: Final = re.compile(
+    r"You've hit your (?:[\w-]+ ){0,3}limit\b|(?:Claude AI usage|[\w-]+) limit reached\b"
+)
+"""That of a subscription, in its own words: there is no HTTP status then."""
+_REMEMBERED: Final = 256
+"""Messages whose lines may come between one another's."""
 
 
 class _Usage(Claims):
@@ -133,14 +143,14 @@ class ClaudeAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Count the answers of the model."""
+        """Count the answers of the model, and their tokens."""
         return _Steps().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge the report, or the lack of one."""
         counted = _Steps()
-        for message in json_lines(output.stdout, _MESSAGE_MARK):
-            counted.add(message)
+        for event in json_lines(output.stdout, *_MARKS):
+            counted.add(event)
         found = find_report(output.stdout, _REPORT_KEYS)
         if found is None:
             return unreported(output, exit_status.exit_code, steps=counted.number)
@@ -155,7 +165,13 @@ class ClaudeAgent:
             cost=report.total_cost_usd,
             tokens=_tokens(report.usage),
             summary=summarized(report.result),
+            retry_after=counted.retry_after or retry_after(reason, said),
         )
+
+
+class _Refusal(Claims):
+    status: Text = None
+    resetsAt: Count = None
 
 
 class _Steps:
@@ -163,17 +179,37 @@ class _Steps:
 
     def __init__(self) -> None:
         self.number = 0
+        self.tokens = 0
         self._last: object = None
+        self._seen: deque[object] = deque(maxlen=_REMEMBERED)
+        self._resets_at: int | None = None
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until a subscription is good again, if it was refused its last request."""
+        return None if self._resets_at is None else max(0.0, self._resets_at - time.time())
 
     def read(self, line: str) -> AgentProgress | None:
         """Take in a line of stdout."""
-        return AgentProgress(steps=self.number) if self.add(parse_object(line) or {}) else None
+        if not self.add(parse_object(line) or {}):
+            return None
+        return AgentProgress(steps=self.number, tokens=self.tokens or None)
 
     def add(self, event: Mapping[str, object]) -> bool:
-        """Take in an event; say whether it is another step."""
+        """Take in an event; say whether there is more than before."""
         message = event.get("message")
+        if event.get("type") == "rate_limit_event":
+            refusal = _Refusal.model_validate(fields(event.get("rate_limit_info")))
+            self._resets_at = refusal.resetsAt if refusal.status == "rejected" else None
         if event.get("type") != "assistant" or not isinstance(message, dict):
             return False
+        before = self.tokens
+        if message.get("id") not in self._seen:
+            self._seen.append(message.get("id"))
+            self.tokens += _tokens(_Usage.model_validate(fields(message.get("usage")))) or 0
+        return self._is_step(event, message) or self.tokens > before
+
+    def _is_step(self, event: Mapping[str, object], message: Mapping[str, object]) -> bool:
         # What its helpers are answered is no turn of its own.
         foreign = event.get("parent_tool_use_id") or message.get("model") == _SYNTHETIC
         if foreign or message.get("id") == self._last:
@@ -203,6 +239,8 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
 def _reason(report: _Report) -> Reason:
     said = report.result or ""
     phrases = (_PHRASES[phrase] for phrase in _PHRASES if said.startswith(phrase))
+    if _ACCOUNT_LIMIT.match(said):
+        return Reason.RATE_LIMITED
     by_status = HTTP_REASONS.get(report.api_error_status or 0)
     return by_status or next(phrases, Reason.AGENT_ERROR)
 

@@ -28,6 +28,7 @@ from orchestrator.agents.claims import (
 from orchestrator.agents.ends import HTTP_REASONS, contradicted
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
+from orchestrator.agents.resets import retry_after
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
 from orchestrator.engine.base import ExitStatus
@@ -113,8 +114,8 @@ class CodexAgent:
         return None if any(environment.get(name) for name in _KEYS) else _KEYS[0]
 
     def refusal(self, settings: AgentSettings) -> str | None:
-        """Keep no budget, for want of prices; the steps are counted from outside."""
-        return unkept(settings, profiles=False, cost=False)
+        """Keep no budget, for want of prices, and no tokens; the steps are counted from outside."""
+        return unkept(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the task stands behind `--`, so it may begin with a dash."""
@@ -149,6 +150,7 @@ class CodexAgent:
             steps=counted.number,
             tokens=_tokens(end.usage),
             summary=summarized(said),
+            retry_after=retry_after(reason, message),
         )
 
 

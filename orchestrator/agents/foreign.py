@@ -57,6 +57,7 @@ class _Command(_Part):
 
 class _Progress(_Part):
     cost: _Cost | None
+    tokens: _Count | None = None
     steps: _Count | None
 
 
@@ -68,6 +69,7 @@ class _Outcome(_Part):
     cost: _Cost | None
     tokens: _Count | None
     summary: str | None
+    retry_after: _Cost | None = None
 
 
 _OPTIONAL_TEXT: Final[TypeAdapter[str | None]] = TypeAdapter(

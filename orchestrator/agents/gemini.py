@@ -28,6 +28,7 @@ from orchestrator.agents.claims import (
 from orchestrator.agents.ends import HTTP_REASONS, contradicted
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
+from orchestrator.agents.resets import retry_after
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
 from orchestrator.engine.base import ExitStatus
@@ -108,8 +109,8 @@ class GeminiAgent:
         return None if any(environment.get(name) for name in (_KEY, _BASE_URL)) else _KEY
 
     def refusal(self, settings: AgentSettings) -> str | None:
-        """Keep no budget, for want of prices; turns are counted from outside as well."""
-        return unkept(settings, profiles=False, cost=False)
+        """Keep no budget, for want of prices, and no tokens; it and we count turns."""
+        return unkept(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the task is part of a word, so it may begin with a dash."""
@@ -146,6 +147,7 @@ class GeminiAgent:
             steps=story.steps,
             tokens=result.stats.total_tokens,
             summary=summarized(story.words),
+            retry_after=retry_after(reason, result.error.message),
         )
 
 

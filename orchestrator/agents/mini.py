@@ -23,6 +23,7 @@ from orchestrator.agents.claims import (
 )
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report
+from orchestrator.agents.resets import retry_after
 from orchestrator.agents.starter import starter
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
@@ -68,8 +69,8 @@ class MiniAgent:
         return litellm.missing_key(model, _MODEL, environment)
 
     def refusal(self, settings: AgentSettings) -> str | None:
-        """Keep everything but profiles, which it does not have."""
-        return unkept(settings, profiles=False)
+        """Have no profiles, and tell nothing while it runs."""
+        return unkept(settings, profiles=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line, and the program that it is started by."""
@@ -110,6 +111,7 @@ class MiniAgent:
             cost=report.cost or None,
             tokens=report.tokens or None,
             summary=summarized(report.said),
+            retry_after=retry_after(judged.reason, report.said),
         )
 
 

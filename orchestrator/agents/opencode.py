@@ -27,6 +27,7 @@ from orchestrator.agents.claims import (
 )
 from orchestrator.agents.ends import HTTP_REASONS
 from orchestrator.agents.reports import json_lines, parse_object, text_tail
+from orchestrator.agents.resets import retry_after
 from orchestrator.agents.unreported import unreported
 from orchestrator.config import worker_image
 from orchestrator.engine.base import ExitStatus
@@ -166,6 +167,7 @@ class OpencodeAgent:
             cost=total.known_cost,
             tokens=total.tokens,
             summary=summarized(total.words),
+            retry_after=retry_after(reason, message),
         )
 
 
@@ -191,7 +193,9 @@ class _Sum:
         if not self.add(parse_object(line) or {}):
             return None
         return AgentProgress(
-            cost=self.known_cost, steps=self.steps + (1 if self.ended == _GOES_ON else 0)
+            cost=self.known_cost,
+            tokens=self.tokens,
+            steps=self.steps + (1 if self.ended == _GOES_ON else 0),
         )
 
     def add(self, found: Mapping[str, object]) -> bool:

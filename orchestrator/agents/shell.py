@@ -26,7 +26,7 @@ from orchestrator.engine.base import ExitStatus
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
 
-_REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}))
+_REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}), frozenset({"tokens"}))
 _LONGEST_LINE: Final = 16 * 1024
 """Characters of a line that are worth parsing while the command still prints."""
 _TAIL: Final = 4 * MOST_SAID
@@ -36,6 +36,8 @@ _DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}
 
 class _Report(Claims):
     status: Text = None
+    reason: Text = None
+    retry_after: Cost = None
     steps: Count = None
     cost: Cost = None
     tokens: Count = None
@@ -45,7 +47,9 @@ class ShellAgent:
     """Runs the task with `sh -c`.
 
     A command may say what it used by printing a line such as
-    `{"status": "partial", "steps": 3, "cost": 0.02, "tokens": 900}`; the last one counts.
+    `{"status": "partial", "steps": 3, "cost": 0.02, "tokens": 900}`; the last one counts. One that
+    failed because somebody refused its requests may add `"reason": "rate_limited"` and, in seconds,
+    `"retry_after": 20`.
     """
 
     name = "shell"
@@ -67,6 +71,7 @@ class ShellAgent:
             "ORCHESTRATOR_MAX_STEPS": str(settings.max_steps),
             "ORCHESTRATOR_MODEL": spec.model,
             "ORCHESTRATOR_BUDGET": None if settings.budget is None else str(settings.budget),
+            "ORCHESTRATOR_TOKENS": None if settings.tokens is None else str(settings.tokens),
             "ORCHESTRATOR_API_BASE": settings.api_base,
         }
         return AgentCommand(
@@ -75,7 +80,7 @@ class ShellAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Read lines that are a JSON object with a `cost` or `steps`."""
+        """Read lines that are a JSON object with a `cost`, `tokens` or `steps`."""
         return _progress
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
@@ -85,12 +90,13 @@ class ShellAgent:
         succeeded = status is Status.SUCCESS
         return AgentOutcome(
             status=status,
-            reason=None if succeeded else Reason.AGENT_FAILED,
+            reason=None if succeeded else _reason(report, status),
             message=None if succeeded else _message(output, report, exit_status.exit_code),
             steps=report.steps or 0,
             cost=report.cost,
             tokens=report.tokens,
             summary=_last_lines(output),
+            retry_after=report.retry_after,
         )
 
 
@@ -114,11 +120,16 @@ def _progress(line: str) -> AgentProgress | None:
     if not line.startswith("{") or len(line) > _LONGEST_LINE:
         return None
     report = _Report.model_validate(parse_object(line) or {})
-    if report.cost is None and report.steps is None:
+    if report.cost is None and report.tokens is None and report.steps is None:
         return None
     # A command may count anything under that name: the steps of a training, say. What it makes of
     # `ORCHESTRATOR_MAX_STEPS` is its own affair.
-    return AgentProgress(cost=report.cost, steps=report.steps, bounded=False)
+    return AgentProgress(cost=report.cost, tokens=report.tokens, steps=report.steps, bounded=False)
+
+
+def _reason(report: _Report, status: Status) -> Reason:
+    refused = status is Status.FAILED and report.reason == Reason.RATE_LIMITED
+    return Reason.RATE_LIMITED if refused else Reason.AGENT_FAILED
 
 
 def _status(report: _Report, exit_code: int) -> Status:

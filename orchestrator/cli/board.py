@@ -16,12 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.formats import amount, duration, money, titled
-from orchestrator.cli.lines import intervention_line, notice_line, port_lines
+from orchestrator.cli.lines import alert_line, notice_line, port_lines
 from orchestrator.events import (
     Event,
     Intervention,
     Notice,
+    ProviderPaused,
     RunStarted,
+    SlotsChanged,
     WorkerDone,
     WorkerHarvesting,
     WorkerMeasured,
@@ -125,10 +127,9 @@ class BoardView:
             self._note(event)
         if isinstance(event, Notice):
             self._console.print(Text(notice_line(event.message)))
-        if isinstance(event, Intervention):
-            self._console.print(
-                Text(intervention_line(event, self._name(event.worker_id)), style="yellow")
-            )
+        if isinstance(event, (Intervention, ProviderPaused, SlotsChanged)):
+            name = self._name(getattr(event, "worker_id", 0))
+            self._console.print(Text(alert_line(event, name), style="yellow"))
         if isinstance(event, WorkerStarted):
             for line in port_lines(event, self._name(event.worker_id)):
                 self._console.print(Text(line))

@@ -11,7 +11,9 @@ from orchestrator.cli.formats import (
 )
 from orchestrator.events import (
     Intervention,
+    ProviderPaused,
     RunStarted,
+    SlotsChanged,
     WorkerRetrying,
     WorkerStage,
     WorkerStageDone,
@@ -19,7 +21,7 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.plan import WorkerSpec
-from orchestrator.results import Status, WorkerResult
+from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.sanitize import one_line
 
 
@@ -57,8 +59,33 @@ def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
 def retry_line(event: WorkerRetrying, name: str | None) -> str:
     """Say that a worker is started again."""
     who, failed = called(event.worker_id, name), event.attempt - 1
+    if event.reason == Reason.RATE_LIMITED and not event.counted:
+        return f"{who} was refused by its provider, attempt {event.attempt} waits for it"
     when = f"attempt {event.attempt} in {duration(event.delay)}"
     return f"{who} failed its attempt {failed} ({one_line(event.reason)}), {when}"
+
+
+def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | None) -> str:
+    """Say what somebody may want to see to.
+
+    Args:
+        event: What it is.
+        name: Of the worker, if it is one's.
+    """
+    match event:
+        case Intervention():
+            return f"! {called(event.worker_id, name)}: {one_line(event.detail, limit=400)}"
+        case ProviderPaused():
+            return _pause_line(event)
+        case SlotsChanged():
+            provider = one_line(event.provider, limit=60)
+            return f"provider `{provider}`: {event.slots} of {event.most} workers at one time"
+
+
+def _pause_line(event: ProviderPaused) -> str:
+    said = "it says" if event.known else "a guess"
+    name, rest = one_line(event.provider, limit=60), duration(event.seconds)
+    return f"provider `{name}` refuses further requests: no starts for {rest} ({said})"
 
 
 def stage_line(event: WorkerStage, name: str | None) -> str:
@@ -78,11 +105,6 @@ def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
 def stopping_line(event: WorkerStopping, name: str | None) -> str:
     """Say that a worker is being ended, and why."""
     return f"{called(event.worker_id, name)} is being stopped: {one_line(event.reason)}"
-
-
-def intervention_line(event: Intervention, name: str | None) -> str:
-    """Say why somebody should look at a worker."""
-    return f"! {called(event.worker_id, name)}: {one_line(event.detail, limit=400)}"
 
 
 def done_line(result: WorkerResult) -> str:

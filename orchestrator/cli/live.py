@@ -10,8 +10,8 @@ from typing import IO, Protocol, Self
 
 from orchestrator.cli.formats import titled
 from orchestrator.cli.lines import (
+    alert_line,
     done_line,
-    intervention_line,
     notice_line,
     port_lines,
     retry_line,
@@ -26,7 +26,9 @@ from orchestrator.events import (
     Event,
     Intervention,
     Notice,
+    ProviderPaused,
     RunStarted,
+    SlotsChanged,
     WorkerDone,
     WorkerRetrying,
     WorkerStage,
@@ -169,8 +171,8 @@ class PlainView:
                 self._running.add(number)
                 started = started_line(number, self._tasks.get(number), running=len(self._running))
                 return [started, *port_lines(event, self._name(number))]
-            case Intervention():
-                return [intervention_line(event, self._name(event.worker_id))]
+            case Intervention() | ProviderPaused() | SlotsChanged():
+                return [alert_line(event, self._name(getattr(event, "worker_id", 0)))]
             case WorkerStopping():
                 return [stopping_line(event, self._name(event.worker_id))]
             case WorkerRetrying(worker_id=number):

@@ -45,6 +45,15 @@ AgentCli = Annotated[
 ]
 MaxSteps = Annotated[Text, _setting("max_steps", "N", "Steps an agent may take.")]
 Budget = Annotated[Text, _setting("budget_per_worker", "USD", "USD that a worker may spend.")]
+TokensPerWorker = Annotated[
+    Text, _setting("tokens_per_worker", "N", "Tokens that a worker may take.")
+]
+BudgetTotal = Annotated[
+    Text, _setting("budget_total", "USD", "USD that all workers may spend together.")
+]
+TokensTotal = Annotated[
+    Text, _setting("tokens_total", "N", "Tokens that all workers may take together.")
+]
 Timeout = Annotated[
     Text, _setting("timeout_per_worker", "SECONDS", "How long a worker may take; 0 is no limit.")
 ]
@@ -181,6 +190,12 @@ RetryOn = Annotated[
 ]
 RetryFrom = Annotated[
     Text, _setting("retry_from", "base|keep", "`keep`: from what it had committed.")
+]
+RateLimitWait = Annotated[
+    Text,
+    _setting(
+        "rate_limit_wait", "SECONDS", "How long a worker waits for an API that says 429; 0: not."
+    ),
 ]
 Stagger = Annotated[
     Text, _setting("stagger", "SECONDS", "Time between the start of one worker and the next.")

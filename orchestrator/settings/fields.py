@@ -21,7 +21,9 @@ _PARTS: Mapping[str, type[BaseModel]] = {
     "project": Project,
 }
 RUN_FIELDS: Mapping[str, FieldPath] = {
-    name: (name,) for name in ParallelConfig.model_fields if name not in _PARTS
+    name: (name,)
+    for name in ParallelConfig.model_fields
+    if name not in _PARTS and name != "providers"
 }
 """Keys of the block `parallel_runs:`."""
 _KEYS: Mapping[str, str] = {"copied": "copy"}
@@ -51,11 +53,15 @@ BLOCKS: Mapping[str, Mapping[str, FieldPath]] = {
     "container": CONTAINER_FIELDS,
     "triggers": TRIGGER_FIELDS,
 }
+PROVIDERS: FieldPath = ("providers",)
 TOP_FIELDS: Mapping[str, FieldPath] = {
+    "providers": PROVIDERS,
     **{name: CONTAINER_FIELDS[name] for name in ("copy", "ports")},
     **PROJECT_FIELDS,
 }
 """Keys of the file that are in no block."""
+CAMEL: Mapping[str, str] = {"rate_limit": "rateLimit", "refill_rate": "refillRate"}
+"""Keys in `providers` as we write them elsewhere, and as `automatosx.config.json` has them."""
 AGENT_FIELDS: Mapping[str, FieldPath] = {
     name: FIELDS[name]
     for name in (

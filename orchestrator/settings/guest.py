@@ -55,6 +55,8 @@ BOUNDED: tuple[FieldPath, ...] = (
 _BESIDE = frozenset({CONTAINER_FIELDS["setup_network"], CONTAINER_FIELDS["check_network"]})
 """Networks that reach no further as long as the worker's own reaches as far."""
 _PRESET = RUN_FIELDS["preset"]
+_OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_limit_wait"))
+"""Bounded where a preset was asked for, which has its own."""
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
@@ -76,7 +78,7 @@ def loosened(
         config: What all layers come to.
         without: What they come to without the file.
     """
-    bounded = BOUNDED if without.preset is None else (*BOUNDED, RUN_FIELDS["timeout_per_worker"])
+    bounded = BOUNDED if without.preset is None else (*BOUNDED, *_OF_PRESETS)
     by_field = {setting.field: setting for setting in settings}
     wider = (field for field in bounded if _reach(config, field) > _reach(without, field))
     # In order, and a preset once for all that it widens.

@@ -10,6 +10,7 @@ from orchestrator.settings import Settings
 from orchestrator.settings.fields import (
     BLOCKS,
     PROJECT_FIELDS,
+    PROVIDERS,
     RUN_FIELDS,
     SECRET,
     FieldPath,
@@ -59,6 +60,7 @@ def _keys() -> Iterator[tuple[str, FieldPath]]:
     for block, fields in BLOCKS.items():
         for name, field in fields.items():
             yield f"{block}.{name}", field
+    yield "providers", PROVIDERS
     yield from PROJECT_FIELDS.items()
 
 

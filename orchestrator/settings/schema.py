@@ -7,6 +7,7 @@ from orchestrator.config import IS_SIZE
 from orchestrator.settings.fields import (
     AGENT_FIELDS,
     BLOCKS,
+    CAMEL,
     RUN_FIELDS,
     TOP_FIELDS,
     FieldPath,
@@ -91,7 +92,8 @@ def published(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _inside(key: str, part: Any) -> Any:  # noqa: ANN401
     if key == "properties":
-        return {name: published(inner) for name, inner in part.items()}
+        either = {ours: part[theirs] for ours, theirs in CAMEL.items() if theirs in part}
+        return {name: published(inner) for name, inner in {**part, **either}.items()}
     if isinstance(part, list):
         return [_inside("", item) for item in part]
     return published(part) if isinstance(part, dict) and key != "default" else part

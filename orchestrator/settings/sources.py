@@ -12,6 +12,7 @@ from orchestrator.settings.document import DocumentError, Node, read_document, r
 from orchestrator.settings.fields import (
     AGENT_FIELDS,
     BLOCKS,
+    CAMEL,
     CONTAINER_FIELDS,
     FIELDS,
     PROJECT_FIELDS,
@@ -33,7 +34,7 @@ _VARIABLES: Mapping[str, FieldPath] = {
     PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in NO_VARIABLE
 }
 _EXECUTION = ("maxConcurrentAgents", "parallelDelegationEnabled")
-_TOP_KEYS = (*BLOCKS, *TOP_FIELDS, "agents", "execution", "providers")
+_TOP_KEYS = (*BLOCKS, *TOP_FIELDS, "agents", "execution")
 
 Problems = list[str]
 
@@ -60,13 +61,12 @@ class _FileReader:
             if key in BLOCKS:
                 yield from self._block(key, node, BLOCKS[key])
             elif key in TOP_FIELDS and node.value is not None:
-                yield from self._setting(TOP_FIELDS[key], node, key)
+                shown = self._providers(node) if key == "providers" else node
+                yield from self._setting(TOP_FIELDS[key], shown, key)
             elif key == "agents":
                 yield from self._agents(node)
             elif key == "execution":
                 yield from self._execution(node)
-            elif key == "providers":
-                self._report(node, "`providers` is not supported yet")
             elif key not in TOP_FIELDS:
                 self._report(node, _misplaced(key, key) or unknown(key, _TOP_KEYS))
 
@@ -99,6 +99,24 @@ class _FileReader:
                 self._report(node, f"`{name}` other than `true` is not supported yet")
             elif key not in _EXECUTION:
                 self._report(node, unknown(name, [f"execution.{known}" for known in _EXECUTION]))
+
+    def _providers(self, root: Node) -> Node:
+        if not isinstance(root.value, dict):
+            return root
+        named = {name: self._camel(node, f"providers.{name}") for name, node in root.value.items()}
+        return Node(named, root.line)
+
+    def _camel(self, root: Node, name: str) -> Node:
+        """Let a key be written in either way."""
+        if not isinstance(root.value, dict):
+            return root
+        members: dict[str, Node] = {}
+        for key, node in root.value.items():
+            said = CAMEL.get(key, key)
+            if said in members:
+                self._report(node, f"`{name}.{said}` was given already, written otherwise")
+            members[said] = self._camel(node, f"{name}.{said}")
+        return Node(members, root.line)
 
     def _setting(
         self, field: FieldPath, node: Node, name: str, program: str | None = None

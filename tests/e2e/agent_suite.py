@@ -197,7 +197,7 @@ class AgentSuite(TaskSuite):
         self, orchestrator: Orchestrator, model_server: ModelServer
     ) -> None:
         limits = {"max_steps": "2", "memory": self.most_memory}
-        limits["timeout_per_worker"] = str(self.deadline)
+        limits |= {"timeout_per_worker": str(self.deadline), "rate_limit_wait": "0"}
         done = self.run(orchestrator, model_server.url, *FAILURES.values(), **limits)
 
         expected = published(self.name)

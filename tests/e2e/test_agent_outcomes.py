@@ -24,7 +24,7 @@ SCENARIO = Scenario(
 def test_each_end_has_its_status_and_reason(orchestrator: Orchestrator) -> None:
     tasks = ("no key", "too fast", "spend", "never end")
     options = [option for task in tasks for option in ("--task", task)]
-    limits = ("--max-steps", "2", "--budget-per-worker", "0.05")
+    limits = ("--max-steps", "2", "--budget-per-worker", "0.05", "--rate-limit-wait", "0")
 
     done = orchestrator("parallel", *options, *limits, "--workers", "2", "--json")
 

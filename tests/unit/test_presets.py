@@ -98,7 +98,11 @@ def shown(key: str, value: object) -> str:
         return "no limit"
     if is_size(FIELDS[key]):
         return size(int(str(value)))
-    return f"{value:g} s" if key.endswith(("timeout", "per_worker", "grace")) else str_of(value)
+    return (
+        f"{value:g} s"
+        if key.endswith(("timeout", "per_worker", "grace", "wait"))
+        else str_of(value)
+    )
 
 
 def str_of(value: object) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import ParallelConfig
+from orchestrator.config import ParallelConfig, Provider, RateLimit
 from orchestrator.errors import ConfigError
 from orchestrator.settings import FileCheck, check_file, json_schema, load_config
 from orchestrator.settings.fields import FIELDS
@@ -437,8 +437,8 @@ services:
 def test_every_setting_is_judged_for_a_file_that_nobody_named():
     """Who adds a key decides: a repository's file may say it, may not, or may not loosen it."""
     harmless = {
-        "agent", "agent_cli", "base", "budget_per_worker", "caches", "dotenv", "fail_fast",
-        "fail_on", "max_steps",
+        "agent", "agent_cli", "base", "budget_per_worker", "budget_total", "caches", "dotenv",
+        "fail_fast", "fail_on", "max_steps", "rate_limit_wait", "tokens_per_worker", "tokens_total",
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
         "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger", "tasks",
         "teardown", "timeout_per_worker", "workers",
@@ -488,7 +488,7 @@ class TestAutomatosx:
         text = json.dumps({
             "execution": {"maxConcurrentAgents": 11, "parallelDelegationEnabled": False,
                           "maxConcurentAgents": 1},
-            "providers": {"gemini-cli": {"rateLimit": {"enabled": True}}},
+            "providers": {"gemini-cli": {"rateLimit": {"enabled": 1, "refilRate": 2}}},
         })  # fmt: skip
         file = write(tmp_path, text, "automatosx.config.json")
         assert mistakes(file=file) == [
@@ -496,10 +496,52 @@ class TestAutomatosx:
             "yet",
             f"{file}:1: `execution.maxConcurentAgents` is unknown, did you mean "
             "`execution.maxConcurrentAgents`?",
-            f"{file}:1: `providers` is not supported yet",
             f"{file}:1: `execution.maxConcurrentAgents` is `11`: must be a whole number from 1 to "
             "10",
+            f"{file}:1: `providers.gemini-cli.rateLimit.enabled` is `1`: must be `true` or `false`",
+            f"{file}:1: `providers.gemini-cli.rateLimit.refilRate` is unknown, did you mean "
+            "`providers.gemini-cli.rateLimit.refillRate`?",
         ]
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("automatosx.config.json",
+             '{"providers": {"gemini-cli": {"rateLimit": '
+             '{"enabled": true, "capacity": 100, "refillRate": 10}}}}'),
+            ("x.yaml", "providers: {gemini-cli: {rate_limit: {capacity: 100, refill_rate: 10}}}"),
+            ("x.yaml", "providers: {gemini-cli: {rateLimit: {}}}"),
+        ],
+    )  # fmt: skip
+    def test_its_rate_limits_in_either_spelling(self, tmp_path, name, text):
+        limit = RateLimit(enabled=True, capacity=100, refill_rate=10.0)
+        config = load(file=write(tmp_path, text, name))
+        assert config.providers == {"gemini-cli": Provider(rate_limit=limit)}
+        assert ParallelConfig.model_validate_json(config.model_dump_json()) == config
+
+    def test_wrong_rate_limits_are_told_where_they_stand(self, tmp_path):
+        text = """\
+providers:
+  gemini-cli:
+    rate_limit:
+      capacity: 0
+      refill_rate: fast
+  claude:
+    rateLimit: {refillRate: 1, refill_rate: 1}
+"""
+        file = write(tmp_path, text)
+        where = "providers.gemini-cli.rateLimit"
+        assert mistakes(file=file) == [
+            f"{file}:7: `providers.claude.rateLimit.refillRate` was given already, "
+            "written otherwise",
+            f"{file}:4: `{where}.capacity` is `0`: must be a whole number, at least 1",
+            f'{file}:5: `{where}.refillRate` is `"fast"`: must be a number above 0',
+        ]
+
+    def test_a_provider_has_a_usable_name(self, tmp_path):
+        file = write(tmp_path, "providers: {bad name: {}}")
+        (mistake,) = mistakes(file=file)
+        assert mistake.startswith(f"{file}:1: `providers`: a name is of letters")
 
     def test_workers_under_both_names(self, tmp_path):
         text = "parallel_runs: {workers: 2}\nexecution: {maxConcurrentAgents: 4}"

@@ -211,12 +211,13 @@ def test_its_answers_are_counted_while_it_runs() -> None:
              "Cost: $1.00 message, $2.00 session.", "{}"]  # fmt: skip
     assert [read(line) for line in lines] == [
         None,
-        AgentProgress(cost=0.003, steps=1),
-        AgentProgress(cost=None, steps=2),
-        AgentProgress(cost=2.0, steps=2),
+        AgentProgress(cost=0.003, steps=1, tokens=1050),
+        AgentProgress(cost=None, steps=2, tokens=1060),
+        AgentProgress(cost=2.0, steps=2, tokens=1060),
         None,
     ]
-    assert AiderAgent().progress_reader()(ANSWER) == AgentProgress(cost=0.003, steps=1)
+    only = AgentProgress(cost=0.003, steps=1, tokens=1050)
+    assert AiderAgent().progress_reader()(ANSWER) == only
 
 
 def test_the_command_asks_nobody_anything() -> None:

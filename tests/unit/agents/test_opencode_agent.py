@@ -132,9 +132,9 @@ def test_another_profile_than_was_asked_for_is_a_failure(tmp_path: Path) -> None
 def test_what_a_step_cost_is_added_up_while_it_runs() -> None:
     """A step that ended in tools has begun another: a limit stops it before that is paid for."""
     read = OpencodeAgent().progress_reader()
-    assert read(json.dumps(step("tool-calls"))) == AgentProgress(steps=2, cost=0.01)
+    assert read(json.dumps(step("tool-calls"))) == AgentProgress(steps=2, cost=0.01, tokens=10)
     assert read(json.dumps({"type": "text", "part": {"text": "x"}})) is None
-    assert read(json.dumps(step("stop"))) == AgentProgress(steps=2, cost=0.02)
+    assert read(json.dumps(step("stop"))) == AgentProgress(steps=2, cost=0.02, tokens=20)
 
 
 @pytest.mark.parametrize("cost", [0, None, -1, "much", float("1e300")])

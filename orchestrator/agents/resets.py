@@ -1,0 +1,166 @@
+"""When a model's API takes requests again, from what a program says of its refusal.
+
+The words are a worker's, and may be anything: what is not understood counts as not said, and
+whoever waits sets a limit of their own.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from orchestrator.results import Reason
+
+_LONGEST: Final = 366 * 86_400.0
+_MOST_TEXT: Final = 4096
+_JUST_OVER: Final = timedelta(minutes=10)
+"""A time of day that was reached so short a while ago is now, and not tomorrow."""
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART: Final = re.compile(
+    r"\s{0,2}(?:,\s?|and\s)?(?P<number>\d{1,9}(?:\.\d{1,9})?)\s?"
+    r"(?P<unit>ms|milliseconds?|secs?|seconds?|s|mins?|minutes?|m|hours?|hrs?|h|days?|d)"
+    r"(?![a-z])",
+    re.IGNORECASE,
+)
+_BEFORE_DURATION: Final = re.compile(
+    r"\b(?:try again|retry|resets?|available again|wait)(?: in| after| for)?(?=\s{1,2}\d)"
+    r"|\bretryDelay\W{1,4}(?=\d)",
+    re.IGNORECASE,
+)
+_HEADER: Final = re.compile(
+    r"\bretry[-_ ]after(?P<ms>[-_ ]ms)?\W{1,4}(?P<number>\d{1,9}(?:\.\d{1,9})?)(?!\s?[a-z\d])",
+    re.IGNORECASE,
+)
+_EPOCH: Final = re.compile(
+    r"(?:limit reached\||\bresets?_?at\W{1,4})(?P<number>\d{10})(?P<ms>\d{3})?\b", re.IGNORECASE
+)
+_ISO: Final = re.compile(
+    r"(?:resets?|try again|until|after)\b\D{0,20}"
+    r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.\d{1,9})?(?P<zone>Z|[+-]\d\d:?\d\d)?",
+    re.IGNORECASE,
+)
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_CLOCK: Final = re.compile(
+    r"\b(?:resets?|try again|available again)(?: at| on)?\s{1,2}"
+    rf"(?:(?P<weekday>{'|'.join(_DAYS)})[a-z]{{0,6}},?\s(?:at\s)?"
+    rf"|(?P<month>{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    r"(?:,?\s(?P<year>\d{4}))?,?\s(?:at\s)?)?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s?(?P<half>am|pm)?\b"
+    r"(?:\s\(?(?P<zone>UTC|GMT(?:[+-]\d{1,2})?|[A-Z][A-Za-z_]{1,30}(?:/[A-Za-z_+-]{1,30}){1,2})\)?)?"
+    r"(?!\s?\()",  # a zone that is none says nothing
+    re.IGNORECASE,
+)
+
+
+def retry_after(reason: Reason | None, text: str | None) -> float | None:
+    """Give the seconds from now on, of a worker that was refused for its many requests."""
+    return resets_in(text or "", datetime.now(UTC)) if reason is Reason.RATE_LIMITED else None
+
+
+def resets_in(text: str, now: datetime) -> float | None:
+    """Give the seconds until requests are taken again; None when the text does not say.
+
+    Args:
+        text: Such as `session limit · resets 3pm (UTC)`, `try again in 20s`, `Retry-After: 20`.
+        now: The moment, with its time zone. A time without one is UTC, as in a container.
+    """
+    text = text[:_MOST_TEXT]
+    for seconds in _readings(text, now):
+        if math.isfinite(seconds):
+            return min(max(seconds, 0.0), _LONGEST)
+    return None
+
+
+def _readings(text: str, now: datetime) -> Iterator[float]:
+    for found in _HEADER.finditer(text):
+        yield float(found["number"]) * (0.001 if found["ms"] else 1.0)
+    for found in _EPOCH.finditer(text):
+        yield float(found["number"]) - now.timestamp()
+    for found in _ISO.finditer(text):
+        yield from _until_time(found, now)
+    for found in _BEFORE_DURATION.finditer(text):
+        yield from _duration(text, found.end())
+    for found in _CLOCK.finditer(text):
+        yield from _until_clock(found, now)
+
+
+def _duration(text: str, start: int) -> Iterator[float]:
+    """Add up `2h3m4s` or `5 days 22 hours 11 minutes`."""
+    seconds, position = 0.0, start
+    while part := _PART.match(text, position):
+        unit = part["unit"].lower()
+        seconds += (
+            float(part["number"]) * _UNITS["ms" if unit.startswith(("ms", "mil")) else unit[0]]
+        )
+        position = part.end()
+    if position > start:
+        yield seconds
+
+
+def _until_time(found: re.Match[str], now: datetime) -> Iterator[float]:
+    try:
+        moment = datetime.fromisoformat(found["time"] + (found["zone"] or "Z").upper())
+    except ValueError:
+        return
+    yield (moment - now).total_seconds()
+
+
+def _until_clock(found: re.Match[str], now: datetime) -> Iterator[float]:
+    hour, half = int(found["hour"]), (found["half"] or "").lower()
+    if not half and found["minute"] is None:
+        return
+    if half:
+        if not 1 <= hour <= 12:
+            return
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    zone = _zone(found["zone"] or "UTC")
+    if zone is None:
+        return
+    try:
+        here = now.astimezone(zone)
+        today = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
+        yield (_on_its_day(found, today, here) - now).total_seconds()
+    except (ValueError, OverflowError):
+        return
+
+
+def _on_its_day(found: re.Match[str], today: datetime, here: datetime) -> datetime:
+    """Give the next moment of that name; which is over only just is the one that is meant."""
+    if found["month"] is not None:
+        month = _MONTHS.index(found["month"].lower()) + 1
+        year = int(found["year"] or here.year)
+        named = today.replace(year=year, month=month, day=int(found["day"]))
+        is_over = found["year"] is None and here - named > timedelta(days=31)
+        return named.replace(year=year + 1) if is_over else named
+    if found["weekday"] is not None:
+        ahead = (_DAYS.index(found["weekday"].lower()) - here.weekday()) % 7
+        named = today + timedelta(days=ahead)
+        return named + timedelta(days=7) if here - named > _JUST_OVER else named
+    return today + timedelta(days=1) if here - today > _JUST_OVER else today
+
+
+def _zone(name: str) -> tzinfo | None:
+    offset = re.fullmatch(r"(?:UTC|GMT)(?P<hours>[+-]\d{1,2})?", name, re.IGNORECASE)
+    try:
+        if offset is not None:
+            return timezone(timedelta(hours=int(offset["hours"] or 0)))
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return None

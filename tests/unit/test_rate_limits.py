@@ -1,0 +1,267 @@
+"""Whole runs whose provider refuses requests, or takes no more starts, or whose money runs out."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.lines import alert_line, retry_line
+from orchestrator.config import Provider, RateLimit
+from orchestrator.events import Event, ProviderPaused, WorkerRetrying, WorkerStarted
+from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import configured
+
+OUTAGE = 5.0
+SLACK = 0.3
+"""Seconds that the engine itself may take longer for one start than for another."""
+REFUSED = """echo '{"status": "failed", "reason": "rate_limited"%s}'; exit 1"""
+
+
+def watched(
+    repo: Path, engine: LocalEngine, *tasks: str, **rest: Any
+) -> tuple[RunResult, list[Event]]:
+    events: list[Event] = []
+    config = configured(*tasks, **{"retry_delay": 0, **rest})
+    result = ParallelRunner(config, repo, engine=engine, emit=events.append).execute()
+    return result, events
+
+
+def refused_once(tally: Path, *, said: str = "", times: int = 1) -> str:
+    """A task that its provider refuses the first time, or so many times."""
+    return (
+        f"echo x >> {tally}; n=$(wc -l < {tally}); echo $n > of-$n; "
+        f"[ $n -gt {times} ] || {{ {REFUSED % said}; }}"
+    )
+
+
+def bucket(name: str = "shell", *, capacity: int, rate: float) -> dict[str, Provider]:
+    limit = RateLimit(capacity=capacity, refill_rate=rate)
+    return {name: Provider(rate_limit=limit)}
+
+
+def starts_of(events: list[Event]) -> list[float]:
+    return [one.at.timestamp() for one in events if isinstance(one, WorkerStarted)]
+
+
+def assert_kept(starts: list[float], *, capacity: int, rate: float) -> None:
+    for first in range(len(starts)):
+        for count, moment in enumerate(starts[first:], start=1):
+            assert count <= capacity + rate * (moment - starts[first] + SLACK), starts
+
+
+def test_eight_workers_whose_provider_refuses_for_five_seconds(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    opened = tmp_path / "first-request"
+    provider = (
+        f"[ -e {opened} ] || date +%s.%N > {opened}; "
+        f"awk -v now=$(date +%s.%N) '{{exit !(now - $1 < {OUTAGE})}}' {opened} && "
+        f"{{ {REFUSED % ''}; }}; echo done > done.txt"
+    )
+    result, events = watched(
+        repo,
+        local_engine,
+        *[provider] * 8,
+        providers=bucket(capacity=8, rate=4),
+    )
+    assert [one.status for one in result.results] == [Status.SUCCESS] * 8
+    assert max(one.attempts for one in result.results) == 2
+    pauses = [one for one in events if isinstance(one, ProviderPaused)]
+    assert [(one.provider, one.seconds, one.known) for one in pauses] == [("shell", 5.0, False)]
+    assert_kept(starts_of(events), capacity=8, rate=4)
+
+
+def test_five_starts_with_room_for_two_and_one_a_second(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    limits = bucket(capacity=2, rate=1)
+    result, events = watched(repo, local_engine, *["true"] * 5, providers=limits)
+    assert result.status is Status.SUCCESS
+    starts = starts_of(events)
+    assert_kept(starts, capacity=2, rate=1)
+    assert 2.5 < starts[-1] - starts[0] < 10
+
+
+def test_a_slow_start_does_not_let_others_catch_up(repo: Path, local_engine: LocalEngine) -> None:
+    """The setup of each may take as long as it likes: the bucket is asked behind it."""
+    limits = bucket(capacity=1, rate=2)
+    slow = "sleep $(( ORCHESTRATOR_WORKER_ID == 1 ? 2 : 0 ))"
+    _, events = watched(repo, local_engine, *["true"] * 4, providers=limits, setup=(slow,))
+    assert_kept(starts_of(events), capacity=1, rate=2)
+
+
+class TestRequeue:
+    def test_uses_up_no_retry_and_keeps_the_attempt(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        task = refused_once(tmp_path / "tally", said=', "retry_after": 0.2', times=2)
+        result, events = watched(repo, local_engine, task, retries=0)
+        (worker,) = result.results
+        assert (worker.status, worker.attempts, worker.retry_after) == (Status.SUCCESS, 3, None)
+        again = [one for one in events if isinstance(one, WorkerRetrying)]
+        assert [(one.attempt, one.delay, one.counted) for one in again] == [
+            (2, 0.2, False),
+            (3, 0.2, False),
+        ]
+        assert retry_line(again[0], None) == (
+            "worker 1 was refused by its provider, attempt 2 waits for it"
+        )
+        refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator/attempts/")
+        assert len(refs.splitlines()) == 2
+
+    def test_its_wait_holds_all_others_of_the_provider_up(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        first = refused_once(tmp_path / "tally", said=', "retry_after": 2')
+        _, events = watched(repo, local_engine, first, "true", "true", workers=1)
+        (pause,) = [one for one in events if isinstance(one, ProviderPaused)]
+        assert (pause.seconds, pause.known) == (3.0, True)
+        said = "provider `shell` refuses further requests: no starts for 3.0 s (it says)"
+        assert alert_line(pause, None) == said
+        begun = [one for one in events if isinstance(one, WorkerStarted)]
+        assert begun[1].at.timestamp() - pause.at.timestamp() > 2.9
+        assert len(begun) == 4
+
+    def test_longer_than_anybody_waits_is_a_failure_at_once(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        task = refused_once(tmp_path / "tally", said=', "retry_after": 20')
+        started = time.monotonic()
+        result, events = watched(repo, local_engine, task, "true", workers=1, rate_limit_wait=10)
+        assert time.monotonic() - started < 10
+        first, second = result.results
+        assert (first.reason, first.attempts, first.retry_after) == (Reason.RATE_LIMITED, 1, 20.0)
+        assert second.status is Status.SUCCESS
+        assert not any(isinstance(one, ProviderPaused) for one in events)
+
+    def test_all_of_it_together_is_not_longer_either(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        task = refused_once(tmp_path / "tally", said=', "retry_after": 0.5', times=99)
+        result, _ = watched(repo, local_engine, task, rate_limit_wait=4, retries=3)
+        (worker,) = result.results
+        assert worker.reason is Reason.RATE_LIMITED
+        assert 2 <= worker.attempts <= 4
+
+    @pytest.mark.parametrize(("preset", "wait"), [(None, 0), ("untrusted", None)])
+    def test_where_nobody_waits_it_is_a_failure_that_may_be_retried(
+        self,
+        repo: Path,
+        local_engine: LocalEngine,
+        tmp_path: Path,
+        preset: str | None,
+        wait: int | None,
+    ) -> None:
+        asked = {"preset": preset} if wait is None else {"rate_limit_wait": wait}
+        result, events = watched(
+            repo, local_engine, refused_once(tmp_path / "tally", times=9), retries=1, **asked
+        )
+        (worker,) = result.results
+        assert (worker.reason, worker.attempts) == (Reason.RATE_LIMITED, 2)
+        again = [one for one in events if isinstance(one, WorkerRetrying)]
+        assert [one.counted for one in again] == [True]
+        assert not any(isinstance(one, ProviderPaused) for one in events)
+
+    def test_other_failures_use_up_their_retries_beside_it(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        tally = tmp_path / "tally"
+        refused = REFUSED % ', "retry_after": 0'
+        task = (
+            f"echo x >> {tally}; n=$(wc -l < {tally}); "
+            f"case $n in 1|3) {refused};; 2) exit 9;; 4) exit 4;; esac"
+        )
+        result, _ = watched(repo, local_engine, task, retries=1)
+        (worker,) = result.results
+        assert (worker.attempts, worker.exit_code) == (4, 4)
+
+    def test_cancel_ends_the_wait(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        def press(event: Event) -> None:
+            if isinstance(event, ProviderPaused):
+                runner.cancel()
+
+        task = refused_once(tmp_path / "tally", said=', "retry_after": 1000')
+        runner = ParallelRunner(configured(task), repo, engine=local_engine, emit=press)
+        started = time.monotonic()
+        (worker,) = runner.run()
+        assert time.monotonic() - started < 30
+        assert worker.reason is Reason.CANCELLED
+
+
+def spending(cost: float) -> str:
+    return f"""echo "has $ORCHESTRATOR_BUDGET"; echo '{{"cost": {cost}}}'; echo x > x"""
+
+
+def logs(result: RunResult) -> list[str]:
+    found = (Path(str(one.log)) / "stdout.log" for one in result.results)
+    return [path.read_text().splitlines()[0] for path in found if path.exists()]
+
+
+class TestBudgetOfTheRun:
+    def test_each_gets_its_share_of_what_is_left(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        tasks = [spending(0.5), spending(0.25), spending(1.0)]
+        result, _ = watched(repo, local_engine, *tasks, workers=1, budget_total=3.0)
+        assert result.status is Status.SUCCESS
+        assert logs(result) == ["has 1.0", "has 1.25", "has 2.25"]
+
+    def test_when_nothing_is_left_nobody_starts(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        tasks = [spending(1.5), spending(9.0), spending(1.0)]
+        result, events = watched(repo, local_engine, *tasks, workers=1, budget_total=3.0)
+        first, second, third = result.results
+        assert (first.status, first.reason) == (Status.PARTIAL, Reason.BUDGET)
+        assert (second.status, second.reason) == (Status.PARTIAL, Reason.BUDGET)
+        assert (third.status, third.reason) == (Status.PARTIAL, Reason.BUDGET)
+        assert third.message == "nothing of the run's budget is left"
+        assert (third.started_at, third.attempts) == (None, 1)
+        assert first.files_modified == ["x"]
+        assert len(starts_of(events)) == 2
+        assert "architect/parallel-3" not in git(repo, "branch", "--list", "architect/*")
+
+    def test_tokens_are_stopped_from_outside(self, repo: Path, local_engine: LocalEngine) -> None:
+        greedy = """echo x > x; echo '{"tokens": 70}'; exec sleep 60"""
+        modest = """echo '{"tokens": 50}'"""
+        result, _ = watched(repo, local_engine, modest, greedy, workers=1, tokens_total=110)
+        first, second = result.results
+        assert first.status is Status.SUCCESS
+        assert (second.status, second.reason) == (Status.PARTIAL, Reason.BUDGET)
+        assert second.message == "stopped: it has taken 70 of 60 tokens"
+        assert (second.tokens, second.files_modified) == (70, ["x"])
+
+    def test_tokens_of_one_worker_count_when_it_ends_too(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        task = """echo '{"tokens": 70}'"""
+        result, _ = watched(repo, local_engine, task, tokens_per_worker=60)
+        (worker,) = result.results
+        assert (worker.reason, worker.message) == (Reason.BUDGET, "it took 70 of 60 tokens")
+
+    def test_all_attempts_have_one_share(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        tally = tmp_path / "tally"
+        flaky = f"{spending(0.4)}; echo x >> {tally}; [ $(wc -l < {tally}) -gt 1 ]"
+        result, _ = watched(
+            repo, local_engine, flaky, spending(0.1), workers=1, retries=2, budget_total=2.0
+        )
+        by_number = {one.worker_id: one for one in result.results}
+        assert (by_number[1].attempts, by_number[1].cost) == (2, 0.8)
+        assert sorted(logs(result)) == ["has 0.6", "has 1.2"]
+
+
+def test_a_refusal_that_was_not_the_end_says_nothing(repo: Path, local_engine: LocalEngine) -> None:
+    """Only a worker that failed was refused: its words alone pause nobody."""
+    task = """echo '{"status": "success", "reason": "rate_limited", "retry_after": 60}'"""
+    result, events = watched(repo, local_engine, task)
+    worker: WorkerResult = result.results[0]
+    assert (worker.status, worker.reason, worker.retry_after) == (Status.SUCCESS, None, None)
+    assert not any(isinstance(one, ProviderPaused) for one in events)
