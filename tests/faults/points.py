@@ -145,6 +145,8 @@ POINTS = _named(
         target="orchestrator.worktree:Worktree.update", when="before", pause=2.0, brief=True
     ),
     scratch=_around("orchestrator.homecoming:discard_scratch"),
+    handover=_around("orchestrator.handover:take"),
+    handover_moved=Point(target="orchestrator.handover:_cleaned", when="before"),
     result=(
         Point(target=f"{_RECORD}RunDirectory.write_result", when="before"),
         Point(target=f"{_RECORD}RunDirectory.write_result", when="after", brief=True),

@@ -52,6 +52,7 @@ def test_resume_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:
     assert removed.returncode == 0, removed.stderr
     world.check_nothing_left()
     world.check_removed()
+    assert not list(world.repo.glob(".git/orchestrator/runs/*/*/artifacts"))
 
 
 def test_cleanup_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:

@@ -29,6 +29,7 @@ say() {
 }
 say begin
 if [ -n "${GREETING:-}" ]; then test "$(rev /run/secrets/FAULTS_SECRET)" = TERCES; fi
+echo found > "$ORCHESTRATOR_FINDINGS"; echo made > "$ORCHESTRATOR_ARTIFACTS/made"
 echo committed > committed.txt; git add -A; git commit -qm work
 mkdir new; echo "${GREETING:-DEFAULT}" > new/rest.txt
 echo more >> a.txt; rm src/app.py; ln -s a.txt link
@@ -177,6 +178,8 @@ class World:
             ref = f"architect/parallel-{number}"
             assert result["commit"] == git(self.repo, "rev-parse", ref)
             self.check_files(ref, ended=True)
+            assert result["artifacts"] == ["made"]
+            assert (Path(result["log"]) / "findings.md").read_text() == "found\n"
             assert set(result["files_modified"]) == self._files(ended=True) ^ self._base | {"a.txt"}
             worktree = self.repo / f".architect-parallel-{number}"
             assert git(worktree, "status", "--porcelain") == ""
@@ -246,10 +249,10 @@ class World:
 
 
 def scratch(state: Path) -> list[str]:
-    """Name what is left below the state directory beside records and logs."""
+    """Name what is left below the state directory beside records, logs and what was handed over."""
     kept = {"lock", "overlay", "runs"}
     found = [path.name for path in state.glob("*") if path.name not in kept]
-    inside = (path for path in state.glob("runs/*/*/*") if path.is_dir())
+    inside = (p for p in state.glob("runs/*/*/*") if p.is_dir() and p.name != "artifacts")
     beside = (p for p in state.glob("runs/*/*") if p.is_dir() and not p.name[-1].isdigit())
     odd = (path for path in state.glob("runs/*/*half-made*"))
     return sorted({*found, *(str(p.relative_to(state)) for p in (*inside, *beside, *odd))})

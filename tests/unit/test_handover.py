@@ -78,6 +78,21 @@ def test_taking_may_be_repeated(place: Path) -> None:
     assert findings(place.parent) == "first\n"
 
 
+def test_what_was_cut_short_is_gone_on_with(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "findings.md").write_text("first\n")
+    (place / "artifacts" / "a").write_text("a")
+    os.mkfifo(place / "artifacts" / "fifo")
+    with monkeypatch.context() as cut:
+        cut.setattr("orchestrator.handover._cleaned", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            taken(place)
+    make_place(place.parent, USER)
+    assert taken(place) == Handover(
+        ("a",), ("1 of its artifacts were no files, and were left out",)
+    )
+    assert findings(place.parent) == "first\n"
+
+
 def test_a_place_that_is_there_stays(place: Path) -> None:
     (place / "findings.md").write_text("mine")
     assert (make_place(place.parent, USER) / "findings.md").read_text() == "mine"
