@@ -70,6 +70,6 @@ def sharing() -> Iterator[Protection]:
          "_PLACE.sub(lambda _: text, _PLACE.sub(lambda _: text, task))"),
         ("results bounded", "return len(said.encode()) <= room", "return True"),
         ("results are one word of a command", "shlex.quote if shell else str", "str"),
-        ("summaries steer no terminal", 'return lines(result.message or "")',
-         'return result.message or ""'),
+        ("summaries steer no terminal", 'return lines(result.summary or result.message or "")',
+         'return result.summary or result.message or ""'),
     )  # fmt: skip
