@@ -53,6 +53,8 @@ _ENVIRONMENT = {
     "GIT_ADVICE": "0",
     "LC_ALL": "C",
 }
+SIZE_AND_TIME: Mapping[str, str] = {"core.checkStat": "minimal", "core.trustctime": "false"}
+"""Settings for an index of files that have another owner or place now, which is no change."""
 # What git may learn from the caller's environment; every GIT_* of theirs could point it elsewhere.
 _KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.copies import copy_bytes
-from orchestrator.git import Git, make_bare
+from orchestrator.git import SIZE_AND_TIME, Git, make_bare
 from orchestrator.regular import open_regular
 from orchestrator.repository import Repository
 from orchestrator.sanitize import one_line
@@ -44,7 +44,6 @@ _OID = re.compile(r"[0-9a-f]{64}")
 _AS_KNOWN = {"filter.lfs.clean": "git cat-file blob :0:%f", "filter.lfs.required": "true"}
 # A `process` of the user's would be asked first, and could not be unset.
 _NO_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-_STAT = {"core.checkStat": "minimal", "core.trustctime": "false"}
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Pa
         given = json.loads((root / RECORD).read_text())
     except FileNotFoundError:
         return
-    config = {**repository.without_filters(), **_STAT}
+    config = {**repository.without_filters(), **SIZE_AND_TIME}
     answer = Git(git_dir, work_tree=tree, config=config).run("diff-files", "-z", "--name-only")
     if given and given.keys().isdisjoint(os.fsdecode(answer).split("\0")):
         index, scratch = git_dir / "index", root / "lfs"

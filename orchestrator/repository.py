@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import ConfigError, RepositoryError
-from orchestrator.git import Git, GitCommandError, discover
+from orchestrator.git import SIZE_AND_TIME, Git, GitCommandError, discover
 from orchestrator.objects import shallow_commits
 
 BRANCHES = "refs/heads/architect/parallel-"
@@ -162,7 +162,7 @@ class Repository:
         off = filters_off(self.configured)
         if (self.common_dir / "lfs").is_dir():
             # Content lies in the place of pointers: their size and time say that it is the same.
-            off |= {"core.checkStat": "minimal", "core.trustctime": "false"}
+            off |= SIZE_AND_TIME
         return off
 
     @cached_property

@@ -25,7 +25,7 @@ from typing import Literal
 
 from orchestrator.copies import rules
 from orchestrator.extras import NO_EXTRAS, Extras, Furnishing, Site
-from orchestrator.git import Git, make_bare
+from orchestrator.git import SIZE_AND_TIME, Git, make_bare
 from orchestrator.meanwhile import meanwhile
 from orchestrator.objects import pack_commit
 from orchestrator.repository import Repository
@@ -45,8 +45,6 @@ _CARRIED = (
     "core.sparsecheckout",
     "core.sparsecheckoutcone",
 )
-# The index is a copy of the host's: owner, inode and ctime differ inside, and that is no change.
-_STAT = {"core.checkStat": "minimal", "core.trustctime": "false"}
 
 
 def base_objects(
@@ -134,7 +132,7 @@ def make_store(
     """Make everything that one worker's container is given. Nothing of a task has run yet."""
     store = Store(root=root)
     store.pointer.write_text(f"gitdir: {STORE}\n")
-    settings = {**repository.settings(_CARRIED), **_STAT}
+    settings = {**repository.settings(_CARRIED), **SIZE_AND_TIME}
     settings["user.name"], settings["user.email"] = repository.identity()
     _make_git_dir(repository, store.git, worktree.branch, options, settings)
     (store.git / "objects" / "info" / "alternates").write_text(f"{OBJECTS}\n")
@@ -277,7 +275,7 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
     for path in young:
         os.utime(path, (now - 1, now - 1), follow_symlinks=False)
     if young:
-        config = {**repository.without_filters(), **_STAT}
+        config = {**repository.without_filters(), **SIZE_AND_TIME}
         git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
         # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
         git.succeeds("update-index", "--refresh")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.git import Git, make_bare
+from orchestrator.git import SIZE_AND_TIME, Git, make_bare
 from orchestrator.regular import NotRegularError, open_regular
 from orchestrator.sanitize import one_line
 from orchestrator.submodules import FOLDER, RECORD, Submodule
@@ -56,7 +56,7 @@ def _is_still_there(index: Git, one: Submodule) -> bool:
 
 
 def _git(one: Submodule, place: Path, scratch: Path) -> Git:
-    config = {**one.config, "core.checkStat": "minimal", "core.trustctime": "false"}
+    config = {**one.config, **SIZE_AND_TIME}
     return Git(one.git_dir, work_tree=place, index=scratch / str(one.number), config=config)
 
 
