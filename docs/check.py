@@ -6,17 +6,20 @@ Part of `make check`; needs no daemon. A generated part of a page stands between
 
 import argparse
 import inspect
+import io
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from orchestrator.cli.app import run
 from orchestrator.cli.parallel import parallel
 from orchestrator.engine import base as engine_base
 from orchestrator.results import Reason, WorkerResult
@@ -108,15 +111,11 @@ def label_names() -> list[str]:
 def help_text(command: str) -> str:
     """Give what `orchestrator COMMAND --help` prints."""
     shown = " ".join(["orchestrator", *command.split(), "--help"])
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *command.split(), "--help"],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": HELP_WIDTH},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    text = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+    with redirect_stdout(io.StringIO()) as said, patch.dict(os.environ, COLUMNS=HELP_WIDTH):
+        code = run([*command.split(), "--help"])
+    if code != 0:
+        raise RuntimeError(f"{shown} ended with {code}")
+    text = "\n".join(line.rstrip() for line in said.getvalue().strip().splitlines())
     return f"```text\n$ {shown}\n{text}\n```"
 
 
