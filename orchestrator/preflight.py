@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import Agent, AgentSettings
 from orchestrator.config import BASE_IMAGE, ParallelConfig
@@ -165,6 +167,12 @@ def _of_task(
     agent: Agent | None,
     environ: Mapping[str, str] | None,
 ) -> Ground:
+    try:
+        # What is right for the run, and for the task, may not go together.
+        ParallelConfig.model_validate(dict(config))
+    except ValidationError as error:
+        said = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"task `{task.id}`: {said}") from error
     try:
         return check_ground(config, root, engine, agent, environ)
     except OrchestratorError as error:

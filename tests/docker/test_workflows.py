@@ -5,6 +5,7 @@ Their agents are scripted: what is shown is who runs when, and from what.
 
 import json
 import os
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise
@@ -15,10 +16,14 @@ from typing import Any
 import docker
 import pytest
 
+from orchestrator.config import Limits
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.images import proxy_args
+from orchestrator.runner import ParallelRunner
 from tests.support.cli import Completed, orchestrator
+from tests.support.random_workflows import check_carried_out, random_workflow
 from tests.support.repository import git, make_repository
+from tests.support.runs import configured
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
@@ -296,3 +301,11 @@ def test_what_succeeded_in_an_earlier_run_is_not_done_again(repo: Path, scripted
     nothing = run(repo, scripted, "half.json", "--after", done.json["run_id"])
     assert (nothing.returncode, nothing.stdout) == (3, "")
     assert "every task of the workflow has succeeded there" in nothing.stderr
+
+
+def test_a_random_workflow_is_carried_out(repo: Path, docker_engine: DockerEngine) -> None:
+    flow = random_workflow(random.Random(11), 14)
+    config = configured("-", workers=4, limits=Limits(memory=128 * 1024**2, grace=1))
+    result = ParallelRunner(config, repo, engine=docker_engine, workflow=flow).execute()
+    check_carried_out(flow, result.results, slots=4)
+    assert {one.reason for one in result.results} > {None}

@@ -4,7 +4,11 @@ import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
+
+from orchestrator.config import Isolation
 from orchestrator.engine.base import ContainerEngine
+from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
 from orchestrator.runner import ParallelRunner
 from orchestrator.workflow.model import Task, Workflow
@@ -213,3 +217,16 @@ def test_a_reduced_task_is_told_what_came_of_the_others(
     assert [(one["id"], one["status"], one["files_modified"]) for one in told] == [
         ("map-1", "success", ["one.txt"]), ("map-2", "failed", []),
     ]  # fmt: skip
+
+
+def test_what_does_not_go_together_is_refused_before_anything_is_made(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    closed = task("closed", "true", settings={"network": "none"})
+    config = configured("-", isolation=Isolation(ports={"PORT": 3000}))
+    runner = ParallelRunner(
+        config, repo, engine=local_engine, workflow=Workflow(name="w", tasks=(closed,))
+    )
+    with pytest.raises(ConfigError, match=r"task `closed`: .*network"):
+        runner.execute()
+    assert branches(repo) == []

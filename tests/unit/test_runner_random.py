@@ -1,0 +1,49 @@
+"""Workflows made at random, carried out with real git: no rule is ever broken."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.runner import ParallelRunner
+from orchestrator.workflow.model import Workflow
+from tests.support.local_engine import LocalEngine
+from tests.support.random_workflows import check_carried_out, random_workflow
+from tests.support.repository import fingerprint, git
+from tests.support.runs import configured
+
+
+@pytest.mark.timeout(900)
+def test_a_random_workflow_is_carried_out(
+    repo: Path, local_engine: LocalEngine, request: pytest.FixtureRequest
+) -> None:
+    long = request.config.getoption("--faults") > 50
+    count, slots = (300, 10) if long else (30, 6)
+    flow = random_workflow(random.Random(7 if long else 4), count)
+    before = fingerprint(repo)
+    config = configured("-", workers=slots, max_worktrees=count)
+    result = ParallelRunner(config, repo, engine=local_engine, workflow=flow).execute()
+    check_carried_out(flow, result.results, slots=slots)
+    reasons = {one.reason for one in result.results}
+    assert {Reason.AGENT_FAILED, Reason.DEPENDENCY, None} <= reasons
+    assert Reason.CONFLICT in reasons or not long
+    _check_files(repo, flow, {str(one.name): one for one in result.results})
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+    assert fingerprint(repo) == before
+
+
+def _check_files(repo: Path, flow: Workflow, done: Mapping[str, WorkerResult]) -> None:
+    """What succeeded has all that it goes on from, and nothing of what failed."""
+    reached: dict[str, set[str]] = {}
+    for task in flow.tasks:
+        good = [name for name in task.depends_on if done[name].status is Status.SUCCESS]
+        reached[task.id] = {task.id}.union(*(reached[name] for name in good))
+        result = done[task.id]
+        if result.started_at is None:
+            reached[task.id] -= {task.id}
+        elif result.status is Status.SUCCESS:
+            files = set(git(repo, "ls-tree", "--name-only", str(result.commit)).split())
+            own = {name.removesuffix(".txt") for name in files if name.startswith("t")}
+            assert own <= reached[task.id]
