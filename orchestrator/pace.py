@@ -43,7 +43,13 @@ class Pace:
         self._next = time.monotonic() + gap if just_started else 0.0
         self._providers, self._full = providers or {}, not just_started
         self._buckets: dict[str, Bucket | None] = {}
+        self._paused: dict[str, float] = {}
         self._counting = threading.Lock()
+
+    def pause(self, provider: str, until: float) -> None:
+        """Let nobody start before then who uses a provider: whoever is being prepared waits too."""
+        with self._counting:
+            self._paused[provider] = until
 
     @contextmanager
     def turn(self, called_off: Callable[[], bool], provider: str = "") -> Iterator[None]:
@@ -82,7 +88,8 @@ class Pace:
             if provider not in self._buckets:
                 self._buckets[provider] = bucket_of(self._providers, provider, full=self._full)
             bucket, now = self._buckets[provider], time.monotonic()
-            rest = 0.0 if bucket is None else bucket.wait(now)
+            rest = max(0.0, self._paused.get(provider, now) - now)
+            rest = rest if bucket is None or rest > 0 else bucket.wait(now)
             if bucket is not None and rest <= 0:
                 bucket.take(now)
         return rest

@@ -57,7 +57,9 @@ class Rations:
         resets_in = came.resets_in if isinstance(came, Again) else came.retry_after
         start, now = self._starts.pop(spec.worker_id, None), time.monotonic()
         if start is not None and refused and self._patience:
-            self._governor.limited(start, now, resets_in)
+            pause = self._governor.limited(start, now, resets_in)
+            if pause is not None:
+                self._run.pace.pause(pause.provider, pause.until)
         elif start is not None:
             succeeded = isinstance(came, WorkerResult) and came.status is Status.SUCCESS
             self._governor.ended(start, now, succeeded=succeeded)

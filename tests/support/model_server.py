@@ -13,14 +13,16 @@ import contextlib
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterable
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
 
 from tests.support.bridge import bridge_gateway
 from tests.support.model_dialects import dialect_of
-from tests.support.model_script import Exchange, Json, Scenario, answer_to
+from tests.support.model_script import Exchange, Json, Scenario, Turn, answer_to
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -34,6 +36,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         asked = dialect.asked(self.path, body)
         exchange = answer_to(self.server.scenario, self.path, self._key(), asked)
+        if self.server.is_refusing():
+            exchange = replace(exchange, turn=Turn(status=429, text="Rate limit reached"))
         self.server.exchanges.append(exchange)
         if self.server.closing.wait(exchange.turn.delay):
             return
@@ -78,13 +82,29 @@ class ModelServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, scenario: Scenario, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Bind the address; port 0 is any free one."""
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        outage: float = 0.0,
+    ) -> None:
+        """Bind the address.
+
+        Args:
+            scenario: What it answers.
+            host: Where it listens.
+            port: 0 is any free one.
+            outage: Seconds from the first request on in which it answers 429 to all.
+        """
         super().__init__((host, port), _Handler)
         self.scenario = scenario
         self.exchanges: list[Exchange] = []
         """Every request so far."""
         self.closing = threading.Event()
+        self._outage = outage
+        self._first: float | None = None
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
 
     @property
@@ -92,6 +112,12 @@ class ModelServer(ThreadingHTTPServer):
         """Where it is, without a path."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}"
+
+    def is_refusing(self) -> bool:
+        """Say whether it takes no requests at the moment; its time begins with the first of all."""
+        if self._first is None:
+            self._first = time.monotonic()
+        return time.monotonic() - self._first < self._outage
 
     def __enter__(self) -> Self:
         self._thread.start()

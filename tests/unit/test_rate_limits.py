@@ -126,6 +126,25 @@ class TestRequeue:
         assert begun[1].at.timestamp() - pause.at.timestamp() > 2.9
         assert len(begun) == 4
 
+    def test_one_that_is_being_prepared_waits_too(
+        self, repo: Path, local_engine: LocalEngine, tmp_path: Path
+    ) -> None:
+        refused = refused_once(tmp_path / "tally", said=', "retry_after": 3')
+        paused = tmp_path / "paused"
+        slow = f"[ $ORCHESTRATOR_WORKER_ID = 1 ] || until [ -e {paused} ]; do sleep 0.1; done"
+
+        def note(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, ProviderPaused):
+                paused.touch()
+
+        events: list[Event] = []
+        config = configured(refused, "true", setup=(slow,))
+        ParallelRunner(config, repo, engine=local_engine, emit=note).run()
+        (pause,) = [one for one in events if isinstance(one, ProviderPaused)]
+        begun = {one.worker_id: one for one in events if isinstance(one, WorkerStarted)}
+        assert (begun[2].at - pause.at).total_seconds() > 3.9
+
     def test_longer_than_anybody_waits_is_a_failure_at_once(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
