@@ -20,6 +20,7 @@ class Rations:
         self._patience = config.rate_limit_wait
         self._funds = Funds(config)
         self._starts: dict[int, Start] = {}
+        self._providers: dict[int, str] = {}
         self._governor = Governor(
             providers=config.providers,
             slots=config.workers,
@@ -30,7 +31,7 @@ class Rations:
 
     def is_open(self, spec: WorkerSpec) -> bool:
         """Tell whether a worker's provider takes another one now."""
-        return self._governor.wait(provider_for(self._run, spec), time.monotonic()) <= 0
+        return self._governor.wait(self._provider(spec), time.monotonic()) <= 0
 
     def admit(self, spec: WorkerSpec, others: int, *, runs: bool) -> Allotment | None:
         """Let a worker start, with its share; None when nothing is left to spend.
@@ -43,7 +44,7 @@ class Rations:
         own = of_worker(self._run, spec).config
         given = self._funds.allot(spec.worker_id, own, others + 1, runs=runs)
         if given is not None:
-            provider, now = provider_for(self._run, spec), time.monotonic()
+            provider, now = self._provider(spec), time.monotonic()
             self._starts[spec.worker_id] = self._governor.started(provider, now, anew=not runs)
         return given
 
@@ -65,3 +66,8 @@ class Rations:
             self._governor.ended(start, now, succeeded=succeeded)
         if isinstance(came, WorkerResult):
             self._funds.settle(came)
+
+    def _provider(self, spec: WorkerSpec) -> str:
+        if spec.worker_id not in self._providers:
+            self._providers[spec.worker_id] = provider_for(self._run, spec)
+        return self._providers[spec.worker_id]

@@ -1,5 +1,8 @@
 """Whole runs whose provider refuses requests, or takes no more starts, or whose money runs out."""
 
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,9 @@ from orchestrator.cli.lines import alert_line, retry_line
 from orchestrator.config import Provider, RateLimit
 from orchestrator.events import Event, ProviderPaused, WorkerRetrying, WorkerStarted
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.resume import ResumedRun
 from orchestrator.runner import ParallelRunner
+from tests.support.live import ROOT, newest
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured
@@ -211,6 +216,35 @@ class TestRequeue:
         (worker,) = runner.run()
         assert time.monotonic() - started < 30
         assert worker.reason is Reason.CANCELLED
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from orchestrator.events import ProviderPaused
+from orchestrator.runner import ParallelRunner
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import configured
+
+def die(event):
+    if isinstance(event, ProviderPaused):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+repo, scratch, task = sys.argv[1:]
+ParallelRunner(configured(task), Path(repo), engine=LocalEngine(Path(scratch)), emit=die).run()
+"""
+
+
+def test_a_kill_in_the_pause_and_a_resume(repo: Path, tmp_path: Path) -> None:
+    tally = tmp_path / "tally"
+    task = refused_once(tally, said=', "retry_after": 1000')
+    command = [sys.executable, "-c", _KILLED, str(repo), str(tmp_path / "e"), task]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    engine = LocalEngine(tmp_path / "again")
+    (worker,) = ResumedRun(newest(repo).directory, engine=engine).execute().results
+    assert (worker.status, worker.attempts) == (Status.SUCCESS, 2)
+    assert len(tally.read_text().splitlines()) == 2
 
 
 def spending(cost: float) -> str:

@@ -1,0 +1,127 @@
+"""What agent programs say of a provider that refused them, and which can keep a limit of tokens."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.agents import load_agent
+from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
+from orchestrator.config import ParallelConfig
+from orchestrator.engine.base import ExitStatus
+from orchestrator.errors import ConfigError
+from orchestrator.preflight import check_settings
+from orchestrator.results import Reason, Status
+
+LONG = "Rate limit reached for gpt-4o in organization org-0123456789 on tokens per min (TPM): " * 3
+SAID = f"litellm.RateLimitError: RateLimitError: {LONG}. Please try again in 1.5s."
+REPORT = {"is_error": True, "subtype": "success", "num_turns": 1}
+
+
+def outcome(tmp_path: Path, agent: str, out: str, *, code: int = 1, err: str = "") -> AgentOutcome:
+    (tmp_path / "out").write_text(out)
+    (tmp_path / "err").write_text(err)
+    output = AgentOutput(stdout=tmp_path / "out", stderr=tmp_path / "err")
+    return load_agent(agent).outcome(output, ExitStatus(exit_code=code, oom_killed=False))
+
+
+def lines(*events: dict[str, Any]) -> str:
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+OUTPUTS = {
+    "architect": lines({"status": "failed", "stop_reason": "llm_error", "steps": 0,
+                        "output": f"Unrecoverable LLM error: {SAID}"}),
+    "claude": lines({**REPORT, "api_error_status": 429, "result": f"API Error: {SAID}"}),
+    "codex": lines({"type": "turn.failed", "error": {
+        "message": f"last status: 429 Too Many Requests: {SAID}"}}),
+    "opencode": lines({"type": "error", "error": {
+        "name": "APIError", "data": {"statusCode": 429, "message": SAID}}}),
+    "mini": lines({"mini_version": "2.4.6", "exit_status": "RateLimitError", "said": SAID}),
+    "aider": f"{SAID}\n",
+    "shell": lines({"status": "failed", "reason": "rate_limited", "retry_after": 1.5}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("agent", OUTPUTS)
+def test_when_to_come_again_is_read_also_where_the_message_is_cut(
+    tmp_path: Path, agent: str
+) -> None:
+    got = outcome(tmp_path, agent, OUTPUTS[agent])
+    assert (got.status, got.reason) == (Status.FAILED, Reason.RATE_LIMITED)
+    assert got.retry_after == 1.5
+
+
+def test_gemini_says_it_in_its_result(tmp_path: Path) -> None:
+    error = {"message": "[API Error: You exceeded your quota. Please retry in 36.5s.]"}
+    said = lines({"type": "result", "status": "error", "error": error, "stats": {}})
+    got = outcome(tmp_path, "gemini", said, code=429 % 256)
+    assert (got.reason, got.retry_after) == (Reason.RATE_LIMITED, 36.5)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "You've hit your session limit \u00b7 resets 3pm (UTC)",
+        "You've hit your limit \u00b7 resets 3pm (UTC)",
+        "You've hit your weekly limit \u00b7 resets 3pm (UTC)",
+        "5-hour limit reached \u2219 resets 3pm",
+    ],
+)
+def test_a_subscription_s_limit_is_one_too(tmp_path: Path, said: str) -> None:
+    got = outcome(tmp_path, "claude", lines({**REPORT, "result": said}))
+    assert got.reason is Reason.RATE_LIMITED
+    assert got.retry_after is not None
+    assert 0 <= got.retry_after <= 86_400
+
+
+def test_the_moment_that_claude_prints_goes_before_its_words(tmp_path: Path) -> None:
+    def event(status: str, seconds: int) -> dict[str, Any]:
+        info = {"status": status, "resetsAt": int(time.time()) + seconds}
+        return {"type": "rate_limit_event", "rate_limit_info": info}
+
+    report = {**REPORT, "result": "You've hit your session limit \u00b7 resets 3pm (UTC)"}
+    got = outcome(tmp_path, "claude", lines(event("allowed", 9000), event("rejected", 500), report))
+    assert got.retry_after is not None
+    assert 490 < got.retry_after < 501
+    # One that was let in after all says nothing of the end.
+    fine = lines(event("rejected", 500), event("allowed", 9000), {**REPORT, "is_error": False})
+    assert outcome(tmp_path, "claude", fine, code=0).retry_after is None
+
+
+def test_claude_s_tokens_are_counted_once_for_each_answer() -> None:
+    def answer(name: str, tokens: int, **rest: object) -> str:
+        usage = {"input_tokens": tokens, "cache_read_input_tokens": 5, "output_tokens": 1}
+        return json.dumps({"type": "assistant", "message": {"id": name, "usage": usage}, **rest})
+
+    read = load_agent("claude").progress_reader()
+    assert read(answer("a", 10)) == AgentProgress(steps=1, tokens=16)
+    assert read(answer("a", 10)) is None
+    # What a helper takes is paid for, and no step of its own.
+    assert read(answer("b", 20, parent_tool_use_id="t")) == AgentProgress(steps=1, tokens=42)
+    assert read(answer("c", 30)) == AgentProgress(steps=2, tokens=78)
+
+
+@pytest.mark.parametrize("agent", ["architect", "codex", "gemini", "mini"])
+@pytest.mark.parametrize("name", ["tokens_per_worker", "tokens_total"])
+def test_tokens_that_nobody_can_count_are_refused(agent: str, name: str) -> None:
+    config = ParallelConfig(tasks=("t",), agent_cli=agent, **{name: 1000})
+    option = f"--{name.replace('_', '-')}"
+    with pytest.raises(ConfigError, match=f"`{agent}` cannot keep `{option}` "):
+        check_settings(config, load_agent(agent))
+
+
+@pytest.mark.parametrize("agent", ["codex", "gemini"])
+def test_a_total_that_nobody_can_count_is_refused_by_its_name(agent: str) -> None:
+    config = ParallelConfig(tasks=("t",), agent_cli=agent, budget_total=1.0)
+    with pytest.raises(ConfigError, match=f"`{agent}` cannot keep `--budget-total` "):
+        check_settings(config, load_agent(agent))
+
+
+@pytest.mark.parametrize("agent", ["claude", "opencode", "aider", "shell"])
+def test_others_keep_them(agent: str) -> None:
+    asked = {"tokens_per_worker": 10, "tokens_total": 20, "budget_total": 1.0}
+    config = ParallelConfig(tasks=("t",), agent_cli=agent, **asked)
+    assert load_agent(agent).refusal(AgentSettings.of(config)) is None
