@@ -176,6 +176,9 @@ class Isolation(_Model):
     allow: tuple[str, ...] = ()
     """`HOST[:PORT]` that `open` reaches all the same: a name, an IPv4 address or network, or
     `host.docker.internal` for this machine. The model's base URLs are allowed by themselves."""
+    read_only: bool = False
+    """Whether it can write to nothing but `/tmp`, its home and its caches, and so commits nothing.
+    The `setup` commands can write to its worktree."""
     runtime: str | None = None
     """OCI runtime, as the engine knows it (`runsc`). Default: the engine's own."""
     env: dict[str, str] = Field(default_factory=dict)

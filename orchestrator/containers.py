@@ -118,6 +118,7 @@ def job_container(
         secrets: The directory that holds the worker's secrets, if it has any.
         job: What it is to do.
     """
+    workspace = replace(workspace, read_only=False)
     worker = worker_container(run, spec, workspace, secrets, network=job.network)
     return replace(
         worker,

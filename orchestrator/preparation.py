@@ -93,6 +93,7 @@ def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints)
     workspace = _ready(run, spec, root, checkpoints)
     return replace(
         workspace,
+        read_only=run.config.isolation.read_only,
         caches=ready_caches(run.caches, root, workspace.user, run.mode),
         shared=run.shared.mounts(spec, workspace.user),
     )

@@ -11,7 +11,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -72,6 +72,8 @@ class Workspace:
     user: tuple[int, int]
     start: str
     """The commit that its branch points at until there is a harvest."""
+    read_only: bool = False
+    """Whether the agent can write neither to the tree nor to the store."""
     caches: Mounts = ()
     """What it finds cached, which is no part of its work."""
     shared: Mounts = ()
@@ -87,14 +89,14 @@ class Workspace:
         return (
             self._tree(),
             BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
-            BindMount(source=self.store.git, target=STORE, read_only=False),
+            BindMount(source=self.store.git, target=STORE, read_only=self.read_only),
             BindMount(source=self.objects, target=OBJECTS, read_only=True),
         )
 
     def harvest_mounts(self) -> Mounts:
         """Give what the harvest's container sees."""
         return (
-            *self.mounts(),
+            *replace(self, read_only=False).mounts(),
             BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
             BindMount(source=self.store.out, target=OUT, read_only=False),
             *self._written(),
@@ -112,12 +114,13 @@ class Workspace:
 
     def _tree(self) -> BindMount | OverlayMount:
         if self.mode == "bind":
-            return BindMount(source=self.store.copy, target=WORKSPACE, read_only=False)
+            return BindMount(source=self.store.copy, target=WORKSPACE, read_only=self.read_only)
         return OverlayMount(
             lower=self.worktree.path,
             upper=self.store.upper,
             work=self.store.overlay,
             target=WORKSPACE,
+            read_only=self.read_only,
         )
 
     def writable(self) -> tuple[Path, ...]:
@@ -126,7 +129,9 @@ class Workspace:
         return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:
-        """Tell whether the worker wrote nothing at all; False where that is not certain."""
+        """Tell whether the agent wrote nothing at all; False where that is not certain."""
+        if self.read_only:
+            return True
         if self.mode == "bind":
             return False
         try:
@@ -296,7 +301,14 @@ def _probe_overlay(engine: ContainerEngine, repository: Repository, run: Path) -
                     ROLE: "probe",
                     REPOSITORY: str(repository.common_dir),
                 },
-                mounts=(OverlayMount(**layers, target=WORKSPACE),),
+                mounts=(
+                    OverlayMount(
+                        lower=layers["lower"],
+                        upper=layers["upper"],
+                        work=layers["work"],
+                        target=WORKSPACE,
+                    ),
+                ),
             )
         )
         try:

@@ -173,6 +173,14 @@ Context = Annotated[
         callback=_from_here,
     ),
 ]
+ReadOnly = Annotated[
+    bool | None,
+    typer.Option(
+        "--read-only/--no-read-only",
+        help="Let workers look at their worktree, and write nothing there.",
+        show_default=False,
+    ),
+]
 IncludeUncommitted = Annotated[
     bool | None,
     typer.Option(

@@ -52,6 +52,7 @@ def parallel(
     runtime: options.Runtime = None,
     network: options.Network = None,
     allow: options.Allow = None,
+    read_only: options.ReadOnly = None,
     env: options.Env = None,
     env_file: options.EnvFile = None,
     secret: options.Secret = None,

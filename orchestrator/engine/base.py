@@ -34,6 +34,8 @@ class OverlayMount:
     upper: Path
     work: Path
     target: str
+    read_only: bool = False
+    """Whether nothing can be written at all."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,13 +39,14 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "idle_timeout": lambda seconds: seconds or inf,
     "setup_timeout": lambda seconds: seconds or inf,
     "network": _OPEN.index,
+    "read_only": lambda read_only: not read_only,
     "checks": lambda checks: max([DEFAULT_TIMEOUT, *(check.timeout or inf for check in checks)]),
     "history": _OPEN.index,
 }
 """How far a value reaches, where that is not the value itself."""
 BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
-    *(("isolation", name) for name in ("network", "history")),
+    *(("isolation", name) for name in ("network", "read_only", "history")),
     CONTAINER_FIELDS["setup_network"],
     CONTAINER_FIELDS["check_network"],
     RUN_FIELDS["max_worktrees"],

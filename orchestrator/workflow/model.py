@@ -206,7 +206,9 @@ def config_of(config: ParallelConfig, task: Task) -> ParallelConfig:
     limits = {name: getattr(own.limits, name) for name in own.limits.model_fields_set}
     parts = {
         "limits": limits,
-        "isolation": _given(network=own.network, ports=own.ports),
+        "isolation": _given(
+            network=own.network, ports=own.ports, read_only=task.mode == "ro" or None
+        ),
         "project": _given(services=own.services, setup=own.setup, checks=own.checks),
         "triggers": _given(paths=own.paths),
     }

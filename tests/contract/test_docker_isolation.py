@@ -5,6 +5,7 @@ import re
 import secrets
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -172,6 +173,16 @@ def test_an_overlay_is_written_aside(
     assert (mount.upper / "moved" / "file").read_text() == "above\n"
     container.remove()
     assert docker_engine.leftovers(labels) == []
+
+
+def test_a_read_only_overlay_is_not_written_at_all(docker_run: Run, tmp_path: Path) -> None:
+    mount = replace(overlay(tmp_path), read_only=True)
+    status, _, stderr = docker_run(
+        "sh", "-c", "ls /workspace && touch /workspace/x", mounts=(mount,)
+    )
+    assert status.exit_code != 0
+    assert b"Read-only file system" in stderr
+    assert list(mount.upper.iterdir()) == []
 
 
 def test_an_overlays_volume_carries_the_labels(

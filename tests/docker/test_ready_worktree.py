@@ -85,3 +85,25 @@ def test_a_failed_setup_is_told_and_shown(repo: Path) -> None:
     shown = orchestrator("logs", "1", "--setup", "--teardown", cwd=repo).stdout
     assert shown.splitlines()[1:3] == ["out", "why"]
     assert shown.splitlines()[-1] == "tidied"
+
+
+def test_a_read_only_worker_looks_and_writes_nothing(repo: Path, tmp_path: Path) -> None:
+    config = tmp_path / "look.yaml"
+    config.write_text("setup: [echo made > made.txt]\ncontainer: {read_only: true}\n")
+    task = (
+        'cat made.txt && git log -1 --format=%s && test -z "$(git status --porcelain a.bin)"'
+        " && ! touch new.txt && ! rm a.bin && ! git commit --allow-empty -qm x"
+        " && ! git update-ref refs/heads/mine HEAD && echo note > /tmp/note && echo note > ~/note"
+    )
+    done = orchestrator(
+        "parallel", "--config", str(config), "--agent-cli", "shell", "--network", "none",
+        "--workers", "1", "--json", task, cwd=repo,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = done.results.values()
+    assert result["summary"] == "made\na project"
+    assert (result["files_modified"], result["commit"]) == ([], git(repo, "rev-parse", "HEAD"))
+    said = (Path(result["log"]) / "stderr.log").read_text()
+    assert said.count("Read-only file system") >= 4
+    # No container had to look for what it wrote.
+    assert not (Path(result["log"]) / "out").exists()

@@ -18,6 +18,11 @@ def workspace() -> Iterator[Protection]:
          'target=f"{WORKSPACE}/.git", read_only=False'),
         ("objects read-only", "target=OBJECTS, read_only=True", "target=OBJECTS, read_only=False"),
         ("no root inside", "if os.getuid() == 0:", "if False:"),
+        ("read-only store", "target=STORE, read_only=self.read_only",
+         "target=STORE, read_only=False"),
+        ("read-only checkout", "target=WORKSPACE, read_only=self.read_only",
+         "target=WORKSPACE, read_only=False"),
+        ("read-only worktree", "            read_only=self.read_only,\n        )", "        )"),
     )  # fmt: skip
     yield from patches(
         "workspace.py", ("tests/git/test_remove_tree.py",),

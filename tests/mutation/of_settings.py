@@ -11,7 +11,7 @@ PREFLIGHT = "tests/unit/test_preflight.py"
 def settings() -> Iterator[Protection]:
     """Give what a file that nobody named is kept from."""
     named = "for name in ({})"
-    run_keys, container_keys = ("api_base", "image", "include_uncommitted"), (
+    run_keys, container_keys = ("api_base", "context", "image", "include_uncommitted"), (
         "allow", "copy", "env", "runtime", "secrets",
     )  # fmt: skip
     for keys in (run_keys, container_keys):
@@ -25,8 +25,12 @@ def settings() -> Iterator[Protection]:
         "settings/guest.py", (SETTINGS,),
         ("limits not above what holds",
          '    *(("limits", name) for name in Limits.model_fields),\n', ""),
-        ("network not more open", '("network", "history")),', '("history",)),'),
-        ("history not more open", '("network", "history")),', '("network",)),'),
+        ("network not more open", '("network", "read_only", "history")),',
+         '("read_only", "history")),'),
+        ("history not more open", '("network", "read_only", "history")),',
+         '("network", "read_only")),'),
+        ("looking is not writing", '("network", "read_only", "history")),',
+         '("network", "history")),'),
         ("the user's preset bounds the time", "BOUNDED if without.preset is None else (",
          "BOUNDED if True else ("),
         ("no time is the longest", '"timeout_per_worker": lambda seconds: seconds or inf',

@@ -312,6 +312,15 @@ class TestGuest:
         found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
         assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
 
+    def test_a_worker_that_may_write_where_it_may_only_look(self, tmp_path):
+        closed = {"options": {"read_only": True}}
+        write(tmp_path, "container: {read_only: true}")
+        assert load(top=tmp_path).isolation.read_only
+        environ = {"ORCHESTRATOR_READ_ONLY": "true"}
+        write(tmp_path, "container: {read_only: false}")
+        assert load(closed["options"], top=tmp_path).isolation.read_only
+        assert load(top=tmp_path, environ=environ).isolation.read_only
+
     def test_a_setup_that_may_more(self, tmp_path):
         text = "setup: [make]\nsetup_timeout: 0\ncontainer:\n  setup_network: open"
         closed = {"options": {"preset": "untrusted"}}

@@ -3,12 +3,13 @@
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from orchestrator.engine.base import BindMount
+from orchestrator.engine.base import BindMount, TmpfsMount
 from orchestrator.git import Git
 from orchestrator.repository import Repository
 from orchestrator.store import (
@@ -99,6 +100,21 @@ def test_a_worker_writes_to_its_files_and_its_store_alone(tmp_path: Path, mode: 
     upper = {WRITTEN: True} if mode == "overlay" else {}
     added = {mount.target: mount.read_only for mount in more if isinstance(mount, BindMount)}
     assert added == {HARVEST: False, OUT: False, **upper}
+
+
+@pytest.mark.parametrize("mode", ["overlay", "bind"])
+def test_a_read_only_worker_writes_nowhere_and_its_harvest_does(tmp_path: Path, mode: Mode) -> None:
+    workspace = Workspace(
+        worktree=Worktree(path=tmp_path / "tree", branch="b", git_dir=tmp_path / "git"),
+        store=Store(root=tmp_path / "state"), objects=tmp_path / "objects",
+        mode=mode, user=(1, 1), start="c0ffee", read_only=True,
+    )  # fmt: skip
+    places = (mount for mount in workspace.mounts() if not isinstance(mount, TmpfsMount))
+    assert {mount.target: mount.read_only for mount in places} == dict.fromkeys(
+        (WORKSPACE, f"{WORKSPACE}/.git", STORE, OBJECTS), True
+    )
+    assert workspace.is_untouched()
+    assert {*replace(workspace, read_only=False).mounts()} <= {*workspace.harvest_mounts()}
 
 
 @pytest.mark.parametrize("mode", ["overlay", "bind"])

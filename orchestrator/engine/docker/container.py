@@ -322,6 +322,9 @@ def _mount(mount: BindMount | OverlayMount | TmpfsMount, labels: Mapping[str, st
 def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:
     # redirect_dir: without it rename(2) of a folder that is in the lower layer fails with EXDEV.
     options = f"lowerdir={mount.lower},upperdir={mount.upper},workdir={mount.work},redirect_dir=on"
+    if mount.read_only:
+        # Of the overlay itself: the engine refuses a volume without a name that is read-only.
+        options += ",ro"
     driver = DriverConfig("local", {"type": "overlay", "device": "overlay", "o": options})
     return Mount(
         mount.target, None, type="volume", no_copy=True, labels=dict(labels), driver_config=driver
