@@ -1,0 +1,78 @@
+"""Three shapes of work at 1/60 of their size, one task after the other and side by side.
+
+Those of the guide that workflows began with: three agents of five minutes, five that depend on each
+other, ten of one minute. Each is run through `spec run` with one slot and with as many as it can use.
+
+Run it with `python tests/bench/bench_shapes.py [--rounds 3]`.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import measure
+
+Shape = dict[str, tuple[float, tuple[str, ...]]]
+"""Seconds and what it depends on, by task."""
+
+INDEPENDENT: Shape = {f"agent-{number}": (5.0, ()) for number in range(3)}
+DEPENDENT: Shape = {
+    "design": (2.0, ()),
+    "backend": (4.0, ("design",)),
+    "frontend": (4.0, ("design",)),
+    "database": (3.0, ("design",)),
+    "tests": (2.0, ("backend", "frontend", "database")),
+}
+SIMPLE: Shape = {f"agent-{number}": (1.0, ()) for number in range(10)}
+SHAPES = {
+    "3 independent, 5 s each": (INDEPENDENT, 3, 2.9),
+    "5 with dependencies": (DEPENDENT, 3, 1.85),
+    "10 simple, 1 s each": (SIMPLE, 10, 3.9),
+}
+"""Tasks, slots, and the speed-up that is wanted."""
+
+
+def manifest(shape: Shape) -> str:
+    tasks = [
+        {"id": name, "task": f"sleep {seconds}", "depends_on": needs}
+        for name, (seconds, needs) in shape.items()
+    ]
+    return json.dumps({"name": "shape", "tasks": tasks})
+
+
+def run(repository: Path, shape: Shape, slots: int) -> float:
+    path = repository.parent / f"{repository.name}.json"
+    path.write_text(manifest(shape))
+    command = (
+        *measure.ORCHESTRATOR, "spec", "run", str(path), "--agent-cli", "shell", "--network",
+        "none", "--workers", str(slots), "--cpus", "0.5", "--json", "--quiet",
+    )  # fmt: skip
+    try:
+        return measure.timed(lambda: measure.run(*command, cwd=repository))
+    finally:
+        path.unlink()
+        measure.run(*measure.ORCHESTRATOR, "parallel-cleanup", "--purge", cwd=repository)
+
+
+def row(name: str, rounds: int) -> list[str]:
+    shape, slots, wanted = SHAPES[name]
+    with measure.repository() as repository:
+        ways = {
+            f"{name}, one slot": lambda: run(repository, shape, 1),
+            f"{name}, {slots} slots": lambda: run(repository, shape, slots),
+        }
+        one, several = measure.medians(measure.interleaved(ways, rounds)).values()
+    return [name, str(slots), f"{one:.1f}", f"{several:.1f}", f"{one / several:.2f}", f"{wanted}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    rows = [row(name, options.rounds) for name in SHAPES]
+    head = ["tasks", "slots", "one slot, s", "side by side, s", "speed-up", "wanted"]
+    measure.table("Shapes of work", head, rows)
+
+
+if __name__ == "__main__":
+    main()
