@@ -179,7 +179,14 @@ class _Slots:
         self._results.append(result)
         if spec.name is not None:
             self._done[spec.name] = result
+            self._tell_slow(spec.name, result)
         self._queue.note(spec, result)
+
+    def _tell_slow(self, name: str, result: WorkerResult) -> None:
+        most = self._run.workflow.max_latency if self._run.workflow else None
+        if most is not None and result.duration > most:
+            took = f"{result.duration:.1f} s, `maxLatency` is {most:g} s"
+            self._run.emit(Notice(message=f"task `{name}` took {took}"))
 
 
 def _has_failed(result: WorkerResult) -> bool:

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -135,12 +135,8 @@ class Scope:
 
     def strayed(self) -> list[str]:
         """Name the files outside that it has changed, those that git ignores left out."""
-        found = [path for path in self._changed() if not self._is_inside(path)]
+        found = outside(self.paths, self._changed())
         return sorted(set(found) - self._ignored(found)) if found else []
-
-    def _is_inside(self, path: str) -> bool:
-        patterns = (pattern.rstrip("/") for pattern in self.paths)
-        return any(fnmatchcase(path, p) or fnmatchcase(path, f"{p}/*") for p in patterns)
 
     def _ignored(self, paths: list[str]) -> set[str]:
         names = b"\0".join(os.fsencode(path) for path in paths)
@@ -168,6 +164,16 @@ class Scope:
     def _is_new(self, entry: "os.DirEntry[str]") -> bool:
         # Not the time of writing, which its owner may set to anything.
         return self.since is None or entry.stat(follow_symlinks=False).st_ctime_ns > self.since
+
+
+def outside(patterns: Sequence[str], paths: Iterable[str]) -> list[str]:
+    """Give the paths that are in none of the places; a directory stands for all below it."""
+    places = [pattern.rstrip("/") for pattern in patterns]
+    return [
+        path
+        for path in paths
+        if not any(fnmatchcase(path, p) or fnmatchcase(path, f"{p}/*") for p in places)
+    ]
 
 
 class Sentry:

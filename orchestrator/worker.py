@@ -18,12 +18,16 @@ from orchestrator.logs import WorkerLog, log_files
 from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import ready_workspace
 from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.sanitize import one_line
 from orchestrator.services import Services
 from orchestrator.session import cancel_of, open_log, run_task
 from orchestrator.stages import set_up, tear_down
+from orchestrator.triggers import outside
 from orchestrator.worktree import Changes, changes
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
+_SHOWN = 5
+"""Files that a message names."""
 _NOTHING = Changes(files=(), insertions=0, deletions=0)
 
 
@@ -106,6 +110,20 @@ def _changes(run: RunContext, harvested: Harvested) -> tuple[Changes, tuple[str,
         return _NOTHING, (f"what it changed could not be listed ({error})",)
 
 
+def _in_scope(run: RunContext, spec: WorkerSpec, verdict: Verdict, changed: Changes) -> Verdict:
+    """Hold a workflow's task to where it is to make changes; else people are only told."""
+    paths = run.config.triggers.paths
+    strayed = outside(paths, changed.files) if spec.name is not None and paths else []
+    if not strayed or verdict.status is not Status.SUCCESS:
+        return verdict
+    shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in strayed[:_SHOWN])
+    more = f" and {len(strayed) - _SHOWN} more" if len(strayed) > _SHOWN else ""
+    where = ", ".join(f"`{path}`" for path in paths)
+    return Verdict(
+        Status.PARTIAL, Reason.OUT_OF_SCOPE, f"it changed {shown}{more}, which is not in {where}"
+    )
+
+
 def _result(
     run: RunContext,
     spec: WorkerSpec,
@@ -115,6 +133,7 @@ def _result(
     verdict: Verdict,
 ) -> WorkerResult:
     changed, notes = _changes(run, harvested)
+    verdict = _in_scope(run, spec, verdict, changed)
     cost = None if outcome is None else outcome.cost
     messages = [verdict.message, *harvested.notes, *notes]
     refused = verdict.reason is Reason.RATE_LIMITED

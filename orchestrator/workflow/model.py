@@ -71,7 +71,8 @@ class WorkerSettings(_Model):
     checks: Checks | None = None
     """Commands that its commit must pass, instead of the run's."""
     paths: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    """Where it is to make changes, as `triggers.paths`."""
+    """Where it is to make changes: `src`, `docs/*.md`. Changes elsewhere make it `partial`
+    (`out_of_scope`)."""
 
 
 class Earlier(_Model):

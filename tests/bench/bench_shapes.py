@@ -1,7 +1,7 @@
 """Three shapes of work at 1/60 of their size, one task after the other and side by side.
 
-Those of the guide that workflows began with: three agents of five minutes, five that depend on each
-other, ten of one minute. Each is run through `spec run` with one slot and with as many as it can use.
+Those of the guide that workflows began with: three agents of five minutes, five that depend on
+each other, ten of one minute. Each is run through `spec run` with one slot and with several.
 
 Run it with `python tests/bench/bench_shapes.py [--rounds 3]`.
 """

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.config import Isolation
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import ConfigError
+from orchestrator.events import Event, Notice
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
 from orchestrator.runner import ParallelRunner
 from orchestrator.workflow.model import Task, Workflow
@@ -230,3 +231,31 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(
     with pytest.raises(ConfigError, match=r"task `closed`: .*network"):
         runner.execute()
     assert branches(repo) == []
+
+
+def test_changes_elsewhere_make_a_task_partial(repo: Path, local_engine: LocalEngine) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("inside", "echo >> src/app.py", settings={"paths": ["src"]}),
+        task("strays", "echo >> src/app.py; echo >> a.txt", settings={"paths": ["src/"]}),
+        task("after", "true", "strays"),
+    )  # fmt: skip
+    assert done["inside"].status is Status.SUCCESS
+    strays = done["strays"]
+    assert (strays.status, strays.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
+    assert strays.message == "it changed `a.txt`, which is not in `src/`"
+    assert done["after"].reason is Reason.DEPENDENCY
+
+
+def test_a_task_that_takes_longer_than_is_liked_is_told(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    told: list[Event] = []
+    slow = (task("slow", "sleep 0.3"), task("quick", "true"))
+    flow = Workflow(name="w", tasks=slow, max_latency=0.2)
+    ParallelRunner(
+        configured("-"), repo, engine=local_engine, workflow=flow, emit=told.append
+    ).execute()
+    said = [event.message for event in told if isinstance(event, Notice)]
+    (line,) = (line for line in said if "maxLatency" in line)
+    assert line.startswith("task `slow` took 0.")
