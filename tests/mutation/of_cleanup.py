@@ -44,5 +44,5 @@ def cleanup() -> Iterator[Protection]:
     yield from patches(
         "record.py", ("tests/unit/test_record.py",),
         ("records are the user's own", "self.path.chmod(0o700)", "self.path.chmod(0o755)"),
-        ("the caller's variables not recorded", 'exclude={"config": hidden}', "exclude={}"),
+        ("the caller's variables not recorded", "exclude=without", "exclude={}"),
     )  # fmt: skip

@@ -86,11 +86,13 @@ def workspace() -> Iterator[Protection]:
         ("programs of the tree kept off", "    keep_off(repository, path, worktree.git_dir)\n", ""),
         ("the user's changes not overwritten", '"read-tree", "-m", "-u"',
          '"read-tree", "--reset", "-u"'),
-        ("comparisons run no textconv", '"--no-textconv", ', "",
+        ("comparisons run no textconv", '"--numstat", "--no-renames", "--no-textconv", ',
+         '"--numstat", "--no-renames", ',
          "counting lines runs none: defence in depth"),
-        ("comparisons run no external diff", '"--no-ext-diff",', "",
+        ("comparisons run no external diff", '"--no-ext-diff",\n', "\n",
          "counting lines runs none: defence in depth"),
-        ("comparisons see submodules", '"--ignore-submodules=none", ', ""),
+        ("comparisons see submodules", '"--ignore-submodules=none", base, tip,\n    )',
+         "base, tip,\n    )"),
     )  # fmt: skip
 
 
@@ -295,10 +297,10 @@ def caches() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "checks.py", tests,
-        ("not the worker's own for checks", 'mode="bind", caches=caches)', 'mode="bind")'),
+        ("not the worker's own for checks", 'mode="bind", caches=caches, ', 'mode="bind", '),
     )  # fmt: skip
     yield from patches(
         "workspace.py", tests,
-        ("counted by the disk limit", "self.store.git, *cached", "self.store.git"),
+        ("counted by the disk limit", "self.store.git, *_growing(self.caches)", "self.store.git"),
         ("gone with the scratch", "remove_tree(self.store.root / CACHES)", "pass"),
     )  # fmt: skip
