@@ -386,6 +386,13 @@ class Provider(_Model):
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
 
+MOST_WORKERS = 10
+AUTO = "auto"
+_WORKERS_SCHEMA = {
+    "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_WORKERS}, {"const": AUTO}]
+}
+
+
 class ParallelConfig(_Model):
     """One run of `orchestrator parallel`."""
 
@@ -395,8 +402,10 @@ class ParallelConfig(_Model):
     """Model of the workers that `models` does not reach. Default: the agent program's own."""
     models: tuple[str, ...] = ()
     """Model of worker 1, 2, ...; workers beyond the list use `model`."""
-    workers: int = Field(default=3, ge=1, le=10)
-    """Workers at one time (1-10)."""
+    workers: Annotated[int, WithJsonSchema(_WORKERS_SCHEMA)] = Field(
+        default=3, ge=1, le=MOST_WORKERS
+    )
+    """Workers at one time (1-10), or `auto`: as many as this machine has room for."""
     agent: str = Field(default="build", min_length=1)
     """The profile given to the agent program."""
     agent_cli: str = "architect"

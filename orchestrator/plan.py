@@ -4,9 +4,10 @@ from itertools import chain, repeat
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.config import ParallelConfig
+from orchestrator.config import MOST_WORKERS, ParallelConfig
 
 DEFAULT_MODEL = "default"
+DEFAULT_CPUS = 2.0
 
 
 class WorkerSpec(BaseModel):
@@ -36,6 +37,31 @@ class WorkerSpec(BaseModel):
     def branch(self) -> str:
         """The worker's branch, without `refs/heads/`."""
         return f"architect/parallel-{self.worker_id}"
+
+
+def whole_worker(config: ParallelConfig, *, cpus: float) -> tuple[float, int]:
+    """Give CPUs and bytes of memory of a worker and its services together.
+
+    Args:
+        config: The run.
+        cpus: What the machine has.
+    """
+    services = config.project.services.values()
+    own = config.limits.cpus or min(DEFAULT_CPUS, cpus)
+    memory = config.limits.memory + sum(service.memory for service in services)
+    return own + sum(service.cpus for service in services), memory
+
+
+def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
+    """Say how many workers a machine has room for at once, each with its services.
+
+    Args:
+        config: The run.
+        cpus: What the machine has.
+        memory: The same, in bytes.
+    """
+    each, bytes_each = whole_worker(config, cpus=cpus)
+    return max(1, min(MOST_WORKERS, int(cpus / each), memory // bytes_each))
 
 
 def job_count(config: ParallelConfig) -> int:

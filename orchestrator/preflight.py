@@ -15,7 +15,8 @@ from orchestrator.dotenv import check_dotenv
 from orchestrator.egress import allowed_destinations, check_runtime, check_shared_network
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError, OrchestratorError
-from orchestrator.plan import plan_workers
+from orchestrator.integration import check_git
+from orchestrator.plan import DEFAULT_CPUS, plan_workers, room, whole_worker
 from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
@@ -24,8 +25,6 @@ from orchestrator.sharing import read_given
 from orchestrator.untracked import Copies, choose_copies, secret_lines
 from orchestrator.workflow.model import Task, Workflow, config_of
 
-_DEFAULT_CPUS = 2.0
-_MOST_WORKERS = 10
 _GIB = 1024**3
 
 
@@ -137,6 +136,8 @@ def check_grounds(
     """
     if workflow is None:
         return check_ground(config, root, engine, agent, environ)
+    if any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks):
+        check_git()
     known: dict[str, Ground] = {}
     grounds = {}
     for task in workflow.tasks:
@@ -281,25 +282,12 @@ def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
 
 def cpus_of(config: ParallelConfig, features: EngineFeatures) -> float:
     """Give the CPUs of a worker."""
-    return config.limits.cpus or min(_DEFAULT_CPUS, features.cpus)
-
-
-def room(config: ParallelConfig, features: EngineFeatures) -> int:
-    """Say how many workers the machine has room for at once, each with its services."""
-    cpus, memory = _whole(config, features)
-    return max(1, min(_MOST_WORKERS, int(features.cpus / cpus), features.memory // memory))
-
-
-def _whole(config: ParallelConfig, features: EngineFeatures) -> tuple[float, int]:
-    """Give CPUs and memory of a worker and its services together."""
-    services = config.project.services.values()
-    cpus = cpus_of(config, features) + sum(service.cpus for service in services)
-    return cpus, config.limits.memory + sum(service.memory for service in services)
+    return config.limits.cpus or min(DEFAULT_CPUS, features.cpus)
 
 
 def crowding(config: ParallelConfig, features: EngineFeatures) -> str | None:
     """Say so when the workers together may use more than there is."""
-    fit = room(config, features)
+    fit = room(config, cpus=features.cpus, memory=features.memory)
     if config.limits.memory > features.memory:
         return (
             f"a worker may use {_gib(config.limits.memory)}, the machine has "
@@ -307,7 +295,7 @@ def crowding(config: ParallelConfig, features: EngineFeatures) -> str | None:
         )
     if config.workers <= fit:
         return None
-    cpus, memory = (config.workers * one for one in _whole(config, features))
+    cpus, memory = (config.workers * one for one in whole_worker(config, cpus=features.cpus))
     services = " with their services" if config.project.services else ""
     return (
         f"{config.workers} workers{services} may use {cpus:g} CPUs and {_gib(int(memory))}, the "

@@ -18,6 +18,7 @@ from orchestrator.config import BASE_IMAGE, ParallelConfig, image_hint
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, EngineFeatures
 from orchestrator.errors import OrchestratorError
+from orchestrator.plan import room
 from orchestrator.preflight import (
     check_machine,
     check_settings,
@@ -25,7 +26,6 @@ from orchestrator.preflight import (
     crowding,
     inherited,
     missing_keys,
-    room,
 )
 from orchestrator.repository import Repository, find_top
 from orchestrator.secret_files import read_secrets
@@ -213,7 +213,7 @@ def _machine(features: EngineFeatures, config: ParallelConfig) -> Check:
     machine = f"{features.cpus} CPUs, {memory} RAM"
     crowded = crowding(config, features)
     if crowded is None:
-        fit = room(config, features)
+        fit = room(config, cpus=features.cpus, memory=features.memory)
         return Check(name="machine", detail=f"{machine}: room for `--workers {fit}`")
     return Check(name="machine", state="warn", detail=crowded)
 

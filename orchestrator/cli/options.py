@@ -34,7 +34,7 @@ Positional = Annotated[Text, typer.Argument(metavar="TASK", help="The first task
 Task = Annotated[
     Texts, typer.Option("--task", metavar="CMD", help="A task; give it again for the next worker.")
 ]
-Workers = Annotated[Text, _setting("workers", "N", "Workers at one time, 1-10.")]
+Workers = Annotated[Text, _setting("workers", "N", "Workers at one time, 1-10, or `auto`.")]
 Model = Annotated[
     Text, _setting("model", "NAME", "Model of the workers that `--models` does not reach.")
 ]

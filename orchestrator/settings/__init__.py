@@ -1,14 +1,16 @@
 """Settings: option > environment `ORCHESTRATOR_*` > configuration file > default."""
 
+import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.config import ParallelConfig, repository_config_files
+from orchestrator.config import AUTO, MOST_WORKERS, ParallelConfig, repository_config_files
 from orchestrator.errors import ConfigError
+from orchestrator.plan import room
 from orchestrator.settings.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.settings.guest import NAME_IT, loosened, out_of_bounds
 from orchestrator.settings.merge import merge, problems_of, problems_of_file, validate_texts
@@ -43,6 +45,7 @@ _HINTS = {
 }
 """What to do about settings that do not go together, by how the mistake begins."""
 _TASKS = RUN_FIELDS["tasks"]
+_WORKERS = RUN_FIELDS["workers"]
 _SOME_TASK = [Setting(field=_TASKS, value=["a task"], kind="option", name="--task")]
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
 
@@ -114,14 +117,14 @@ def load_settings(
     """
     problems: Problems = []
     path, named = config_file(environ, top, file)
-    file_layer = from_file(path, problems) if path else []
+    file_layer = _numbered(from_file(path, problems)) if path else []
     problems += problems_of_file(file_layer)
     hint = _file_hint(path if named else None) if problems else _VARIABLES_HINT
     refused = [] if named else out_of_bounds(file_layer)
-    environment_layer = from_environment(environ, problems)
+    environment_layer = _numbered(from_environment(environ, problems))
     problems += problems_of(environment_layer, validate_texts)
     in_options: Problems = []
-    option_layer = from_options(options, environ, in_options)
+    option_layer = _numbered(from_options(options, environ, in_options))
     in_options += problems_of(option_layer, validate_texts)
     layers = _for_program(file_layer, environment_layer, option_layer)
     hint = NAME_IT.format(path) if refused else _OPTIONS_HINT if in_options else hint
@@ -132,13 +135,38 @@ def load_settings(
     if problems:
         raise mistakes(problems, hint)
     config = _merged(layers) if named else _bounded(layers, path)
-    return Settings(config=config, layers=layers)
+    found = Settings(config=config, layers=layers)
+    if not _is_auto(found.given(_WORKERS)):
+        return found
+    jobs = max(len(config.tasks), len(config.models)) if _any_task(layers) else MOST_WORKERS
+    return replace(found, config=config.model_copy(update={"workers": min(jobs, _room(config))}))
+
+
+class _Auto(int):
+    """The number of workers until it is known how many there is room for."""
+
+
+def _numbered(layer: list[Setting]) -> list[Setting]:
+    return [
+        replace(one, value=_Auto(1)) if (one.field, one.value) == (_WORKERS, AUTO) else one
+        for one in layer
+    ]
+
+
+def _is_auto(given: list[Setting]) -> bool:
+    return bool(given) and isinstance(given[-1].value, _Auto)
+
+
+def _room(config: ParallelConfig) -> int:
+    """Say how many workers this machine has room for."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return room(config, cpus=len(os.sched_getaffinity(0)), memory=memory)
 
 
 def check_file(path: Path) -> FileCheck:
     """Check a configuration file by itself, whatever the environment says."""
     problems: Problems = []
-    found = from_file(path, problems)
+    found = _numbered(from_file(path, problems))
     problems += problems_of_file(found)
     named_only = out_of_bounds(found)
     if problems:

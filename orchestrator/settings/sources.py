@@ -91,12 +91,22 @@ class _FileReader:
                 self._report(node, unknown(name, [f"agents.{other}" for other in known]))
 
     def _execution(self, root: Node) -> Iterator[Setting]:
+        members = root.value if isinstance(root.value, dict) else {}
+        delegation = members.get("parallelDelegationEnabled")
+        alone = delegation is not None and delegation.value is False
+        if delegation is not None and alone:
+            one = Node(1, delegation.line)
+            yield from self._setting(
+                RUN_FIELDS["workers"], one, "execution.parallelDelegationEnabled"
+            )
         for key, node in self._members(root, "`execution`"):
             name = f"execution.{key}"
-            if key == "maxConcurrentAgents" and node.value is not None:
+            if key == "maxConcurrentAgents" and node.value is not None and not alone:
                 yield from self._setting(RUN_FIELDS["workers"], node, name)
-            elif key == "parallelDelegationEnabled" and node.value not in (True, None):
-                self._report(node, f"`{name}` other than `true` is not supported yet")
+            elif key == "parallelDelegationEnabled":
+                if not (node.value is None or isinstance(node.value, bool)):
+                    shown = one_line(str(node.plain()), limit=60)
+                    self._report(node, f"`{name}` is `{shown}`: must be `true` or `false`")
             elif key not in _EXECUTION:
                 self._report(node, unknown(name, [f"execution.{known}" for known in _EXECUTION]))
 

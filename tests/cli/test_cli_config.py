@@ -104,7 +104,7 @@ class TestValidate:
             f"  {repository}/orchestrator.yaml:1: `parallel_runs.agnt` is unknown, did you mean "
             "`parallel_runs.agent`?\n"
             f"  {repository}/orchestrator.yaml:1: `parallel_runs.workers` is `0`: must be a whole "
-            "number from 1 to 10\n"
+            "number from 1 to 10 or `auto`\n"
             "\nhint: docs/reference/configuration.md lists the keys and what they take\n"
         )
 

@@ -85,7 +85,7 @@ def test_what_is_not_given_is_not_set(repository, runner):
 def test_help_tells_the_real_defaults(capsys):
     run(["parallel", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    for text in ("1-10. [default: 3]", "program. [default: build]", "[default: architect]",
+    for text in ("or `auto`. [default: 3]", "program. [default: build]", "[default: architect]",
                  "no limit. [default: 600]", "take. [default: 50]", "[default: 4g]",
                  "[default: 512]", "SIGKILL. [default: 10]", "[default: HEAD]",
                  "[default: any]", "[default: open]"):  # fmt: skip
@@ -262,7 +262,7 @@ def test_all_mistakes_of_a_command_line_at_once(capsys):
     assert run(["parallel", "--workers", "12", "--memory", "lots", "--fail-on", "some"]) == 3
     assert capsys.readouterr().err == (
         "error: 4 mistakes in the configuration:\n"
-        "  option `--workers` is `12`: must be a whole number from 1 to 10\n"
+        "  option `--workers` is `12`: must be a whole number from 1 to 10 or `auto`\n"
         "  option `--fail-on` is `some`: must be one of `any`, `all`\n"
         "  option `--memory` is `lots`: a size is a number and a unit, such as 512m or 4g\n"
         "  no task was given\n\n"

@@ -20,7 +20,8 @@ from orchestrator.config import (
 from orchestrator.engine.base import EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError
 from orchestrator.events import Notice
-from orchestrator.preflight import check_machine, choose_agent, crowding, missing_keys, room
+from orchestrator.plan import room
+from orchestrator.preflight import check_machine, choose_agent, crowding, missing_keys
 from orchestrator.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
@@ -170,7 +171,7 @@ class TestMachine:
          (2, 8 * GIB, {"cpus": 0.5, "memory": GIB}, 4)],
     )  # fmt: skip
     def test_its_room(self, cpus, memory, limits, workers):
-        assert room(config(limits=Limits(**limits)), machine(cpus, memory)) == workers
+        assert room(config(limits=Limits(**limits)), cpus=cpus, memory=memory) == workers
 
     def test_more_workers_than_fit_are_worth_a_word(self):
         assert crowding(config(workers=4), machine()) is None
@@ -182,7 +183,7 @@ class TestMachine:
 
     def test_services_need_room_too(self):
         project = Project(services={"db": Service(image="a", cpus=2, memory=4 * GIB)})
-        assert room(config(project=project), machine()) == 2
+        assert room(config(project=project), cpus=machine().cpus, memory=machine().memory) == 2
         assert crowding(config(workers=3, project=project), machine()) == (
             "3 workers with their services may use 12 CPUs and 24.0 GiB, the machine has 8 CPUs "
             "and 32.0 GiB RAM: room for `--workers 2`"

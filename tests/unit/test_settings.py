@@ -1,6 +1,8 @@
 """Settings: every mistake at once, with its place; the stronger source wins."""
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -158,7 +160,7 @@ foo: 1
     )
     assert sorted(found) == sorted([
         f"{file}:2: `parallel_runs.worker` is unknown, did you mean `parallel_runs.workers`?",
-        f"{file}:3: `parallel_runs.workers` is `11`: must be a whole number from 1 to 10",
+        f"{file}:3: `parallel_runs.workers` is `11`: must be a whole number from 1 to 10 or `auto`",
         f"{file}:4: `parallel_runs.agent` is ``: must be text that is not empty",
         f'{file}:5: `parallel_runs.max_steps` is `"50"`: must be a whole number, at least 1',
         f"{file}:6: `parallel_runs.image` is `true`: must be text",
@@ -175,7 +177,7 @@ foo: 1
         "environment variable `ORCHESTRATOR_WORKER` is unknown, did you mean "
         "`ORCHESTRATOR_WORKERS`?",
         "environment variable `ORCHESTRATOR_GRACE` is `-1`: must be a number, at least 0",
-        "option `--workers` is `x`: must be a whole number from 1 to 10",
+        "option `--workers` is `x`: must be a whole number from 1 to 10 or `auto`",
         "option `--models`: a model name must not be empty",
         "option `--memory` is `8m`: must be a size of at least 16m, such as 512m or 4g",
         "option `--env`: `NOPE` is not set in the environment",
@@ -187,14 +189,14 @@ foo: 1
 @pytest.mark.parametrize("value", ["0", "11", "-1", "x", "2.5", "nan"])
 def test_workers_are_from_one_to_ten(value):
     assert mistakes({"workers": value}) == [
-        f"option `--workers` is `{value}`: must be a whole number from 1 to 10"
+        f"option `--workers` is `{value}`: must be a whole number from 1 to 10 or `auto`"
     ]
 
 
 def test_a_wrong_value_is_reported_even_where_a_stronger_source_wins(tmp_path):
     file = write(tmp_path, "parallel_runs: {workers: 99}")
     assert mistakes({"workers": "2"}, file=file) == [
-        f"{file}:1: `parallel_runs.workers` is `99`: must be a whole number from 1 to 10"
+        f"{file}:1: `parallel_runs.workers` is `99`: must be a whole number from 1 to 10 or `auto`"
     ]
 
 
@@ -495,22 +497,27 @@ class TestAutomatosx:
 
     def test_its_range_and_what_is_not_there_yet(self, tmp_path):
         text = json.dumps({
-            "execution": {"maxConcurrentAgents": 11, "parallelDelegationEnabled": False,
+            "execution": {"maxConcurrentAgents": 11, "parallelDelegationEnabled": 0,
                           "maxConcurentAgents": 1},
             "providers": {"gemini-cli": {"rateLimit": {"enabled": 1, "refilRate": 2}}},
         })  # fmt: skip
         file = write(tmp_path, text, "automatosx.config.json")
         assert mistakes(file=file) == [
-            f"{file}:1: `execution.parallelDelegationEnabled` other than `true` is not supported "
-            "yet",
+            f"{file}:1: `execution.parallelDelegationEnabled` is `0`: must be `true` or `false`",
             f"{file}:1: `execution.maxConcurentAgents` is unknown, did you mean "
             "`execution.maxConcurrentAgents`?",
             f"{file}:1: `execution.maxConcurrentAgents` is `11`: must be a whole number from 1 to "
-            "10",
+            "10 or `auto`",
             f"{file}:1: `providers.gemini-cli.rateLimit.enabled` is `1`: must be `true` or `false`",
             f"{file}:1: `providers.gemini-cli.rateLimit.refilRate` is unknown, did you mean "
             "`providers.gemini-cli.rateLimit.refillRate`?",
         ]
+
+    def test_no_parallel_delegation_is_one_at_a_time(self, tmp_path):
+        for agents in ("", '"maxConcurrentAgents": 4, '):
+            text = f'{{"execution": {{{agents}"parallelDelegationEnabled": false}}}}'
+            file = write(tmp_path, text, "automatosx.config.json")
+            assert load(file=file).workers == 1
 
     @pytest.mark.parametrize(
         ("name", "text"),
@@ -655,3 +662,26 @@ def test_the_published_schema_is_up_to_date():
         "write it anew: python -c 'import json; from orchestrator.settings import json_schema; "
         f"print(json.dumps(json_schema(), indent=2))' > {SCHEMA}"
     )
+
+
+class TestAuto:
+    """`workers: auto` is as many as the machine has room for."""
+
+    def test_it_goes_by_what_a_worker_may_use(self, tmp_path: Path) -> None:
+        cpus = len(os.sched_getaffinity(0))
+        half = self.workers(tmp_path, {"workers": "auto", "cpus": "0.5", "memory": "16m"})
+        assert half == min(10, cpus * 2)
+        assert self.workers(tmp_path, {"workers": "auto", "memory": "1t"}) == 1
+        two = {"workers": "auto", "cpus": "0.1", "memory": "16m", "tasks": ("a", "b")}
+        assert self.workers(tmp_path, two) == 2
+
+    def test_a_stronger_number_beats_it_and_it_beats_a_weaker_one(self, tmp_path: Path) -> None:
+        file = tmp_path / "settings.yaml"
+        file.write_text("parallel_runs: {workers: auto}\n")
+        assert self.workers(tmp_path, {"workers": "7"}, file=file) == 7
+        file.write_text("parallel_runs: {workers: 7}\n")
+        assert self.workers(tmp_path, {"workers": "auto", "memory": "1t"}, file=file) == 1
+
+    def workers(self, top: Path, options: Mapping[str, object], file: Path | None = None) -> int:
+        given = {"tasks": ("t",) * 10, **options}
+        return load_config(options=given, environ={}, top=top, file=file).workers
