@@ -24,7 +24,7 @@ from orchestrator.secret_files import Secrets
 from orchestrator.sharing import Shared
 from orchestrator.submodules import Submodule
 from orchestrator.untracked import NO_COPIES, Copies
-from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.model import Programs, Workflow
 from orchestrator.workspace import Mode
 
 
@@ -49,6 +49,8 @@ class Ground:
     """What the user gives all workers to read."""
     workflow: Workflow | None = None
     """Whose tasks the workers have, each by its name."""
+    programs: Programs = field(default_factory=dict)
+    """The wishes for tasks with an agent program of their own."""
     grounds: Mapping[str, "Ground"] = field(default_factory=dict)
     """By the names of tasks: what is otherwise for each."""
 

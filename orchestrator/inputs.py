@@ -28,6 +28,7 @@ class Inputs(BaseModel):
     config: ParallelConfig
     workers: tuple[WorkerSpec, ...]
     workflow: Workflow | None = None
+    programs: dict[str, ParallelConfig] = {}
     inherited_env: dict[str, str]
     secrets: dict[str, bytes]
 

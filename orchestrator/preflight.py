@@ -1,7 +1,7 @@
 """Everything that must be right before a run creates anything."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from orchestrator.repository import Repository
 from orchestrator.secret_files import Secrets, read_secrets
 from orchestrator.sharing import read_given
 from orchestrator.untracked import Copies, choose_copies, secret_lines
-from orchestrator.workflow.model import Task, Workflow, config_of
+from orchestrator.workflow.model import NO_PROGRAMS, Programs, Task, Workflow, config_of
 
 _GIB = 1024**3
 
@@ -71,7 +71,7 @@ def check_wishes(
         egress=_egress(config, handed_on),
         inherited_env=handed_on,
         secrets=secrets,
-        redactor=_redactor(config, handed_on, secrets, secret_lines(repository.top, copies)),
+        redactor=_redactor([config], handed_on, secrets, secret_lines(repository.top, copies)),
         copies=copies,
         given=read_given(repository.top, config.context),
     )
@@ -120,6 +120,8 @@ def check_grounds(
     agent: Agent | None,
     workflow: Workflow | None,
     environ: Mapping[str, str] | None = None,
+    *,
+    programs: Programs = NO_PROGRAMS,
 ) -> Ground:
     """Check what a run asks for, and each task of its workflow by itself.
 
@@ -130,6 +132,7 @@ def check_grounds(
         agent: Default: the one that each task's configuration names.
         workflow: The tasks, if they are of one.
         environ: Variables of the caller. Default: our own.
+        programs: The wishes for tasks with an agent program of their own.
 
     Raises:
         OrchestratorError: A run could not start.
@@ -141,7 +144,7 @@ def check_grounds(
     known: dict[str, Ground] = {}
     grounds = {}
     for task in workflow.tasks:
-        own = config_of(config, task)
+        own = config_of(config, task, programs)
         key = own.model_copy(update={"tasks": ("-",)}).model_dump_json()
         known[key] = known.get(key) or _of_task(task, own, root, engine, agent, environ)
         grounds[task.id] = known[key]
@@ -154,8 +157,9 @@ def check_grounds(
         first,
         config=config,
         inherited_env=handed_on,
-        redactor=_redactor(config, handed_on, first.secrets, copied),
+        redactor=_redactor([config, *programs.values()], handed_on, first.secrets, copied),
         workflow=workflow,
+        programs=programs,
         grounds=grounds,
     )
 
@@ -321,13 +325,14 @@ def _egress(config: ParallelConfig, handed_on: Mapping[str, str]) -> Egress | No
 
 
 def _redactor(
-    config: ParallelConfig,
+    configs: Iterable[ParallelConfig],
     handed_on: Mapping[str, str],
     secrets: Secrets,
     copied: Mapping[str, str],
 ) -> Redactor:
     """Make what takes secrets out of all that is kept or shown."""
-    environment = {**copied, **handed_on, **config.isolation.env}
-    if config.api_base is not None:
-        environment["api_base"] = config.api_base
-    return Redactor(secrets.values, secret_variables(environment))
+    environments = [{**copied, **handed_on}]
+    for config in configs:
+        base = {} if config.api_base is None else {"api_base": config.api_base}
+        environments.append({**config.isolation.env, **base})
+    return Redactor(secrets.values, *map(secret_variables, environments))

@@ -64,8 +64,20 @@ class RunRecord(BaseModel):
     `teardown`, `checks`."""
     workflow: Workflow | None = None
     """Whose tasks the workers have, each by its name."""
+    programs: dict[str, ParallelConfig] = {}
+    """The wishes for tasks with an agent program of their own."""
     warms: bool = False
     """Whether it makes the caches that other runs find."""
+
+
+def _private(config: ParallelConfig) -> dict[str, Any]:
+    """Name what of the wishes is not written down."""
+    return {
+        "project": {"services": dict.fromkeys(config.project.services, _SERVICE)},
+        "isolation": {"env": True},
+        "api_base": True,
+        "triggers": {"notify": True},
+    }
 
 
 def _hidden(workflow: Workflow | None) -> dict[str, Any]:
@@ -143,13 +155,11 @@ class RunDirectory:
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
         # Values of the caller's variables may be secrets, and need not outlive the run.
-        hidden: dict[str, Any] = {
-            "project": {"services": dict.fromkeys(record.config.project.services, _SERVICE)},
-            "isolation": {"env": True},
-            "api_base": True,
-            "triggers": {"notify": True},
+        without = {
+            "config": _private(record.config),
+            "programs": {name: _private(config) for name, config in record.programs.items()},
+            "workflow": _hidden(record.workflow),
         }
-        without = {"config": hidden, "workflow": _hidden(record.workflow)}
         plan = record.model_dump_json(indent=2, exclude=without)
         write_atomically(self.path / "run.json", plan)
 

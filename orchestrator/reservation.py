@@ -33,7 +33,7 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
         repository.exclude_worktrees()
         taken = live_numbers(repository.state_dir)
         first = repository.free_block(job_count(config), taken=taken)
-        workers = plan_tasks(config, ground.workflow, first=first)
+        workers = plan_tasks(config, ground.workflow, programs=ground.programs, first=first)
         record = RunRecord(
             run_id=directory.run_id,
             created_at=datetime.now(UTC),
@@ -44,6 +44,7 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
             workers=workers,
             private=_private(ground, workers),
             workflow=ground.workflow,
+            programs=dict(ground.programs),
             warms=warms,
         )
         try:
@@ -67,6 +68,7 @@ def _keep_private(ground: Ground, record: RunRecord) -> None:
             config=ground.config,
             workers=record.workers,
             workflow=record.workflow,
+            programs=record.programs,
             inherited_env=dict(ground.inherited_env),
             secrets=dict(values),
         )
@@ -97,9 +99,10 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
             for name, service in (task.settings.services or {}).items()
         },
     }
+    configs = [config, *ground.programs.values()]
     missing = {
         "workflow": tasks != ground.workflow,
-        "api_base": config.api_base is not None,
+        "api_base": any(one.api_base is not None for one in configs),
         "notify": config.triggers.notify is not None,
         "tasks": shown != list(workers),
         **{
@@ -108,7 +111,8 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
         },
         **{name: getattr(stages, name) != getattr(config.project, name) for name in _COMMANDS},
     }
-    return (*config.isolation.env, *(name for name, is_missing in missing.items() if is_missing))
+    names = dict.fromkeys(name for one in configs for name in one.isolation.env)
+    return (*names, *(name for name, is_missing in missing.items() if is_missing))
 
 
 def _base(ground: Ground) -> str:

@@ -162,9 +162,11 @@ def _ground(
     agent: Agent | None,
 ) -> Ground:
     if inputs is None:
-        return check_grounds(config, record.top, engine, agent, workflow)
+        return check_grounds(config, record.top, engine, agent, workflow, programs=record.programs)
     names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
     isolation = config.isolation.model_copy(update={"secrets": names})
     config = config.model_copy(update={"isolation": isolation})
     environ = {**os.environ, **inputs.environ}
-    return check_grounds(config, record.top, engine, agent, workflow, environ)
+    return check_grounds(
+        config, record.top, engine, agent, workflow, environ, programs=inputs.programs
+    )

@@ -67,7 +67,7 @@ def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
             f"task `{task.id}` goes by what came of others: it cannot be done over by itself",
             hint=f"`orchestrator spec run FILE --after {record.run_id}` does what did not succeed",
         )
-    return config_of(record.config, task)
+    return config_of(record.config, task, record.programs)
 
 
 def _check_task(record: RunRecord, spec: WorkerSpec) -> None:

@@ -24,7 +24,14 @@ from orchestrator.repository import Repository
 from orchestrator.reservation import reserve, undo
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.schedule import carry_out
-from orchestrator.workflow.model import Workflow, config_of, plan_tasks, run_config
+from orchestrator.workflow.model import (
+    NO_PROGRAMS,
+    Programs,
+    Workflow,
+    config_of,
+    plan_tasks,
+    run_config,
+)
 
 
 class RunPlan(BaseModel):
@@ -69,6 +76,7 @@ class ParallelRunner:
         engine: ContainerEngine | None = None,
         agent: Agent | None = None,
         workflow: Workflow | None = None,
+        programs: Programs = NO_PROGRAMS,
         warms: bool = False,
     ) -> None:
         """Take the wishes; nothing is touched yet.
@@ -80,10 +88,12 @@ class ParallelRunner:
             engine: Default: the Docker engine.
             agent: Default: the one that `config.agent_cli` names.
             workflow: The tasks, instead of those of `config`, and in which order they run.
+            programs: Wishes for tasks with an agent program of their own, by its name.
             warms: What the one worker has in its caches becomes that of later runs.
         """
         self._config = config if workflow is None else run_config(config, workflow)
         self._workflow = workflow
+        self._programs = programs
         self._root = Path(root) if root is not None else Path.cwd()
         self._emit = emit or ignore
         self._engine = engine
@@ -101,7 +111,7 @@ class ParallelRunner:
         isolation = config.isolation
         wishes = check_wishes(config, self._root, self._agent)
         for task in self._workflow.tasks if self._workflow else ():
-            check_wishes(config_of(config, task), self._root, self._agent)
+            check_wishes(config_of(config, task, self._programs), self._root, self._agent)
         repository = wishes.repository
         check_worktrees(repository, config)
         first = repository.free_block(job_count(config), taken=live_numbers(repository.state_dir))
@@ -109,7 +119,7 @@ class ParallelRunner:
         plan = RunPlan(
             base=repository.resolve(config.base),
             top=repository.top,
-            workers=plan_tasks(config, self._workflow, first=first),
+            workers=plan_tasks(config, self._workflow, programs=self._programs, first=first),
             image=wishes.image,
             timeout=config.timeout,
             preset=config.preset,
@@ -196,7 +206,9 @@ class ParallelRunner:
             return directory
 
     def _checked(self, engine: ContainerEngine) -> tuple[Ground, tuple[str, ...]]:
-        ground = check_grounds(self._config, self._root, engine, self._agent, self._workflow)
+        ground = check_grounds(
+            self._config, self._root, engine, self._agent, self._workflow, programs=self._programs
+        )
         overlay, copied = ground.features.overlay, ground.copies.size
         check_disk(ground.repository, self._config, overlay=overlay, copied=copied)
         crowded = crowding(self._config, ground.features)

@@ -95,7 +95,8 @@ def run(
         closed = settings.isolation.model_copy(update={"network": workflow.network})
         settings = settings.model_copy(update={"isolation": closed})
     view = make_view(quiet=quiet)
-    runner = ParallelRunner(settings, emit=view, workflow=workflow)
+    programs = _programs(given, settings, workflow)
+    runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)
     if dry_run:
         if not json:
             show("\n".join([*wave_lines(workflow, settings.workers), ""]))
@@ -116,6 +117,14 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
         file=given["config"],
         task_needed=False,
     ).config
+
+
+def _programs(
+    given: dict[str, Any], settings: ParallelConfig, workflow: Workflow
+) -> dict[str, ParallelConfig]:
+    """Give what the configuration says of tasks' own agent programs."""
+    names = {task.settings.agent_cli for task in workflow.tasks} - {None, settings.agent_cli}
+    return {name: _configure({**given, "agent_cli": name}) for name in sorted(filter(None, names))}
 
 
 def _read(

@@ -165,14 +165,29 @@ def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
     return config.model_copy(update={"tasks": tasks, "models": (), "workers": workers})
 
 
+Programs = Mapping[str, ParallelConfig]
+"""The run's wishes as they are for other agent programs than its own."""
+NO_PROGRAMS: Programs = {}
+OF_A_PROGRAM = (
+    *("model", "agent", "max_steps", "budget_per_worker", "timeout_per_worker"),
+    *("image", "api_base"),
+)
+"""What `agents.NAME` in the configuration file can say, `env` aside."""
+
+
 def plan_tasks(
-    config: ParallelConfig, workflow: Workflow | None, *, first: int = 1
+    config: ParallelConfig,
+    workflow: Workflow | None,
+    *,
+    programs: Programs = NO_PROGRAMS,
+    first: int = 1,
 ) -> tuple[WorkerSpec, ...]:
     """Give every worker its task and model; those of a workflow its task's name too.
 
     Args:
         config: The run, as `run_config` gives it where there is a workflow.
         workflow: The tasks, if they are of one.
+        programs: Wishes for tasks with an agent program of their own.
         first: The lowest worker number.
     """
     workers = plan_workers(config, first=first)
@@ -182,7 +197,7 @@ def plan_tasks(
         WorkerSpec(
             worker_id=spec.worker_id,
             task=spec.task,
-            model=task.settings.model or config.model,
+            model=config_of(config, task, programs).model,
             name=task.id,
             required=task.critical is not False,
         )
@@ -190,9 +205,18 @@ def plan_tasks(
     )
 
 
-def config_of(config: ParallelConfig, task: Task) -> ParallelConfig:
-    """Give what one task's worker is to have: the run's wishes, and its own over them."""
+def config_of(
+    config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS
+) -> ParallelConfig:
+    """Give what one task's worker is to have: the run's wishes, and its own over them.
+
+    Args:
+        config: The run.
+        task: The task.
+        programs: The run's wishes for other agent programs than its own.
+    """
     own = task.settings
+    config = _of_program(config, programs.get(own.agent_cli or ""))
     update = _given(
         agent=own.agent,
         agent_cli=own.agent_cli,
@@ -217,6 +241,15 @@ def config_of(config: ParallelConfig, task: Task) -> ParallelConfig:
         if values:
             update[name] = getattr(config, name).model_copy(update=values)
     return config.model_copy(update={**update, "tasks": (task.task,), "models": ()})
+
+
+def _of_program(config: ParallelConfig, program: ParallelConfig | None) -> ParallelConfig:
+    """Take what is said of an agent program from its own wishes."""
+    if program is None:
+        return config
+    update = {name: getattr(program, name) for name in OF_A_PROGRAM}
+    isolation = config.isolation.model_copy(update={"env": program.isolation.env})
+    return config.model_copy(update={**update, "isolation": isolation})
 
 
 def _given(**values: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -1,7 +1,8 @@
 """Three shapes of work at 1/60 of their size, one task after the other and side by side.
 
 Those of the guide that workflows began with: three agents of five minutes, five that depend on
-each other, ten of one minute. Each is run through `spec run` with one slot and with several.
+each other, ten of one minute. Side by side is one `spec run`; one after the other is a command for
+each task, as in a shell script.
 
 Run it with `python tests/bench/bench_shapes.py [--rounds 3]`.
 """
@@ -40,26 +41,45 @@ def manifest(shape: Shape) -> str:
     return json.dumps({"name": "shape", "tasks": tasks})
 
 
-def run(repository: Path, shape: Shape, slots: int) -> float:
+OPTIONS = (
+    "--agent-cli", "shell", "--network", "none", "--cpus", "0.5", "--json", "--quiet",
+)  # fmt: skip
+
+
+def one_by_one(repository: Path, shape: Shape) -> float:
+    commands = [
+        (*measure.ORCHESTRATOR, "parallel", f"sleep {seconds}", "--workers", "1", *OPTIONS)
+        for seconds, _ in shape.values()
+    ]
+    try:
+        return measure.timed(lambda: [measure.run(*one, cwd=repository) for one in commands])
+    finally:
+        clean_up(repository)
+
+
+def clean_up(repository: Path) -> None:
+    measure.run(*measure.ORCHESTRATOR, "parallel-cleanup", "--purge", cwd=repository)
+
+
+def side_by_side(repository: Path, shape: Shape, slots: int) -> float:
     path = repository.parent / f"{repository.name}.json"
     path.write_text(manifest(shape))
     command = (
-        *measure.ORCHESTRATOR, "spec", "run", str(path), "--agent-cli", "shell", "--network",
-        "none", "--workers", str(slots), "--cpus", "0.5", "--json", "--quiet",
+        *measure.ORCHESTRATOR, "spec", "run", str(path), "--workers", str(slots), *OPTIONS,
     )  # fmt: skip
     try:
         return measure.timed(lambda: measure.run(*command, cwd=repository))
     finally:
         path.unlink()
-        measure.run(*measure.ORCHESTRATOR, "parallel-cleanup", "--purge", cwd=repository)
+        clean_up(repository)
 
 
 def row(name: str, rounds: int) -> list[str]:
     shape, slots, wanted = SHAPES[name]
     with measure.repository() as repository:
         ways = {
-            f"{name}, one slot": lambda: run(repository, shape, 1),
-            f"{name}, {slots} slots": lambda: run(repository, shape, slots),
+            f"{name}, one by one": lambda: one_by_one(repository, shape),
+            f"{name}, {slots} slots": lambda: side_by_side(repository, shape, slots),
         }
         one, several = measure.medians(measure.interleaved(ways, rounds)).values()
     return [name, str(slots), f"{one:.1f}", f"{several:.1f}", f"{one / several:.2f}", f"{wanted}"]
@@ -70,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rows = [row(name, options.rounds) for name in SHAPES]
-    head = ["tasks", "slots", "one slot, s", "side by side, s", "speed-up", "wanted"]
+    head = ["tasks", "slots", "one by one, s", "side by side, s", "speed-up", "wanted"]
     measure.table("Shapes of work", head, rows)
 
 

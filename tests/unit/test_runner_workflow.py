@@ -259,3 +259,28 @@ def test_a_task_that_takes_longer_than_is_liked_is_told(
     said = [event.message for event in told if isinstance(event, Notice)]
     (line,) = (line for line in said if "maxLatency" in line)
     assert line.startswith("task `slow` took 0.")
+
+
+def test_a_task_with_a_program_of_its_own_has_what_is_configured_for_that(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    tasks = (
+        task("ours", "echo $WHO > who"),
+        task("theirs", "echo $WHO > who", settings={"agent_cli": "shell"}),
+    )
+    config = configured("-", agent_cli="shell", model="one")
+    for_theirs = config.model_copy(
+        update={
+            "model": "two",
+            "timeout_per_worker": 0.0,
+            "isolation": config.isolation.model_copy(update={"env": {"WHO": "theirs"}}),
+            "base": "no-such-branch",
+        }
+    )
+    flow = Workflow(name="w", tasks=tasks)
+    result = ParallelRunner(
+        config, repo, engine=local_engine, workflow=flow, programs={"shell": for_theirs}
+    ).execute()
+    done = by_name(result)
+    assert [done[name].model for name in ("ours", "theirs")] == ["one", "two"]
+    assert [show(repo, f"{done[name].branch}:who") for name in done] == ["", "theirs"]
