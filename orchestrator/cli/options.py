@@ -27,13 +27,15 @@ def _setting(name: str, metavar: str, about: str, *, in_bytes: bool = False) -> 
     return typer.Option("--" + name.replace("_", "-"), metavar=metavar, help=text)
 
 
+def _several(option: str, metavar: str, about: str) -> Any:  # noqa: ANN401
+    return typer.Option(option, metavar=metavar, help=about)
+
+
 Text = str | None
 Texts = list[str] | None
 
 Positional = Annotated[Text, typer.Argument(metavar="TASK", help="The first task.")]
-Task = Annotated[
-    Texts, typer.Option("--task", metavar="CMD", help="A task; give it again for the next worker.")
-]
+Task = Annotated[Texts, _several("--task", "CMD", "A task; give it again for the next worker.")]
 Workers = Annotated[Text, _setting("workers", "N", "Workers at one time, 1-10, or `auto`.")]
 Model = Annotated[
     Text, _setting("model", "NAME", "Model of the workers that `--models` does not reach.")
@@ -80,55 +82,31 @@ Network = Annotated[
     Text, _setting("network", "none|open", "`open`: the internet, no private network.")
 ]
 Allow = Annotated[
-    Texts,
-    typer.Option(
-        "--allow", metavar="HOST[:PORT]", help="A private host to reach with `open`; repeatable."
-    ),
+    Texts, _several("--allow", "HOST[:PORT]", "A private host to reach with `open`; repeatable.")
 ]
 Ports = Annotated[
     Text, _setting("ports", "CSV", "Container ports to publish on 127.0.0.1, as `3000,3010`.")
 ]
 Env = Annotated[
-    Texts,
-    typer.Option(
-        "--env", metavar="K[=V]", help="A variable for workers; K alone takes your value."
-    ),
+    Texts, _several("--env", "K[=V]", "A variable for workers; K alone takes your value.")
 ]
-EnvFile = Annotated[
-    Texts, typer.Option("--env-file", metavar="FILE", help="A file of lines as `--env` takes them.")
-]
+EnvFile = Annotated[Texts, _several("--env-file", "FILE", "A file of lines as `--env` takes them.")]
 Secret = Annotated[
-    Texts,
-    typer.Option(
-        "--secret", metavar="NAME[=@FILE]", help="Your variable as a file in /run/secrets."
-    ),
+    Texts, _several("--secret", "NAME[=@FILE]", "Your variable as a file in /run/secrets.")
 ]
 Copy = Annotated[
-    Texts,
-    typer.Option(
-        "--copy", metavar="GLOB", help="Untracked files to copy into each worktree; repeatable."
-    ),
+    Texts, _several("--copy", "GLOB", "Untracked files to copy into each worktree; repeatable.")
 ]
 Check = Annotated[
-    Texts,
-    typer.Option(
-        "--check", metavar="CMD", help="A command that what it committed must pass; repeatable."
-    ),
+    Texts, _several("--check", "CMD", "A command that what it committed must pass; repeatable.")
 ]
 CheckNetwork = Annotated[Text, _setting("check_network", "none|open", "The network of those.")]
 Services = Annotated[
     Texts,
-    typer.Option(
-        "--service",
-        metavar="NAME=IMAGE",
-        help="A service of its own for each worker, as a database.",
-    ),
+    _several("--service", "NAME=IMAGE", "A service of its own for each worker, as a database."),
 ]
 Setup = Annotated[
-    Texts,
-    typer.Option(
-        "--setup", metavar="CMD", help="A command in the worktree before the agent; repeatable."
-    ),
+    Texts, _several("--setup", "CMD", "A command in the worktree before the agent; repeatable.")
 ]
 SetupTimeout = Annotated[
     Text, _setting("setup_timeout", "SECONDS", "How long all of those may take; 0 is no limit.")
@@ -137,17 +115,14 @@ SetupNetwork = Annotated[
     Text, _setting("setup_network", "none|open", "The network of those, instead of the worker's.")
 ]
 Teardown = Annotated[
-    Texts,
-    typer.Option(
-        "--teardown", metavar="CMD", help="A command in the worktree behind the agent; repeatable."
-    ),
+    Texts, _several("--teardown", "CMD", "A command in the worktree behind the agent; repeatable.")
 ]
 Caches = Annotated[
     Texts,
-    typer.Option(
+    _several(
         "--cache",
-        metavar="NAME",
-        help="Downloads that `cache warm` kept: `pip`, `npm`, `uv`, `cargo`; repeatable.",
+        "NAME",
+        "Downloads that `cache warm` kept: `pip`, `npm`, `uv`, `cargo`; repeatable.",
     ),
 ]
 Dotenv = Annotated[
