@@ -25,10 +25,13 @@ DEPENDENT: Shape = {
     "tests": (2.0, ("backend", "frontend", "database")),
 }
 SIMPLE: Shape = {f"agent-{number}": (1.0, ()) for number in range(10)}
+UNEVEN: Shape = {f"agent-{number}": (nap, ()) for number, nap in enumerate((1, 1, 4, 1, 1, 1))}
 SHAPES = {
     "3 independent, 5 s each": (INDEPENDENT, 3, 2.9),
     "5 with dependencies": (DEPENDENT, 3, 1.85),
     "10 simple, 1 s each": (SIMPLE, 10, 3.9),
+    # Its longest is 4 s: whoever waits for whole batches takes 5 and more.
+    "1, 1, 4, 1, 1, 1 s": (UNEVEN, 3, 2.0),
 }
 """Tasks, slots, and the speed-up that is wanted."""
 

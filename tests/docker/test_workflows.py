@@ -124,6 +124,9 @@ def test_the_task_manifest(repo: Path, scripted: str) -> None:
         },
     )
     assert overlap(times["backend"], times["frontend"])
+    for alone in ("setup-db", "integration-tests"):
+        others = [time for name, time in times.items() if name != alone]
+        assert not any(overlap(times[alone], other) for other in others)
     assert files(repo, found["integration-tests"]["branch"]) == {
         "setup-db.txt", "backend.txt", "frontend.txt", "integration-tests.txt",
     }  # fmt: skip
@@ -131,8 +134,11 @@ def test_the_task_manifest(repo: Path, scripted: str) -> None:
     assert found["integration-tests"]["files_modified"] == ["integration-tests.txt"]
 
 
-def test_a_workflow_of_four(repo: Path, scripted: str) -> None:
-    found = results(run(repo, scripted, "workflow.ax.yaml"))
+def test_a_workflow_of_four_with_the_rate_limit_of_the_configuration(
+    repo: Path, scripted: str
+) -> None:
+    config = str(repo.parent / "workflows" / "automatosx.providers.json")
+    found = results(run(repo, scripted, "workflow.ax.yaml", "--config", config))
     times = spans(found)
     check_order(
         times,
