@@ -2,6 +2,7 @@
 # make test    all tests, real containers included       make check   everything but tests
 # make demo    see it work                               make bench   measure
 # make agents  every agent program in each way to fail (a quarter of an hour)
+# make attacks every hostile task as root and as an ordinary user (ten minutes)
 # make faults  kill, stop, starve and interrupt real runs, 220 times at random and at every step
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
 
@@ -17,7 +18,7 @@ export PYTHON
 # Where it is set, every start of a program would compile all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images agent-images test agents check demo bench faults mutation clean
+.PHONY: setup images agent-images test agents attacks check demo bench faults mutation clean
 
 setup: images
 
@@ -57,6 +58,9 @@ demo: images
 
 bench: images
 	for bench in tests/bench/bench_*.py; do $(BIN)/python $$bench || exit; done
+
+attacks: images
+	$(BIN)/pytest --every-caller tests/attacks
 
 faults: images
 	$(BIN)/pytest -n 4 --faults 220 tests/faults

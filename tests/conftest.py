@@ -22,7 +22,7 @@ _DAEMON_MARKS = ("docker", "e2e", "bench")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take how many faults are injected at random instants; over 50, every step is tried too."""
-    parser.addoption("--faults", type=int, default=11, metavar="N", help="faults to inject")
+    parser.addoption("--faults", type=int, default=6, metavar="N", help="faults to inject")
 
 
 def pytest_configure() -> None:

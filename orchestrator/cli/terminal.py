@@ -16,6 +16,8 @@ from orchestrator.errors import OrchestratorError
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHUNK = 4096
+_PATIENCE = 2.0
+"""Seconds."""
 _END = b"\0"
 # The process may have switched them on: attributes, the other screen, the mouse, pasting in
 # brackets; off: the cursor.
@@ -48,7 +50,8 @@ def converse(process: InnerProcess) -> int:
             os.write(wake, _END)
             # Whoever waits for it to take keys need not any longer.
             process.close()
-            keyboard.join()
+            # An engine that hangs must not keep the terminal.
+            keyboard.join(_PATIENCE)
 
 
 def _pass_keys(process: InnerProcess, woken: int) -> None:
@@ -57,9 +60,12 @@ def _pass_keys(process: InnerProcess, woken: int) -> None:
         while True:
             ready, _, _ = select.select([keys, woken], [], [])
             if woken in ready:
-                if _END in os.read(woken, _CHUNK):
+                said = os.read(woken, _CHUNK)
+                if _END in said:
                     return
-                process.resize(terminal_size())
+                # A signal that ends us comes here too: the engine is not to be asked for more.
+                if signal.SIGWINCH in said:
+                    process.resize(terminal_size())
             elif not (data := os.read(keys, _CHUNK)):
                 return
             else:

@@ -18,7 +18,13 @@ Run = Callable[[str, str, tuple[Attack, ...]], Campaign]
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("attacks")
     group.addoption("--measure-plain", action="store_true", help="attack plain `docker run` too")
+    group.addoption("--every-caller", action="store_true", help="every attack as root and as user")
     group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
+
+
+def each_caller(config: pytest.Config) -> bool:
+    """Tell whether every attack is made by every caller, or by them in turn."""
+    return bool(config.getoption("every_caller") or config.getoption("write_table"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -52,18 +58,22 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
 
 
 @pytest.fixture(scope="session")
-def campaigns(everyone: dict[str, Caller], table: Table) -> Run:
-    """Give a function that makes a run once for every caller, however often it is asked."""
+def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.FixtureRequest) -> Run:
+    """Give a function that makes a run once, however often it is asked.
+
+    Where every caller is to make every attack, they do it at the same time.
+    """
     known: dict[tuple[str, str, tuple[str, ...]], Future[Campaign]] = {}
 
     def run(name: str, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
         names = tuple(attack.name for attack in attacks)
         if (name, mode, names) not in known:
-            with ThreadPoolExecutor(len(everyone)) as pool:
-                for who in everyone:
+            makers = list(everyone) if each_caller(request.config) else [name]
+            with ThreadPoolExecutor(len(makers)) as pool:
+                for who in makers:
                     made = pool.submit(_attack, everyone[who], mode, attacks)
                     known[who, mode, names] = made
-            for who in everyone:
+            for who in makers:
                 table.add_all(known[who, mode, names], attacks, column=f"{who}, {mode}")
         return known[name, mode, names].result()
 

@@ -154,7 +154,7 @@ def normal(text: str) -> str:
     for pattern, substitute in (
         (r"\b\d{8}-\d{6}-[0-9a-f]{6}\b", "RUN"),
         (r"\b[0-9a-f]{7,40}\b", "COMMIT"),
-        (r"\b\d+(?:\.\d+)? s\b", "SECONDS"),
+        (r"\b\d+ min(?: \d+ s)?\b|\b\d+(?:\.\d+)? s\b", "SECONDS"),
         (r"\b\d+\.\dx$", "TIMES"),
         (r" {2,}", "  "),
         (r" +$", ""),

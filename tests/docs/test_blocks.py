@@ -31,6 +31,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make test": (".ci/run", "make test"),
     "make check": (".ci/run", "make check"),
     "make agents": ("Makefile", "-m agents"),
+    "make attacks": ("Makefile", "--every-caller tests/attacks"),
     "make bench": ("Makefile", "tests/bench/bench_*.py"),
     # Measurements take minutes, and mean nothing on a machine that does something else.
     **{

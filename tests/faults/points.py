@@ -109,7 +109,7 @@ POINTS = _named(
     note_setup=_around(f"{_NOTES}note_stage", stages=True),
     teardown=_around("orchestrator.stages:start_again", argument="-teardown", stages=True),
     note_teardown=_around(
-        f"{_NOTES}note_stage", argument="teardown", stages=True, brief_after=True
+        f"{_NOTES}note_stage", argument="teardown", stages=True
     ),
     checked_out=_around("orchestrator.checks:make_store", stages=True),
     first_check=_around("orchestrator.stages:start_again", argument="-check-1", stages=True),
@@ -170,9 +170,7 @@ FLOW_POINTS = _named(
         nth=3,
         brief=True,
     ),
-    flow_result=Point(
-        target=f"{_RECORD}RunDirectory.write_result", when="after", nth=2, brief=True
-    ),
+    flow_result=Point(target=f"{_RECORD}RunDirectory.write_result", when="after", nth=2),
 )
 """Where only workflows come."""
 

@@ -26,8 +26,8 @@ _SPAN = 9.0
 _ROOM = 1024**3
 _SIGNALS = {"SIGTERM": 143, "SIGHUP": 129, "SIGINT": 130}
 KINDS = (
-    "kill", "kill", "SIGTERM", "SIGHUP", "SIGINT", "container killed", "container removed",
-    "container paused", "disk full", "daemon killed", "daemon restarted",
+    "kill", "SIGTERM", "container removed", "disk full", "daemon killed", "SIGINT",
+    "kill", "SIGHUP", "container killed", "container paused", "daemon restarted",
 )  # fmt: skip
 
 
