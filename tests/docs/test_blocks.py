@@ -40,6 +40,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
             "bench_trivial.py --rounds 5",
             "bench_repository.py --rounds 3",
             "bench_logs.py --rounds 3",
+            "bench_shapes.py --rounds 3",
             "bench_start.py",
         )
     },
