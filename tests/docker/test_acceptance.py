@@ -30,13 +30,6 @@ def repo(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "repo")
 
 
-@pytest.fixture
-def client() -> docker.APIClient:
-    client = docker.APIClient(version="auto")
-    yield client
-    client.close()
-
-
 def ours(client: docker.APIClient, repo: Path) -> list[str]:
     """Containers, networks and volumes of a repository's runs."""
     filters = {"label": f"{REPOSITORY}={repo / '.git'}"}

@@ -2,11 +2,10 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.cli import orchestrator
+from tests.support.cli import orchestrator, printed, run_one
 from tests.support.lfs import pointer, stored, with_content
 from tests.support.repository import fingerprint, git
 from tests.support.runs import show
@@ -24,21 +23,9 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return with_content(place / "repo", a=CONTENT, other=b"other")
 
 
-def run(repo: Path, task: str, *options: str) -> dict[str, Any]:
-    command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none", "--json")
-    done = orchestrator(*command, *options, task, cwd=repo)
-    assert done.returncode == 0, done.stderr + done.stdout
-    (result,) = done.results.values()
-    return result
-
-
-def printed(result: dict[str, Any]) -> str:
-    return (Path(result["log"]) / "stdout.log").read_text()
-
-
 def test_the_content_is_there_and_nothing_has_changed(repo: Path) -> None:
     before = fingerprint(repo)
-    result = run(repo, "sha256sum < a.bin; git status --porcelain; git add -A; echo w > w")
+    result = run_one(repo, "sha256sum < a.bin; git status --porcelain; git add -A; echo w > w")
     assert printed(result).split() == [hashlib.sha256(CONTENT).hexdigest(), "-"]
     assert result["files_modified"] == ["w"]
     seen = Path(result["worktree_path"])
@@ -49,13 +36,13 @@ def test_the_content_is_there_and_nothing_has_changed(repo: Path) -> None:
 
 def test_a_file_that_was_merely_touched_is_its_pointer(repo: Path) -> None:
     task = "cp a.bin x; rm a.bin; mv x a.bin; touch other.bin; git commit -qam mine; echo w > w"
-    result = run(repo, task)
+    result = run_one(repo, task)
     assert result["files_modified"] == ["w"]
     assert show(repo, f"{result['branch']}:a.bin") + "\n" == pointer(CONTENT)
 
 
 def test_changed_and_new_files_are_pointers_to_what_git_lfs_has(repo: Path) -> None:
-    result = run(repo, "printf changed > a.bin; printf new > n.bin; printf mine > c.bin; "
+    result = run_one(repo, "printf changed > a.bin; printf new > n.bin; printf mine > c.bin; "
                        "git add c.bin; git commit -qm mine")  # fmt: skip
     assert result["files_modified"] == ["a.bin", "c.bin", "n.bin"]
     for name, content in (("a", b"changed"), ("n", b"new"), ("c", b"mine")):
@@ -66,7 +53,7 @@ def test_changed_and_new_files_are_pointers_to_what_git_lfs_has(repo: Path) -> N
 
 def test_one_that_is_too_large_for_git_is_not_for_git_lfs(repo: Path) -> None:
     task = "truncate -s 120m large.bin; truncate -s 120m large.dat"
-    result = run(repo, task)
+    result = run_one(repo, task)
     assert result["files_modified"] == ["large.bin"]
     assert "file over 100 MiB left out: large.dat" in result["message"]
     assert "large.bin" not in result["message"]
@@ -74,7 +61,7 @@ def test_one_that_is_too_large_for_git_is_not_for_git_lfs(repo: Path) -> None:
 
 
 def test_nothing_of_it_is_work_to_be_kept(repo: Path) -> None:
-    run(repo, "true")
+    run_one(repo, "true")
     done = orchestrator("parallel-cleanup", cwd=repo)
     assert done.returncode == 0, done.stderr
     assert git(repo, "for-each-ref", "refs/orchestrator") == ""
@@ -86,4 +73,4 @@ def test_what_was_never_fetched_is_told(repo: Path) -> None:
     done = orchestrator(*command, "true", cwd=repo)
     assert "files of git-lfs that are not on this machine are pointers for the workers: a.bin; " \
         "`git lfs pull` fetches them" in done.stderr  # fmt: skip
-    assert printed(run(repo, "cat a.bin")) == pointer(CONTENT)
+    assert printed(run_one(repo, "cat a.bin")) == pointer(CONTENT)

@@ -66,13 +66,6 @@ def host_port() -> Iterator[int]:
     server.server_close()
 
 
-@pytest.fixture
-def client() -> Iterator[docker.APIClient]:
-    client = docker.APIClient(version="auto")
-    yield client
-    client.close()
-
-
 def machine_addresses() -> list[str]:
     """The machine's own IPv4 addresses, loopback aside."""
     return own_addresses()

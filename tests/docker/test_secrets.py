@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -43,13 +42,6 @@ say(json.dumps({"status": "partial", "steps": 2, "note": value}))
 open("named-" + value.replace("/", "_"), "w").close()
 P
 echo "the end is $(cat /run/secrets/DEPLOY_TOKEN)" >&2; exit 3"""
-
-
-@pytest.fixture
-def client() -> Iterator[docker.APIClient]:
-    client = docker.APIClient(version="auto")
-    yield client
-    client.close()
 
 
 def spellings(value: str = VALUE) -> list[bytes]:

@@ -68,13 +68,6 @@ def database(docker_engine: DockerEngine) -> Iterator[str]:
 
 
 @pytest.fixture
-def client() -> Iterator[docker.APIClient]:
-    client = docker.APIClient(version="auto")
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def repo(tmp_path: Path) -> Path:
     repo = make_repository(tmp_path / "repo")
     (repo / "services.yaml").write_text(SERVICES)

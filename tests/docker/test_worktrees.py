@@ -2,11 +2,10 @@
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.cli import orchestrator
+from tests.support.cli import orchestrator, printed, run_one
 from tests.support.repository import fingerprint, git
 from tests.support.submodules import with_submodules
 
@@ -29,25 +28,13 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return repo
 
 
-def run(repo: Path, task: str, *options: str) -> dict[str, Any]:
-    command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none", "--json")
-    done = orchestrator(*command, *options, task, cwd=repo)
-    assert done.returncode == 0, done.stderr + done.stdout
-    (result,) = done.results.values()
-    return result
-
-
-def printed(result: dict[str, Any]) -> str:
-    return (Path(result["log"]) / "stdout.log").read_text()
-
-
 def test_copies(repo: Path) -> None:
     before = fingerprint(repo)
     task = (
         "cat deps/link .env; git status --porcelain; echo x > deps/own; echo y > .env; "
         "echo '!.env' >> .gitignore; echo w > w"
     )
-    result = run(repo, task, "--copy", "deps/", "--copy", ".env")
+    result = run_one(repo, task, "--copy", "deps/", "--copy", ".env")
     assert printed(result) == "deps\nTOKEN=1\n"
     assert result["files_modified"] == [".gitignore", "w"]
     seen = Path(result["worktree_path"])
@@ -66,7 +53,7 @@ def test_submodules(repo: Path) -> None:
         "git status --porcelain; git log -1 --format=%s; cd deep; git status --porcelain; "
         "git log -1 --format=%s; find /workspace -user root ! -path /workspace ! -name .git"
     )
-    result = run(repo, task)
+    result = run_one(repo, task)
     assert printed(result) == "print('hello')\nadd deep\nsecond\n"
     assert result["files_modified"] == []
     seen = Path(result["worktree_path"])
@@ -82,7 +69,7 @@ def test_what_is_changed_in_a_submodule_is_a_patch(repo: Path) -> None:
         "cd vendor/lib; echo more >> a.txt; git commit -qam inner; echo new > deep/new; "
         "printf '\\0\\1' > binary; cd ../..; echo w > w; git add w; git commit -qm mine"
     )
-    result = run(repo, task)
+    result = run_one(repo, task)
     assert result["files_modified"] == ["w"]
     assert git(repo, "log", "-1", "--format=%s", result["branch"]) == "mine"
     assert git(repo, "rev-parse", f"{result['branch']}:vendor/lib") == link
@@ -101,7 +88,7 @@ def test_a_submodule_that_was_moved_is_where_it_was(repo: Path) -> None:
         "cd vendor/lib; echo more >> a.txt; git commit -qam inner; cd ../..; "
         "echo w > w; git add -A; git commit -qm outer"
     )
-    result = run(repo, task)
+    result = run_one(repo, task)
     assert result["files_modified"] == ["w"]
     assert "a commit of its own moved a submodule" in result["message"]
     assert git(repo, "rev-parse", f"{result['branch']}:vendor/lib") == link
@@ -109,7 +96,7 @@ def test_a_submodule_that_was_moved_is_where_it_was(repo: Path) -> None:
 
 
 def test_a_submodule_that_is_gone_leaves_no_work_behind(repo: Path) -> None:
-    result = run(repo, "rm -r vendor; git add -A; git commit -qm gone")
+    result = run_one(repo, "rm -r vendor; git add -A; git commit -qm gone")
     assert result["files_modified"] == ["vendor/lib"]
     done = orchestrator("parallel-cleanup", cwd=repo)
     assert done.returncode == 0, done.stderr
@@ -123,13 +110,13 @@ def test_a_submodule_whose_git_is_the_workers_runs_nothing(repo: Path) -> None:
         "git config --file /git/modules/0/config core.fsmonitor 'touch /workspace/ran2'; "
         "echo w > /workspace/w"
     )
-    result = run(repo, task)
+    result = run_one(repo, task)
     assert result["files_modified"] == ["w"]
 
 
 def test_a_retry_has_them_again(repo: Path) -> None:
     task = "cat vendor/lib/a.txt deps/link; echo w >> w; test $(wc -l < w) = 2"
-    result = run(
+    result = run_one(
         repo, task, "--copy", "deps/", "--retries", "1", "--retry-delay", "0",
         "--retry-from", "keep",
     )  # fmt: skip

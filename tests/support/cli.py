@@ -51,6 +51,20 @@ def orchestrator(
         )
 
 
+def run_one(repo: Path, task: str, *options: str) -> dict[str, Any]:
+    """Run one command as a worker without network, and give its result: a success."""
+    command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none", "--json")
+    done = orchestrator(*command, *options, task, cwd=repo)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (result,) = done.results.values()
+    return result
+
+
+def printed(result: Mapping[str, Any]) -> str:
+    """Give what a worker printed on stdout."""
+    return (Path(result["log"]) / "stdout.log").read_text()
+
+
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode(errors="replace")
