@@ -227,6 +227,7 @@ def _finish(
 def _attempt(
     run: RunContext, spec: WorkerSpec, done: Results, given: Allotment
 ) -> WorkerResult | Again:
+    asked = spec.task
     try:
         run, spec = flow_in(run, spec, done)
     except MergeConflict as error:
@@ -235,8 +236,13 @@ def _attempt(
     except EngineUnavailableError:
         raise
     except (OrchestratorError, OSError) as error:
+        if has_begun(run, spec):
+            # Its container may run, and what it wrote is to be brought home.
+            raise UnfinishedError(str(error)) from error
         return failure(run, spec, Reason.SETUP_FAILED, str(error))
-    return attempt(replace(run, config=given.over(run.config)), spec)
+    came = attempt(replace(run, config=given.over(run.config)), spec)
+    # What others came to, and it was told, stands in their results.
+    return came if isinstance(came, Again) else came.model_copy(update={"task": asked})
 
 
 def _kept(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:

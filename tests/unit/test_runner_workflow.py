@@ -214,6 +214,7 @@ def test_a_reduced_task_is_told_what_came_of_the_others(
         task("reduce", "printf %s {{results}} > told.json", "map-1", "map-2",
              inputs=["map-1", "map-2"], when="always"),
     )  # fmt: skip
+    assert done["reduce"].task == "printf %s {{results}} > told.json"
     told = json.loads(show(repo, f"{done['reduce'].branch}:told.json"))
     assert [(one["id"], one["status"], one["files_modified"]) for one in told] == [
         ("map-1", "success", ["one.txt"]), ("map-2", "failed", []),
