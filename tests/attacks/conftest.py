@@ -1,5 +1,6 @@
 """Options, callers, and the runs, each made once and asked by many tests."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +13,10 @@ from tests.attacks.caller import Caller, callers
 from tests.attacks.campaign import Campaign, run_campaign
 from tests.attacks.table import PAGE, Table
 
+CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
+Group = tuple[Attack, ...]
+_BY_ONE = (("attacks/test_killed", "[root]"), ("attacks/test_terminal", "[user]"))
+"""What is made by the other caller, where not each makes all."""
 Run = Callable[[str, str, tuple[Attack, ...]], Campaign]
 
 
@@ -27,9 +32,31 @@ def each_caller(config: pytest.Config) -> bool:
     return bool(config.getoption("every_caller") or config.getoption("write_table"))
 
 
+def turns(config: pytest.Config, groups: list[Group], *, first: int = 0) -> list[tuple[str, Group]]:
+    """Give callers and the groups of attacks that they make: in turns, or all of them each."""
+    if each_caller(config):
+        return [(caller, group) for caller in CALLERS for group in groups]
+    return [(CALLERS[turn % len(CALLERS)], group) for turn, group in enumerate(groups, start=first)]
+
+
+def each_attack(
+    metafunc: pytest.Metafunc, names: tuple[str, str, str], turns: list[tuple[str, Group]]
+) -> None:
+    """Make a test of each attack."""
+    cases = [(caller, group, attack) for caller, group in turns for attack in group]
+    ids = [f"{attack.name}-{caller}" for caller, _, attack in cases]
+    metafunc.parametrize(names, cases, ids=ids)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [] if each_caller(config) or len(CALLERS) == 1 else list(_BY_ONE)
     if not config.getoption("measure_plain", default=False):
-        items[:] = [item for item in items if "test_plain" not in item.nodeid]
+        left_out.append(("test_plain", ""))
+    items[:] = [
+        item
+        for item in items
+        if not any(name in item.nodeid and caller in item.nodeid for name, caller in left_out)
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -1,21 +1,20 @@
 """Attacks on what a worker may use: each ends with its reason, and the work so far arrives."""
 
-import os
-
 import pytest
 
 from tests.attacks.attack import Attack, every, grouped
-from tests.attacks.conftest import Run
+from tests.attacks.conftest import Run, each_attack, turns
 
 pytestmark = pytest.mark.docker
 
-CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
 GROUPS = grouped([attack for attack in every() if attack.group == "limits"], 9)
-CASES = [(group, attack) for group in GROUPS for attack in group]
 
 
-@pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize(("group", "attack"), CASES, ids=[a.name for _, a in CASES])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let callers take turns with the groups, or each have all."""
+    each_attack(metafunc, ("caller", "group", "attack"), turns(metafunc.config, GROUPS))
+
+
 def test_limit_holds(
     caller: str, group: tuple[Attack, ...], attack: Attack, campaigns: Run
 ) -> None:

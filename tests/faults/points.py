@@ -113,7 +113,7 @@ POINTS = _named(
     ),
     checked_out=_around("orchestrator.checks:make_store", stages=True),
     first_check=_around("orchestrator.stages:start_again", argument="-check-1", stages=True),
-    note_check=_around(f"{_NOTES}note_checks", stages=True, brief_after=True),
+    note_check=_around(f"{_NOTES}note_checks", stages=True),
     last_check=_around(f"{_NOTES}note_checks", nth=4, stages=True),
     container=(
         Point(target="orchestrator.execution:create", when="before"),

@@ -238,7 +238,8 @@ class LocalContainer:
 
     def _reap(self, process: "subprocess.Popen[bytes]") -> None:
         # Not waited for yet, so the group's id cannot be given to another meanwhile.
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with suppress(ChildProcessError):  # whoever asked after it has waited for it
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         process.wait()
         self._state = replace(self._state, ended_at=datetime.now(UTC))
@@ -332,7 +333,9 @@ class LocalContainer:
         if signal == "SIGKILL":
             self._signal_group(_SIGKILL)
         else:
-            self._process.send_signal(_SIGTERM)
+            # `send_signal` would wait for a process that has ended, and `_reap` find none.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, _SIGTERM)
 
     def usage(self) -> Usage | None:
         """Add up the processes of the group."""
