@@ -124,7 +124,9 @@ Commands = tuple[Annotated[str, AfterValidator(_command)], ...]
 CacheKind = Literal["pip", "npm", "uv", "cargo"]
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
+    """What somebody wishes: frozen, and nothing in it that nobody asked for."""
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -135,7 +137,7 @@ class _Model(BaseModel):
     )
 
 
-class Limits(_Model):
+class Limits(Model):
     """What one worker may use."""
 
     cpus: float | None = Field(default=None, gt=0)
@@ -163,7 +165,7 @@ class Limits(_Model):
 Network = Literal["none", "open"]
 
 
-class Isolation(_Model):
+class Isolation(Model):
     """How closed a worker's container is."""
 
     network: Network = "open"
@@ -218,7 +220,7 @@ class Isolation(_Model):
         return env
 
 
-class Triggers(_Model):
+class Triggers(Model):
     """When somebody should look at a worker."""
 
     silence: float = Field(default=0.0, ge=0)
@@ -236,7 +238,7 @@ class Triggers(_Model):
     posted to."""
 
 
-class Service(_Model):
+class Service(Model):
     """A program beside each worker's own, such as a database, in a container of its own."""
 
     image: str = Field(min_length=1)
@@ -274,7 +276,7 @@ def variable_prefix(service: str) -> str:
     return service.upper().replace("-", "_")
 
 
-class Check(_Model):
+class Check(Model):
     """A command that tells whether what a worker committed is right."""
 
     run: Annotated[str, AfterValidator(_command)]
@@ -324,7 +326,7 @@ def _told_apart(services: dict[str, Service]) -> dict[str, Service]:
 Services = Annotated[dict[str, Service], AfterValidator(_told_apart)]
 
 
-class Project(_Model):
+class Project(Model):
     """What a project needs of a worktree; its fields stand at the top of the file, in no block."""
 
     setup: Commands = ()
@@ -361,7 +363,7 @@ class Project(_Model):
         return tuple(dict.fromkeys(caches))
 
 
-class RateLimit(_Model):
+class RateLimit(Model):
     """A bucket of starts: each worker takes one out, and it fills up again."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
@@ -374,7 +376,7 @@ class RateLimit(_Model):
     """Workers a second that may start from then on."""
 
 
-class Provider(_Model):
+class Provider(Model):
     """Whoever answers for models."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
@@ -393,7 +395,7 @@ _WORKERS_SCHEMA = {
 }
 
 
-class ParallelConfig(_Model):
+class ParallelConfig(Model):
     """One run of `orchestrator parallel`."""
 
     tasks: tuple[str, ...] = Field(min_length=1)

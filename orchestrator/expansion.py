@@ -48,10 +48,11 @@ def expand_from(
 def _listed(repository: Repository, base: str) -> dict[str, tuple[str, int]]:
     """Give the object and the size of each file of a commit."""
     found = {}
-    for entry in repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base).split(b"\0"):
+    listing = repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base)
+    for entry in filter(None, listing.split(b"\0")):
         facts, _, path = entry.partition(b"\t")
-        if facts.split(None, 1)[:1] and facts.split(None, 1)[0] in _FILES:
-            _, _, name, size = facts.split()
+        mode, _, name, size = facts.split()
+        if mode in _FILES:
             found[os.fsdecode(path)] = (name.decode(), int(size))
     return found
 

@@ -141,13 +141,12 @@ def check_grounds(
         return check_ground(config, root, engine, agent, environ)
     if any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks):
         check_git()
-    known: dict[str, Ground] = {}
-    grounds = {}
-    for task in workflow.tasks:
-        own = config_of(config, task, programs)
-        key = own.model_copy(update={"tasks": ("-",)}).model_dump_json()
-        known[key] = known.get(key) or _of_task(task, own, root, engine, agent, environ)
-        grounds[task.id] = known[key]
+    grounds = {
+        task.id: ground
+        for own, tasks in alike(config, workflow, programs)
+        for ground in [_of_task(tasks[0], own, root, engine, agent, environ)]
+        for task in tasks
+    }
     first = next(iter(grounds.values()))
     handed_on = {
         name: value for one in grounds.values() for name, value in one.inherited_env.items()
@@ -162,6 +161,18 @@ def check_grounds(
         programs=programs,
         grounds=grounds,
     )
+
+
+def alike(
+    config: ParallelConfig, workflow: Workflow, programs: Programs
+) -> list[tuple[ParallelConfig, list[Task]]]:
+    """Give each configuration that tasks have, and whose it is: their texts make no difference."""
+    found: dict[str, tuple[ParallelConfig, list[Task]]] = {}
+    for task in workflow.tasks:
+        own = config_of(config, task, programs)
+        key = own.model_copy(update={"tasks": ("-",)}).model_dump_json()
+        found.setdefault(key, (own, []))[1].append(task)
+    return list(found.values())
 
 
 def _of_task(

@@ -17,7 +17,7 @@ from orchestrator.execution import Cancel
 from orchestrator.leftovers import abandoned
 from orchestrator.opening import Recorder, announce, closing, share
 from orchestrator.plan import WorkerSpec, job_count, repeated_task_notice
-from orchestrator.preflight import check_grounds, check_wishes, crowding, missing_keys
+from orchestrator.preflight import alike, check_grounds, check_wishes, crowding, missing_keys
 from orchestrator.presets import Preset
 from orchestrator.record import RunDirectory, RunRecord, live_numbers
 from orchestrator.repository import Repository
@@ -28,7 +28,6 @@ from orchestrator.workflow.model import (
     NO_PROGRAMS,
     Programs,
     Workflow,
-    config_of,
     plan_tasks,
     run_config,
 )
@@ -110,8 +109,9 @@ class ParallelRunner:
         config = self._config
         isolation = config.isolation
         wishes = check_wishes(config, self._root, self._agent)
-        for task in self._workflow.tasks if self._workflow else ():
-            check_wishes(config_of(config, task, self._programs), self._root, self._agent)
+        if self._workflow is not None:
+            for own, _ in alike(config, self._workflow, self._programs):
+                check_wishes(own, self._root, self._agent)
         repository = wishes.repository
         check_worktrees(repository, config)
         first = repository.free_block(job_count(config), taken=live_numbers(repository.state_dir))

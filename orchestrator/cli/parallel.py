@@ -1,6 +1,7 @@
 """`orchestrator parallel`."""
 
 import os
+from collections.abc import Mapping
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from orchestrator.config import ParallelConfig
 from orchestrator.repository import find_top
 from orchestrator.runner import ParallelRunner
 from orchestrator.settings import load_config
+from orchestrator.workflow.model import Workflow
 
 _NOT_SETTINGS = frozenset(
     {"positional", "task", "config", "quiet", "json", "dry_run", "detach", "secret"}
@@ -96,12 +98,7 @@ def parallel(
     settings = _configure(given)
     view = make_view(quiet=quiet)
     runner = ParallelRunner(settings, emit=view)
-    if dry_run:
-        show_plan(runner, quiet=quiet, as_json=json)
-    elif detach:
-        detach_run(runner, view, quiet=quiet, as_json=json)
-    else:
-        raise typer.Exit(conduct(runner, settings, view, quiet=quiet, as_json=json))
+    do(runner, settings, view, given)
 
 
 def _configure(given: dict[str, Any]) -> ParallelConfig:
@@ -117,8 +114,26 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
     )
 
 
-def show_plan(runner: ParallelRunner, *, quiet: bool, as_json: bool) -> None:
-    """Show what a run would do, on stdout and, for people, on stderr."""
+def do(
+    runner: ParallelRunner,
+    config: ParallelConfig,
+    view: View,
+    given: Mapping[str, Any],
+    *,
+    workflow: Workflow | None = None,
+) -> None:
+    """Show what a run would do, start it in the background, or carry it out, as was asked."""
+    quiet, as_json = given["quiet"], given["json"]
+    if given["dry_run"]:
+        _show_plan(runner, quiet=quiet, as_json=as_json)
+    elif given["detach"]:
+        _detach(runner, view, quiet=quiet, as_json=as_json)
+    else:
+        code = conduct(runner, config, view, workflow=workflow, quiet=quiet, as_json=as_json)
+        raise typer.Exit(code)
+
+
+def _show_plan(runner: ParallelRunner, *, quiet: bool, as_json: bool) -> None:
     plan = runner.plan()
     if not quiet:
         for notice in plan.notices:
@@ -128,8 +143,7 @@ def show_plan(runner: ParallelRunner, *, quiet: bool, as_json: bool) -> None:
         tell(_UNCHECKED)
 
 
-def detach_run(runner: ParallelRunner, view: View, *, quiet: bool, as_json: bool) -> None:
-    """Start a run that another process goes on with."""
+def _detach(runner: ParallelRunner, view: View, *, quiet: bool, as_json: bool) -> None:
     with view:
         directory = runner.reserve()
     try:

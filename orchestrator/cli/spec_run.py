@@ -7,12 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.conduct import conduct
 from orchestrator.cli.earlier import earlier_run, without_done
 from orchestrator.cli.live import make_view
 from orchestrator.cli.manifests import File, From, Only, Variables, selected, tell_about, variables
 from orchestrator.cli.messages import show
-from orchestrator.cli.parallel import detach_run, show_plan
+from orchestrator.cli.parallel import do
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.expansion import expand_from
@@ -97,15 +96,9 @@ def run(
     view = make_view(quiet=quiet)
     programs = _programs(given, settings, workflow)
     runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)
-    if dry_run:
-        if not json:
-            show("\n".join([*wave_lines(workflow, settings.workers), ""]))
-        show_plan(runner, quiet=quiet, as_json=json)
-    elif detach:
-        detach_run(runner, view, quiet=quiet, as_json=json)
-    else:
-        code = conduct(runner, settings, view, workflow=workflow, quiet=quiet, as_json=json)
-        raise typer.Exit(code)
+    if dry_run and not json:
+        show("\n".join([*wave_lines(workflow, settings.workers), ""]))
+    do(runner, settings, view, given, workflow=workflow)
 
 
 def _configure(given: dict[str, Any]) -> ParallelConfig:

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
+from orchestrator.config import Model
 from orchestrator.settings.sources import agent_names
-from orchestrator.workflow.model import COMPLEXITY, WHEN, Lock, Prompt, WorkerSettings, _Model
+from orchestrator.workflow.model import COMPLEXITY, WHEN, Lock, Prompt, WorkerSettings
 
 LONGEST_ID = 100
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_ID - 1}}}")
@@ -52,7 +53,7 @@ Ids = tuple[Id, ...]
 Scalar = str | int | float | bool
 
 
-class Foreach(_Model):
+class Foreach(Model):
     """What a task is made once for each of."""
 
     items: tuple[Scalar, ...] | None = None
@@ -139,7 +140,7 @@ class ManifestTask(TaskDefaults):
         return tuple(dict.fromkeys((*self.reduce, *self.inputs)))
 
 
-class Stage(_Model):
+class Stage(Model):
     """Tasks that run at one time, when all of the stage before are over."""
 
     name: str | int | None = None
@@ -148,7 +149,7 @@ class Stage(_Model):
     """Its tasks."""
 
 
-class Constraints(_Model):
+class Constraints(Model):
     """What AutomatosX calls constraints."""
 
     max_latency: float | None = Field(default=None, gt=0, alias="maxLatency")
@@ -157,14 +158,14 @@ class Constraints(_Model):
     """`private`: tasks have no network, unless an option says otherwise."""
 
 
-class Policy(_Model):
+class Policy(Model):
     """What AutomatosX calls a policy."""
 
     constraints: Constraints = Constraints()
     """What holds for every task."""
 
 
-class Manifest(_Model):
+class Manifest(Model):
     """A workflow file."""
 
     name: str | None = Field(default=None, min_length=1, max_length=200)

@@ -3,25 +3,24 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from orchestrator.config import Checks, Commands, Limits, Network, ParallelConfig, Ports, Services
+from orchestrator.config import (
+    Checks,
+    Commands,
+    Limits,
+    Model,
+    Network,
+    ParallelConfig,
+    Ports,
+    Services,
+)
 from orchestrator.plan import WorkerSpec, plan_workers
 
 MOST_TASKS = 1000
 """Of one workflow, every batch of a `foreach` counted."""
 WHEN = Literal["on_success", "on_failure", "always"]
 COMPLEXITY = Literal["low", "medium", "high"]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-    )
 
 
 def _prompt(text: str) -> str:
@@ -37,7 +36,7 @@ Prompt = Annotated[str, AfterValidator(_prompt)]
 Lock = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class WorkerSettings(_Model):
+class WorkerSettings(Model):
     """What one task has otherwise than the run; None is as the run has it."""
 
     agent: str | None = Field(default=None, min_length=1)
@@ -75,7 +74,7 @@ class WorkerSettings(_Model):
     (`out_of_scope`)."""
 
 
-class Earlier(_Model):
+class Earlier(Model):
     """A task that an earlier run has done."""
 
     task: TaskId
@@ -86,7 +85,7 @@ class Earlier(_Model):
     """Its worker there."""
 
 
-class Task(_Model):
+class Task(Model):
     """One task: one worker with a worktree, a branch and a container of its own."""
 
     id: TaskId
@@ -119,7 +118,7 @@ class Task(_Model):
     settings: WorkerSettings = WorkerSettings()
 
 
-class Workflow(_Model):
+class Workflow(Model):
     """Tasks, each after those it depends on: as in the manifest where that leaves a choice."""
 
     name: str = Field(min_length=1, max_length=200)

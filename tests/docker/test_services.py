@@ -1,7 +1,6 @@
 """A database and a web server for each worker, on a real daemon."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -18,8 +17,8 @@ import pytest
 from orchestrator.engine.base import REPOSITORY, ROLE, WORKER
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.guard import own_addresses
-from orchestrator.images import proxy_args
 from tests.support.cli import orchestrator, start
+from tests.support.images import built_image
 from tests.support.live import eventually
 from tests.support.repository import git, make_repository
 
@@ -57,14 +56,8 @@ exec python3 server.py
 def database(docker_engine: DockerEngine) -> Iterator[str]:
     """Build the database's image: no registry can be reached."""
     folder = Path(__file__).parent / "postgres"
-    docker_engine.build(
-        folder, dockerfile="Dockerfile", tag=DATABASE, args=proxy_args(os.environ), labels={},
-        progress=lambda _: None,
-    )  # fmt: skip
-    yield DATABASE
-    client = docker.from_env()
-    client.images.remove(DATABASE, force=True)
-    client.close()
+    with built_image(docker_engine, folder, DATABASE):
+        yield DATABASE
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-import docker
 import pytest
 
 from orchestrator.config import Limits
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.images import proxy_args
 from orchestrator.runner import ParallelRunner
 from tests.support.cli import Completed, orchestrator
+from tests.support.images import built_image
 from tests.support.random_workflows import check_carried_out, random_workflow
 from tests.support.repository import git, make_repository
 from tests.support.runs import configured
@@ -57,14 +56,8 @@ tasks:
 @pytest.fixture(scope="module")
 def scripted(docker_engine: DockerEngine) -> Iterator[str]:
     """Build an image with an agent that does as it is told."""
-    docker_engine.build(
-        Path(__file__).parent / "scripted", dockerfile="Dockerfile", tag=IMAGE,
-        args=proxy_args(os.environ), labels={}, progress=lambda _: None,
-    )  # fmt: skip
-    yield IMAGE
-    client = docker.from_env()
-    client.images.remove(IMAGE, force=True)
-    client.close()
+    with built_image(docker_engine, Path(__file__).parent / "scripted", IMAGE):
+        yield IMAGE
 
 
 @pytest.fixture

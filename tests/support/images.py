@@ -3,10 +3,27 @@
 import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import docker
+
 from orchestrator.engine.base import ImageEngine
-from orchestrator.images import ImageBuilder
+from orchestrator.images import ImageBuilder, proxy_args
+
+
+@contextmanager
+def built_image(engine: ImageEngine, folder: Path, tag: str) -> Iterator[str]:
+    """Build an image that only tests use, and remove it again."""
+    engine.build(
+        folder, dockerfile="Dockerfile", tag=tag, args=proxy_args(os.environ), labels={},
+        progress=lambda _: None,
+    )  # fmt: skip
+    yield tag
+    client = docker.from_env()
+    client.images.remove(tag, force=True)
+    client.close()
 
 
 def build_agent_image(engine: ImageEngine, agent: str) -> str:
