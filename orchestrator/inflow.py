@@ -15,7 +15,7 @@ from orchestrator.lfs import content_since
 from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import ready_more
 from orchestrator.record import RunDirectory
-from orchestrator.results import Status, WorkerResult
+from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.sharing import Input
 from orchestrator.workflow.model import Earlier, Task
 from orchestrator.workflow.prompts import render_prompt
@@ -98,12 +98,40 @@ def _on_own_base(run: RunContext, spec: WorkerSpec, task: Task, results: Results
 
 
 def _merged(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> str:
-    """Merge what the tasks made that it goes on from; those that failed left nothing to go on."""
-    before = (*(one.task for one in task.earlier), *task.depends_on)
-    good = [name for name in before if results[name].status is Status.SUCCESS]
-    tips = [Tip(name, commit) for name in good if (commit := results[name].commit) is not None]
+    """Merge the commits of the tasks that a task goes on from."""
+    sources = _sources(run, task, results)
+    tips = [Tip(name, one.commit) for name, one in sources.items() if one.commit is not None]
     scratch = run.directory.path / f"merge-{spec.worker_id}"
     return integrate(run.repository, run.base, tips, when=run.began, scratch=scratch)
+
+
+def _sources(run: RunContext, task: Task, results: Results) -> Results:
+    """Return the results whose commits a task starts from, in the order of its dependencies.
+
+    A dependency that was not needed, was skipped or failed has no commit to go on from: it passes
+    on what it would have started from itself. One whose dependencies cannot be merged passes on
+    nothing.
+    """
+    tasks = run.workflow.by_id if run.workflow else {}
+    elsewhere = {one.task: one for other in tasks.values() for one in other.earlier}
+    found: dict[str, WorkerResult] = {}
+    seen: set[str] = set()
+    pending = [*reversed(_before(task))]
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        result = results[name] if name in results else _earlier(run, elsewhere[name])
+        if result.status is Status.SUCCESS and not result.never_ran:
+            found[name] = result
+        elif result.reason is not Reason.CONFLICT and name in tasks:
+            pending.extend(reversed(_before(tasks[name])))
+    return found
+
+
+def _before(task: Task) -> tuple[str, ...]:
+    return (*(one.task for one in task.earlier), *task.depends_on)
 
 
 def _move_branch(run: RunContext, spec: WorkerSpec, base: str) -> None:

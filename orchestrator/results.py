@@ -151,6 +151,11 @@ class WorkerResult(BaseModel):
         """The worktree's directory name."""
         return Path(self.worktree_path).name
 
+    @property
+    def never_ran(self) -> bool:
+        """Whether its container never started, as of a task that was skipped or not needed."""
+        return self.started_at is None
+
 
 class RunResult(BaseModel):
     """One run: what `--json` prints."""
@@ -168,14 +173,13 @@ class RunResult(BaseModel):
 
 def overall_status(results: Sequence[WorkerResult]) -> Status:
     """Sum up: success only if all succeeded, timeout only if all failures are timeouts."""
-    statuses = {result.status for result in _decisive(results)}
-    if statuses <= {Status.SUCCESS}:
+    causes, skipped = _causes(results)
+    statuses = {result.status for result in causes}
+    if not causes and not skipped:
         return Status.SUCCESS
-    if Status.FAILED in statuses:
+    if Status.FAILED in statuses or (skipped and Status.TIMEOUT not in statuses):
         return Status.FAILED
-    if Status.TIMEOUT in statuses:
-        return Status.TIMEOUT
-    return Status.PARTIAL
+    return Status.TIMEOUT if Status.TIMEOUT in statuses else Status.PARTIAL
 
 
 def sum_up(
@@ -209,20 +213,20 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
         results: One per worker.
         fail_on: `any`, or `all`: with `all` a run in which any worker succeeded is 0.
     """
-    decisive = _decisive(results)
-    bad = [result for result in decisive if result.status is not Status.SUCCESS]
-    if not bad or (fail_on == "all" and len(bad) < len(decisive)):
+    causes, skipped = _causes(results)
+    succeeded = any(one.required and one.status is Status.SUCCESS for one in results)
+    if not (causes or skipped) or (fail_on == "all" and succeeded):
         return 0
-    failed = [result for result in bad if result.status is not Status.PARTIAL]
+    failed = [result for result in causes if result.status is not Status.PARTIAL]
     reasons = {result.reason for result in failed}
     if Reason.INTERNAL_ERROR in reasons:
         return 70
     if Reason.ENGINE_ERROR in reasons:
         return 7
-    if {result.reason for result in bad} == {Reason.BUDGET}:
+    if {result.reason for result in causes} == {Reason.BUDGET}:
         return 6
     if not failed:
-        return 2
+        return 1 if skipped else 2
     if all(result.status is Status.TIMEOUT for result in failed):
         return 5
     if all(result.reason is Reason.AUTH for result in failed):
@@ -230,7 +234,13 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
     return 1
 
 
-def _decisive(results: Sequence[WorkerResult]) -> list[WorkerResult]:
-    """Give those that are required, without those that only suffer from another's failure."""
-    required = [result for result in results if result.required]
-    return [result for result in required if result.reason is not Reason.DEPENDENCY] or required
+def _causes(results: Sequence[WorkerResult]) -> tuple[list[WorkerResult], bool]:
+    """Return the results that fail a run by themselves, and whether required tasks were skipped.
+
+    A required task that never ran because another failed is a failure of the run, whether or not
+    the other one is required; what made the others fail is then a cause too.
+    """
+    bad = [result for result in results if result.status is not Status.SUCCESS]
+    skipped = any(one.required and one.reason is Reason.DEPENDENCY for one in bad)
+    own = [one for one in bad if one.reason is not Reason.DEPENDENCY]
+    return [one for one in own if one.required or skipped], skipped

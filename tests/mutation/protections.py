@@ -8,6 +8,7 @@ from tests.mutation import (
     of_runs,
     of_settings,
     of_sharing,
+    of_workflows,
 )
 from tests.mutation.protection import Protection
 
@@ -31,4 +32,5 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "cleanup": tuple(of_cleanup.cleanup()),
     "settings": tuple(of_settings.settings()),
     "preflight": tuple(of_settings.preflight()),
+    "workflows": tuple(of_workflows.workflows()),
 }

@@ -36,6 +36,10 @@ ENGINE = worker("failed", Reason.ENGINE_ERROR)
 BUG = worker("failed", Reason.INTERNAL_ERROR)
 SKIPPED = worker("failed", Reason.DEPENDENCY)
 OPTIONAL = worker("failed", Reason.AGENT_FAILED, required=False)
+OPTIONAL_LATE = worker("timeout", Reason.TIMEOUT, required=False)
+OPTIONAL_SKIPPED = worker("failed", Reason.DEPENDENCY, required=False)
+CONFLICT = worker("failed", Reason.CONFLICT)
+CANCELLED = worker("failed", Reason.CANCELLED)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,21 @@ OPTIONAL = worker("failed", Reason.AGENT_FAILED, required=False)
         ([FAILED, OPTIONAL], 1, 1, "failed"),
         ([LATE, SKIPPED], 5, 5, "timeout"),
         ([OPTIONAL, SKIPPED], 1, 1, "failed"),
+        ([OPTIONAL, SKIPPED, OK], 1, 0, "failed"),
+        ([OPTIONAL_LATE, SKIPPED, OK], 5, 0, "timeout"),
+        ([OPTIONAL, SKIPPED, LATE], 1, 1, "failed"),
+        ([OPTIONAL, OPTIONAL_SKIPPED, OK], 0, 0, "success"),
+        ([LATE, OPTIONAL_SKIPPED], 5, 5, "timeout"),
+        ([OPTIONAL_LATE], 0, 0, "success"),
+        ([SKIPPED, OK], 1, 0, "failed"),
+        ([PARTIAL, SKIPPED], 1, 1, "failed"),
+        ([SPENT, SKIPPED], 6, 6, "failed"),
+        ([NO_KEY, SKIPPED], 4, 4, "failed"),
+        ([FAILED, SKIPPED, OK], 1, 0, "failed"),
+        ([ENGINE, SKIPPED], 7, 7, "failed"),
+        ([BUG, SKIPPED], 70, 70, "failed"),
+        ([CONFLICT, SKIPPED], 1, 1, "failed"),
+        ([CANCELLED, LATE], 1, 1, "failed"),
         ([OK, SPENT], 6, 0, "partial"),
         ([SPENT, PARTIAL], 2, 2, "partial"),
         ([SPENT, FAILED], 1, 1, "failed"),

@@ -130,6 +130,19 @@ def test_a_failure_that_does_not_count_fails_nothing(repo: Path, local_engine: L
     assert [one.status.value for one in result.results] == ["failed", "success"]
 
 
+def test_a_required_task_that_never_ran_fails_the_run(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    result = result_of(
+        repo, local_engine,
+        task("lint", "exit 1", critical=False),
+        task("deploy", "true", "lint"),
+        task("other", "true"),
+    )  # fmt: skip
+    assert [one.status.value for one in result.results] == ["failed", "failed", "success"]
+    assert (result.status, exit_code(result.results)) == (Status.FAILED, 1)
+
+
 def test_each_task_has_its_own_settings(repo: Path, local_engine: LocalEngine) -> None:
     done = run_workflow(
         repo, local_engine,
@@ -175,6 +188,36 @@ def test_what_failed_is_not_gone_on_from(repo: Path, local_engine: LocalEngine) 
     )  # fmt: skip
     seen = show(repo, f"{done['tidy'].branch}:seen.txt").split()
     assert ("good.txt" in seen, "bad.txt" in seen) == (True, False)
+
+
+def test_what_was_not_needed_passes_on_what_it_would_have_started_from(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("build", "echo 1 > built.txt"),
+        task("fix", "exit 1", "build", when="on_failure"),
+        task("fix-again", "exit 1", "fix", when="on_failure"),
+        task("deploy", "cat built.txt > deployed.txt", "fix-again"),
+    )  # fmt: skip
+    deploy = done["deploy"]
+    assert (deploy.status, deploy.files_modified) == (Status.SUCCESS, ["deployed.txt"])
+    assert deploy.base == done["build"].commit
+
+
+def test_what_failed_passes_on_what_it_started_from(repo: Path, local_engine: LocalEngine) -> None:
+    done = run_workflow(
+        repo, local_engine,
+        task("build", "echo 1 > built.txt"),
+        task("test", "echo 2 > half.txt; exit 1", "build"),
+        task("report", "true", "test"),
+        task("fix", "ls > seen.txt", "test", when="on_failure"),
+        task("tidy", "ls > seen.txt", "report", when="always"),
+    )  # fmt: skip
+    assert done["report"].reason is Reason.DEPENDENCY
+    for name in ("fix", "tidy"):
+        seen = show(repo, f"{done[name].branch}:seen.txt").split()
+        assert ("built.txt" in seen, "half.txt" in seen) == (True, False)
 
 
 def test_a_conflict_names_the_tasks_and_the_files(repo: Path, local_engine: LocalEngine) -> None:

@@ -1,0 +1,24 @@
+"""What keeps a workflow's work together and its outcome honest."""
+
+from collections.abc import Iterator
+
+from tests.mutation.protection import Protection, patches
+
+RESULTS = "tests/unit/test_results.py"
+RUNNER = "tests/unit/test_runner_workflow.py"
+
+
+def workflows() -> Iterator[Protection]:
+    """Return what decides on a workflow's order, bases and exit code."""
+    yield from patches(
+        "inflow.py", (RUNNER,),
+        ("a task that was not needed passes work on", "        elif result.reason is not "
+         "Reason.CONFLICT and name in tasks:\n            pending.extend("
+         "reversed(_before(tasks[name])))\n", ""),
+        ("no commit of a task that never ran", " and not result.never_ran:", ":"),
+    )  # fmt: skip
+    yield from patches(
+        "results.py", (RESULTS,),
+        ("a required task that was skipped fails the run",
+         "one.required and one.reason is Reason.DEPENDENCY", "False"),
+    )  # fmt: skip
