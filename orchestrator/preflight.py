@@ -113,6 +113,34 @@ def check_ground(
     )
 
 
+def check_kept(
+    config: ParallelConfig, workflow: Workflow | None, programs: Programs = NO_PROGRAMS
+) -> None:
+    """Refuse what no worker of the run would keep.
+
+    Args:
+        config: The settings of the run.
+        workflow: The tasks, if they are those of a workflow.
+        programs: The settings for tasks with an agent program of their own.
+
+    Raises:
+        ConfigError: A setting would be accepted and ignored.
+    """
+    tasks = () if workflow is None else workflow.tasks
+    writers = [task.id for task in tasks if task.mode == "rw"]
+    if config.isolation.read_only and writers:
+        raise ConfigError(
+            f"task `{writers[0]}`: `mode` is `rw`, but the run is read-only",
+            hint="leave `mode` out, or run without `read_only`",
+        )
+    configs = [config] if workflow is None else [o for o, _ in alike(config, workflow, programs)]
+    if config.isolation.allow and not any("open" in one.networks for one in configs):
+        raise ConfigError(
+            "`--allow` names a host, but no worker has a network: `network` is `none`",
+            hint="leave it out, or use `--network open`",
+        )
+
+
 def check_grounds(
     config: ParallelConfig,
     root: Path,
@@ -137,6 +165,7 @@ def check_grounds(
     Raises:
         OrchestratorError: A run could not start.
     """
+    check_kept(config, workflow, programs)
     if workflow is None:
         return check_ground(config, root, engine, agent, environ)
     if any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks):

@@ -17,7 +17,14 @@ from orchestrator.execution import Cancel
 from orchestrator.leftovers import abandoned
 from orchestrator.opening import Recorder, announce, closing, share
 from orchestrator.plan import WorkerSpec, job_count, repeated_task_notice
-from orchestrator.preflight import alike, check_grounds, check_wishes, crowding, missing_keys
+from orchestrator.preflight import (
+    alike,
+    check_grounds,
+    check_kept,
+    check_wishes,
+    crowding,
+    missing_keys,
+)
 from orchestrator.presets import Preset
 from orchestrator.record import RunDirectory, RunRecord, live_numbers
 from orchestrator.repository import Repository
@@ -108,6 +115,7 @@ class ParallelRunner:
         """
         config = self._config
         isolation = config.isolation
+        check_kept(config, self._workflow, self._programs)
         wishes = check_wishes(config, self._root, self._agent)
         if self._workflow is not None:
             for own, _ in alike(config, self._workflow, self._programs):

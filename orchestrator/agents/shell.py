@@ -20,6 +20,7 @@ from orchestrator.agents.claims import (
     describe_exit,
     summarized,
 )
+from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, last_line, parse_object, text_tail
 from orchestrator.config import BASE_IMAGE
 from orchestrator.engine.base import ExitStatus
@@ -60,15 +61,15 @@ class ShellAgent:
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> None:
         """Need no key: which model a command calls, if any, is its own business."""
 
-    def refusal(self, settings: AgentSettings) -> None:
-        """Keep everything: a command is told all of it, and may say what it used."""
+    def refusal(self, settings: AgentSettings) -> str | None:
+        """Refuse a limit of steps: a command has none. It is told all else."""
+        return unkept(settings, steps=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Give the command line; the command finds the run's options in its environment."""
         env = {
             "ORCHESTRATOR_WORKER_ID": str(spec.worker_id),
             "ORCHESTRATOR_AGENT": settings.profile,
-            "ORCHESTRATOR_MAX_STEPS": str(settings.max_steps),
             "ORCHESTRATOR_MODEL": spec.model,
             "ORCHESTRATOR_BUDGET": None if settings.budget is None else str(settings.budget),
             "ORCHESTRATOR_TOKENS": None if settings.tokens is None else str(settings.tokens),
@@ -122,8 +123,7 @@ def _progress(line: str) -> AgentProgress | None:
     report = _Report.model_validate(parse_object(line) or {})
     if report.cost is None and report.tokens is None and report.steps is None:
         return None
-    # A command may count anything under that name: the steps of a training, say. What it makes of
-    # `ORCHESTRATOR_MAX_STEPS` is its own affair.
+    # A command may count anything under that name, such as the steps of a training.
     return AgentProgress(cost=report.cost, tokens=report.tokens, steps=report.steps, bounded=False)
 
 

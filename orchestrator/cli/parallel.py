@@ -15,9 +15,11 @@ from orchestrator.cli.live import View, make_view
 from orchestrator.cli.messages import show, tell
 from orchestrator.cli.planned import plan_json, plan_table
 from orchestrator.config import ParallelConfig
+from orchestrator.errors import ConfigError
 from orchestrator.repository import find_top
 from orchestrator.runner import ParallelRunner
-from orchestrator.settings import load_config
+from orchestrator.settings import load_config, mistakes
+from orchestrator.settings.needs import without_effect
 from orchestrator.workflow.model import Workflow
 
 _NOT_SETTINGS = frozenset(
@@ -106,12 +108,16 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
         given["task"] or []
     )
     asked = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
-    return load_config(
+    config = load_config(
         options={"tasks": tuple(tasks), "secrets": tuple(given["secret"] or ()), **asked},
         environ=os.environ,
         top=find_top(Path.cwd()),
         file=given["config"],
     )
+    idle = list(without_effect(asked, config))
+    if idle:
+        raise mistakes(idle, "give what it needs, or leave it out", "command line")
+    return config
 
 
 def do(
@@ -124,6 +130,10 @@ def do(
 ) -> None:
     """Show what a run would do, start it in the background, or carry it out, as was asked."""
     quiet, as_json = given["quiet"], given["json"]
+    if given["dry_run"] and given["detach"]:
+        raise ConfigError(
+            "`--dry-run` and `--detach` do not go together", hint="leave one of them out"
+        )
     if given["dry_run"]:
         _show_plan(runner, quiet=quiet, as_json=as_json)
     elif given["detach"]:

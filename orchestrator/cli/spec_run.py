@@ -29,7 +29,11 @@ _NOT_SETTINGS = frozenset(
         *("config", "quiet", "json", "dry_run", "detach", "secret"),
     }
 )
-
+_NOT_OF_WORKFLOWS = {
+    "tasks": "leave it out: the workflow file lists the tasks",
+    "models": "use `model`, in the workflow file for each task or here for all of them",
+}
+"""Settings that a workflow would ignore, and what to do instead."""
 
 After = Annotated[
     str | None,
@@ -103,13 +107,21 @@ def run(
 
 def _configure(given: dict[str, Any]) -> ParallelConfig:
     asked = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
-    return load_settings(
+    settings = load_settings(
         options={"secrets": tuple(given["secret"] or ()), **asked},
         environ=os.environ,
         top=find_top(Path.cwd()),
         file=given["config"],
         task_needed=False,
-    ).config
+    )
+    for name, instead in _NOT_OF_WORKFLOWS.items():
+        for setting in settings.given((name,)):
+            raise ConfigError(
+                f"{setting.label} is for `orchestrator parallel` alone: a workflow has its own "
+                f"{name}",
+                hint=f"{instead}, or name another file with `--config`",
+            )
+    return settings.config
 
 
 def _programs(

@@ -85,8 +85,9 @@ class TaskDefaults(WorkerSettings):
     complexity: COMPLEXITY | None = None
     """`high` runs beside no other task that says how complex it is, of `medium` two run at one
     time, of `low` ten."""
-    mode: Literal["rw", "ro"] = "rw"
-    """`ro`: it cannot write to its worktree, and answers with what it says."""
+    mode: Literal["rw", "ro"] | None = None
+    """`ro`: the task cannot write to its worktree, and answers with what it says. `rw`: it can,
+    and is refused where the run is read-only. Default: as the run."""
 
 
 class ManifestTask(TaskDefaults):

@@ -36,7 +36,7 @@ def last_config(repo: Path) -> ParallelConfig:
 def test_the_same_task_model_base_and_settings(repo, local_engine, capsys):
     flag = repo.parent / "flag"
     task = f"ls > seen; echo $ORCHESTRATOR_MODEL >> seen; [ -e {flag} ]"
-    shell_run(repo, local_engine, "true", task, models=("a", "b"), max_steps=7)
+    shell_run(repo, local_engine, "true", task, models=("a", "b"), retry_delay=7)
     (repo / "new.txt").write_text("new\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "later")
@@ -48,7 +48,7 @@ def test_the_same_task_model_base_and_settings(repo, local_engine, capsys):
     assert show(repo, "architect/parallel-4:seen") == "a.txt\nseen\nsrc\nb"
     config = last_config(repo)
     assert (config.tasks, config.models, config.workers) == ((task,), ("b",), 1)
-    assert config.max_steps == 7
+    assert config.retry_delay == 7
     capsys.readouterr()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents.base import ProgressReader
+from orchestrator.agents.base import AgentSettings, ProgressReader
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config import Isolation
 from orchestrator.engine.base import ROLE, WORKER, ContainerSpec
@@ -92,6 +92,9 @@ def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngi
 
 class Agent(ShellAgent):
     """A command whose steps are those of an agent."""
+
+    def refusal(self, settings: AgentSettings) -> None:
+        """Keep a limit of steps."""
 
     def progress_reader(self) -> ProgressReader:
         read = super().progress_reader()

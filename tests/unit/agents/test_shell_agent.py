@@ -78,7 +78,6 @@ def test_every_option_is_in_the_environment(tmp_path: Path) -> None:
         "ORCHESTRATOR_AGENT=review",
         "ORCHESTRATOR_API_BASE=http://model/v1",
         "ORCHESTRATOR_BUDGET=0.5",
-        "ORCHESTRATOR_MAX_STEPS=7",
         "ORCHESTRATOR_MODEL=gpt-4o",
         "ORCHESTRATOR_WORKER_ID=3",
     ]
@@ -88,7 +87,6 @@ def test_options_not_given_are_not_in_the_environment(tmp_path: Path) -> None:
     run(tmp_path, "env | grep ^ORCHESTRATOR_ | sort >seen")
     assert (tmp_path / "seen").read_text().splitlines() == [
         "ORCHESTRATOR_AGENT=build",
-        "ORCHESTRATOR_MAX_STEPS=50",
         "ORCHESTRATOR_WORKER_ID=3",
     ]
 
