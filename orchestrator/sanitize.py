@@ -6,15 +6,34 @@ import unicodedata
 # Cc: C0, C1 and DEL. Cf: bidi overrides and zero-width characters. Cs: lone surrogates.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 ELLIPSIS = "…"
+# What a reader does not see although it is no control or format character, and a model reads: by
+# `Default_Ignorable_Code_Point` of the Unicode Character Database, and blanks that are letters.
+_UNSEEN = frozenset(
+    {
+        *(0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0, 0x16FE4, 0x1D159),
+        *range(0x180B, 0x1810),
+        *range(0xFE00, 0xFE10),
+        *range(0xFFF0, 0xFFF9),
+        *range(0xE0000, 0xE1000),
+    }
+)
+# One selector behind a character that has an emoji form; it is left out, the character stays.
+_SELECTED = re.compile(
+    "([\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935"
+    "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|[0-9#*](?=\ufe0f\u20e3))[\ufe0e\ufe0f]"
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
     """Give `text` as one line of at most `limit` characters that cannot steer a terminal.
 
-    Tabs and newlines become spaces; every other control, format or surrogate character becomes
-    U+FFFD, so that what was there can be seen to have been there.
+    Tabs and newlines become spaces; every other control, format, surrogate or invisible character
+    becomes U+FFFD, so that what was there can be seen to have been there. A variation selector
+    behind an emoji is left out.
     """
+    # At most every second character is left out.
+    text = _SELECTED.sub(r"\1", text[: 2 * (limit + 1)])
     cut = text[: limit + 1].strip() if len(text) <= limit else text[: limit + 1]
     clean = "".join(_visible(character) for character in cut)
     return clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS
@@ -23,16 +42,18 @@ def one_line(text: str, *, limit: int = 200) -> str:
 def _visible(character: str) -> str:
     if character in "\t\n\r":
         return " "
-    return "\ufffd" if unicodedata.category(character) in _HIDDEN else character
+    hidden = ord(character) in _UNSEEN or unicodedata.category(character) in _HIDDEN
+    return "\ufffd" if hidden else character
 
 
 def lines(text: str) -> str:
     """Give all lines of `text`, tabs and indentation kept, such that they cannot steer a terminal.
 
     Colours are left out, and what a carriage return would overwrite becomes a line of its own;
-    every other control, format or surrogate character becomes U+FFFD.
+    every other control, format, surrogate or invisible character becomes U+FFFD. A variation
+    selector behind an emoji is left out.
     """
-    text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = _SELECTED.sub(r"\1", _COLOUR.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
     return text.translate(_Visible())
 
 

@@ -206,7 +206,10 @@ class Shared:
 
     def _write_input(self, place: Path, one: Input) -> None:
         said = one.result.summary or one.result.message or ""
-        _write(place / f"{one.name}.json", one.result.model_dump_json(indent=2).encode())
+        _write(
+            place / f"{one.name}.json",
+            json.dumps(one.result.model_dump(mode="json"), indent=2).encode(),
+        )
         _write(place / f"{one.name}.summary.md", f"{said}\n".encode("utf-8", "replace"))
         _write(place / f"{one.name}.diff", self._diff(one))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import docker
 import pytest
 
+from orchestrator.cli.ci import CI_VARIABLES
 from orchestrator.engine.base import MANAGED, REPOSITORY, Leftover
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import EngineUnavailableError
@@ -33,9 +34,12 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True)
 def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away what the caller's shell says of git; of Docker too, without the mark for it."""
+    """Take away what the caller's shell says of git and of a CI system.
+
+    What it says of Docker too, without the mark for it.
+    """
     for name in os.environ:
-        if name.startswith("GIT_"):
+        if name.startswith("GIT_") or name in CI_VARIABLES:
             monkeypatch.delenv(name)
     if not any(request.node.get_closest_marker(mark) for mark in _DAEMON_MARKS):
         monkeypatch.setenv("DOCKER_HOST", POISON)

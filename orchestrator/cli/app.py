@@ -17,6 +17,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from orchestrator.cli.ci import check_switch
 from orchestrator.cli.messages import show, tell, tell_error, tell_failure
 from orchestrator.cli.usage import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError
@@ -146,6 +147,7 @@ def _invoke(arguments: list[str]) -> int:
     debug = "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments)
     group: Any = typer.main.get_command(app)
     try:
+        check_switch(os.environ)
         with group.make_context("orchestrator", arguments) as context:
             group.invoke(context)
         sys.stdout.flush()

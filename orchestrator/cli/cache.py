@@ -13,7 +13,7 @@ from orchestrator.cli import options
 from orchestrator.cli.conduct import conduct
 from orchestrator.cli.formats import table
 from orchestrator.cli.live import make_view
-from orchestrator.cli.messages import show, tell
+from orchestrator.cli.messages import show, show_json, tell
 from orchestrator.cli.report import terminal_width
 from orchestrator.diskuse import disk_use
 from orchestrator.errors import ConfigError
@@ -69,7 +69,7 @@ def list_caches(json: options.Json = False) -> None:
     rows = _rows(generations(Repository(Path.cwd())))
     if json:
         caches = [{"generation": name, "cache": kind, "size": size} for name, kind, size in rows]
-        show(dumps({"caches": caches}, indent=2))
+        show_json(dumps({"caches": caches}, indent=2))
     elif rows:
         heading = ("GENERATION", "CACHE", "SIZE")
         shown = [(name, kind, humanize.naturalsize(size)) for name, kind, size in rows]

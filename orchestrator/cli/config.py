@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.formats import size, table
-from orchestrator.cli.messages import show, tell
+from orchestrator.cli.messages import show, show_json, tell
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.repository import find_top
 from orchestrator.sanitize import one_line
@@ -47,7 +47,7 @@ def show_settings(
     described = list(describe(settings))
     if as_json:
         file = None if path is None else {"path": str(path), "named": named}
-        show(dumps({"file": file, "settings": [asdict(row) for row in described]}, indent=2))
+        show_json(dumps({"file": file, "settings": [asdict(row) for row in described]}, indent=2))
         return
     show(table([("SETTING", "VALUE", "FROM"), *(_row(setting) for setting in described)]))
 
@@ -80,7 +80,7 @@ def validate(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors and other tools."""
-    show(dumps(json_schema(), indent=2))
+    show_json(dumps(json_schema(), indent=2))
 
 
 def _top() -> Path | None:

@@ -12,7 +12,7 @@ import humanize
 import typer
 
 from orchestrator import git
-from orchestrator.cli.messages import show
+from orchestrator.cli.messages import show, show_json
 from orchestrator.cli.options import Config
 from orchestrator.config import BASE_IMAGE, ParallelConfig, image_hint
 from orchestrator.engine import load_engine
@@ -53,7 +53,10 @@ def doctor(
 ) -> None:
     """Check that a run could start on this machine."""
     checks = list(_checks(config))
-    show(_as_json(checks) if as_json else "\n".join(map(_line, checks)))
+    if as_json:
+        show_json(_as_json(checks))
+    else:
+        show("\n".join(map(_line, checks)))
     raise typer.Exit(max(check.exit_code for check in checks))
 
 

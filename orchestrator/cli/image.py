@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.messages import show, tell
+from orchestrator.cli.messages import show, show_json, tell
 from orchestrator.config import BASE_IMAGE, worker_image
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, Progress
@@ -101,7 +101,7 @@ def list_images(
     with _engine() as engine:
         statuses = image_statuses(engine)
     if json:
-        show(dumps({"images": [_as_object(status) for status in statuses]}, indent=2))
+        show_json(dumps({"images": [_as_object(status) for status in statuses]}, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="")
     for title in ("IMAGE", "SIZE", "AGE", "STATE"):

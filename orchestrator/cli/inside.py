@@ -12,6 +12,8 @@ from typing import Annotated, TextIO
 
 import typer
 
+from orchestrator.cli.ci import in_ci
+from orchestrator.cli.messages import put
 from orchestrator.cli.runs import RunOption, open_run
 from orchestrator.cli.terminal import converse, terminal_size, unwinding
 from orchestrator.engine import load_engine
@@ -37,6 +39,8 @@ for place in /proc/[0-9]*; do
   grep -qsF "$1" "$place/environ" && kill -HUP "${place#/proc/}"
 done"""
 # The end of a piece may be the beginning of what only the next one makes whole.
+_LONGEST_LINE = 64 * 1024
+"""Characters of a line in a CI job; a longer line is shown as several."""
 _UNDECIDED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]{0,20})?)\Z")
 
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The worker.")]
@@ -49,7 +53,8 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """Run a command in a running worker's container.
 
     It runs as the worker's user, in /workspace, with the worker's variables and without input; its
-    exit code is ours. On a terminal, output that could steer it is made harmless.
+    exit code is ours. On a terminal and in a CI job, output that could steer either is made
+    harmless; elsewhere it is passed on byte by byte.
     """
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
     with _container(worker, run) as place, _entered(place, tuple(command)) as process:
@@ -138,23 +143,37 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
 
 
 class _Sink:
-    """Where one stream goes: as it is, or on a terminal such that it cannot steer it."""
+    """Where one stream goes: as it is, or such that it steers no terminal and no CI system."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._in_ci = in_ci(os.environ)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
 
     def write(self, data: bytes) -> None:
-        if self._out.isatty():
+        if self._in_ci:
+            self._show_lines(self._held + self._decoder.decode(data))
+        elif self._out.isatty():
             self._show(self._held + self._decoder.decode(data))
         else:
             self._out.buffer.write(data)
         self._out.flush()
 
     def finish(self) -> None:
-        self._out.write(lines(self._held + self._decoder.decode(b"", final=True)))
+        rest = lines(self._held + self._decoder.decode(b"", final=True))
+        if self._in_ci and rest:
+            put(rest, self._out)
+        else:
+            self._out.write(rest)
         self._out.flush()
+
+    def _show_lines(self, text: str) -> None:
+        """Show whole lines: a command may come in pieces."""
+        end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
+        self._held = text[end:]
+        if end:
+            put(lines(text[:end]).removesuffix("\n"), self._out)
 
     def _show(self, text: str) -> None:
         undecided = _UNDECIDED.search(text)

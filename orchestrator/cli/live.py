@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Protocol, Self
 
+from orchestrator.cli.ci import in_ci
 from orchestrator.cli.formats import titled
 from orchestrator.cli.lines import (
     alert_line,
@@ -79,7 +80,9 @@ def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
 
 def is_redrawn(stream: IO[str]) -> bool:
     """Tell whether a view can be drawn in place there."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    # Some CI systems give jobs a terminal, and find commands in what is drawn there.
+    terminal = stream.isatty() and not in_ci(os.environ)
+    return terminal and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class QuietView:

@@ -1,6 +1,7 @@
 """`orchestrator logs` and `orchestrator events`."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -10,6 +11,8 @@ from typing import Annotated, Protocol, TextIO
 
 import typer
 
+from orchestrator.cli.ci import in_ci
+from orchestrator.cli.messages import put, show_json
 from orchestrator.cli.runs import Follow, RunOption, follow, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.events import Stream
@@ -27,6 +30,9 @@ Number = Annotated[
 Raw = Annotated[
     bool, typer.Option("--raw", help="One worker's bytes as they are, where that is no terminal.")
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="With `--raw`: also where a CI system reads the output.")
+]
 Setup = Annotated[bool, typer.Option("--setup", help="What the setup commands printed.")]
 Teardown = Annotated[bool, typer.Option("--teardown", help="What the teardown commands printed.")]
 Checks = Annotated[bool, typer.Option("--checks", help="What the checks printed.")]
@@ -37,6 +43,7 @@ def logs(
     run: RunOption = None,
     follow_: Follow = False,
     raw: Raw = False,
+    force: Force = False,
     setup: Setup = False,
     teardown: Teardown = False,
     checks: Checks = False,
@@ -48,10 +55,7 @@ def logs(
     """
     asked = {"setup": setup, "teardown": teardown, "check-*": checks}
     stages = [name for name, is_asked in asked.items() if is_asked]
-    if raw and worker is None:
-        raise ConfigError(
-            "`--raw` gives one worker's bytes", hint="name it: `orchestrator logs --raw 1 > FILE`"
-        )
+    _check_raw(worker, raw=raw, force=force)
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
         found = _stage_logs(history, numbers, stages) if stages else _logs(history, numbers)
@@ -62,6 +66,21 @@ def logs(
             _follow(history, sources, worker)
         else:
             _show(sources)
+
+
+def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
+    """Check that raw bytes are asked for of one worker, and where no CI system reads them."""
+    if raw and worker is None:
+        raise ConfigError(
+            "`--raw` gives one worker's bytes", hint="name it: `orchestrator logs --raw 1 > FILE`"
+        )
+    if raw and not force and in_ci(os.environ):
+        raise ConfigError(
+            "`--raw` in a CI job: a worker's bytes may hold commands for the CI system",
+            hint="leave `--raw` out, or add `--force` where the bytes do not reach the job's log",
+        )
+    if force and not raw:
+        raise ConfigError("`--force` goes with `--raw`")
 
 
 def events(run: RunOption = None, follow_: Follow = False) -> None:
@@ -77,8 +96,8 @@ def events(run: RunOption = None, follow_: Follow = False) -> None:
 def _follow_events(history: RunHistory, tail: LineTail, *, go_on: bool) -> None:
     def step() -> bool:
         found = tail.read()
-        sys.stdout.writelines(_events(found))
-        sys.stdout.flush()
+        for event in _events(found):
+            show_json(event)
         return bool(found)
 
     follow(step, goes_on=lambda: go_on and history.directory.is_live())
@@ -91,7 +110,7 @@ def _events(found: bytes) -> Iterator[str]:
         except ValueError:
             # A run that was killed while it wrote leaves half a line.
             continue
-        yield json.dumps(event) + "\n"
+        yield json.dumps(event)
 
 
 @dataclass(frozen=True)
@@ -181,8 +200,7 @@ class _LineSource:
         if not found:
             return False
         text = lines(found.decode("utf-8", "replace"))[:-1]
-        self._out.write(self._prefix + text.replace("\n", "\n" + self._prefix) + "\n")
-        self._out.flush()
+        put(self._prefix + text.replace("\n", "\n" + self._prefix), self._out)
         return True
 
 

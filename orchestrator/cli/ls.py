@@ -9,7 +9,7 @@ import humanize
 import typer
 
 from orchestrator.cli.formats import table, titled
-from orchestrator.cli.messages import show, tell
+from orchestrator.cli.messages import show, show_json, tell
 from orchestrator.cli.report import terminal_width
 from orchestrator.listing import ListedRun, ListedWorker, list_runs
 from orchestrator.repository import Repository
@@ -32,7 +32,7 @@ def ls(
     repository = Repository(Path.cwd())
     listing = list_runs(repository, everything=everything)
     if json:
-        show(dumps(listing.model_dump(mode="json"), indent=2))
+        show_json(dumps(listing.model_dump(mode="json"), indent=2))
     elif listing.runs:
         show("\n\n".join(_run(run, repository.top) for run in listing.runs))
     else:

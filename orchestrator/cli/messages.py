@@ -1,15 +1,17 @@
 """How people are told: `error:` and `hint:` on stderr, results on stdout."""
 
+import os
 import sys
+from typing import TextIO
 
+from orchestrator.cli.ci import guarded, guarded_json
 from orchestrator.errors import OrchestratorError
 
 
 def tell(text: str) -> None:
     """Write a line for people to stderr; nobody listening is no error."""
     try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        put(text, sys.stderr)
     except OSError:
         return
 
@@ -26,5 +28,19 @@ def tell_failure(error: OrchestratorError) -> None:
 
 def show(text: str) -> None:
     """Write a result to stdout."""
-    sys.stdout.write(text + "\n")
+    put(text, sys.stdout)
+
+
+def show_json(text: str) -> None:
+    """Write a result that is JSON to stdout."""
+    sys.stdout.write(guarded_json(text) + "\n")
     sys.stdout.flush()
+
+
+def put(text: str, out: TextIO) -> None:
+    """Write whole lines, in which no CI system finds a command.
+
+    Every line that may hold words of a worker goes through here: see `orchestrator.cli.ci`.
+    """
+    out.write(guarded(text, os.environ, terminal=out.isatty()) + "\n")
+    out.flush()

@@ -12,7 +12,7 @@ from orchestrator.background import go_on_in_background
 from orchestrator.cli import options
 from orchestrator.cli.conduct import conduct
 from orchestrator.cli.live import View, make_view
-from orchestrator.cli.messages import show, tell
+from orchestrator.cli.messages import show, show_json, tell
 from orchestrator.cli.planned import plan_json, plan_table
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
@@ -148,7 +148,10 @@ def _show_plan(runner: ParallelRunner, *, quiet: bool, as_json: bool) -> None:
     if not quiet:
         for notice in plan.notices:
             tell(notice)
-    show(plan_json(plan) if as_json else plan_table(plan))
+    if as_json:
+        show_json(plan_json(plan))
+    else:
+        show(plan_table(plan))
     if not quiet:
         tell(_UNCHECKED)
 
@@ -160,7 +163,10 @@ def _detach(runner: ParallelRunner, view: View, *, quiet: bool, as_json: bool) -
         go_on_in_background(directory, top=find_top(Path.cwd()))
     finally:
         directory.release()
-    show(dumps({"run_id": directory.run_id}) if as_json else directory.run_id)
+    if as_json:
+        show_json(dumps({"run_id": directory.run_id}))
+    else:
+        show(directory.run_id)
     if not quiet:
         tell(
             f"it goes on in the background: `orchestrator watch {directory.run_id}`, "

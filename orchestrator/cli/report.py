@@ -19,7 +19,7 @@ from orchestrator.cli.formats import (
     table,
     titled,
 )
-from orchestrator.cli.messages import show, tell
+from orchestrator.cli.messages import show, show_json, tell
 from orchestrator.config import ParallelConfig
 from orchestrator.results import RunResult, Status, WorkerResult, exit_code
 from orchestrator.sanitize import one_line
@@ -155,7 +155,7 @@ def show_run(
 ) -> int:
     """Show the result of a run, say what can be done with it, and give the exit code."""
     if as_json:
-        show(run_json(result))
+        show_json(run_json(result))
     else:
         show(run_table(result, slots=config.workers, workflow=workflow))
     if not quiet:

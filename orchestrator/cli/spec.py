@@ -5,7 +5,7 @@ from json import dumps
 import typer
 
 from orchestrator.cli.manifests import File, Variables, tell_about, variables
-from orchestrator.cli.messages import show
+from orchestrator.cli.messages import show, show_json
 from orchestrator.cli.spec_graph import graph
 from orchestrator.cli.spec_run import run
 from orchestrator.sanitize import one_line
@@ -31,7 +31,7 @@ def validate(file: File, var: Variables = None) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of workflow files, for editors and other tools."""
-    show(dumps(json_schema(), indent=2))
+    show_json(dumps(json_schema(), indent=2))
 
 
 def summary(workflow: Workflow) -> str:

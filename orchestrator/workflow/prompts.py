@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from orchestrator.results import WorkerResult
-from orchestrator.sanitize import lines
+from orchestrator.sanitize import lines, one_line
 
 INPUTS = "/run/orchestrator/inputs"
 """Where a worker finds all of it."""
@@ -23,6 +23,8 @@ MOST = 120 * 1024
 _PLACE = re.compile(r"\{\{[ \t]*results[ \t]*\}\}")
 _FILES = 50
 """Files that a result names here."""
+_LONGEST_PATH = 1000
+"""Characters of a file's path."""
 _ENOUGH = 500
 """Characters of a summary that are worth more than a list of files."""
 
@@ -82,11 +84,13 @@ def _json(results: Sequence[tuple[str, WorkerResult]], *, cut: int, files: int, 
 
 
 def _row(name: str, result: WorkerResult, *, cut: int, files: int) -> dict[str, Any]:
-    summary, listed = _summary(result), result.files_modified
+    summary = _summary(result)
+    listed = [one_line(path, limit=_LONGEST_PATH) for path in result.files_modified[: files + 1]]
     if len(summary) > cut:
         summary = f"{summary[:cut]} [cut: the rest is in {INPUTS}/{name}.summary.md]"
     if len(listed) > files:
-        listed = [*listed[:files], f"[{len(listed) - files} more: {INPUTS}/{name}.json]"]
+        more = len(result.files_modified) - files
+        listed = [*listed[:files], f"[{more} more: {INPUTS}/{name}.json]"]
     return {
         "id": name,
         "status": result.status,

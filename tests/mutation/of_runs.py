@@ -158,8 +158,31 @@ def words() -> Iterator[Protection]:
         ("lone surrogates", '"Cs", ', ""),
         ("line separators", '"Zl", ', ""),
         ("paragraph separators", ', "Zp"', ""),
+        ("characters that nobody sees", "ord(character) in _UNSEEN or ", ""),
         ("line ends", 'if character in "\\t\\n\\r":', 'if character in "\\t":'),
         ("length", "clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS", "clean"),
+    )  # fmt: skip
+    yield from patches(
+        "cli/ci.py", ("tests/cli/test_cli_ci.py",),
+        ("commands for CI systems in a line", '_ANYWHERE.sub(f"#{_MARK}", text)', "text"),
+        ("commands for CI systems at a line's start",
+         r'_LEADING.sub(rf"\1{_MARK}", _ANYWHERE.sub(f"#{_MARK}", text))',
+         '_ANYWHERE.sub(f"#{_MARK}", text)'),
+        ("stop-commands around hostile text", "token = secrets.token_hex(_TOKEN_BYTES)\n",
+         "return safe\n"),
+        ("a token of its own for each block", "secrets.token_hex(_TOKEN_BYTES)", '"0" * 32'),
+        ("commands for CI systems in JSON",
+         r'return text.replace("##", r"\u0023\u0023")', "return text"),
+    )  # fmt: skip
+    yield from patches(
+        "cli/inside.py", ("tests/cli/test_cli_ci.py",),
+        ("commands in pieces from a container", r'text.rfind("\n") + 1', "len(text)"),
+        ("a container's words in a job", "if self._in_ci:\n            self._show_lines",
+         "if False:\n            self._show_lines"),
+    )  # fmt: skip
+    yield from patches(
+        "cli/logs.py", ("tests/cli/test_cli_ci.py",),
+        ("raw bytes in a job", "if raw and not force and in_ci(os.environ):", "if False:"),
     )  # fmt: skip
     yield from patches(
         "judge.py", ("tests/unit/test_judge.py",),

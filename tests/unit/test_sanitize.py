@@ -21,6 +21,10 @@ from orchestrator.sanitize import lines, one_line
         ("line\u2028para\u2029.", "line\ufffdpara\ufffd."),
         ("surrogate\udcff", "surrogate\ufffd"),
         ("日本 é 🙂", "日本 é 🙂"),
+        ("❤\ufe0f 1\ufe0f\u20e3 ©\ufe0e", "❤ 1\u20e3 ©"),
+        ("a\ufe0f❤\ufe0f\ufe0f1\ufe0f", "a\ufffd❤\ufffd1\ufffd"),
+        ("\u3164\u115f\u1160\uffa0\u2800\u034f", "\ufffd" * 6),
+        ("\U000e0041\U000e0100\U000e01ef\u180b\u17b4", "\ufffd" * 5),
         ("", ""),
     ],
 )
@@ -34,6 +38,19 @@ def test_nothing_that_steers_gets_through() -> None:
     left = {unicodedata.category(character) for character in shown}
     assert left.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
     shown.encode("utf-8")
+    assert set(INVISIBLE).isdisjoint(shown)
+    assert set(INVISIBLE).isdisjoint(lines(everything))
+
+
+INVISIBLE = (
+    *"\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0",
+    *map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0000, 0xE1000)]),
+)
+
+
+def test_an_emoji_that_is_cut_is_seen_to_be_cut():
+    assert one_line("❤\ufe0f" * 6, limit=5) == "❤❤❤❤…"
+    assert one_line("❤\ufe0f" * 5, limit=5) == "❤❤❤❤❤"
 
 
 @pytest.mark.parametrize("length", [9, 10, 11, 10_000_000])
