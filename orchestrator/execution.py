@@ -45,6 +45,8 @@ _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS}
 """What uses up the machine gets no grace to go on with it."""
 _DEATH = 15.0
 """Seconds after SIGKILL by which the engine must have seen the end."""
+_LAST = 5.0
+"""Seconds at the end for a measurement, and for callbacks, that are under way."""
 _PORT_ATTEMPTS = 20
 
 
@@ -213,7 +215,6 @@ def attend(
     ports = dict(container.ports)
     try:
         watch.found = container.state()
-        emit(_beginning(container, terms))
         watch.run()
     except OrchestratorError as error:
         watch.error = watch.error or error
@@ -247,7 +248,12 @@ _UNKNOWN = ContainerState(started_at=None, ended_at=None)
 
 @dataclass(kw_only=True)
 class _Watch:
-    """Watches one running container; the follower thread reads, this one decides."""
+    """Watches one running container.
+
+    The thread that calls `run` is the clock: it waits, decides and kills, and does nothing else.
+    A second thread reads the output, a third measures and tells. Whatever these wait for, be it a
+    large tree, a full disk, the engine or a callback, the deadline is kept.
+    """
 
     container: Container
     terms: Terms
@@ -266,8 +272,10 @@ class _Watch:
     """How far it had come before we watched."""
 
     def __post_init__(self) -> None:
-        name = f"follow-{self.terms.worker_id}"
-        self.follower = threading.Thread(target=self._follow, name=name, daemon=True)
+        number = self.terms.worker_id
+        self.follower = self._thread(self._follow, f"follow-{number}")
+        self.looker = self._thread(self._look, f"measure-{number}")
+        self.teller = self._thread(self._tell_stopping, f"stopping-{number}")
         self.meter = Meter(
             self.container, self.terms.limits, self.terms.writable, before=self.launched.before
         )
@@ -275,16 +283,36 @@ class _Watch:
         # Another process may have started it, a while ago.
         self._started = time.monotonic() - (self.launched.age or 0.0)
 
+    def _thread(self, work: Callable[[], None], name: str) -> threading.Thread:
+        return threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Do a thread's work; what goes wrong in it ends the watch."""
+        try:
+            work()
+        except OrchestratorError as error:
+            self.error = self.error or error
+        except BaseException as error:  # noqa: BLE001  # raised again by whoever waits for us
+            self.bug = self.bug or error
+
     def _follow(self) -> None:
         try:
+            self.emit(_beginning(self.container, self.terms))
             self._read()
-        except OrchestratorError as error:
-            self.error = error
-        except BaseException as error:  # noqa: BLE001  # raised again by whoever waits for us
-            self.bug = error
         finally:
             self.ended_at = time.monotonic()
             self._ended.set()
+
+    def _look(self) -> None:
+        """Measure, tell the latest line, and notice what somebody should look at."""
+        while not self._ended.wait(TICK):
+            self.meter.look()
+            self.log.tell()
+            self._notice()
+
+    def _tell_stopping(self) -> None:
+        reason = self.stopped.reason if self.stopped else None
+        self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=str(reason)))
 
     def _read(self) -> None:
         """Read to the end, over again whenever the engine hung up and came back."""
@@ -330,15 +358,31 @@ class _Watch:
         if self.found.ended_at is not None:
             self._ended.wait()
             return
+        self.looker.start()
+        try:
+            self._keep_time()
+        finally:
+            self._join()
+
+    def _keep_time(self) -> None:
+        """Wait for the container's end, and stop it when it is time; measure and tell nothing."""
         deadline = self._started + (self.terms.timeout or math.inf)
         while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
-            self.meter.look(before=deadline)
-            self.log.tell()
-            self._notice(deadline)
+            if self.bug is not None or self.error is not None:
+                return
             self.stopped = self._reason_to_stop(deadline)
             if self.stopped is not None:
                 self._stop()
                 return
+
+    def _join(self) -> None:
+        """Wait for the other threads, but not for one that hangs in a call of somebody else's."""
+        if not self._ended.is_set():
+            return  # Whoever called us removes the container, and they end with it.
+        until = time.monotonic() + _LAST
+        for thread in (self.looker, self.teller):
+            if thread.ident is not None:
+                thread.join(max(until - time.monotonic(), 0))
 
     def _reason_to_stop(self, deadline: float) -> Stop | None:
         now, terms, limits = time.monotonic(), self.terms, self.terms.limits
@@ -360,23 +404,23 @@ class _Watch:
             return Stop(Reason.MAX_STEPS, f"stopped: it went beyond {terms.max_steps} steps")
         return self.meter.verdict or self.noticed
 
-    def _notice(self, deadline: float) -> None:
+    def _notice(self) -> None:
         """Tell what somebody should look at; stop it for that, where that is wished for."""
         stops = self.terms.triggers.on_trigger == "stop"
         number = self.terms.worker_id
-        found = self.sentry.look(self.log.signs, heard_at=self.log.heard_at, before=deadline)
-        for one in found:
+        for one in self.sentry.look(self.log.signs, heard_at=self.log.heard_at):
+            if stops:
+                self.noticed = self.noticed or one.stop
             self.emit(
                 Intervention(worker_id=number, trigger=one.trigger, detail=one.detail, stops=stops)
             )
-            if stops:
-                self.noticed = self.noticed or one.stop
 
     def _stop(self) -> None:
         """SIGTERM, grace, SIGKILL: dead within grace + 1 s whatever the processes do."""
         reason = self.stopped.reason if self.stopped else None
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
-        self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=str(reason)))
+        # In a thread of its own: a callback that hangs must not keep the container alive.
+        self.teller.start()
         deadline = time.monotonic() + grace
         if not self.cancel.killed and grace > 0:
             self.container.kill("SIGTERM")

@@ -1,10 +1,9 @@
 """Measure the workers of a run from outside its process: what they use, what they have changed."""
 
-import os
+import stat
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,14 +15,18 @@ from orchestrator.events import Emit, WorkerMeasured
 from orchestrator.history import RunHistory, WorkerState
 from orchestrator.plan import WorkerSpec
 from orchestrator.store import Store
+from orchestrator.walk import Walk
 
 INTERVAL = 1.0
 """Seconds between two measurements."""
 MOST_FILES = 20_000
 """Files that are looked at, for each worker and measurement; more are not counted."""
+_MOST_ENTRIES = 10 * MOST_FILES
+"""Files and directories that are looked at, for the same."""
 _REST = 2.0
 """A pause is so many times as long as the look at files took, at least, up to `_LONGEST`."""
 _LONGEST = 5.0
+"""Seconds; so long, too, may one look at a worker's files take."""
 _MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
@@ -92,7 +95,7 @@ class Gauge:
             worker_id=spec.worker_id,
             cpus=self._rate(spec.worker_id, used),
             memory=used.memory if used else None,
-            disk=disk_use((tree, store.git), most_files=MOST_FILES).size,
+            disk=disk_use((tree, store.git), most_files=MOST_FILES, seconds=_LONGEST).size,
             files=changed_files(store, self._history.record.top / spec.directory),
         )
 
@@ -142,16 +145,10 @@ def changed_files(store: Store, worktree: Path) -> int | None:
 def _files(root: Path) -> dict[str, int]:
     """Give when each file of a tree was written, by its path; `.git` on top is left out."""
     found: dict[str, int] = {}
-    pending = [""]
-    while pending:
-        folder = pending.pop()
-        with suppress(OSError), os.scandir(root / folder) as entries:
-            for entry in entries:
-                path = f"{folder}{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(f"{path}/")
-                elif path != ".git":
-                    found[path] = entry.stat(follow_symlinks=False).st_mtime_ns
-                if len(found) == MOST_FILES:
-                    return found
+    walk = Walk(root, most=_MOST_ENTRIES, until=time.monotonic() + _LONGEST)
+    for path, info in walk:
+        if path != ".git" and not stat.S_ISDIR(info.st_mode):
+            found[path] = info.st_mtime_ns
+        if len(found) == MOST_FILES:
+            break
     return found

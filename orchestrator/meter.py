@@ -16,8 +16,10 @@ _MEASURE_DISK = 0.25
 """Seconds between two looks at what it has written, at least; a large tree is looked at less."""
 _SHARE = 0.1
 """Share of our time that goes into looking at what one worker has written."""
-_NEAR = 2.0
-"""Seconds before a deadline in which nothing is measured."""
+_REST = 10.0
+"""Seconds between two such looks, at most."""
+_LONGEST = 20.0
+"""Seconds that one look at what it has written may take."""
 _PATIENCE = 3
 """Measurements in a row at the process limit, or with locked directories, before we act: a build
 may touch it, a fork bomb stays."""
@@ -55,26 +57,22 @@ class Meter:
         self._limits = limits
         self._writable = writable
         self._before = before
-        self._at_pids_limit = self._locked = 0
+        self._at_pids_limit = self._locked = self._late = 0
         self._next_usage = time.monotonic() + MEASURE
         self._next_disk = time.monotonic() + _MEASURE_DISK
-        self._cost = 0.0
 
-    def look(self, *, before: float) -> None:
-        """Measure what is due, unless the moment `before` is near: it must not be missed."""
+    def look(self) -> None:
+        """Measure what is due; this may take a while, and no clock waits for it."""
         now = time.monotonic()
-        if before - now < max(_NEAR, 2 * self._cost):
-            return
         if now >= self._next_disk:
-            self._note_disk(disk_use(self._writable, most_files=self._most_files()))
-            self._cost = time.monotonic() - now
-            self._next_disk = time.monotonic() + max(_MEASURE_DISK, self._cost / _SHARE)
+            most = self._before.files + self._limits.inodes
+            self._note_disk(disk_use(self._writable, most_files=most, seconds=_LONGEST))
+            cost = time.monotonic() - now
+            pause = max(_MEASURE_DISK, min(cost / _SHARE, _REST))
+            self._next_disk = time.monotonic() + pause
         if now >= self._next_usage:
             self._next_usage = now + MEASURE
             self._measure_usage()
-
-    def _most_files(self) -> int:
-        return self._before.files + self._limits.inodes
 
     def _measure_usage(self) -> None:
         try:
@@ -101,6 +99,7 @@ class Meter:
         limits = self._limits
         written, made = use.size - self._before.size, use.files - self._before.files
         self._locked = self._locked + 1 if use.hidden else 0
+        self._late = self._late + 1 if use.late else 0
         if written > limits.disk:
             self.limits_hit.append("disk")
             self.verdict = Stop(
@@ -115,4 +114,11 @@ class Meter:
             self.limits_hit.append("disk")
             self.verdict = Stop(
                 Reason.DISK, "stopped: it keeps directories locked, and what is in them uncounted"
+            )
+        elif self._late >= _PATIENCE:
+            self.limits_hit.append("disk")
+            self.verdict = Stop(
+                Reason.DISK,
+                f"stopped: what it wrote could not be counted within {_LONGEST:g} s,"
+                f" {_PATIENCE} times in a row",
             )

@@ -6,10 +6,10 @@ and each look costs a bounded time.
 
 import os
 import re
+import stat
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,6 +21,7 @@ from orchestrator.git import Git
 from orchestrator.judge import Stop
 from orchestrator.results import Reason
 from orchestrator.sanitize import one_line
+from orchestrator.walk import Walk
 
 _LINE = 400
 """Bytes of a line that are looked at."""
@@ -33,8 +34,8 @@ _NAMED = 5
 _REST = 10.0
 """A pause between two looks at the files is so many times as long as the look took, at least."""
 _INTERVAL = 2.0
-_NEAR = 3.0
-"""Seconds before a deadline in which nothing is looked at that takes long."""
+_LONGEST = 5.0
+"""Seconds that one look at the files may take."""
 _PATIENCE = 5.0
 """Seconds that git may take to say what it ignores."""
 # Words with nothing repeated between them: no text makes either of these go back and forth.
@@ -147,23 +148,14 @@ class Scope:
         return {os.fsdecode(name) for name in answer.split(b"\0")}
 
     def _changed(self) -> Iterator[str]:
-        pending, seen = [""], 0
-        while pending:
-            folder = pending.pop()
-            with suppress(OSError), os.scandir(self.written / folder) as entries:
-                for entry in entries:
-                    seen += 1
-                    path = f"{folder}{entry.name}"
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(f"{path}/")
-                    elif path != ".git" and self._is_new(entry):
-                        yield path
-                    if seen == _MOST_FILES:
-                        return
+        walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
+        for path, info in walk:
+            if path != ".git" and not stat.S_ISDIR(info.st_mode) and self._is_new(info):
+                yield path
 
-    def _is_new(self, entry: "os.DirEntry[str]") -> bool:
+    def _is_new(self, info: os.stat_result) -> bool:
         # Not the time of writing, which its owner may set to anything.
-        return self.since is None or entry.stat(follow_symlinks=False).st_ctime_ns > self.since
+        return self.since is None or info.st_ctime_ns > self.since
 
 
 def outside(patterns: Sequence[str], paths: Iterable[str]) -> list[str]:
@@ -186,13 +178,12 @@ class Sentry:
         self._told: set[str] = set()
         self._next = time.monotonic()
 
-    def look(self, signs: Signs, *, heard_at: float, before: float) -> Iterator[Found]:
+    def look(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
         """Give what is new.
 
         Args:
             signs: What its output says.
             heard_at: When it printed last.
-            before: A moment that must not be missed.
         """
         now, wishes = time.monotonic(), self._wishes
         silent = now - heard_at
@@ -208,7 +199,7 @@ class Sentry:
             line, signs.repeated = signs.repeated, None
             self._told = {line}
             yield Found("repeated_error", f"{wishes.repeated_errors} times: {line}")
-        if self._scope is not None and now >= self._next and before - now > _NEAR:
+        if self._scope is not None and now >= self._next:
             yield from self._stray(self._scope)
 
     def _stray(self, scope: Scope) -> Iterator[Found]:

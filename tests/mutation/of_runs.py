@@ -142,10 +142,30 @@ def limits() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "diskuse.py", (LIMITS, RUNS, "tests/attacks/test_limits.py"),
-        ("measuring follows no link", "entry.stat(follow_symlinks=False)", "entry.stat()"),
-        ("measuring is bounded", "while pending and files <= most_files:", "while pending:"),
+        ("measuring is bounded", "if late or files > most_files:", "if False:"),
         ("hard links count once",
          "if info.st_nlink == 1 or info.st_ino not in linked:", "if True:"),
+    )  # fmt: skip
+    yield from patches(
+        "walk.py", ("tests/unit/test_walk.py", LIMITS),
+        ("walks follow no link", "os.O_NOFOLLOW | ", ""),
+        ("walks see links as links", "entry.stat(follow_symlinks=False)", "entry.stat()"),
+        ("walks go by descriptor", "os.open(name, _DIRECTORY, dir_fd=self._end())",
+         'os.open(f"/proc/self/fd/{self._kept[0]}/{path}", _DIRECTORY)'),
+        ("walks stay on one file system", "and info.st_dev == device:", "and True:"),
+        ("walks end in time", "time.monotonic() >= self._until", "False"),
+        ("walks hold few descriptors", "len(self._kept) <= _OPEN:", "True:"),
+        ("what vanishes hides nothing", "            except FileNotFoundError:\n"
+         "                continue\n            except OSError:\n                self.hidden += 1\n"
+         "                return",
+         "            except OSError:\n                self.hidden += 1\n                return"),
+    )  # fmt: skip
+    yield from patches(
+        "execution.py", ("tests/unit/test_clock.py",),
+        ("the clock waits for no measurement", "        self.looker.start()\n",
+         "        self._look_once = self.meter.look()\n"),
+        ("the clock waits for no callback", "        self.teller.start()\n",
+         "        self._tell_stopping()\n"),
     )  # fmt: skip
 
 
@@ -281,8 +301,7 @@ def triggers() -> Iterator[Protection]:
          'last.decode("utf-8", "replace")'),
         ("names of files made harmless",
          "one_line(path, limit=60) for path in strayed", "path for path in strayed"),
-        ("few files looked at", "if seen == _MOST_FILES:", "if False:"),
-        ("no look just before a deadline", "and before - now > _NEAR", ""),
+        ("few files looked at", "most=_MOST_FILES", "most=10**9"),
     )  # fmt: skip
     yield from patches(
         "notify.py", tests,

@@ -55,7 +55,7 @@ def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -
     meter = Meter(_Forking(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     looks = 0
     while meter.verdict is None:
-        meter.look(before=float("inf"))
+        meter.look()
         looks += 1
         assert looks < 10
     assert looks > 1
@@ -77,7 +77,7 @@ def test_keeping_directories_locked_ends_it(monkeypatch: pytest.MonkeyPatch) -> 
     meter = Meter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     deadline = time.monotonic() + 10
     while meter.verdict is None and time.monotonic() < deadline:
-        meter.look(before=float("inf"))
+        meter.look()
     assert meter.verdict is not None
     assert meter.verdict.reason is Reason.DISK
     assert len(seen) > 5

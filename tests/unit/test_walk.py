@@ -1,0 +1,139 @@
+"""A walk over a worker's tree stays in it, ends in time, and holds few descriptors."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.diskuse import disk_use
+from orchestrator.walk import Walk
+
+MANY = 1000
+
+
+@contextmanager
+def swapped(folder: Path, link: Path) -> Iterator[None]:
+    """Exchange a directory for a link, again and again, as a hostile worker does."""
+    over = threading.Event()
+    aside = folder.with_name("aside")
+
+    def swap() -> None:
+        while not over.is_set():
+            folder.rename(aside)
+            link.rename(folder)
+            folder.rename(link)
+            aside.rename(folder)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        swapper.join()
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_directory_that_is_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> None:
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    for folder in (outside, tree / "deep" / "inner"):
+        folder.mkdir(parents=True)
+    for number in range(50):
+        (outside / f"host-{number}").touch()
+    (tree / "deep" / "inner" / "own").touch()
+    (tree / "link").symlink_to(outside)
+    found: set[str] = set()
+    walks = missed = 0
+    with swapped(tree / "deep", tree / "link"):
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            walk = Walk(tree, most=MANY)
+            found.update(path for path, _ in walk)
+            walks, missed = walks + 1, missed + bool(walk.hidden)
+    assert not [path for path in found if "host-" in path]
+    assert "deep/inner/own" in found
+    assert missed, "no swap fell between seeing a directory and opening it: nothing was tested"
+
+
+def test_a_directory_swapped_between_two_steps_is_not_entered(tmp_path: Path) -> None:
+    """Whatever of the path is exchanged after it was seen: its end, or what leads there."""
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    (outside / "b").mkdir(parents=True)
+    (outside / "b" / "host").touch()
+    for level in ("a/b", "z"):
+        (tree / level).mkdir(parents=True)
+    walk = Walk(tree, most=MANY)
+    found = []
+    for path, _ in walk:
+        found.append(path)
+        if path == "a/b":
+            (tree / "a").rename(tmp_path / "gone")
+            (tree / "a").symlink_to(outside)
+            (tmp_path / "gone" / "b").rmdir()
+            (tmp_path / "gone" / "b").symlink_to(outside)
+    assert sorted(found) == ["a", "a/b", "z"]
+    assert walk.hidden == 1
+
+
+def test_a_link_in_the_place_of_the_tree_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "tree").symlink_to("/")
+    walk = Walk(tmp_path / "tree", most=MANY)
+    assert (list(walk), walk.hidden) == ([], 1)
+
+
+def test_no_other_file_system_is_entered() -> None:
+    if Path("/proc").stat().st_dev == Path("/").stat().st_dev:
+        pytest.fail("`/proc` is no file system of its own here")
+    walk = Walk(Path("/"), most=MANY)
+    folders = [path.partition("/")[0] for path, _ in walk if "/" in path]
+    assert "proc" not in folders
+    assert walk.hidden > 0
+
+
+def test_a_walk_ends_in_time(tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / f"{number}").mkdir()
+    walk = Walk(tmp_path, most=MANY, until=time.monotonic())
+    assert list(walk) == []
+    assert walk.late
+    found = disk_use([tmp_path], most_files=MANY, seconds=0)
+    assert (found.late, found.files) == (True, 0)
+    assert not disk_use([tmp_path], most_files=MANY, seconds=60).late
+
+
+def test_depth_costs_no_descriptors(tmp_path: Path) -> None:
+    """More than a path may be long, and wide at every level: siblings are reached from the top."""
+    depth, here = 600, os.open(tmp_path, os.O_RDONLY)
+    for _ in range(depth):
+        for name in ("left-0123456789", "right-0123456789"):
+            os.mkdir(name, dir_fd=here)
+        below = os.open("left-0123456789", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    before = open_descriptors()
+    most = 0
+    walk = Walk(tmp_path, most=10 * depth)
+    for _ in walk:
+        most = max(most, open_descriptors())
+    assert (walk.seen, walk.hidden) == (2 * depth, 0)
+    assert most - before < 30
+    assert open_descriptors() == before
+
+
+def test_entries_that_vanish_hide_no_others(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / f"{number}").touch()
+    walk = iter(Walk(tmp_path, most=MANY))
+    first, _ = next(walk)
+    for number in range(0, 100, 2):
+        (tmp_path / f"{number}").unlink()
+    rest = {path for path, _ in walk}
+    assert {f"{number}" for number in range(1, 100, 2)} <= rest | {first}
