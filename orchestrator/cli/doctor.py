@@ -159,6 +159,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
         return
     yield Check(name="engine", detail=features.version)
     yield _runtimes(features, config.isolation.runtime)
+    yield _system_calls(features, config.isolation.runtime)
     yield _worktrees(features)
     for image, required in _images(config).items():
         yield _image(engine, image, required=required)
@@ -171,6 +172,18 @@ def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
         return Check(name="runtimes", detail=found)
     detail = f"no `{wanted}` among {found}"
     return Check(name="runtimes", state="fail", detail=detail, exit_code=3)
+
+
+def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
+    if not features.seccomp:
+        detail = "not filtered: the engine or its kernel has no seccomp"
+        return Check(
+            name="system calls", state="warn", detail=detail,
+            hint="a worker may open sockets of AF_VSOCK and AF_ALG, and use io_uring",
+        )  # fmt: skip
+    if runtime not in (None, "runc", "crun"):
+        return Check(name="system calls", detail=f"left to the runtime `{runtime}`")
+    return Check(name="system calls", detail="filtered: no AF_VSOCK, no AF_ALG, no io_uring")
 
 
 def _images(config: ParallelConfig) -> dict[str, bool]:

@@ -142,6 +142,8 @@ class EngineFeatures:
     """Bytes of the machine."""
     version: str
     """Name and version for people and records."""
+    seccomp: bool = False
+    """Can filter the system calls of containers with a profile of ours."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,14 +18,17 @@ GB = 1024**3
 class Engine:
     """What `doctor` asks of an engine."""
 
+    seccomp = True
+
     def __init__(self, *images: str) -> None:
         self._images = images
 
     def check(self, *, images, runtime) -> EngineFeatures:
         assert (images, runtime) == ((), None)
         return EngineFeatures(
-            overlay=True, runtimes=("runc", "runsc"), cpus=8, memory=32 * GB, version="docker 9"
-        )
+            overlay=True, runtimes=("runc", "runsc"), cpus=8, memory=32 * GB,
+            version="docker 9", seccomp=self.seccomp,
+        )  # fmt: skip
 
     def image_info(self, image: str) -> ImageInfo | None:
         if image not in self._images:
@@ -70,6 +73,7 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
         "✓ configuration: no file, the defaults\n"
         "✓ engine: docker 9\n"
         "✓ runtimes: runc, runsc\n"
+        "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
         "✓ worktrees: overlay\n"
         f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
         f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
@@ -88,6 +92,16 @@ def test_an_agent_s_image_may_be_missing_the_base_may_not(machine, capsys):
     machine((DEFAULT_IMAGE,))
     assert run(["doctor"]) == 3
     assert f"✗ image: {BASE_IMAGE} is missing{hint('shell')}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("repository")
+def test_system_calls_that_are_not_filtered(machine, monkeypatch, capsys):
+    machine((BASE_IMAGE, DEFAULT_IMAGE))
+    monkeypatch.setattr(Engine, "seccomp", False)
+    assert run(["doctor"]) == 0
+    assert "! system calls: not filtered: the engine or its kernel has no seccomp\n" in (
+        capsys.readouterr().out
+    )
 
 
 @pytest.mark.usefixtures("repository")

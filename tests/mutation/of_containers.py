@@ -21,7 +21,9 @@ def container() -> Iterator[Protection]:
     yield from patches(
         "engine/docker/container.py", (FLAGS, ISOLATION, CONTRACT),
         ("capabilities dropped", 'cap_drop=["ALL"]', "cap_drop=[]"),
-        ("no new privileges", 'security_opt=["no-new-privileges"]', "security_opt=[]"),
+        ("no new privileges", '["no-new-privileges", *filtered]', "[*filtered]"),
+        ("a seccomp profile of our own", '["no-new-privileges", *filtered]',
+         '["no-new-privileges"]'),
         ("root read-only", "read_only=True,\n        ipc", "read_only=False,\n        ipc"),
         ("init", "init=True", "init=False"),
         ("user", '"user": spec.user', '"user": ""'),

@@ -253,7 +253,9 @@ def _memory_in_use(stats: Mapping[str, Any]) -> int | None:
     return max(int(usage) - int(cache), 0)
 
 
-def create_arguments(client: docker.APIClient, spec: ContainerSpec) -> dict[str, Any]:
+def create_arguments(
+    client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
+) -> dict[str, Any]:
     """Give the arguments of `APIClient.create_container`: everything not asked for is closed."""
     return {
         "image": spec.image,
@@ -266,11 +268,14 @@ def create_arguments(client: docker.APIClient, spec: ContainerSpec) -> dict[str,
         "environment": dict(spec.env),
         "ports": list(spec.ports),
         "healthcheck": {"test": ["NONE"]},
-        "host_config": _host_config(client, spec),
+        "host_config": _host_config(client, spec, seccomp),
     }
 
 
-def _host_config(client: docker.APIClient, spec: ContainerSpec) -> dict[str, Any]:
+def _host_config(
+    client: docker.APIClient, spec: ContainerSpec, seccomp: str | None
+) -> dict[str, Any]:
+    filtered = () if seccomp is None else (f"seccomp={seccomp}",)
     config: dict[str, Any] = client.create_host_config(
         mounts=[_mount(mount, spec.labels) for mount in spec.mounts if not _is_tmpfs(mount)],
         tmpfs={mount.target: _tmpfs(mount, spec) for mount in spec.mounts if _is_tmpfs(mount)},  # type: ignore[arg-type]  # narrowed by _is_tmpfs
@@ -282,7 +287,7 @@ def _host_config(client: docker.APIClient, spec: ContainerSpec) -> dict[str, Any
         ipc_mode="private",
         cap_drop=["ALL"],
         cap_add=list(spec.capabilities),
-        security_opt=["no-new-privileges"],
+        security_opt=["no-new-privileges", *filtered],
         nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None,
         mem_limit=spec.memory,
         memswap_limit=spec.memory,

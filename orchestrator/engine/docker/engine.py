@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import docker
@@ -30,6 +31,7 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.guard import create, start_guard
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.process import DockerProcess
+from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
 # Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
@@ -56,8 +58,7 @@ class DockerEngine(DockerImages):
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         """Make sure that a run can start here."""
-        with translated("ask the Docker engine what it is"):
-            info = self._client.info()
+        info = self._info()
         for image in images:
             if self.image_id(image) is None:
                 raise ImageNotFoundError(f"no such image: `{image}`", hint=image_hint(image))
@@ -73,7 +74,19 @@ class DockerEngine(DockerImages):
             cpus=info["NCPU"],
             memory=info["MemTotal"],
             version=f"docker {info['ServerVersion']}",
+            seccomp=is_supported(info),
         )
+
+    @repeatable
+    def _info(self) -> dict[str, Any]:
+        with translated("ask the Docker engine what it is"):
+            info: dict[str, Any] = self._client.info()
+        return info
+
+    @cached_property
+    def _seccomp(self) -> str | None:
+        """The system calls that containers may make; None where the daemon cannot filter them."""
+        return profile() if is_supported(self._info()) else None
 
     def _may_overlay(self, info: Mapping[str, Any]) -> bool:
         """Tell whether the daemon mounts on this very machine, as its real root."""
@@ -88,10 +101,10 @@ class DockerEngine(DockerImages):
         if spec.beside is not None:
             return self._create_beside(spec, spec.beside)
         if spec.egress is None:
-            return create(self._client, spec)
-        guard = start_guard(self._client, spec, spec.egress)
+            return create(self._client, spec, seccomp=self._seccomp)
+        guard = start_guard(self._client, spec, spec.egress, seccomp=self._seccomp)
         try:
-            container = create(self._client, _sharing(spec, guard))
+            container = create(self._client, _sharing(spec, guard), seccomp=self._seccomp)
         except BaseException:
             guard.remove()
             raise
@@ -103,7 +116,8 @@ class DockerEngine(DockerImages):
         if holder is None:
             raise EngineError("the container whose network was to be shared is gone")
         # What has a guard shares that one's network itself.
-        container = create(self._client, _sharing(spec, holder.guard or holder))
+        sharing = _sharing(spec, holder.guard or holder)
+        container = create(self._client, sharing, seccomp=self._seccomp)
         container.ports = holder.ports
         return container
 

@@ -35,14 +35,22 @@ _CLOSED = (
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 
 
-def start_guard(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -> DockerContainer:
+def start_guard(
+    client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
+) -> DockerContainer:
     """Start the container that holds a worker's network, and wait until its rules stand.
+
+    Args:
+        client: The daemon.
+        spec: The worker's container.
+        egress: What it may reach.
+        seccomp: The profile of system calls; None where the daemon cannot filter them.
 
     Raises:
         PortTakenError: A host port of `spec.ports` is in use.
         EngineError: The rules could not be set.
     """
-    guard = create(client, _guard_spec(client, spec, egress))
+    guard = create(client, _guard_spec(client, spec, egress), seccomp=seccomp)
     try:
         guard.start()
         _await_ready(guard)
@@ -52,10 +60,12 @@ def start_guard(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
     return guard
 
 
-def create(client: docker.APIClient, spec: ContainerSpec) -> DockerContainer:
+def create(
+    client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
+) -> DockerContainer:
     """Create a container and attach to it."""
     with translated("create the container"):
-        created = client.create_container(**create_arguments(client, spec))
+        created = client.create_container(**create_arguments(client, spec, seccomp=seccomp))
     try:
         return DockerContainer(client, created["Id"], ports=spec.ports)
     except BaseException:

@@ -1,0 +1,122 @@
+"""The system calls that a container may make: sockets are made to see them refused, and no more.
+
+No socket that a container should not have is bound or connected here.
+"""
+
+import json
+import platform
+
+import pytest
+
+from orchestrator.engine.base import Egress
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker.seccomp import profile
+from tests.support.containers import Run, Starter, finish
+
+pytestmark = pytest.mark.docker
+
+FAMILIES = {"unix": 1, "inet": 2, "inet6": 10, "netlink": 16, "packet": 17, "alg": 38, "vsock": 40}
+OPEN = {"unix", "inet", "inet6", "netlink"}
+# By number: `socket.socket` knows no such families, and none of the high half of an argument.
+SOCKETS = """
+import ctypes, errno, json, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+SOCKET, PAIR, URING = {"x86_64": (41, 53, 425), "aarch64": (198, 199, 425)}[os.uname().machine]
+def call(number, *arguments):
+    ctypes.set_errno(0)
+    made = libc.syscall(number, *map(ctypes.c_ulong, arguments))
+    return "made" if made >= 0 else errno.errorcode[ctypes.get_errno()]
+found = {"io_uring": call(URING, 1, 0)}
+for name, family in json.loads(sys.argv[1]).items():
+    for kind in (1, 2, 3, 5):
+        found[f"{name} {kind}"] = call(SOCKET, family, kind, 0)
+        found[f"{name} {kind} high"] = call(SOCKET, family | 7 << 32, kind, 0)
+pair = (ctypes.c_int * 2)()
+for name in ("unix", "vsock"):
+    found[f"pair {name}"] = call(PAIR, json.loads(sys.argv[1])[name], 1, 0, ctypes.addressof(pair))
+print(json.dumps(found))
+"""
+# A 32-bit system call out of a 64-bit program: number, and two arguments.
+OLD = """
+import ctypes, json, mmap, sys
+MAP_32BIT = 0x40
+flags, access = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_32BIT, mmap.PROT_READ | mmap.PROT_WRITE
+page = mmap.mmap(-1, 4096, flags, access | mmap.PROT_EXEC)
+page.write(bytes.fromhex("53 89f8 89f3 89d1 31d2 cd80 5b c3"))
+at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+enter = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int)(at)
+found = {}
+for name, family in json.loads(sys.argv[1]).items():
+    words = (ctypes.c_int * 3).from_buffer(page, 1024)
+    words[:] = (family, 2, 0)
+    found[name] = [enter(102, 1, at + 1024), enter(359, family, 2)]
+print(json.dumps(found))
+"""
+
+
+def found(run: Run, code: str) -> dict[str, object]:
+    status, stdout, stderr = run("python3", "-c", code, json.dumps(FAMILIES))
+    assert status.exit_code == 0, stderr
+    result: dict[str, object] = json.loads(stdout)
+    return result
+
+
+def test_four_families_of_sockets_are_open(docker_run: Run) -> None:
+    """Also not with bits in the upper half of the argument, which the kernel leaves out."""
+    said = found(docker_run, SOCKETS)
+    for name in set(FAMILIES) - OPEN:
+        refused = {key: value for key, value in said.items() if key.startswith(f"{name} ")}
+        assert len(refused) == 8
+        assert set(refused.values()) == {"EPERM"}, refused
+    for name, kind in (("unix", 1), ("unix", 2), ("inet", 1), ("inet6", 2), ("netlink", 3)):
+        assert said[f"{name} {kind}"] == "made"
+    assert (said["pair unix"], said["pair vsock"]) == ("made", "EPERM")
+    assert said["io_uring"] == "ENOSYS"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="calls of another kind of machine")
+def test_a_32_bit_call_is_no_way_around(docker_run: Run) -> None:
+    """`socketcall` is no call at all; a direct one makes what a 64-bit one makes."""
+    said = found(docker_run, OLD)
+    eperm, enosys = -1, -38
+    assert said["vsock"] == said["alg"] == said["packet"] == [enosys, eperm]
+    through, direct = said["inet"]  # type: ignore[misc]
+    assert through == enosys
+    assert direct >= 0
+
+
+def test_services_and_guards_and_commands_inside_have_it_too(
+    docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
+) -> None:
+    """Rules are set over netlink, and a command that is entered later is filtered as well."""
+    network = docker_engine.create_network("orchestrator-test-calls", labels)
+    egress = Egress(image=docker_start.spec("true").image)
+    container = docker_start("sleep", "300", network=network, egress=egress)
+    code = "import socket; socket.socket(40, 1)"
+    entered = docker_engine.enter(container.id, ("python3", "-c", code))
+    said = b"".join(chunk.data for chunk in entered.output())
+    assert entered.wait() == 1
+    assert b"Operation not permitted" in said
+    client = docker_engine._client
+    ours = client.containers(filters={"label": [f"{k}={v}" for k, v in labels.items()]})
+    assert len(ours) == 2, "the worker's container, and the guard of its network"
+    for one in ours:
+        told = client.inspect_container(one["Id"])["HostConfig"]["SecurityOpt"]
+        assert f"seccomp={profile()}" in told
+
+
+def test_where_the_daemon_cannot_filter_it_is_not_asked_to(
+    docker_engine: DockerEngine, docker_start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon refuses to start a container with a profile that its kernel cannot load."""
+    info = docker_engine._info()
+    monkeypatch.setattr(docker_engine, "_info", lambda: {**info, "SecurityOptions": []})
+    assert not docker_engine.check(images=(), runtime=None).seccomp
+    docker_engine.__dict__.pop("_seccomp", None)
+    container = docker_start("sleep", "300")
+    host = docker_engine._client.inspect_container(container.id)["HostConfig"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    container.kill("SIGKILL")
+    assert finish(container)[0].exit_code == 137
+    docker_engine.__dict__.pop("_seccomp", None)
