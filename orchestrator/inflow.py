@@ -56,8 +56,11 @@ def _told(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> Wo
     ]
     run.shared.give_inputs(spec, inputs)
     said = [(one.name, run.redactor.model(one.result)) for one in inputs]
-    is_command = run.agent.name == "shell"
-    return spec.model_copy(update={"task": render_prompt(spec.task, said, shell=is_command)})
+    if run.agent.name == "shell":
+        # A command finds them in a file: in its text, a shell would run them.
+        return spec
+    prompt = render_prompt(spec.task, said, places=task.results_at)
+    return spec.model_copy(update={"task": prompt})
 
 
 def _earlier(run: RunContext, one: Earlier) -> WorkerResult:

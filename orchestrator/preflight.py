@@ -133,12 +133,26 @@ def check_kept(
             f"task `{writers[0]}`: `mode` is `rw`, but the run is read-only",
             hint="leave `mode` out, or run without `read_only`",
         )
-    configs = [config] if workflow is None else [o for o, _ in alike(config, workflow, programs)]
+    of_tasks = [] if workflow is None else alike(config, workflow, programs)
+    for own, members in of_tasks:
+        _check_no_code(own, members)
+    configs = [config] if workflow is None else [own for own, _ in of_tasks]
     if config.isolation.allow and not any("open" in one.networks for one in configs):
         raise ConfigError(
             "`--allow` names a host, but no worker has a network: `network` is `none`",
             hint="leave it out, or use `--network open`",
         )
+
+
+def _check_no_code(config: ParallelConfig, tasks: Iterable[Task]) -> None:
+    """Refuse a command into which words of other workers would be put: a shell would run them."""
+    for task in tasks:
+        if config.agent_cli == "shell" and task.results_at:
+            raise ConfigError(
+                f"task `{task.id}` holds `{{{{results}}}}` and is a command: "
+                "a shell would run what other workers said",
+                hint="the command finds the results in the file `$ORCHESTRATOR_RESULTS`",
+            )
 
 
 def check_grounds(

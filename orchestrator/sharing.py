@@ -39,6 +39,8 @@ SHARED = "/run/orchestrator/shared"
 OUT = "/run/orchestrator/out"
 INPUTS_PLACE = "inputs"
 """In the run's directory; no worker needs it when the run is over."""
+RESULTS = "results.json"
+"""In a worker's inputs: the results of all tasks that it reduces."""
 MOST_DIFF = 8 * 1024**2
 """Bytes of the diff of one input."""
 MOST_GIVEN = 256 * 1024
@@ -47,7 +49,7 @@ _GIVEN = "context.md"
 _READABLE = 0o644
 _VARIABLES = {
     SHARED: {"ORCHESTRATOR_CONTEXT": f"{SHARED}/context.md"},
-    INPUTS: {"ORCHESTRATOR_INPUTS": INPUTS},
+    INPUTS: {"ORCHESTRATOR_INPUTS": INPUTS, "ORCHESTRATOR_RESULTS": f"{INPUTS}/{RESULTS}"},
     OUT: {
         "ORCHESTRATOR_FINDINGS": f"{OUT}/{handover.FINDINGS}",
         "ORCHESTRATOR_ARTIFACTS": f"{OUT}/{handover.ARTIFACTS}",
@@ -201,7 +203,7 @@ class Shared:
         for one in clean:
             self._write_input(half, one)
         every = [{"id": one.name, **one.result.model_dump(mode="json")} for one in clean]
-        _write(half / "results.json", json.dumps(every, indent=2).encode())
+        _write(half / RESULTS, json.dumps(every, indent=2).encode())
         half.rename(place)
 
     def _write_input(self, place: Path, one: Input) -> None:

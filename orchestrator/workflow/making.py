@@ -12,7 +12,7 @@ from orchestrator.workflow.foreach import Expand, as_text, batches, source_of, v
 from orchestrator.workflow.manifest import LONGEST_ID, Foreach, Manifest, ManifestTask
 from orchestrator.workflow.mistakes import Mistakes
 from orchestrator.workflow.model import MOST_TASKS, WHEN, Task, WorkerSettings
-from orchestrator.workflow.templates import Values, fill, fill_task, holds
+from orchestrator.workflow.templates import Values, fill, fill_task, left_open
 from orchestrator.workflow.variables import RESULTS
 from orchestrator.workflow.written import Written, reduced_by
 
@@ -105,7 +105,7 @@ class Maker:
     def _task(self, whole: Written, name: str, values: Values, group: str | None) -> Iterator[Task]:
         node = fill_task(whole.node, values)
         asked = self.mistakes.checked(ManifestTask, node, whole.place)
-        problem = asked and self._problem(whole, asked, name, values)
+        problem = asked and self._problem(whole, asked, name)
         if problem:
             self.mistakes.add(node, f"`{whole.place}`: {problem}")
         if asked is None or problem:
@@ -115,6 +115,7 @@ class Maker:
             task=asked.task or whole.id,
             depends_on=self._before(whole.id),
             inputs=tuple(made for other in reduced_by(whole) for made in self.made[other]),
+            results_at=_results_at(whole, values),
             when=self._when(whole, asked),
             critical=asked.critical,
             parallel=asked.parallel,
@@ -136,20 +137,23 @@ class Maker:
         goes_on = self.manifest.continue_on_error and whole.id in self.after_stage
         return "always" if goes_on and "when" not in asked.model_fields_set else asked.when
 
-    def _problem(
-        self, whole: Written, asked: ManifestTask, name: str, values: Values
-    ) -> str | None:
+    def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
         """Say what is wrong although each part is right."""
         if len(name) > LONGEST_ID:
             return f"its id is too long for one of {len(self.made[whole.id])} tasks"
         if len((asked.task or "").encode()) > LONGEST_TASK:
             return f"its text is longer than {LONGEST_TASK} bytes, give a smaller `batch`"
-        if reduced_by(whole) and any(holds(item, RESULTS) for item in values.get("items", ())):
-            return f"an item holds `{{{{{RESULTS}}}}}`, which stands for something else here"
         private = self.manifest.policy.constraints.privacy == "private"
         if private and asked.network == "open":
             return "`network` is `open`, but `policy.constraints.privacy` is `private`"
         return clash(asked, "none" if private else None)
+
+
+def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
+    text = whole.members.get("task")
+    if text is None or not isinstance(text.value, str) or not reduced_by(whole):
+        return ()
+    return left_open(text.value, values, RESULTS)
 
 
 def clash(asked: WorkerSettings, network: Network | None) -> str | None:

@@ -91,11 +91,14 @@ class Task(Model):
     id: TaskId
     """What others depend on it by."""
     task: Prompt
-    """What its agent is asked to do. May hold `{{results}}`: see `Task.inputs`."""
+    """What its agent is asked to do. May hold `{{results}}`: see `Task.results_at`."""
     depends_on: tuple[TaskId, ...] = ()
     """Tasks that must be over before it starts, and from whose merged branches it starts."""
     inputs: tuple[TaskId, ...] = ()
     """Tasks whose results, summaries and diffs it is given as files: those it reduces."""
+    results_at: tuple[int, ...] = ()
+    """Which `{{results}}` of `task`, counted from 0, stand for what came of the inputs; others are
+    plain text, written as `\\{{results}}` or come with the value of a variable."""
     earlier: tuple[Earlier, ...] = ()
     """Tasks that it depends on which are not of this run: an earlier one has done them."""
     when: WHEN = "on_success"

@@ -4,15 +4,15 @@ What workers said is data in another one's prompt. It is written as JSON, so tha
 it begins and ends; what a model makes of it nobody can promise.
 """
 
+import itertools
 import json
-import re
-import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from orchestrator.results import WorkerResult
 from orchestrator.sanitize import lines, one_line
+from orchestrator.workflow.templates import place
 
 INPUTS = "/run/orchestrator/inputs"
 """Where a worker finds all of it."""
@@ -20,7 +20,7 @@ LIMIT = 64 * 1024
 """Bytes that are put into a prompt."""
 MOST = 120 * 1024
 """Bytes of a prompt; it is one argument of a program, and the kernel takes 128 KiB."""
-_PLACE = re.compile(r"\{\{[ \t]*results[ \t]*\}\}")
+_PLACE = place("results")
 _FILES = 50
 """Files that a result names here."""
 _LONGEST_PATH = 1000
@@ -33,35 +33,32 @@ def render_prompt(
     task: str,
     results: Sequence[tuple[str, WorkerResult]],
     *,
+    places: Collection[int],
     limit: int = LIMIT,
-    shell: bool = False,
 ) -> str:
-    """Put what came of other tasks in the place of `{{results}}`, as JSON.
+    """Put what came of other tasks in the places of `{{results}}`, as JSON.
 
     Args:
         task: The prompt; what else is in it stays as it is.
         results: What the tasks came to, by their ids.
+        places: Which `{{results}}` of the prompt, counted from 0; any other is plain text.
         limit: Bytes that are put in, in all places together; the longest summaries are cut first.
-        shell: The prompt is a command line: they are one word of it.
     """
-    places = len(_PLACE.findall(task))
     if not places:
         return task
-    spell = shlex.quote if shell else str
-    room = min(limit, MOST - len(task.encode("utf-8", "replace"))) // places
-    text = _fitting(results, room, spell)
+    room = min(limit, MOST - len(task.encode("utf-8", "replace"))) // len(places)
+    text = _fitting(results, room)
+    numbers = itertools.count()
     # Once, by a function: what stands in it is not looked at again.
-    return _PLACE.sub(lambda _: text, task)
+    return _PLACE.sub(lambda found: text if next(numbers) in places else found[0], task)
 
 
-def _fitting(
-    results: Sequence[tuple[str, WorkerResult]], room: int, spell: Callable[[str], str]
-) -> str:
+def _fitting(results: Sequence[tuple[str, WorkerResult]], room: int) -> str:
     """Give as much of the results as there is room for."""
     longest = max((len(_summary(result)) for _, result in results), default=0)
 
     def text(cut: int, files: int, count: int = len(results)) -> str:
-        return spell(_json(results, cut=cut, files=files, count=count))
+        return _json(results, cut=cut, files=files, count=count)
 
     def fits(said: str) -> bool:
         return len(said.encode()) <= room

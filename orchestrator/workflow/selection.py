@@ -88,6 +88,8 @@ def _named(workflow: Workflow, names: Sequence[str]) -> set[str]:
 def _kept(workflow: Workflow, kept: Collection[str]) -> Selection:
     tasks = [task for task in workflow.tasks if task.id in kept]
     notices = tuple(dict.fromkeys(notice for task in tasks for notice in _missing(task, kept)))
+    for task in tasks:
+        _check_inputs(task, kept)
     update = {"tasks": tuple(_without(task, kept) for task in tasks)}
     return Selection(Workflow.model_validate({**dict(workflow), **update}), notices)
 
@@ -99,9 +101,24 @@ def _missing(task: Task, kept: Collection[str]) -> Iterator[str]:
         yield f"`{task.id}` starts without what it depends on: {names}"
 
 
+def _inputs(task: Task, kept: Collection[str]) -> Iterator[str]:
+    done = {one.task for one in task.earlier}
+    yield from (other for other in task.inputs if other in kept or other in done)
+
+
+def _check_inputs(task: Task, kept: Collection[str]) -> None:
+    """Refuse a task that reduces others where none of them is left."""
+    if task.inputs and not any(_inputs(task, kept)):
+        names = ", ".join(f"`{name}`" for name in task.inputs[:10])
+        raise ConfigError(
+            f"`{task.id}` reduces what comes of {names}, and none of them is selected",
+            hint="select one of them too, or take their results from a run: `--after RUN`",
+        )
+
+
 def _without(task: Task, kept: Collection[str]) -> Task:
     before = tuple(other for other in task.depends_on if other in kept)
-    inputs = tuple(other for other in task.inputs if other in kept)
+    inputs = tuple(_inputs(task, kept))
     # What is there for a failure, and was asked for by name, is not to wait for one in vain.
     when = task.when if before else "on_success"
     return task.model_copy(update={"depends_on": before, "inputs": inputs, "when": when})

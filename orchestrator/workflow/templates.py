@@ -79,16 +79,45 @@ def fill_task(node: Node, values: Values) -> Node:
 
 def holds(text: str, name: str) -> bool:
     """Say whether a text has a template of that name in it."""
-    return any(found["name"] == name for found in _USE.finditer(text))
+    return any(found["name"] == name and not found["literal"] for found in _USE.finditer(text))
+
+
+def place(name: str) -> re.Pattern[str]:
+    """Give what finds the places of a name that has no value yet."""
+    return re.compile(rf"\{{\{{[ \t]*{name}[ \t]*\}}\}}")
+
+
+def left_open(text: str, values: Values, name: str) -> tuple[int, ...]:
+    """Tell the templates of a name from text that only looks like one.
+
+    Args:
+        text: As it was written.
+        values: What is put into it; `name` is not among them.
+        name: A name whose value is known later.
+
+    Returns:
+        Which of the places that `place` finds in the filled text are templates, counted from 0.
+    """
+    filled, end, templates = "", 0, set[int]()
+    for found in _USE.finditer(text):
+        filled += text[end : found.start()]
+        if found["name"] == name and not found["literal"]:
+            templates.add(len(filled))
+        filled += _value(found, values)
+        end = found.end()
+    filled += text[end:]
+    places = enumerate(place(name).finditer(filled))
+    return tuple(number for number, one in places if one.start() in templates)
 
 
 def _filled(text: str, values: Values) -> str:
-    def value(found: re.Match[str]) -> str:
-        if found["literal"]:
-            return found[0][1:]
-        if found["name"] not in values:
-            return found[0]
-        texts = values[found["name"]]
-        return shlex.join(texts) if found["filter"] == QUOTE else "\n".join(texts)
+    return _USE.sub(lambda found: _value(found, values), text)
 
-    return _USE.sub(value, text)
+
+def _value(found: re.Match[str], values: Values) -> str:
+    if found["literal"]:
+        return found[0][1:]
+    if found["name"] not in values:
+        return found[0]
+    texts = values[found["name"]]
+    return shlex.join(texts) if found["filter"] == QUOTE else "\n".join(texts)

@@ -58,6 +58,25 @@ def _check(
         allowed = [*names, *(_EACH if each is not None else ())]
         allowed += [RESULTS] if reduced_by(task) else []
         yield from _known(_uses(task.members, task.place), allowed, mistakes)
+        if _is_command(task, defaults):
+            _check_command(task, mistakes)
+
+
+def _is_command(task: Written, defaults: Node | None) -> bool:
+    program = task.members.get("agent_cli") or _member(defaults, "agent_cli")
+    return program is not None and program.value == "shell"
+
+
+def _check_command(task: Written, mistakes: Mistakes) -> None:
+    """Check that no shell reads what other tasks' workers said."""
+    text = task.members.get("task")
+    for use in uses(text, f"{task.place}.task") if text is not None else ():
+        if use.name == RESULTS:
+            mistakes.add(
+                use.node,
+                f"`{use.key}` holds `{use}`, which a shell would run as code: "
+                "the command finds the results in the file `$ORCHESTRATOR_RESULTS`",
+            )
 
 
 def _uses(members: Mapping[str, Node], place: str) -> Iterator[Use]:

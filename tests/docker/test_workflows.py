@@ -49,7 +49,7 @@ tasks:
       touch ../worker-1/handed/new && echo WRITTEN
       cat $ORCHESTRATOR_CONTEXT shared/status.md
       cat $ORCHESTRATOR_INPUTS/honest.diff; ls $ORCHESTRATOR_INPUTS
-      printf %s {{results}} > $ORCHESTRATOR_ARTIFACTS/told.json
+      cp $ORCHESTRATOR_RESULTS $ORCHESTRATOR_ARTIFACTS/told.json
 """
 
 

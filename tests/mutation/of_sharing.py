@@ -65,11 +65,25 @@ def sharing() -> Iterator[Protection]:
         ("all findings bounded", "if room < 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
+        "inflow.py", ("tests/unit/test_runner_workflow.py",),
+        ("no results in a command at its start", 'if run.agent.name == "shell":', "if False:",
+         "refused before: no task that is a command has a place for them"),
+    )  # fmt: skip
+    yield from patches(
+        "preflight.py", ("tests/unit/test_runner_workflow.py",),
+        ("no results in a command", 'config.agent_cli == "shell" and task.results_at', "False"),
+    )  # fmt: skip
+    yield from patches(
+        "workflow/variables.py", ("tests/unit/workflow/test_reading_mistakes.py",),
+        ("no results in a file's commands", "if _is_command(task, defaults):", "if False:"),
+    )  # fmt: skip
+    yield from patches(
         "workflow/prompts.py", (PROMPTS,),
-        ("results are looked at once", "_PLACE.sub(lambda _: text, task)",
-         "_PLACE.sub(lambda _: text, _PLACE.sub(lambda _: text, task))"),
+        ("results are looked at once", "return _PLACE.sub(lambda found",
+         "task = _PLACE.sub(lambda found: text if found else '', task)\n"
+         "    return _PLACE.sub(lambda found"),
+        ("text that looks like a template stays", "next(numbers) in places", "True"),
         ("results bounded", "return len(said.encode()) <= room", "return True"),
-        ("results are one word of a command", "shlex.quote if shell else str", "str"),
         ("summaries steer no terminal", 'return lines(result.summary or result.message or "")',
          'return result.summary or result.message or ""'),
     )  # fmt: skip

@@ -254,14 +254,25 @@ def test_a_reduced_task_is_told_what_came_of_the_others(
         repo, local_engine,
         task("map-1", "echo 1 > one.txt"),
         task("map-2", "exit 7"),
-        task("reduce", "printf %s {{results}} > told.json", "map-1", "map-2",
+        task("reduce", "cat $ORCHESTRATOR_RESULTS > told.json", "map-1", "map-2",
              inputs=["map-1", "map-2"], when="always"),
     )  # fmt: skip
-    assert done["reduce"].task == "printf %s {{results}} > told.json"
     told = json.loads(show(repo, f"{done['reduce'].branch}:told.json"))
     assert [(one["id"], one["status"], one["files_modified"]) for one in told] == [
         ("map-1", "success", ["one.txt"]), ("map-2", "failed", []),
     ]  # fmt: skip
+
+
+def test_no_shell_reads_what_other_workers_said(repo: Path, local_engine: LocalEngine) -> None:
+    """A command's text has no results in it, whatever it asks for and however it was started."""
+    evil = task("evil", "echo '\\'\"; touch /tmp/never; \"' >&2; exit 1")
+    reads = task("reduce", "echo '{{results}}'", "evil", inputs=["evil"], when="always")
+    asks = reads.model_copy(update={"results_at": (0,)})
+    with pytest.raises(ConfigError, match=r"task `reduce` holds `\{\{results}}` and is a command"):
+        run_workflow(repo, local_engine, evil, asks)
+    assert branches(repo) == []
+    done = run_workflow(repo, local_engine, evil, reads)
+    assert done["reduce"].summary == "{{results}}"
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_made(

@@ -134,10 +134,11 @@ class TestRefusals:
         assert "flow.yaml:1: `tasks[1].foreach`: " in caught.value.message
         assert told in caught.value.message
 
-    def test_an_item_that_would_become_all_results(self, tmp_path: Path) -> None:
-        text = "tasks: [{id: r}, {id: m, task: '{{item}}', foreach: {glob: x}, reduce: r}]"
-        with pytest.raises(ConfigError, match=r"an item holds `\{\{results}}`"):
-            read(tmp_path, text, ["{{ results }}"])
+    def test_an_item_stands_for_no_results(self, tmp_path: Path) -> None:
+        task = "{id: m, task: '{{item}} {{results}}', foreach: {glob: x}, reduce: r}"
+        workflow = read(tmp_path, f"tasks: [{{id: r}}, {task}]", ["{{ results }}"]).workflow
+        assert workflow["m-1"].task == "{{ results }} {{results}}"
+        assert workflow["m-1"].results_at == (1,)
 
     def test_more_than_a_program_can_be_called_with(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="give a smaller `batch`"):

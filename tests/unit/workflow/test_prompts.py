@@ -1,7 +1,6 @@
 """What stands in the prompt of a task that reduces others."""
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ def result(number: int = 1, **rest: Any) -> WorkerResult:
 
 
 def told(*results: tuple[str, WorkerResult], **rest: Any) -> list[dict[str, Any]]:
-    found = json.loads(render_prompt("{{results}}", results, **rest))
+    found = json.loads(render_prompt("{{results}}", results, places=[0], **rest))
     assert isinstance(found, list)
     return found
 
@@ -33,7 +32,7 @@ def told(*results: tuple[str, WorkerResult], **rest: Any) -> list[dict[str, Any]
 def test_results_are_told_as_json() -> None:
     fine = result(message="3 issues", files_modified=["a.txt", "src/b.py"])
     bad = result(2, status=Status.FAILED, reason=Reason.OOM, message="killed", commit=None)
-    prompt = render_prompt("Sum up:\n{{results}}\nThanks", [("ui", fine), ("api", bad)])
+    prompt = render_prompt("Sum up:\n{{results}}\nThanks", [("ui", fine), ("api", bad)], places=[0])
     before, _, rest = prompt.partition("\n")
     middle, _, after = rest.rpartition("\n")
     assert (before, after) == ("Sum up:", "Thanks")
@@ -51,14 +50,30 @@ def test_results_are_told_as_json() -> None:
 
 @pytest.mark.parametrize("task", ["no place", "{{ item }}", "{{results.x}}", "{results}"])
 def test_all_else_stays(task: str) -> None:
-    assert render_prompt(task, [("ui", result())]) == task
+    assert render_prompt(task, [("ui", result())], places=[0]) == task
 
 
 def test_spaces_do_not_matter_and_every_place_is_filled() -> None:
-    prompt = render_prompt("{{ results }}|{{results}}", [("ui", result(message="x"))])
+    said = [("ui", result(message="x"))]
+    prompt = render_prompt("{{ results }}|{{results}}", said, places=[0, 1])
     first, _, second = prompt.partition("|")
     assert first == second
     assert json.loads(first)[0]["summary"] == "x"
+
+
+def test_what_only_looks_like_a_place_stays() -> None:
+    said = [("ui", result(message="x"))]
+    prompt = render_prompt("{{results}} {{results}} {{ results }}", said, places=[1])
+    first, _, rest = prompt.partition(" ")
+    middle, _, last = rest.rpartition(" {{")
+    assert (first, last) == ("{{results}}", " results }}")
+    assert json.loads(middle)[0]["summary"] == "x"
+    assert render_prompt("{{results}}", said, places=[]) == "{{results}}"
+
+
+def test_names_of_files_hide_nothing() -> None:
+    (one,) = told(("ui", result(files_modified=["a\u3164b\nc\U000e0041", "x" * 5000])))
+    assert one["files_modified"] == ["a\ufffdb c\ufffd", "x" * 999 + "\u2026"]
 
 
 def test_what_a_worker_said_is_not_looked_at_again() -> None:
@@ -73,7 +88,7 @@ def test_what_a_worker_said_cannot_end_its_text_or_steer_a_terminal() -> None:
 
 def test_the_longest_summaries_are_cut_first() -> None:
     short, long = result(message="s" * 1000), result(message="l" * 200_000)
-    prompt = render_prompt("{{results}}", [("a", short), ("b", long), ("c", long)])
+    prompt = render_prompt("{{results}}", [("a", short), ("b", long), ("c", long)], places=[0])
     first, second, third = json.loads(prompt)
     assert LIMIT - 100 < len(prompt) <= LIMIT
     assert first["summary"] == "s" * 1000
@@ -86,7 +101,7 @@ def test_the_longest_summaries_are_cut_first() -> None:
 
 def test_the_limit_is_one_of_bytes() -> None:
     long = result(message="\u20ac" * 100_000)
-    prompt = render_prompt("{{results}}", [("a", long)])
+    prompt = render_prompt("{{results}}", [("a", long)], places=[0])
     assert LIMIT - 100 < len(prompt.encode()) <= LIMIT
 
 
@@ -102,7 +117,8 @@ def test_lists_of_files_are_cut() -> None:
 
 
 def test_of_too_many_results_the_rest_is_counted() -> None:
-    prompt = render_prompt("{{results}}", [(f"t{n}", result(message="m")) for n in range(1000)])
+    many = [(f"t{n}", result(message="m")) for n in range(1000)]
+    prompt = render_prompt("{{results}}", many, places=[0])
     *some, rest = json.loads(prompt)
     assert LIMIT - 1000 < len(prompt) <= LIMIT
     assert [one["id"] for one in some] == [f"t{n}" for n in range(len(some))]
@@ -111,17 +127,7 @@ def test_of_too_many_results_the_rest_is_counted() -> None:
 
 def test_a_long_prompt_leaves_less_room() -> None:
     task = "x" * (MOST - 5000) + "{{results}}{{results}}"
-    prompt = render_prompt(task, [("a", result(message="l" * 100_000))])
+    prompt = render_prompt(task, [("a", result(message="l" * 100_000))], places=[0, 1])
     assert MOST - 200 < len(prompt) <= MOST + len("{{results}}") * 2
-    none = render_prompt("x" * MOST + "{{results}}", [("a", result())])
+    none = render_prompt("x" * MOST + "{{results}}", [("a", result())], places=[0])
     assert json.loads(none[MOST:]) == [{"more": 1, "see": f"{INPUTS}/results.json"}]
-
-
-def test_in_a_command_line_it_is_one_word() -> None:
-    evil = result(message="'; echo evil; $(echo evil) `echo evil` \"")
-    for limit in (LIMIT, 400):
-        many = [("a", evil), ("b", result(message="'" * 10_000))]
-        command = render_prompt("printf %s {{results}}", many, limit=limit, shell=True)
-        assert len(command) < limit + 100
-        said = subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout
-        assert json.loads(said)[0]["id"] == "a"

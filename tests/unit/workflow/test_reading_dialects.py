@@ -305,4 +305,5 @@ class TestSquads:
             task="Join {{results}}\n\n### How\nWell",
             depends_on=("a",),
             inputs=("a",),
+            results_at=(0,),
         )

@@ -22,6 +22,10 @@ def mistakes(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object
     return [line.strip() for line in lines[1:]]
 
 
+CODE = (
+    "holds `{{results}}`, which a shell would run as code: the command finds the results in the "
+    "file `$ORCHESTRATOR_RESULTS`"
+)
 BAD = """\
 name: Bad
 taskz: []
@@ -129,6 +133,14 @@ CASES = {
     "results alone": (
         "tasks: ['see {{results}}']",
         "1: `tasks[1].task` holds `{{results}}`, which needs `reduce`",
+    ),
+    "results in a command": (
+        "tasks: [{id: a}, {reduce: a, agent_cli: shell, task: 'echo {{results}}'}]",
+        f"1: `tasks[2].task` {CODE}",
+    ),
+    "results in a command, by default": (
+        "defaults: {agent_cli: shell}\ntasks: [{id: a}, {reduce: a, task: '{{results}}'}]",
+        f"2: `tasks[2].task` {CODE}",
     ),
     "results elsewhere": (
         "tasks: [{id: a}, {reduce: a, setup: 'x {{results}}'}]",

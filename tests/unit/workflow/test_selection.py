@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.model import Earlier, Workflow
 from orchestrator.workflow.reading import read_workflow
-from orchestrator.workflow.selection import only, starting_at
+from orchestrator.workflow.selection import missing, only, starting_at
 
 TEXT = """\
 name: Release
@@ -40,6 +40,19 @@ class TestOnly:
             "`sum` starts without what it depends on: `design`, `map-1`",
         )
 
+    def test_a_task_that_reduces_others_without_any_of_them(self, workflow: Workflow) -> None:
+        with pytest.raises(
+            ConfigError, match="`sum` reduces what comes of `map-1`, `map-2`, and no"
+        ):
+            only(workflow, ["sum", "design"])
+        earlier = {
+            name: Earlier(task=name, run_id="r", worker_id=1)
+            for name in ("design", "map-1", "map-2")
+        }
+        part = only(missing(workflow, earlier), ["sum"]).workflow
+        assert part["sum"].inputs == ("map-1", "map-2")
+        assert part["sum"].results_at == (0,)
+
     def test_a_foreach_is_all_its_batches(self, workflow: Workflow) -> None:
         assert [task.id for task in only(workflow, ["map"]).workflow.tasks] == ["map-1", "map-2"]
 
@@ -48,7 +61,7 @@ class TestOnly:
     ) -> None:
         (tidy,) = only(workflow, ["tidy"]).workflow.tasks
         assert (tidy.when, tidy.depends_on) == ("on_success", ())
-        assert only(workflow, ["tidy", "sum"]).workflow["tidy"].when == "on_failure"
+        assert only(workflow, ["tidy", "sum", "map"]).workflow["tidy"].when == "on_failure"
 
     def test_names_that_are_none(self, workflow: Workflow) -> None:
         with pytest.raises(ConfigError) as caught:
