@@ -230,7 +230,8 @@ class Triggers(Model):
     prompts: float = Field(default=0.0, ge=0)
     """Seconds of silence behind what reads like a question, such as `(y/n)`; 0 is never."""
     paths: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Where it is to make changes: `src`, `docs/*.md`; `*` stands for `/` too. Empty: anywhere."""
+    """Where it is to make changes: `src`, `docs/*.md`, as in a `.gitignore`. A worker with changes
+    elsewhere is `partial` (`out_of_scope`). Empty: anywhere."""
     on_trigger: Literal["warn", "stop"] = "warn"
     """`stop`: the worker is stopped for it, and its work is kept."""
     notify: str | None = Field(default=None, min_length=1)

@@ -9,9 +9,8 @@ import re
 import stat
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.config import Triggers
@@ -19,6 +18,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.events import Stream, Trigger
 from orchestrator.git import Git
 from orchestrator.judge import Stop
+from orchestrator.patterns import outside
 from orchestrator.results import Reason
 from orchestrator.sanitize import one_line
 from orchestrator.walk import Walk
@@ -156,16 +156,6 @@ class Scope:
     def _is_new(self, info: os.stat_result) -> bool:
         # Not the time of writing, which its owner may set to anything.
         return self.since is None or info.st_ctime_ns > self.since
-
-
-def outside(patterns: Sequence[str], paths: Iterable[str]) -> list[str]:
-    """Give the paths that are in none of the places; a directory stands for all below it."""
-    places = [pattern.rstrip("/") for pattern in patterns]
-    return [
-        path
-        for path in paths
-        if not any(fnmatchcase(path, p) or fnmatchcase(path, f"{p}/*") for p in places)
-    ]
 
 
 class Sentry:

@@ -15,6 +15,7 @@ from orchestrator.harvest import Harvested
 from orchestrator.homecoming import bring_home
 from orchestrator.judge import Ending, Verdict, judge
 from orchestrator.logs import WorkerLog, log_files
+from orchestrator.patterns import outside
 from orchestrator.plan import WorkerSpec
 from orchestrator.preparation import ready_workspace
 from orchestrator.results import Reason, Status, WorkerResult
@@ -22,7 +23,6 @@ from orchestrator.sanitize import one_line
 from orchestrator.services import Services
 from orchestrator.session import cancel_of, open_log, run_task
 from orchestrator.stages import set_up, tear_down
-from orchestrator.triggers import outside
 from orchestrator.worktree import Changes, changes
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
@@ -110,10 +110,10 @@ def _changes(run: RunContext, harvested: Harvested) -> tuple[Changes, tuple[str,
         return _NOTHING, (f"what it changed could not be listed ({error})",)
 
 
-def _in_scope(run: RunContext, spec: WorkerSpec, verdict: Verdict, changed: Changes) -> Verdict:
-    """Hold a workflow's task to where it is to make changes; else people are only told."""
+def _in_scope(run: RunContext, verdict: Verdict, changed: Changes) -> Verdict:
+    """Make a success partial whose changes are not all where it is to make changes."""
     paths = run.config.triggers.paths
-    strayed = outside(paths, changed.files) if spec.name is not None and paths else []
+    strayed = outside(paths, changed.files) if paths else []
     if not strayed or verdict.status is not Status.SUCCESS:
         return verdict
     shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in strayed[:_SHOWN])
@@ -133,7 +133,7 @@ def _result(
     verdict: Verdict,
 ) -> WorkerResult:
     changed, notes = _changes(run, harvested)
-    verdict = _in_scope(run, spec, verdict, changed)
+    verdict = _in_scope(run, verdict, changed)
     cost = None if outcome is None else outcome.cost
     messages = [verdict.message, *harvested.notes, *notes]
     refused = verdict.reason is Reason.RATE_LIMITED

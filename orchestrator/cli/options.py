@@ -190,9 +190,7 @@ RepeatedErrors = Annotated[
 Prompts = Annotated[
     Text, _setting("prompts", "SECONDS", "Say when it waits so long behind a question.")
 ]
-Paths = Annotated[
-    Text, _setting("paths", "CSV", "Say when it changes files that are not in `src,docs/*.md`.")
-]
+Paths = Annotated[Text, _setting("paths", "CSV", "Where it is to make changes: `src,docs/*.md`.")]
 OnTrigger = Annotated[Text, _setting("on_trigger", "warn|stop", "`stop`: stop it then.")]
 Notify = Annotated[
     Text, _setting("notify", "COMMAND|URL", "Whom to tell then, with JSON on stdin or by POST.")

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from itertools import product
 
+from orchestrator.patterns import is_wild, overlap, problem
 from orchestrator.workflow.model import Task, Workflow
 
 _MOST = 20
@@ -12,7 +12,8 @@ _MOST = 20
 
 def advice(workflow: Workflow) -> tuple[str, ...]:
     """List what to look at, in words."""
-    found = list(dict.fromkeys([*_overlaps(workflow), *_lonely_locks(workflow), *_slow(workflow)]))
+    kinds = (_unmatchable, _overlaps, _lonely_locks, _slow)
+    found = list(dict.fromkeys(line for kind in kinds for line in kind(workflow)))
     more = len(found) - _MOST
     return (*found[:_MOST], *([f"and {more} more of the kind"] if more > 0 else []))
 
@@ -30,25 +31,61 @@ def _overlaps(workflow: Workflow) -> Iterator[str]:
 
 
 def _sharing(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
-    """Give pairs of tasks of which one's pattern is part of the other's, and that part."""
+    """Return pairs of tasks whose patterns may match the same file, and the narrower pattern."""
     by_pattern: dict[str, list[int]] = {}
     for number, task in enumerate(tasks):
-        for pattern in dict.fromkeys(one.rstrip("/") for one in task.settings.paths or ()):
+        for pattern in dict.fromkeys(_places(task)):
             by_pattern.setdefault(pattern, []).append(number)
-    wild = [pattern for pattern in by_pattern if {*pattern} & {*"*?["}]
     found: dict[tuple[int, int], str] = {}
-    for narrow, numbers in by_pattern.items():
-        for wide in (*_above(narrow), *(one for one in wild if _covers(one, narrow))):
-            for pair in product(by_pattern.get(wide, ()), numbers):
-                if pair[0] != pair[1]:
-                    found.setdefault((min(pair), max(pair)), narrow)
+    for one, other in _overlapping([*by_pattern]):
+        for pair in product(by_pattern[one], by_pattern[other]):
+            if pair[0] != pair[1]:
+                found.setdefault((min(pair), max(pair)), max(one, other, key=_narrowness))
     return sorted((*pair, shared) for pair, shared in found.items())
 
 
+def _places(task: Task) -> Iterator[str]:
+    """Yield where a task makes changes, each place written in one way where it has no wildcards."""
+    for pattern in (*(task.settings.paths or ()), *task.touches):
+        yield pattern.rstrip("/") if is_wild(pattern) else _plain(pattern)
+
+
+def _plain(pattern: str) -> str:
+    return "/".join(part for part in pattern.split("/") if part not in ("", ".")) or "."
+
+
+def _overlapping(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of patterns that may match the same file, a pattern and itself included."""
+    plain = {pattern for pattern in patterns if not is_wild(pattern)}
+    for pattern in plain:
+        yield from ((above, pattern) for above in _above(pattern) if above in plain)
+    wild = [pattern for pattern in patterns if is_wild(pattern)]
+    for number, pattern in enumerate(wild):
+        for other in (*wild[number:], *plain):
+            if overlap(pattern, other):
+                yield pattern, other
+
+
+def _narrowness(pattern: str) -> tuple[bool, int, bool, int]:
+    return pattern != ".", pattern.count("/"), not is_wild(pattern), len(pattern)
+
+
 def _above(path: str) -> Iterator[str]:
-    """Give a path and the directories that it is in."""
+    """Yield a path, the directories that it is in, and `.`, which holds everything."""
     parts = path.split("/")
-    return ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    yield from ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    if path != ".":
+        yield "."
+
+
+def _unmatchable(workflow: Workflow) -> Iterator[str]:
+    """Name patterns that can match nothing."""
+    for task in workflow.tasks:
+        for key, patterns in (("paths", task.settings.paths or ()), ("touches", task.touches)):
+            for pattern in patterns:
+                why = problem(pattern)
+                if why is not None:
+                    yield f"`{pattern}` in `{key}` of `{_shown(task)}` matches nothing: {why}"
 
 
 def _before(workflow: Workflow) -> dict[str, set[str]]:
@@ -64,10 +101,6 @@ def _kept_apart(one: Task, other: Task) -> bool:
     heavy = "high" in (one.complexity, other.complexity) and one.complexity and other.complexity
     batches = one.group is not None and one.group == other.group
     return alone or batches or bool(heavy) or bool({*one.resources} & {*other.resources})
-
-
-def _covers(wide: str, narrow: str) -> bool:
-    return fnmatchcase(narrow, wide) or fnmatchcase(narrow, f"{wide}/*")
 
 
 def _lonely_locks(workflow: Workflow) -> Iterator[str]:

@@ -12,7 +12,8 @@ from orchestrator.workflow.manifest import ManifestTask
 
 _SHORTHAND = re.compile(r"(?P<agent>[A-Za-z][A-Za-z0-9_-]*):(?P<task>(?:[^\W\d_]|[\"'`]).*)", re.S)
 """`backend:Implement it`; neither `note: this`, nor a URL, nor `localhost:80`, nor `std::move`."""
-LISTS = ("depends_on", "dependencies", "reduce", "inputs", "resources", "paths", "setup")
+_NAMES = ("depends_on", "dependencies", "reduce", "inputs")
+LISTS = (*_NAMES, "resources", "paths", "touches", "setup")
 """Keys of a task whose list of one may be written without brackets."""
 
 

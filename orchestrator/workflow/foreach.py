@@ -3,16 +3,15 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from orchestrator.errors import ConfigError
+from orchestrator.patterns import matching
 from orchestrator.sanitize import one_line
 from orchestrator.workflow.manifest import Foreach
 from orchestrator.workflow.model import MOST_TASKS
 
 LONGEST_ITEM = 4096
-_ANY_DEPTH = "**"
 
 
 @dataclass(frozen=True)
@@ -59,35 +58,6 @@ def expander(
                 return None if run is None else items_of_lines(run(source.values[0]))
 
     return expand
-
-
-def matching(paths: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """List the paths that fit one of the patterns: `*` stops at `/`, `**` is any directories."""
-    split = [pattern.removeprefix("./").split("/") for pattern in patterns]
-    return sorted({path for path in paths if any(_fits(path.split("/"), one) for one in split)})
-
-
-def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Walk the path with all places of the pattern that may be reached: never more than it has."""
-    reached = _passing({0}, pattern)
-    for part in parts:
-        stay = {place for place in reached if pattern[place : place + 1] == [_ANY_DEPTH]}
-        step = {
-            place + 1
-            for place in reached
-            if place < len(pattern) and fnmatchcase(part, pattern[place])
-        }
-        reached = _passing(stay | step, pattern)
-    return len(pattern) in reached
-
-
-def _passing(places: set[int], pattern: Sequence[str]) -> set[int]:
-    """Add what is reached when `**` stands for nothing."""
-    found = set(places)
-    for place, part in enumerate(pattern):
-        if place in found and part == _ANY_DEPTH:
-            found.add(place + 1)
-    return found
 
 
 def items_of_lines(text: str) -> list[str]:

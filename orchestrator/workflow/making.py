@@ -120,6 +120,7 @@ class Maker:
             critical=asked.critical,
             parallel=asked.parallel,
             resources=asked.resources,
+            touches=asked.touches,
             complexity=asked.complexity,
             mode=asked.mode,
             group=group,

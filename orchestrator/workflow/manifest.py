@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from orchestrator.config import Model
 from orchestrator.settings.sources import agent_names
-from orchestrator.workflow.model import COMPLEXITY, WHEN, Lock, Prompt, WorkerSettings
+from orchestrator.workflow.model import COMPLEXITY, WHEN, Lock, Patterns, Prompt, WorkerSettings
 
 LONGEST_ID = 100
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_ID - 1}}}")
@@ -58,8 +58,8 @@ class Foreach(Model):
 
     items: tuple[Scalar, ...] | None = None
     """The items themselves; `foreach: [a, b]` says the same."""
-    glob: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    """Files of the commit that the run starts from: `src/**/*.py`. `*` stops at `/`."""
+    glob: Patterns | None = None
+    """Files of the commit that the run starts from, relative to its top: `src/**/*.py`, `*.md`."""
     json_file: str | None = Field(default=None, min_length=1, alias="json")
     """A file of that commit, which holds a list."""
     command: str | None = Field(default=None, min_length=1)
@@ -82,6 +82,9 @@ class TaskDefaults(WorkerSettings):
     fail. Default: tasks that depend on it are skipped, all others go on, and the run has failed."""
     resources: tuple[Lock, ...] = ()
     """Names of what it needs for itself: no two tasks that name the same run at one time."""
+    touches: Patterns = ()
+    """Where it is expected to make changes, for warnings of `spec validate` alone; `paths` says
+    where it must."""
     complexity: COMPLEXITY | None = None
     """`high` runs beside no other task that says how complex it is, of `medium` two run at one
     time, of `low` ten."""

@@ -34,6 +34,8 @@ def _prompt(text: str) -> str:
 TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Prompt = Annotated[str, AfterValidator(_prompt)]
 Lock = Annotated[str, Field(min_length=1, max_length=100)]
+Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
+"""Patterns of paths: see `orchestrator.patterns`."""
 
 
 class WorkerSettings(Model):
@@ -69,9 +71,9 @@ class WorkerSettings(Model):
     """Commands before the agent, instead of the run's."""
     checks: Checks | None = None
     """Commands that its commit must pass, instead of the run's."""
-    paths: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    """Where it is to make changes: `src`, `docs/*.md`. Changes elsewhere make it `partial`
-    (`out_of_scope`)."""
+    paths: Patterns | None = None
+    """Where it is to make changes: `src`, `docs/*.md`, as in a `.gitignore`. Changes elsewhere make
+    it `partial` (`out_of_scope`)."""
 
 
 class Earlier(Model):
@@ -111,6 +113,8 @@ class Task(Model):
     """`false`: no other task runs beside it."""
     resources: tuple[Lock, ...] = ()
     """Names of what it needs for itself: no two tasks that name the same run at one time."""
+    touches: Patterns = ()
+    """Where it is expected to make changes, for warnings of `spec validate` alone."""
     complexity: COMPLEXITY | None = None
     """`high` runs beside no other task that says how complex it is, of `medium` two run at one
     time, of `low` ten."""

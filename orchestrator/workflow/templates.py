@@ -9,7 +9,10 @@ from orchestrator.settings.document import Node
 
 QUOTE = "quote"
 FILLED = frozenset(
-    {"task", "agent", "model", "image", "paths", "resources", "setup", "checks", "services"}
+    {
+        *("task", "agent", "model", "image", "paths", "touches", "resources", "setup", "checks"),
+        "services",
+    }
 )
 """Keys of a task whose texts may hold templates."""
 _USE = re.compile(

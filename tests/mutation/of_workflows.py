@@ -22,3 +22,16 @@ def workflows() -> Iterator[Protection]:
         ("a required task that was skipped fails the run",
          "one.required and one.reason is Reason.DEPENDENCY", "False"),
     )  # fmt: skip
+    yield from patches(
+        "patterns.py", ("tests/unit/test_patterns.py",),
+        ("brackets that are in a name match it", "if 0 < size <= last and", "if False and"),
+        ("a name with a slash is from the top", 'if not anchored and "/" not in text.rstrip("/"):',
+         "if not anchored:"),
+        ("a wildcard stops at a slash", 'names = path.split("/")\n        last',
+         "names = [path]\n        last"),
+    )  # fmt: skip
+    yield from patches(
+        "worker.py", (RUNNER,),
+        ("a scope holds without a workflow", "outside(paths, changed.files) if paths else []",
+         "outside(paths, changed.files) if paths and run.workflow else []"),
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Isolation
+from orchestrator.config import Isolation, Triggers
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
@@ -15,7 +15,7 @@ from orchestrator.runner import ParallelRunner
 from orchestrator.workflow.model import Task, Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import branches, configured, show
+from tests.support.runs import branches, configured, shell_run, show
 
 
 def task(name: str, command: str, *needs: str, **more: object) -> Task:
@@ -300,6 +300,21 @@ def test_changes_elsewhere_make_a_task_partial(repo: Path, local_engine: LocalEn
     assert (strays.status, strays.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
     assert strays.message == "it changed `a.txt`, which is not in `src/`"
     assert done["after"].reason is Reason.DEPENDENCY
+
+
+def test_a_scope_is_the_same_with_and_without_a_workflow(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    change = "mkdir -p 'app/[id]'; echo > 'app/[id]/x'; echo > src/new.py"
+    places = ["./src", "app/[id]"]
+    (inside,) = run_workflow(
+        repo, local_engine, task("inside", change, settings={"paths": places})
+    ).values()
+    assert inside.status is Status.SUCCESS
+    strayed = shell_run(repo, local_engine, change, triggers=Triggers(paths=("src/**/*.py",)))
+    (result,) = strayed.results
+    assert (result.status, result.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
+    assert result.message == "it changed `app/[id]/x`, which is not in `src/**/*.py`"
 
 
 def test_a_task_that_takes_longer_than_is_liked_is_told(

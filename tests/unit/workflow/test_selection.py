@@ -100,6 +100,11 @@ class TestWarnings:
             ("src/*.py", "src/a.py", "src/a.py"),
             ("src/api", "src/app", None),
             ("src", "srcs/x", None),
+            (".", "x", "x"),
+            ("./src", "src", "src"),
+            ("/src/", "src/app", "src/app"),
+            ("src/*.py", "src/a*", "src/*.py"),
+            ("src/**/*.py", "docs/*", None),
         ],
     )
     def test_two_that_change_the_same_files(
@@ -113,6 +118,20 @@ class TestWarnings:
                 "the other, or give them a lock (`resources`)",
             )
             assert warnings(tmp_path, text) == (expected if shared else ())
+
+    def test_what_tasks_touch_counts_too(self, tmp_path: Path) -> None:
+        text = "tasks: [{id: a, touches: ./src}, {id: b, paths: src/app}, {id: c, touches: docs}]"
+        assert [line.partition(":")[0] for line in warnings(tmp_path, text)] == [
+            "`a` and `b` may run at one time and both change `src/app`"
+        ]
+
+    def test_a_pattern_that_can_match_nothing(self, tmp_path: Path) -> None:
+        text = "tasks: [{id: a, paths: ../src}, {id: b, touches: ['!src', 'app/[id]']}]"
+        assert warnings(tmp_path, text) == (
+            "`../src` in `paths` of `a` matches nothing: `..` leads out of the repository",
+            "`!src` in `touches` of `b` matches nothing: `!` excludes nothing here: list what is "
+            "meant",
+        )
 
     @pytest.mark.parametrize(
         "apart",
