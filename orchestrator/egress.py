@@ -3,7 +3,7 @@
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ConfigError, UnsupportedError
@@ -12,6 +12,8 @@ HOST = "host.docker.internal"
 """The name for this machine, inside a container."""
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
+_BASE_URLS = ("_API_BASE", "_BASE_URL")
+"""How the variables end in which an agent program takes the base URL of a model's API."""
 
 # Known to use the kernel's own network stack. Others (gVisor, Kata) may have one of their own,
 # past which packet filter rules in the container's network namespace do nothing.
@@ -50,14 +52,24 @@ def check_shared_network(runtime: str | None) -> None:
         )
 
 
-def allowed_destinations(
-    wishes: Iterable[str], base_urls: Iterable[str]
-) -> tuple[Destination, ...]:
+def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """Give the base URLs that an agent program will use.
+
+    Args:
+        names: The variables that the program is known to read.
+        environment: What its container will have; other variables open nothing.
+    """
+    found = (name for name in names if name.endswith(_BASE_URLS))
+    yield from (environment[name] for name in found if name in environment)
+
+
+def allowed_destinations(wishes: Iterable[str], urls: Iterable[str]) -> tuple[Destination, ...]:
     """Give addresses and ports that stay reachable.
 
     Args:
         wishes: `HOST[:PORT]` as `--allow` takes them.
-        base_urls: Where the model's API is; what cannot be resolved is left to the agent to tell.
+        urls: Where the model's API is, by `http` or `https`: each opens one port. What cannot
+            be resolved is left to the agent to tell.
 
     Raises:
         ConfigError: A wish is no host, or its name cannot be resolved.
@@ -65,7 +77,7 @@ def allowed_destinations(
     found: dict[Destination, None] = {}
     for wish in wishes:
         found |= dict.fromkeys(_wanted(wish))
-    for url in base_urls:
+    for url in urls:
         found |= dict.fromkeys(_implied(url))
     return tuple(found)
 
@@ -106,7 +118,9 @@ def _addresses(host: str) -> list[str]:
 def _implied(url: str) -> list[Destination]:
     try:
         parts = urlsplit(url)
-        port = parts.port or _PORTS.get(parts.scheme)
-        return [(address, port) for address in _addresses(parts.hostname or "")]
+        # Another scheme is no model's API.
+        usual = _PORTS.get(parts.scheme, 0)
+        port = parts.port if usual and parts.port is not None else usual
+        return [(address, port) for address in _addresses(parts.hostname or "")] if port else []
     except (OSError, ValueError):
         return []

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.caches import find_caches
 from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Emit, Event, Intervention, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.leftovers import remove_all
@@ -28,6 +28,8 @@ from orchestrator.workspace import choose_mode, remove_tree
 
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
 """What goes on while nobody is there."""
+HOST_ROLE = "host"
+"""The role of the container that closes the host to a run's network."""
 
 
 @contextmanager
@@ -136,7 +138,30 @@ def share(
     ours = labels(run, None, role="network")
     made = [left.id for left in ground.engine.leftovers(ours) if left.kind == "network"]
     network = made[0] if made else ground.engine.create_network(name, ours)
-    return replace(run, network=network)
+    return replace(_with_host_closed(run, name, network), network=network)
+
+
+def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
+    """Close the host to the run's network, or say to people that this cannot be had here.
+
+    Raises:
+        EngineUnavailableError: The engine does not answer.
+    """
+    grounds = list(run.grounds.values()) or [run]
+    known = [one.egress for one in grounds if one.egress is not None]
+    allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
+    egress = replace(known[0], allowed=tuple(allowed))
+    try:
+        run.engine.close_host(f"{name}-host", network, egress, labels(run, None, role=HOST_ROLE))
+    except EngineUnavailableError:
+        raise
+    except OrchestratorError as error:
+        notice = (
+            "addresses that this machine gets during the run are not closed to its workers "
+            f"({error.message})"
+        )
+        return replace(run, notices=(*run.notices, notice))
+    return run
 
 
 def clear_the_way(engine: ContainerEngine, run_id: str) -> None:

@@ -12,7 +12,12 @@ from orchestrator.agents.base import Agent, AgentSettings
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.context import Ground
 from orchestrator.dotenv import check_dotenv
-from orchestrator.egress import allowed_destinations, check_runtime, check_shared_network
+from orchestrator.egress import (
+    allowed_destinations,
+    base_urls,
+    check_runtime,
+    check_shared_network,
+)
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError, OrchestratorError
 from orchestrator.integration import check_git
@@ -68,7 +73,7 @@ def check_wishes(
         repository=repository,
         agent=chosen,
         image=image,
-        egress=_egress(config, handed_on),
+        egress=_egress(config, chosen, handed_on),
         inherited_env=handed_on,
         secrets=secrets,
         redactor=_redactor([config], handed_on, secrets, secret_lines(repository.top, copies)),
@@ -366,13 +371,13 @@ def _gib(size: int) -> str:
     return f"{size / _GIB:.1f} GiB"
 
 
-def _egress(config: ParallelConfig, handed_on: Mapping[str, str]) -> Egress | None:
+def _egress(config: ParallelConfig, agent: Agent, handed_on: Mapping[str, str]) -> Egress | None:
     isolation = config.isolation
     if "open" not in config.networks:
         return None
     check_runtime(isolation.runtime)
     environment = {**handed_on, **isolation.env}
-    urls = [value for name, value in environment.items() if name.endswith(("_BASE", "_URL"))]
+    urls = list(base_urls(agent.inherited_env, environment))
     if config.api_base is not None:
         urls.append(config.api_base)
     return Egress(image=BASE_IMAGE, allowed=allowed_destinations(isolation.allow, urls))

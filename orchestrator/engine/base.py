@@ -368,6 +368,24 @@ class ContainerEngine(Protocol):
             EngineError: It could not be made.
         """
 
+    def close_host(
+        self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
+    ) -> None:
+        """Close the host to a network's containers, also at addresses that the host gets later.
+
+        It holds until the container that is made for it is removed, which carries `labels`.
+
+        Args:
+            name: Of that container.
+            network: What `create_network` gave.
+            egress: What stays reachable all the same.
+            labels: Of that container.
+
+        Raises:
+            EngineUnavailableError: The engine does not answer.
+            EngineError: It cannot be had here; nothing is left of the attempt.
+        """
+
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
         """Measure the running containers that carry all of `labels`, whoever started them.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.docker.guard import own_addresses
+from orchestrator.engine.docker.rules import own_addresses
 from tests.docker.test_acceptance import ours
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import orchestrator
@@ -97,8 +97,10 @@ def test_allowed_places_are_reached_and_nothing_beside_them(repo: Path, host_por
     )
     assert log_of(by_name.results[1]).count("reached") == 2
     other_port = orchestrator(
-        *SHELL, task, "--workers", "1", "--allow", f"{bridge_gateway()}:1", cwd=repo
-    )
+        *SHELL, task, "--workers", "1", "--allow", f"{bridge_gateway()}:1",
+        # No variable of a model's API: it opens nothing.
+        "--env", f"DATABASE_URL=http://{bridge_gateway()}:{host_port}", cwd=repo,
+    )  # fmt: skip
     assert "reached" not in log_of(other_port.results[2])
     base_url = f"http://{bridge_gateway()}:{host_port}/v1"
     implied = orchestrator(*SHELL, task, "--workers", "1", "--api-base", base_url, cwd=repo)

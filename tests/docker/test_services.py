@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.engine.base import REPOSITORY, ROLE, WORKER
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.docker.guard import own_addresses
+from orchestrator.engine.docker.rules import own_addresses
 from tests.support.cli import orchestrator, start
 from tests.support.images import built_image
 from tests.support.live import eventually
@@ -317,7 +317,8 @@ def test_services_without_a_worker_are_started_anew(repo: Path, client: docker.A
 
 def test_cleanup_takes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
     killed_when(repo, client, "worker", "--network", "open")
-    assert len(containers(client, repo)) == 4
+    roles = sorted(one["Labels"][ROLE] for one in containers(client, repo))
+    assert roles == ["guard", "holder", "host", "service", "worker"]
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
     assert ours(client, repo) == []
 

@@ -98,6 +98,7 @@ POINTS = _named(
         brief=True,
     ),
     create_network=_around("orchestrator.engine.docker.engine:DockerEngine.create_network"),
+    close_host=_around("orchestrator.engine.docker.engine:close_host"),
     add_worktree=_around("orchestrator.preparation:add_worktree"),
     second_worktree=_around("orchestrator.preparation:add_worktree", nth=2),
     make_store=_around("orchestrator.preparation:make_store"),

@@ -9,10 +9,13 @@ RULES = "tests/unit/test_network_rules.py"
 FLAGS = "tests/contract/test_docker_flags.py"
 CONTRACT = "tests/contract/test_engine_contract.py"
 NETWORK = "tests/docker/test_network.py"
+HOST = "tests/contract/test_host_closed.py"
 SERVICES = "tests/unit/test_worker_services.py"
 _NETWORKS = (
-    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-    "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
+    "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+    "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",
+    "240.0.0.0/4",
 )  # fmt: skip
 
 
@@ -68,22 +71,48 @@ def engine() -> Iterator[Protection]:
 def guard() -> Iterator[Protection]:
     """Give what closes a network, and what closes the container that does so."""
     yield from patches(
-        "engine/docker/guard.py", (RULES, FLAGS, NETWORK),
-        *((f"{network} closed", f'"{network}"', '"198.51.100.0/24"') for network in _NETWORKS),
-        ("own addresses closed", "(*_CLOSED, *own_addresses())", "_CLOSED"),
+        "engine/docker/rules.py", (RULES, HOST, NETWORK),
+        *((f"{network} closed", f'"{network}"', '"192.175.48.0/24"') for network in _NETWORKS),
+        ("own addresses closed", "(*CLOSED, *own_addresses())", "CLOSED"),
         ("IPv6 closed", '"meta nfproto ipv6 reject",', ""),
         ("name servers at their port alone", " {way} dport 53 accept", " accept"),
+        ("flows of a worker counted", 'f"ct state new ct count over {MOST_FLOWS} drop",', ""),
+        ("new flows of a worker slowed down", """        f"ct state new limit rate over \
+{NEW_FLOWS}/second burst {_BURST} packets drop",
+""", ""),
+        ("host closed from its own side", "local, broadcast", "broadcast"),
+        ("host's rules go with their maker", '"flags owner;"', '""'),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/guard.py", (RULES, FLAGS, NETWORK, HOST),
+        ("no run goes on with host rules that do not stand", "    if problem is not None:\n"
+         "        holder.remove()\n        raise EngineError(problem)\n", ""),
         ("rules stand before the worker starts", "        _await_ready(guard)\n", ""),
         ("no start without rules", "nft -f - && echo", "nft -f - ; echo"),
-        ("guard has one capability", 'capabilities=("NET_ADMIN",)',
-         'capabilities=("NET_ADMIN", "SYS_ADMIN")'),
+        ("guard has one capability", """capabilities=("NET_ADMIN",),
+        workdir="/",
+        labels={**spec""", """capabilities=("NET_ADMIN", "SYS_ADMIN"),
+        workdir="/",
+        labels={**spec"""),
+        ("host's helper has one capability", """capabilities=("NET_ADMIN",),
+        workdir="/",
+        labels=labels""", """capabilities=("NET_ADMIN", "SYS_ADMIN"),
+        workdir="/",
+        labels=labels"""),
         ("guard sees no files", "mounts=(),\n", ""),
-        ("guard knows no variables", 'env={"RULES"', 'env={**spec.env, "RULES"'),
-        ("guard's memory", "memory=64 * 1024**2,", ""),
-        ("guard's processes", "pids=16,", ""),
+        ("guard knows no variables", 'env={"RULES": guard', 'env={**spec.env, "RULES": guard'),
+        ("guard's memory", "_MEMORY = 64 * 1024**2", "_MEMORY = 96 * 1024**2"),
+        ("guard's processes", "_PIDS = 16", "_PIDS = 17"),
+    )  # fmt: skip
+    yield from patches(
+        "opening.py", ("tests/unit/test_runner_repositories.py",),
+        ("host closed to a run's network", "    return replace(_with_host_closed(run, name, \
+network), network=network)", "    return replace(run, network=network)"),
     )  # fmt: skip
     yield from patches(
         "egress.py", (RULES, "tests/docker/test_runtime.py"),
+        ("base URLs of the agent program alone", "name.endswith(_BASE_URLS)", "True"),
+        ("a base URL opens a web port", "_PORTS.get(parts.scheme, 0)", "5432"),
         ("no runtime whose network stays open",
          "return runtime is None or runtime in _FILTERED", "return True"),
     )  # fmt: skip

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from orchestrator import drivers, git, harvest_helper
-from orchestrator.engine.docker import guard
+from orchestrator.engine.docker import rules
 from tests.mutation.check import ROOT
 from tests.mutation.protection import Protection
 from tests.mutation.protections import PROTECTIONS
@@ -38,7 +38,7 @@ def test_every_setting_of_the_helpers_git_is_in_the_list() -> None:
 
 def test_every_closed_network_is_in_the_list() -> None:
     listed = {protection.name for protection in PROTECTIONS["network"]}
-    assert {f"{network} closed" for network in guard._CLOSED} <= listed
+    assert {f"{network} closed" for network in rules.CLOSED} <= listed
 
 
 def test_every_program_that_is_kept_off_is_in_the_list() -> None:

@@ -27,6 +27,7 @@ from orchestrator.engine.base import (
     BindMount,
     ContainerSpec,
     ContainerState,
+    Egress,
     EngineFeatures,
     ExitStatus,
     Leftover,
@@ -154,6 +155,11 @@ class LocalEngine:
         with self._lock:
             self._networks[name] = Leftover(kind="network", id=name, labels=dict(labels))
         return name
+
+    def close_host(
+        self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
+    ) -> None:
+        """Leave it open: processes of this machine have no network of their own."""
 
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
         """Measure what runs."""

@@ -1,72 +1,153 @@
-"""What the packet filter of a worker's network lets through, read as the kernel does: in order."""
+"""What the packet filters of a worker's network let through, read as the kernel does: in order."""
 
 import ipaddress
+import random
 import re
 
 import pytest
 
-from orchestrator.egress import check_runtime
+from orchestrator.agents import load_agent
+from orchestrator.egress import allowed_destinations, base_urls, check_runtime
 from orchestrator.engine.base import Egress
-from orchestrator.engine.docker import guard
+from orchestrator.engine.docker import rules
 from orchestrator.errors import UnsupportedError
 
 GATEWAY = "172.17.0.1"
+Place = tuple[str, int | None]
 
 
 @pytest.fixture(autouse=True)
 def _this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "_resolvers", lambda: iter(["192.168.1.53"]))
-    monkeypatch.setattr(guard, "own_addresses", lambda: ["203.0.113.9"])
+    monkeypatch.setattr(rules, "resolvers", lambda: iter(["192.168.1.53"]))
+    monkeypatch.setattr(rules, "own_addresses", lambda: ["93.184.215.9"])
 
 
-def verdict(address: str, port: int, *allowed: tuple[str, int | None]) -> str:
-    """Give the first rule's word on a new connection by TCP."""
-    text = guard.rules(Egress(image="image", allowed=allowed), gateway=GATEWAY)
-    for line in text.splitlines():
-        if match := re.fullmatch(r" *ip daddr (\S+)(?: tcp dport (\d+))? (accept|reject)", line):
+def guard(*allowed: Place) -> list[str]:
+    text = rules.guard_rules(Egress(image="image", allowed=allowed), gateway=GATEWAY)
+    return [line.strip() for line in text.split(";")]
+
+
+def host(*allowed: Place) -> list[str]:
+    egress = Egress(image="image", allowed=allowed)
+    text = rules.host_rules("table", "br-1", egress, gateway=GATEWAY)
+    return [line.strip() for line in text.split(";")]
+
+
+def verdict(lines: list[str], address: str, port: int) -> str | None:
+    """Give the word of the first rule about its address on a new connection by TCP."""
+    for line in lines:
+        if match := re.fullmatch(r"ip daddr (\S+)(?: tcp dport (\d+))? (accept|reject)", line):
             network, wanted, word = match.groups()
             if ipaddress.ip_address(address) in ipaddress.ip_network(network) and (
                 wanted is None or int(wanted) == port
             ):
                 return word
-    return re.findall(r"policy (\w+)", text)[0]
+    return None
 
 
 @pytest.mark.parametrize(
     "address",
     [
-        "0.0.0.1", "10.0.0.1", "10.255.255.255", "100.64.0.1", "127.0.0.53", "169.254.169.254",
-        "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.1.53", "198.18.0.1", "224.0.0.251",
-        "239.255.255.250", "240.0.0.1", "255.255.255.255", GATEWAY, "203.0.113.9",
+        "0.0.0.1", "10.0.0.1", "10.255.255.255", "100.64.0.1", "127.0.0.53", "168.63.129.16",
+        "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1",
+        "192.88.99.1", "192.168.0.1", "192.168.1.53", "198.18.0.1", "198.51.100.1", "203.0.113.1",
+        "224.0.0.251", "239.255.255.250", "240.0.0.1", "255.255.255.255", GATEWAY, "93.184.215.9",
     ],
 )  # fmt: skip
 def test_the_machine_and_what_is_private_are_closed(address: str) -> None:
-    assert verdict(address, 80) == "reject"
+    assert verdict(guard(), address, 80) == "reject"
 
 
-@pytest.mark.parametrize("address", ["9.255.255.255", "11.0.0.1", "172.32.0.1", "203.0.113.10"])
+@pytest.mark.parametrize(
+    "address", ["9.255.255.255", "11.0.0.1", "172.32.0.1", "93.184.215.10", "168.63.129.17"]
+)
 def test_the_rest_of_the_internet_is_open(address: str) -> None:
-    assert verdict(address, 443) == "accept"
+    assert verdict(guard(), address, 443) is None
+    assert "policy accept" in guard()
+
+
+def test_whatever_python_calls_not_global_is_closed() -> None:
+    """An independent list of the special-purpose addresses, at random and at both ends."""
+    numbers = random.Random(6890)
+    closed = [ipaddress.IPv4Network(network) for network in rules.CLOSED]
+    edges = [one[at] + step for one in closed for at in (0, -1) for step in (-1, 0, 1)
+             if int(one[at]) + step in range(2**32)]  # fmt: skip
+    drawn = [ipaddress.IPv4Address(numbers.getrandbits(32)) for _ in range(20_000)]
+    special = [one for one in (*edges, *drawn) if not one.is_global or one.is_multicast]
+    assert len(special) > 1000
+    assert [one for one in special if not any(one in network for network in closed)] == []
 
 
 def test_what_is_allowed_is_open_at_its_port_alone() -> None:
     allowed = (("10.1.2.3", 5432), ("host.docker.internal", 8080), ("192.168.7.0/24", None))
-    assert verdict("10.1.2.3", 5432, *allowed) == "accept"
-    assert verdict("10.1.2.3", 22, *allowed) == "reject"
-    assert verdict("10.1.2.4", 5432, *allowed) == "reject"
-    assert verdict(GATEWAY, 8080, *allowed) == "accept"
-    assert verdict(GATEWAY, 2375, *allowed) == "reject"
-    assert verdict("192.168.7.9", 1, *allowed) == "accept"
+    for lines in (guard(*allowed), host(*allowed)):
+        assert verdict(lines, "10.1.2.3", 5432) == "accept"
+        assert verdict(lines, "10.1.2.3", 22) != "accept"
+        assert verdict(lines, "10.1.2.4", 5432) != "accept"
+        assert verdict(lines, GATEWAY, 8080) == "accept"
+        assert verdict(lines, GATEWAY, 2375) != "accept"
+        assert verdict(lines, "192.168.7.9", 1) == "accept"
 
 
 def test_names_can_be_resolved_and_nothing_else_asked_there() -> None:
-    assert verdict("192.168.1.53", 53) == "accept"
-    assert verdict("192.168.1.53", 80) == "reject"
+    for lines in (guard(), host()):
+        assert "ip daddr 192.168.1.53 udp dport 53 accept" in lines
+        assert "ip daddr 192.168.1.53 tcp dport 53 accept" in lines
+    assert verdict(guard(), "192.168.1.53", 80) == "reject"
 
 
 def test_what_has_no_rule_of_its_own_is_closed() -> None:
-    lines = guard.rules(Egress(image="image", allowed=()), gateway=GATEWAY).splitlines()
-    assert "    meta nfproto ipv6 reject" in lines
+    assert "meta nfproto ipv6 reject" in guard()
+
+
+def test_flows_are_counted_before_any_new_one_is_let_through() -> None:
+    lines = guard(("10.1.2.3", None))
+    first = next(place for place, line in enumerate(lines) if line.startswith("ip daddr"))
+    assert lines.index("ct state new ct count over 1000 drop") < first
+    assert lines.index("ct state new limit rate over 50/second burst 1000 packets drop") < first
+
+
+def test_the_host_is_closed_to_its_bridge_alone_whatever_its_addresses() -> None:
+    lines = host()
+    last = "fib daddr type { local, broadcast, multicast, anycast } counter reject with icmpx"
+    assert lines.index('iifname != "br-1" accept') < lines.index(f"{last} type admin-prohibited")
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [("http://10.1.2.3", 80), ("https://10.1.2.3/v1", 443), ("http://10.1.2.3:8080/v1", 8080)],
+)
+def test_a_base_url_opens_one_port(url: str, port: int) -> None:
+    assert allowed_destinations((), [url]) == (("10.1.2.3/32", port),)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgres://10.1.2.3/x", "postgres://10.1.2.3:5432/x", "10.1.2.3", "//10.1.2.3/", "http://",
+     "http://10.1.2.3:0/", "http://10.1.2.3:99999/", "ftp://10.1.2.3", "http://[fd00::1]/"],
+)  # fmt: skip
+def test_what_is_no_base_url_of_a_model_opens_nothing(url: str) -> None:
+    assert allowed_destinations((), [url]) == ()
+
+
+@pytest.mark.parametrize(
+    ("program", "own"),
+    [("shell", None), ("architect", "OPENAI_API_BASE"), ("claude", "ANTHROPIC_BASE_URL"),
+     ("gemini", "GOOGLE_GEMINI_BASE_URL"), ("opencode", "OPENAI_BASE_URL"),
+     ("aider", "OLLAMA_API_BASE"), ("mini", "LITELLM_PROXY_API_BASE")],
+)  # fmt: skip
+def test_only_the_base_urls_of_the_agent_program_open_anything(
+    program: str, own: str | None
+) -> None:
+    others = {
+        "DATABASE_URL": "postgres://host.docker.internal/x",
+        "CACHE_BASE_URL": "http://host.docker.internal",
+        "MY_API_BASE": "http://host.docker.internal",
+        "DATABASE_BASE": "http://host.docker.internal",
+    }
+    environment = {**others, **({own: "http://host.docker.internal:4000"} if own else {})}
+    urls = list(base_urls(load_agent(program).inherited_env, environment))
+    assert urls == (["http://host.docker.internal:4000"] if own else [])
 
 
 def test_a_runtime_with_a_network_of_its_own_is_refused() -> None:

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Isolation
+from orchestrator.config import Isolation, Network
+from orchestrator.engine.base import ROLE
 from orchestrator.errors import (
     ConfigError,
+    EngineError,
     ImageNotFoundError,
     OrchestratorError,
     RepositoryError,
     UnsupportedError,
 )
+from orchestrator.events import Event, Notice
 from orchestrator.results import Status
 from orchestrator.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
@@ -211,3 +214,39 @@ def test_the_plan_creates_nothing(repo: Path, local_engine: LocalEngine) -> None
     assert (plan.base, plan.timeout) == (git(repo, "rev-parse", "HEAD"), 60)
     assert ["uncommitted" in notice for notice in plan.notices] == [True]
     assert everything(repo) == before
+
+
+class HostIsOpen(LocalEngine):
+    """Notes what is asked for to close the host, and cannot do it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.asked: list[tuple[str, tuple[tuple[str, int | None], ...], str]] = []
+
+    def close_host(self, name, network, egress, labels):
+        assert name == f"{network}-host"
+        self.asked.append((network, egress.allowed, labels[ROLE]))
+        raise EngineError("not here")
+
+
+@pytest.mark.parametrize("network", ["open", "none"])
+def test_the_host_is_closed_to_a_runs_network_or_it_is_said(
+    repo: Path, tmp_path: Path, network: Network
+) -> None:
+    engine = HostIsOpen(tmp_path / "engine")
+    events: list[Event] = []
+    isolation = Isolation(network=network, allow=("10.1.2.3:80",))
+    runner = ParallelRunner(
+        configured("true", isolation=isolation), repo, engine=engine, emit=events.append
+    )
+    result = runner.execute()
+    assert [one.status for one in result.results] == ["success"]
+    told = [one.message for one in events if isinstance(one, Notice) and "not here" in one.message]
+    if network == "none":
+        assert (engine.asked, told) == ([], [])
+        return
+    name = f"orchestrator-{result.run_id}"
+    assert engine.asked == [(name, (("10.1.2.3/32", 80),), "host")]
+    assert told == [
+        "addresses that this machine gets during the run are not closed to its workers (not here)"
+    ]

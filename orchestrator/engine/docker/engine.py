@@ -12,6 +12,7 @@ import docker.utils
 from orchestrator.config import image_hint
 from orchestrator.engine.base import (
     ContainerSpec,
+    Egress,
     EngineFeatures,
     Leftover,
     Measurement,
@@ -28,7 +29,7 @@ from orchestrator.engine.docker.container import (
     repeatable,
 )
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.guard import create, start_guard
+from orchestrator.engine.docker.guard import close_host, create, start_guard
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.seccomp import is_supported, profile
@@ -176,6 +177,12 @@ class DockerEngine(DockerImages):
                 labels=dict(labels),
             )["Id"]
         return network_id
+
+    def close_host(
+        self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
+    ) -> None:
+        """Close the host itself to what runs in a network, from the host's own side."""
+        close_host(self._client, name, network, egress, labels)
 
     @repeatable
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:

@@ -3,12 +3,14 @@
 A container of ours joins the network first, sets packet filter rules in its own network namespace,
 and stays. The worker's container then shares that namespace: it is bound by the rules, and has no
 capability to change them.
+
+A second container of ours, one for each run, closes the host itself from the host's own side: what
+addresses the host has, and which it gets later, makes no difference there.
 """
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import docker
@@ -20,19 +22,22 @@ from orchestrator.engine.docker.container import (
     remove_container,
 )
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
 from orchestrator.errors import EngineError
 from orchestrator.sanitize import one_line
 
-HOST = "host.docker.internal"
 _READY = b"guarded"
+_CLOSED = b"counter packets"
+"""How `nft` lists the last rule of the host's table; an error quotes what we wrote instead."""
+_FAILED = b"Error"
 _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
-# RFC 6890: this network, private, shared, loopback, link-local (metadata services), benchmarking,
-# multicast, reserved and broadcast.
-_CLOSED = (
-    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-    "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
-)  # fmt: skip
-_RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
+# The table belongs to the `nft` that made it: whatever ends that process takes the table away, so
+# that nothing of it is ever left on the host.
+_HOST_SCRIPT = """\
+printf %s "$RULES" | nft -c -f - || exit
+{ printf '%s\\n' "$RULES" "list table inet $TABLE"; exec sleep infinity; } | nft -i 2>&1"""
+_MEMORY = 64 * 1024**2
+_PIDS = 16
 
 
 def start_guard(
@@ -74,7 +79,7 @@ def create(
 
 
 def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -> ContainerSpec:
-    gateway = _gateway(client)
+    gateway = gateway_of(client)
     return replace(
         spec,
         name=f"{spec.name}-network",
@@ -85,19 +90,19 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
         capabilities=("NET_ADMIN",),
         workdir="/",
         labels={**spec.labels, ROLE: "guard"},
-        env={"RULES": rules(egress, gateway=gateway)},
+        env={"RULES": guard_rules(egress, gateway=gateway)},
         extra_hosts={**spec.extra_hosts, HOST: gateway},
         egress=None,
         mounts=(),
         cpus=None,
-        memory=64 * 1024**2,
-        pids=16,
+        memory=_MEMORY,
+        pids=_PIDS,
         runtime=None,
         kept_output=0,
     )
 
 
-def _gateway(client: docker.APIClient) -> str:
+def gateway_of(client: docker.APIClient) -> str:
     """Give the machine's own address on the default bridge."""
     with translated("inspect the default network"):
         settings: dict[str, Any] = client.inspect_network("bridge")["IPAM"]["Config"][0]
@@ -106,58 +111,67 @@ def _gateway(client: docker.APIClient) -> str:
 
 
 def _await_ready(guard: DockerContainer) -> None:
+    problem = _problem(guard, _READY)
+    if problem is not None:
+        raise EngineError(
+            f"cannot close the worker's network: {problem}",
+            hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
+        )
+
+
+def _problem(container: DockerContainer, ready: bytes) -> str | None:
+    """Wait until a container says that its rules stand, or give what it says instead."""
     said = b""
-    for chunk in guard.logs():
+    for chunk in container.logs():
         said += chunk.data
-        if _READY in said:
-            return
-    reason = one_line(said.decode("utf-8", "replace"))
-    raise EngineError(
-        f"cannot close the worker's network: {reason}",
-        hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
+        if ready in said:
+            return None
+        if _FAILED in said:
+            break
+    return one_line(said.decode("utf-8", "replace"))
+
+
+def close_host(
+    client: docker.APIClient, name: str, network: str, egress: Egress, labels: Mapping[str, str]
+) -> None:
+    """Start the container that closes the host to a network, and wait until its rules stand.
+
+    Raises:
+        EngineError: The rules could not be set; no container is left.
+    """
+    with translated("inspect the network"):
+        options: dict[str, str] = client.inspect_network(network)["Options"] or {}
+    interface = options.get("com.docker.network.bridge.name", f"br-{network[:12]}")
+    table = f"orchestrator_{network[:12]}"
+    rules = host_rules(table, interface, egress, gateway=gateway_of(client))
+    holder = create(client, _host_spec(name, table, rules, egress.image, labels))
+    try:
+        holder.start()
+        problem = _problem(holder, _CLOSED)
+    except BaseException:
+        holder.remove()
+        raise
+    finally:
+        holder.close()
+    if problem is not None:
+        holder.remove()
+        raise EngineError(problem)
+
+
+def _host_spec(
+    name: str, table: str, rules: str, image: str, labels: Mapping[str, str]
+) -> ContainerSpec:
+    return ContainerSpec(
+        name=name,
+        image=image,
+        command=("sh", "-c", _HOST_SCRIPT),
+        # Nothing of a worker runs here or reaches it: it has no port, no file and no input.
+        user="0:0",
+        capabilities=("NET_ADMIN",),
+        workdir="/",
+        labels=labels,
+        env={"RULES": rules, "TABLE": table},
+        network="host",
+        memory=_MEMORY,
+        pids=_PIDS,
     )
-
-
-def rules(egress: Egress, *, gateway: str) -> str:
-    """Write the rules as nft reads them."""
-    lines = [
-        'oifname "lo" accept',
-        "ct state established,related accept",
-        *(f"{_match(*place, gateway=gateway)} accept" for place in egress.allowed),
-        *(f"ip daddr {server} {way} dport 53 accept" for server in _resolvers() for way in _WAYS),
-        *(f"ip daddr {network} reject" for network in (*_CLOSED, *own_addresses())),
-        "meta nfproto ipv6 reject",
-    ]
-    body = "\n".join(f"    {line}" for line in lines)
-    hook = "type filter hook output priority 0; policy accept;"
-    return f"table inet guard {{\n  chain output {{\n    {hook}\n{body}\n  }}\n}}\n"
-
-
-_WAYS = ("udp", "tcp")
-
-
-def _match(address: str, port: int | None, *, gateway: str) -> str:
-    address = gateway if address == HOST else str(ipaddress.IPv4Network(address))
-    return f"ip daddr {address}" + (f" tcp dport {port}" if port is not None else "")
-
-
-def _resolvers() -> Iterator[str]:
-    """Give the name servers that the engine's own resolver asks from inside the namespace."""
-    lines = (line for path in _RESOLV if path.exists() for line in path.read_text().splitlines())
-    found = {words[1] for line in lines if (words := line.split())[:1] == ["nameserver"]}
-    for address in sorted(found):
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-        if parsed.version == 4 and not parsed.is_loopback:
-            yield address
-
-
-def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> list[str]:
-    """Give the machine's own IPv4 addresses, public ones too (as the kernel lists them)."""
-    found, address = set(), ""
-    for line in table.read_text().splitlines():
-        words = line.split()
-        if words[:1] == ["|--"]:
-            address = words[1]
-        elif words[:3] == ["/32", "host", "LOCAL"] and not address.startswith("127."):
-            found.add(address)
-    return sorted(found)

@@ -1,0 +1,110 @@
+"""Packet filter rules, as text for `nft`: for a worker's own network, and for the host's side."""
+
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.engine.base import Egress
+
+HOST = "host.docker.internal"
+CLOSED = (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
+    "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+    "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",
+    "240.0.0.0/4",
+)  # fmt: skip
+"""What no worker reaches: every block that the IANA registry of special-purpose IPv4 addresses
+does not call globally reachable, multicast, the former 6to4 relays (RFC 7526), and the address of
+Azure's host agent. Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24."""
+MOST_FLOWS = 1000
+"""Connections and flows that one worker may have open at one time."""
+NEW_FLOWS = 50
+"""Connections and flows a second that one worker may open for long: what has ended stays in the
+host's connection table for up to two minutes."""
+_BURST = 1000
+"""Those that it may open at once, before that rate holds."""
+_RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
+_WAYS = ("udp", "tcp")
+
+
+def guard_rules(egress: Egress, *, gateway: str) -> str:
+    """Write the rules for the network namespace of one worker.
+
+    Args:
+        egress: What stays reachable.
+        gateway: The address that stands for the host.
+    """
+    # What is too much is dropped, and not refused: TCP tries again by itself, and so only waits.
+    lines = [
+        'oifname "lo" accept',
+        "ct state established,related accept",
+        "meta nfproto ipv6 reject",
+        f"ct state new ct count over {MOST_FLOWS} drop",
+        f"ct state new limit rate over {NEW_FLOWS}/second burst {_BURST} packets drop",
+        *_accepted(egress, gateway),
+        *(f"ip daddr {network} reject" for network in (*CLOSED, *own_addresses())),
+    ]
+    hook = "type filter hook output priority 0; policy accept;"
+    return _table("guard", "chain output", hook, lines)
+
+
+def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> str:
+    """Write the rules by which the host itself is closed to one bridge, whatever addresses it has.
+
+    They look at packets before addresses are translated, so that published ports of other
+    containers are closed too. What the host only forwards is not their affair.
+
+    Args:
+        name: Of the table, which its maker owns: it goes away when that process ends.
+        interface: The bridge's name.
+        egress: What stays reachable.
+        gateway: The address that stands for the host.
+    """
+    lines = [
+        f'iifname != "{interface}" accept',
+        "ct state established,related accept",
+        *_accepted(egress, gateway),
+        "fib daddr type { local, broadcast, multicast, anycast } "
+        "counter reject with icmpx type admin-prohibited",
+    ]
+    hook = "type filter hook prerouting priority mangle; policy accept;"
+    return _table(name, "chain prerouting", hook, lines, flags="flags owner;")
+
+
+def _table(name: str, chain: str, hook: str, lines: list[str], *, flags: str = "") -> str:
+    """Write a table of one chain on one line, as `nft -i` wants it."""
+    body = " ".join(f"{line};" for line in lines)
+    return f"table inet {name} {{ {flags} {chain} {{ {hook} {body} }}; }}\n"
+
+
+def _accepted(egress: Egress, gateway: str) -> Iterator[str]:
+    yield from (f"{_match(*place, gateway=gateway)} accept" for place in egress.allowed)
+    for server in resolvers():
+        yield from (f"ip daddr {server} {way} dport 53 accept" for way in _WAYS)
+
+
+def _match(address: str, port: int | None, *, gateway: str) -> str:
+    address = gateway if address == HOST else str(ipaddress.IPv4Network(address))
+    return f"ip daddr {address}" + (f" tcp dport {port}" if port is not None else "")
+
+
+def resolvers() -> Iterator[str]:
+    """Give the name servers that the engine's own resolver asks from inside the namespace."""
+    lines = (line for path in _RESOLV if path.exists() for line in path.read_text().splitlines())
+    found = {words[1] for line in lines if (words := line.split())[:1] == ["nameserver"]}
+    for address in sorted(found):
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+        if parsed.version == 4 and not parsed.is_loopback:
+            yield address
+
+
+def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> list[str]:
+    """Give the machine's own IPv4 addresses, public ones too (as the kernel lists them)."""
+    found, address = set(), ""
+    for line in table.read_text().splitlines():
+        words = line.split()
+        if words[:1] == ["|--"]:
+            address = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and not address.startswith("127."):
+            found.add(address)
+    return sorted(found)

@@ -1,0 +1,148 @@
+"""The host's own side: what closes it to a run's network, and how much one worker may open.
+
+Every packet goes to this machine's own bridge addresses, where the test listens.
+"""
+
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import docker
+import pytest
+
+from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.base import ROLE, Egress
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import EngineError
+from tests.support.bridge import bridge_gateway
+from tests.support.containers import Starter, finish
+
+pytestmark = pytest.mark.docker
+
+TRY = """
+import socket, sys
+for place in sys.argv[1:]:
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+        print("reached")
+    except OSError:
+        print("closed")
+"""
+FLOWS = """
+import socket, sys
+for _ in range(3000):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.sendto(b"x", (sys.argv[1], int(sys.argv[2])))
+        except OSError:
+            pass
+"""
+
+
+@pytest.fixture
+def ports() -> Iterator[tuple[int, int]]:
+    """Two ports of this machine where connections are taken."""
+    with socket.create_server(("0.0.0.0", 0)) as one, socket.create_server(("0.0.0.0", 0)) as other:
+        yield one.getsockname()[1], other.getsockname()[1]
+
+
+@pytest.fixture
+def client() -> Iterator[docker.APIClient]:
+    """The daemon, to look at what was made."""
+    found = docker.APIClient(version="auto")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def network(
+    docker_engine: DockerEngine,
+    docker_start: Starter,  # noqa: ARG001  # it removes what carries the labels
+    labels: Mapping[str, str],
+) -> str:
+    """A network of a run."""
+    return docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
+
+
+def test_the_host_is_closed_whatever_the_workers_own_rules_know(
+    client: docker.APIClient,
+    docker_engine: DockerEngine,
+    docker_start: Starter,
+    labels: Mapping[str, str],
+    network: str,
+    ports: tuple[int, int],
+) -> None:
+    gateway = client.inspect_network(network)["IPAM"]["Config"][0]["Gateway"]
+    closed, allowed = ports
+    places = [
+        f"{gateway}:{closed}",
+        f"{bridge_gateway()}:{closed}",
+        f"{bridge_gateway()}:{allowed}",
+    ]
+
+    def tried() -> list[str]:
+        # Without a guard: nothing in its own network namespace closes anything.
+        container = docker_start("python3", "-c", TRY, *places, network=network)
+        return finish(container)[1].decode().split()
+
+    assert tried() == ["reached"] * 3
+    egress = Egress(image=BASE_IMAGE, allowed=(("host.docker.internal", allowed),))
+    ours = {**labels, ROLE: "host"}
+    docker_engine.close_host(f"orchestrator-test-{secrets.token_hex(4)}", network, egress, ours)
+    assert tried() == ["closed", "closed", "reached"]
+    (holder,) = docker_engine.leftovers(ours)
+    found = client.inspect_container(holder.id)
+    assert (found["HostConfig"]["CapAdd"], found["HostConfig"]["CapDrop"]) == (
+        ["NET_ADMIN"],
+        ["ALL"],
+    )
+    assert (found["HostConfig"]["Privileged"], found["Mounts"]) == (False, [])
+    docker_engine.remove(holder)
+    assert tried() == ["reached"] * 3
+
+
+def test_rules_that_cannot_be_set_leave_nothing(
+    docker_engine: DockerEngine, labels: Mapping[str, str], network: str
+) -> None:
+    nonsense = Egress(image=BASE_IMAGE, allowed=(("10.0.0.1", 10**9),))
+    with pytest.raises(EngineError):
+        docker_engine.close_host("orchestrator-test-nonsense", network, nonsense, labels)
+    assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]
+
+
+def test_one_worker_opens_so_many_flows_and_no_more(docker_start: Starter, network: str) -> None:
+    with _listening() as (port, heard):
+        container = docker_start(
+            "python3", "-c", FLOWS, bridge_gateway(), str(port), network=network,
+            egress=Egress(image=BASE_IMAGE, allowed=((bridge_gateway(), None),)),
+        )  # fmt: skip
+        finish(container)
+    assert 500 < len(heard) <= 1001
+
+
+@contextmanager
+def _listening() -> Iterator[tuple[int, set[tuple[str, int]]]]:
+    heard: set[tuple[str, int]] = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((bridge_gateway(), 0))
+        server.settimeout(0.5)
+        ended = threading.Event()
+
+        def listen() -> None:
+            while True:
+                with suppress(TimeoutError):
+                    heard.add(server.recvfrom(1)[1])
+                    continue
+                if ended.is_set():
+                    return
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        try:
+            yield server.getsockname()[1], heard
+        finally:
+            ended.set()
+            thread.join()
