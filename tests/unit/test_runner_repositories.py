@@ -235,7 +235,8 @@ def test_the_host_is_closed_to_a_runs_network_or_it_is_said(
 ) -> None:
     engine = HostIsOpen(tmp_path / "engine")
     events: list[Event] = []
-    isolation = Isolation(network=network, allow=("10.1.2.3:80",))
+    allow = ("10.1.2.3:80",) if network == "open" else ()
+    isolation = Isolation(network=network, allow=allow)
     runner = ParallelRunner(
         configured("true", isolation=isolation), repo, engine=engine, emit=events.append
     )

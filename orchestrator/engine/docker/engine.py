@@ -182,7 +182,7 @@ class DockerEngine(DockerImages):
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
     ) -> None:
         """Close the host itself to what runs in a network, from the host's own side."""
-        close_host(self._client, name, network, egress, labels)
+        close_host(self._client, name, network, egress, labels, seccomp=self._seccomp)
 
     @repeatable
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:

@@ -132,7 +132,13 @@ def _problem(container: DockerContainer, ready: bytes) -> str | None:
 
 
 def close_host(
-    client: docker.APIClient, name: str, network: str, egress: Egress, labels: Mapping[str, str]
+    client: docker.APIClient,
+    name: str,
+    network: str,
+    egress: Egress,
+    labels: Mapping[str, str],
+    *,
+    seccomp: str | None,
 ) -> None:
     """Start the container that closes the host to a network, and wait until its rules stand.
 
@@ -144,7 +150,7 @@ def close_host(
     interface = options.get("com.docker.network.bridge.name", f"br-{network[:12]}")
     table = f"orchestrator_{network[:12]}"
     rules = host_rules(table, interface, egress, gateway=gateway_of(client))
-    holder = create(client, _host_spec(name, table, rules, egress.image, labels))
+    holder = create(client, _host_spec(name, table, rules, egress.image, labels), seccomp=seccomp)
     try:
         holder.start()
         problem = _problem(holder, _CLOSED)
