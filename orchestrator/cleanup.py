@@ -68,6 +68,8 @@ class CleanupReport(BaseModel):
     """What of those could not be removed, and why."""
     purged: tuple[str, ...] = ()
     """Backup refs that were dropped."""
+    unchecked: tuple[str, ...] = ()
+    """Ids of dead runs whose containers could not be looked for."""
 
 
 @dataclass(kw_only=True)
@@ -88,6 +90,7 @@ class _Cleanup:
     removed: int = 0
     problems: list[str] = field(default_factory=list)
     purged: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
 
     def report(self) -> CleanupReport:
         return CleanupReport(
@@ -96,6 +99,7 @@ class _Cleanup:
             leftovers=self.removed,
             problems=tuple(self.problems),
             purged=tuple(self.purged),
+            unchecked=tuple(self.unchecked),
         )
 
 
@@ -178,6 +182,8 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     workers = [RecordedWorker(run, record, spec) for spec in record.workers]
     with run.held() as held:
         if held:
+            if job.engine is None and any(run.result(one.number) is None for one in workers):
+                job.unchecked.append(run.run_id)
             _clean_workers(job, run, workers)
         elif not job.wanted.workers or {one.number for one in workers} & {*job.wanted.workers}:
             job.live.append(run.run_id)

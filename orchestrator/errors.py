@@ -36,6 +36,10 @@ class RepositoryError(OrchestratorError):
     exit_code = 3
 
 
+class NoRepositoryError(RepositoryError):
+    """There is no git repository around a directory."""
+
+
 class ImageNotFoundError(OrchestratorError):
     """The engine does not have the image."""
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
-from orchestrator.errors import RepositoryError
+from orchestrator.errors import NoRepositoryError, RepositoryError
 
 MINIMUM_VERSION = (2, 30)
 TIMEOUT = 600.0
@@ -301,7 +301,7 @@ def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryErro
         return RepositoryError(
             f"the repository at {directory} is bare", hint="run inside a checkout of it"
         )
-    return RepositoryError(
+    return NoRepositoryError(
         f"not a git repository: {directory}", hint="run inside one, or make one with `git init`"
     )
 

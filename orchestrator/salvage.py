@@ -20,15 +20,30 @@ from orchestrator.repository import Repository
 from orchestrator.secret_files import read_secrets
 from orchestrator.sharing import Shared
 from orchestrator.store import Store
+from orchestrator.workflow.model import config_of
 
 
 def is_stranded(directory: RunDirectory, spec: WorkerSpec) -> bool:
     """Tell whether a worker of a dead run may have written what is on no branch yet."""
     store = Store(root=directory.worker(spec.worker_id))
+    if _never_ran(directory, spec, store):
+        return False
     wrote = store.upper.is_dir() or store.copy.is_dir()
     # What was let in may not be in the worktree yet, whatever is left of the scratch.
     begun = store.git.is_dir() or Checkpoints(store.root).harvested() is not None
     return wrote and begun and directory.result(spec.worker_id) is None
+
+
+def _never_ran(directory: RunDirectory, spec: WorkerSpec, store: Store) -> bool:
+    """Tell whether no container that could write to a worker's files was ever started."""
+    record = directory.record()
+    if record is None or Checkpoints(store.root).launch() is not None:
+        return False
+    config = record.config
+    if record.workflow is not None and spec.name is not None:
+        config = config_of(config, record.workflow[spec.name], record.programs)
+    # A container of setup starts without a note before it.
+    return not config.project.setup and not directory.attempts(spec.worker_id)
 
 
 def salvage(

@@ -29,7 +29,7 @@ from orchestrator.engine.base import (
     OverlayMount,
     TmpfsMount,
 )
-from orchestrator.errors import EngineError, OrchestratorError
+from orchestrator.errors import EngineError, OrchestratorError, UnsupportedError
 from orchestrator.lfs import tell_index_again
 from orchestrator.repository import Repository
 from orchestrator.store import OBJECTS, STORE, WORKSPACE, Store, change_owner
@@ -264,20 +264,49 @@ def choose_mode(
         features: What it told of itself.
         repository: The repository.
         run: The directory of the run that wants to know; its name is the run's id.
+
+    Raises:
+        UnsupportedError: Containers see no file of this machine.
     """
-    if not features.overlay or set(",:\\") & set(str(repository.common_dir) + str(repository.top)):
+    if not may_overlay(features, repository):
         return "bind"
     known = repository.state_dir / "overlay"
     if known.exists() and known.read_text() == features.version:
         return "overlay"
-    if not _probe_overlay(engine, repository, run):
+    if not probe(engine, repository, run, overlay=True):
+        if not probe(engine, repository, run, overlay=False):
+            raise UnsupportedError(
+                "the engine does not see the files of this machine, or its containers cannot "
+                "write to them",
+                hint="use Docker on this machine, started by root; `orchestrator doctor` tries it",
+            )
         return "bind"
     known.write_text(features.version)
     return "overlay"
 
 
-def _probe_overlay(engine: ContainerEngine, repository: Repository, run: Path) -> bool:
-    """Try an overlay with a container that writes a file through it."""
+def may_overlay(features: EngineFeatures, repository: Repository) -> bool:
+    """Tell whether an overlay is worth a try: its options cannot hold every path."""
+    return features.overlay and not set(",:\\") & set(f"{repository.common_dir}{repository.top}")
+
+
+def probe(
+    engine: ContainerEngine,
+    repository: Repository,
+    run: Path,
+    *,
+    overlay: bool,
+    runtime: str | None = None,
+) -> bool:
+    """Start a container that writes a file through a mount, and look for the file.
+
+    Args:
+        engine: The engine.
+        repository: The repository.
+        run: A directory for the probe; its name is the id of a run, for the container's label.
+        overlay: Try an overlay; otherwise a bind mount.
+        runtime: The OCI runtime to start the container with. Default: the engine's own.
+    """
     root = run / PROBE
     # What a process left that died meanwhile.
     remove_tree(root)
@@ -287,35 +316,34 @@ def _probe_overlay(engine: ContainerEngine, repository: Repository, run: Path) -
     uid, gid = worker_user(0)
     for path in layers.values():
         os.chown(path, uid, gid)
+    upper = layers["upper"]
+    mount = (
+        OverlayMount(lower=layers["lower"], upper=upper, work=layers["work"], target=WORKSPACE)
+        if overlay
+        else BindMount(source=upper, target=WORKSPACE, read_only=False)
+    )
+    spec = ContainerSpec(
+        name=f"orchestrator-{run.name}-probe",
+        image=BASE_IMAGE,
+        command=("sh", "-c", "echo yes > probe"),
+        user=f"{uid}:{gid}",
+        workdir=WORKSPACE,
+        labels={
+            MANAGED: "true",
+            RUN: run.name,
+            ROLE: "probe",
+            REPOSITORY: str(repository.common_dir),
+        },
+        mounts=(mount,),
+        runtime=runtime,
+    )
     try:
-        container = engine.start(
-            ContainerSpec(
-                name=f"orchestrator-{run.name}-probe",
-                image=BASE_IMAGE,
-                command=("sh", "-c", "echo yes > probe"),
-                user=f"{uid}:{gid}",
-                workdir=WORKSPACE,
-                labels={
-                    MANAGED: "true",
-                    RUN: run.name,
-                    ROLE: "probe",
-                    REPOSITORY: str(repository.common_dir),
-                },
-                mounts=(
-                    OverlayMount(
-                        lower=layers["lower"],
-                        upper=layers["upper"],
-                        work=layers["work"],
-                        target=WORKSPACE,
-                    ),
-                ),
-            )
-        )
+        container = engine.start(spec)
         try:
             container.wait(_PROBE_TIMEOUT)
         finally:
             container.remove()
-        return (layers["upper"] / "probe").exists()
+        return (upper / "probe").exists()
     except (EngineError, TimeoutError):
         return False
     finally:

@@ -12,7 +12,12 @@ from orchestrator.cli.formats import age, count
 from orchestrator.cli.messages import show, tell, tell_failure
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine
-from orchestrator.errors import EngineUnavailableError
+from orchestrator.errors import (
+    EngineError,
+    NoRepositoryError,
+    OrchestratorError,
+    UnsupportedError,
+)
 from orchestrator.remains import Wanted
 from orchestrator.repository import find_top
 from orchestrator.sanitize import one_line
@@ -56,7 +61,13 @@ def parallel_cleanup(
         merged=merged,
         older_than=None if older_than is None else age("--older-than", older_than),
     )
-    root = find_top(Path.cwd())
+    try:
+        root = find_top(Path.cwd())
+    except NoRepositoryError:
+        if workers or run:
+            raise
+        tell("nothing to clean up: this is no git repository")
+        return
     engine, missing = _engine()
     try:
         report = clean_up(
@@ -71,10 +82,12 @@ def parallel_cleanup(
         if engine is not None:
             engine.close()
     _show_report(report, dry_run=dry_run)
-    if missing is not None:
+    if missing is not None and (report.unchecked or report.problems):
         tell("without the engine, containers of dead runs may be left")
         tell_failure(missing)
         raise typer.Exit(missing.exit_code)
+    if missing is not None:
+        tell(f"the engine was not asked: {missing.message}")
     if report.problems or any(worker.problem for worker in report.workers):
         raise typer.Exit(SOME_LEFT)
 
@@ -88,10 +101,10 @@ def restore(workers: Numbers = None, run: Run = None) -> None:
         tell("nothing to restore")
 
 
-def _engine() -> tuple[Engine | None, EngineUnavailableError | None]:
+def _engine() -> tuple[Engine | None, OrchestratorError | None]:
     try:
         return load_engine("docker"), None
-    except EngineUnavailableError as error:
+    except (EngineError, UnsupportedError) as error:
         return None, error
 
 

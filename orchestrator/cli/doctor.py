@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Annotated, Literal
 
 import humanize
@@ -17,7 +18,7 @@ from orchestrator.cli.options import Config
 from orchestrator.config import BASE_IMAGE, ParallelConfig, image_hint
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, EngineFeatures
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, UnsupportedError
 from orchestrator.plan import room
 from orchestrator.preflight import (
     check_machine,
@@ -30,6 +31,7 @@ from orchestrator.preflight import (
 from orchestrator.repository import Repository, find_top
 from orchestrator.secret_files import read_secrets
 from orchestrator.settings import config_file, load_config
+from orchestrator.workspace import may_overlay, probe, remove_tree
 
 LOW_DISK = 2 * 1024**3
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
@@ -158,19 +160,22 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
         yield _failed("engine", error)
         return
     yield Check(name="engine", detail=features.version)
-    yield _runtimes(features, config.isolation.runtime)
-    yield _system_calls(features, config.isolation.runtime)
-    yield _worktrees(features)
+    runtime = config.isolation.runtime
+    yield _runtimes(features, runtime)
+    yield _system_calls(features, runtime)
+    yield _worktrees(engine, features, runtime if runtime in features.runtimes else None)
     for image, required in _images(config).items():
         yield _image(engine, image, required=required)
     yield _machine(features, config)
 
 
 def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
-    found = ", ".join(features.runtimes) or "the engine's own"
+    found = (
+        f"configured: {', '.join(features.runtimes)}" if features.runtimes else "the engine's own"
+    )
     if wanted is None or wanted in features.runtimes:
         return Check(name="runtimes", detail=found)
-    detail = f"no `{wanted}` among {found}"
+    detail = f"no `{wanted}`; {found}"
     return Check(name="runtimes", state="fail", detail=detail, exit_code=3)
 
 
@@ -196,10 +201,39 @@ def _images(config: ParallelConfig) -> dict[str, bool]:
     return {BASE_IMAGE: True} | ({} if image == BASE_IMAGE else {image: bool(chosen)})
 
 
-def _worktrees(features: EngineFeatures) -> Check:
-    if features.overlay:
-        return Check(name="worktrees", detail="overlay")
-    return Check(name="worktrees", detail="bind mounts: every worker is checked out in full")
+def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:
+    """Start containers that write to files of this machine, as a run would mount them."""
+    try:
+        repository = Repository(Path.cwd())
+        if engine.image_info(BASE_IMAGE) is None:
+            return Check(name="worktrees", state="warn", detail="not tried: no base image")
+    except OrchestratorError as error:
+        return Check(name="worktrees", state="warn", detail=f"not tried: {error.message}")
+    with_runtime = f", runtime `{runtime}`" if runtime else ""
+    ways = {"overlay": True, "bind mounts, every worker is checked out in full": False}
+    for detail, overlay in ways.items():
+        if overlay and not may_overlay(features, repository):
+            continue
+        if _tried(engine, repository, overlay=overlay, runtime=runtime):
+            return Check(name="worktrees", detail=f"{detail}{with_runtime} (tried)")
+    return Check(
+        name="worktrees",
+        state="fail",
+        detail=f"a container could not write to a file of this machine{with_runtime}",
+        hint="use Docker on this machine, started by root",
+        exit_code=UnsupportedError.exit_code,
+    )
+
+
+def _tried(engine: Engine, repository: Repository, *, overlay: bool, runtime: str | None) -> bool:
+    repository.state_dir.mkdir(parents=True, exist_ok=True)
+    scratch = Path(mkdtemp(prefix="doctor-", dir=repository.state_dir))
+    try:
+        return probe(engine, repository, scratch, overlay=overlay, runtime=runtime)
+    except OSError:
+        return False
+    finally:
+        remove_tree(scratch)
 
 
 def _image(engine: Engine, image: str, *, required: bool) -> Check:

@@ -146,7 +146,8 @@ def test_without_an_engine_the_rest_is_cleaned(asked, monkeypatch, capsys):
         raise EngineUnavailableError("no engine", hint="start it")
 
     monkeypatch.setattr(command, "load_engine", load)
-    seen = asked(CleanupReport(workers=(cleaned(1),), live=(), leftovers=0))
+    report = CleanupReport(workers=(cleaned(1),), live=(), leftovers=0, unchecked=("R",))
+    seen = asked(report)
     assert run(["parallel-cleanup"]) == 7
     assert seen["engine"] is None
     shown = capsys.readouterr()
@@ -155,6 +156,22 @@ def test_without_an_engine_the_rest_is_cleaned(asked, monkeypatch, capsys):
         "without the engine, containers of dead runs may be left\n"
         "error: no engine\n\nhint: start it\n"
     )
+
+
+@pytest.mark.usefixtures("repository")
+def test_without_an_engine_and_with_nothing_to_ask_it_all_is_well(monkeypatch, capsys):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    assert run(["parallel-cleanup"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.startswith("nothing to clean up\nthe engine was not asked: cannot connect")
+
+
+def test_outside_a_repository_there_is_nothing_to_clean(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["parallel-cleanup"]) == 0
+    assert capsys.readouterr().err == "nothing to clean up: this is no git repository\n"
+    assert run(["parallel-cleanup", "--run", "R"]) == 3
+    assert run(["parallel-cleanup", "1"]) == 3
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x"])

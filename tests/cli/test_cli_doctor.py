@@ -44,8 +44,9 @@ def machine(monkeypatch):
     """Choose the images of the machine, or None for one without an engine."""
 
     monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    tried: list[dict] = []
 
-    def choose(images: tuple[str, ...] | None) -> None:
+    def choose(images: tuple[str, ...] | None, *, works: bool = True) -> None:
         def load(_: str) -> Engine:
             if images is None:
                 raise EngineUnavailableError("no engine", hint="start it")
@@ -54,7 +55,9 @@ def machine(monkeypatch):
         monkeypatch.setattr(command, "load_engine", load)
         monkeypatch.setattr(command.shutil, "disk_usage", lambda _: type("U", (), {"free": 3 * GB}))
         monkeypatch.setattr(git, "version", lambda: (2, 40, 1))
+        monkeypatch.setattr(command, "probe", lambda *_, **how: (tried.append(how), works)[1])
 
+    choose.tried = tried
     return choose
 
 
@@ -72,9 +75,9 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
         "✓ disk: 3.0 GiB free\n"
         "✓ configuration: no file, the defaults\n"
         "✓ engine: docker 9\n"
-        "✓ runtimes: runc, runsc\n"
+        "✓ runtimes: configured: runc, runsc\n"
         "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
-        "✓ worktrees: overlay\n"
+        "✓ worktrees: overlay (tried)\n"
         f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
         f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
         "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 4`\n"
@@ -102,6 +105,21 @@ def test_system_calls_that_are_not_filtered(machine, monkeypatch, capsys):
     assert "! system calls: not filtered: the engine or its kernel has no seccomp\n" in (
         capsys.readouterr().out
     )
+
+
+@pytest.mark.usefixtures("repository")
+def test_mounts_are_tried_and_not_believed(machine, capsys, monkeypatch):
+    monkeypatch.setenv("ORCHESTRATOR_RUNTIME", "runsc")
+    monkeypatch.setenv("ORCHESTRATOR_NETWORK", "none")
+    machine((BASE_IMAGE, DEFAULT_IMAGE), works=False)
+    assert run(["doctor"]) == 3
+    ways = [{"overlay": True, "runtime": "runsc"}, {"overlay": False, "runtime": "runsc"}]
+    assert machine.tried == ways
+    said = "✗ worktrees: a container could not write to a file of this machine, runtime `runsc`\n"
+    assert said in capsys.readouterr().out
+    machine((DEFAULT_IMAGE,))
+    assert run(["doctor"]) == 3
+    assert "! worktrees: not tried: no base image" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("repository")
@@ -169,7 +187,7 @@ class TestConfiguration:
         code, lines = self.doctor(capsys, "--config", "mine.yaml")
         assert code == 3
         assert "✓ configuration: mine.yaml" in lines
-        assert "✗ runtimes: no `kata` among runc, runsc" in lines
+        assert "✗ runtimes: no `kata`; configured: runc, runsc" in lines
         at = lines.index("✗ image: my/image is missing")
         assert lines[at + 1] == "    hint: pull or build it"
         assert lines[-2:] == [

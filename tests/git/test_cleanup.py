@@ -8,10 +8,11 @@ import pytest
 
 from orchestrator.backups import restore
 from orchestrator.cleanup import CleanupReport, cleanup
-from orchestrator.engine.base import MANAGED, REPOSITORY, RUN
+from orchestrator.engine.base import MANAGED, REPOSITORY, RUN, ContainerSpec
+from orchestrator.errors import EngineError
 from orchestrator.record import all_runs
 from orchestrator.repository import Repository
-from tests.support.local_engine import LocalEngine
+from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show
 
@@ -143,3 +144,27 @@ def test_one_broken_worktree_does_not_keep_the_others(
     assert (repo / ".architect-parallel-1" / "one").exists()
     assert second.problem is None
     assert not (repo / ".architect-parallel-2").exists()
+
+
+class Refusing(LocalEngine):
+    """Creates no container."""
+
+    def create(self, spec: ContainerSpec) -> LocalContainer:  # noqa: ARG002
+        raise EngineError("cannot create the container: unknown mount option")
+
+
+def test_a_worker_that_no_container_ran_for_needs_no_engine(repo: Path, tmp_path: Path) -> None:
+    engine = Refusing(tmp_path / "refusing")
+    shell_run(repo, engine, COMMIT)
+    assert (repo / ".architect-parallel-1").exists()
+    (cleaned,) = cleanup(repo, engine=engine).workers
+    assert (cleaned.problem, cleaned.note) == (None, None)
+    assert not (repo / ".architect-parallel-1").exists()
+    assert git(repo, "for-each-ref", "refs/heads/architect") == ""
+
+
+def test_dead_runs_whose_containers_nobody_asked_for_are_told(repo: Path, tmp_path: Path) -> None:
+    shell_run(repo, Refusing(tmp_path / "refusing"), COMMIT)
+    (run,) = all_runs(Repository(repo).state_dir)
+    assert clean(repo).unchecked == (run.run_id,)
+    assert clean(repo).unchecked == ()

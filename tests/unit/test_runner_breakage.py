@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,19 @@ from orchestrator import harvest, preparation, worker
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config import Isolation
-from orchestrator.engine.base import ROLE, ContainerSpec, ContainerState, Leftover
-from orchestrator.errors import EngineError, EngineUnavailableError, RepositoryError
+from orchestrator.engine.base import (
+    ROLE,
+    ContainerSpec,
+    ContainerState,
+    EngineFeatures,
+    Leftover,
+)
+from orchestrator.errors import (
+    EngineError,
+    EngineUnavailableError,
+    RepositoryError,
+    UnsupportedError,
+)
 from orchestrator.events import Event, WorkerStarted
 from orchestrator.git import Git, GitCommandError
 from orchestrator.logs import WorkerLog
@@ -249,3 +261,23 @@ def test_an_end_before_the_start_is_no_time_at_all(
     monkeypatch.setattr(LocalContainer, "state", lambda _: state)
     (result,) = shell_run(repo, local_engine, "true").results
     assert (result.status, result.duration) == (Status.SUCCESS, 0.0)
+
+
+class Blind(LocalEngine):
+    """Sees no file of this machine, as an engine on another one."""
+
+    def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
+        return replace(super().check(images=images, runtime=runtime), overlay=True)
+
+    def start(self, spec: ContainerSpec) -> LocalContainer:
+        raise EngineError(f"bind source path does not exist: {spec.mounts[0]}")
+
+
+def test_an_engine_that_sees_no_file_here_is_refused_and_leaves_nothing(
+    repo: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match="does not see the files of this machine"):
+        shell_run(repo, Blind(tmp_path / "blind"), "true")
+    assert branches(repo) == []
+    assert not (repo / ".architect-parallel-1").exists()
+    assert list((repo / ".git" / "orchestrator" / "runs").iterdir()) == []

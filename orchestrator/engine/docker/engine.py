@@ -33,6 +33,7 @@ from orchestrator.engine.docker.guard import close_host, create, start_guard
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.seccomp import is_supported, profile
+from orchestrator.engine.docker.support import check_address, check_engine
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
 # Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
@@ -48,6 +49,7 @@ class DockerEngine(DockerImages):
     name = "docker"
 
     def __init__(self) -> None:
+        check_address()
         with translated("connect to the Docker engine"):
             client = docker.APIClient(
                 version="auto",
@@ -60,6 +62,9 @@ class DockerEngine(DockerImages):
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         """Make sure that a run can start here."""
         info = self._info()
+        with translated("ask the Docker engine what it is"):
+            version = self._client.version()
+        check_engine(self._client.base_url, version, info)
         for image in images:
             if self.image_id(image) is None:
                 raise ImageNotFoundError(f"no such image: `{image}`", hint=image_hint(image))
@@ -89,12 +94,10 @@ class DockerEngine(DockerImages):
         """The system calls that containers may make; None where the daemon cannot filter them."""
         return profile() if is_supported(self._info()) else None
 
-    def _may_overlay(self, info: Mapping[str, Any]) -> bool:
-        """Tell whether the daemon mounts on this very machine, as its real root."""
-        local = self._client.base_url.startswith("http+docker")
-        rootless = any("rootless" in option for option in info.get("SecurityOptions") or ())
-        desktop = "Docker Desktop" in info.get("OperatingSystem", "")
-        return local and not rootless and not desktop
+    @staticmethod
+    def _may_overlay(info: Mapping[str, Any]) -> bool:
+        """Tell whether the daemon mounts on this very machine, and not in a virtual one."""
+        return "Docker Desktop" not in info.get("OperatingSystem", "")
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
         """Create and attach; on any failure nothing is left."""

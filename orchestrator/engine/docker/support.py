@@ -1,0 +1,57 @@
+"""Refuse engines that a run cannot use, by name, before anything is made."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.errors import UnsupportedError
+
+_HINT = (
+    "use Docker on this machine, started by root: `unset DOCKER_HOST`, or set it to `unix://PATH`"
+)
+
+
+def check_address() -> None:
+    """Refuse an address that no connection can be tried to.
+
+    Raises:
+        UnsupportedError: `DOCKER_HOST` is an SSH address.
+    """
+    host = os.environ.get("DOCKER_HOST", "")
+    if host.startswith("ssh://"):
+        raise _remote(host)
+
+
+def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+    """Refuse an engine that would fail in the middle of a run.
+
+    Args:
+        base_url: The address, as docker-py holds it.
+        version: The answer to `/version`.
+        info: The answer to `/info`.
+
+    Raises:
+        UnsupportedError: The engine is Podman, rootless, or not on this machine.
+    """
+    names = [str(part.get("Name", "")) for part in version.get("Components") or ()]
+    if any(name.startswith("Podman") for name in names):
+        raise UnsupportedError(
+            f"Podman {version.get('Version', '')} is not supported: it lacks mount and log "
+            "options that workers need",
+            hint=_HINT,
+        )
+    if not base_url.startswith("http+docker://"):
+        raise _remote(os.environ.get("DOCKER_HOST") or base_url)
+    if any("rootless" in option for option in info.get("SecurityOptions") or ()):
+        raise UnsupportedError(
+            "rootless Docker is not supported: its workers could not write to their files",
+            hint=_HINT,
+        )
+
+
+def _remote(address: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"an engine that is not reached by a Unix socket is not supported (`{address}`): it does "
+        "not see the files of this machine",
+        hint=_HINT,
+    )
