@@ -6,12 +6,16 @@ says why. Filters are the exception: they run where the user's own checkout is r
 switched off (`Repository.without_filters`) wherever a worker's files are.
 """
 
+import copy
 import os
 import re
+import resource
 import subprocess
 import tempfile
 import threading
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +26,11 @@ from orchestrator.errors import NoRepositoryError, RepositoryError
 MINIMUM_VERSION = (2, 30)
 TIMEOUT = 600.0
 """Seconds any one command may take."""
+MOST_OUTPUT = 64 * 1024**2
+"""Bytes of output that are kept of a command that runs with limits."""
+_MOST_SAID = 8 * 1024
+"""Bytes that are kept of the beginning of a command's error messages, and of their end."""
+_BATCH = ("cat-file", "--batch")
 
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
 _CONFIG = {
@@ -82,6 +91,43 @@ def _is_locked(error: BaseException) -> bool:
     return isinstance(error, GitCommandError) and bool(_LOCKED.search(error.stderr))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one process may use that reads what a worker made."""
+
+    memory: int
+    """Bytes of its own memory (`RLIMIT_DATA`); packs that git maps, and the page cache, not
+    counted."""
+    cpu: int
+    """Seconds of CPU time."""
+    time: float
+    """Seconds from its start to its end."""
+
+    def around(self, command: Sequence[str]) -> list[str]:
+        """Return a command line that sets the limits and becomes `command`.
+
+        A shell does it: they hold from the first instruction on, and it takes 2 ms, where
+        Python's `preexec_fn` is unsafe beside other threads.
+        """
+        data = _at_most(resource.RLIMIT_DATA, self.memory) // 1024
+        cpu = _at_most(resource.RLIMIT_CPU, self.cpu)
+        return ["/bin/sh", "-c", _LIMITED, str(data), str(cpu), *command]
+
+
+# Soft and hard limit are the same: the kernel ends the process with SIGKILL, and no core is left.
+_LIMITED = 'ulimit -d "$0" && ulimit -t "$1" && shift && exec "$@"'
+
+
+def _at_most(kind: int, wanted: int) -> int:
+    """Return `wanted`, or less where this process itself may have no more."""
+    _, hard = resource.getrlimit(kind)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+UNTRUSTED = Limits(memory=768 * 1024**2, cpu=120, time=300.0)
+"""The limits of every process that reads objects, trees or commits of a worker's."""
+
+
 class Git:
     """Git on one repository, told where it is."""
 
@@ -94,6 +140,7 @@ class Git:
         alternates: Path | None = None,
         config: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """Bind git to a repository.
 
@@ -104,7 +151,10 @@ class Git:
             alternates: A second object directory to read from.
             config: Further settings, over the repository's own.
             env: Further variables.
+            limits: Default: none but `TIMEOUT`. Use `UNTRUSTED` wherever a worker made what is
+                read.
         """
+        self._limits = limits
         self._config = {**_CONFIG, **(config or {})}
         self._cwd = work_tree
         self._env = {key: os.environ[key] for key in _KEPT if key in os.environ} | _ENVIRONMENT
@@ -116,6 +166,12 @@ class Git:
         }
         self._env |= {key: str(place) for key, place in places.items() if place is not None}
         self._env |= env or {}
+
+    def within(self, limits: Limits) -> "Git":
+        """Return the same git with limits for each of its processes."""
+        limited = copy.copy(self)
+        limited._limits = limits
+        return limited
 
     @retry(
         retry=retry_if_exception(_is_locked),
@@ -129,27 +185,41 @@ class Git:
         stdin: bytes | IO[bytes] | None = None,
         stdout: IO[bytes] | None = None,
         env: Mapping[str, str] | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
     ) -> bytes:
         """Run a command and give its stdout.
+
+        For commands that print little. What a worker decides the length of is for `listing` and
+        `reading`.
 
         Args:
             arguments: The command and its arguments.
             stdin: Bytes, or a file to read from.
             stdout: A file to write to instead of giving it back.
             env: Variables for this command alone.
-            timeout: Seconds.
+            timeout: Seconds. Default: that of the limits, else TIMEOUT.
 
         Raises:
             GitCommandError: It failed.
+            OutputTooLongError: It runs with limits and printed more than MOST_OUTPUT.
             RepositoryError: There is no git, or it took longer than `timeout`.
         """
-        done = self._start(arguments, stdin, stdout, env or {}, timeout)
-        if done.returncode != 0:
-            raise GitCommandError(
-                arguments, done.returncode, done.stderr.decode("utf-8", "replace")
-            )
-        return done.stdout or b""
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as printed:
+            # A worker's objects can make git print without end: that never goes to our memory.
+            out = stdout or (printed if self._limits else subprocess.PIPE)
+            done = self._start(arguments, stdin, out, said, env or {}, self._patience(timeout))
+            if done.returncode != 0:
+                raise GitCommandError(arguments, done.returncode, _words(said))
+            if out is not printed:
+                return done.stdout or b""
+            printed.seek(0)
+            answer = printed.read(MOST_OUTPUT + 1)
+        if len(answer) > MOST_OUTPUT:
+            raise _too_long(arguments, MOST_OUTPUT)
+        return answer
+
+    def _patience(self, timeout: float | None) -> float:
+        return timeout or (self._limits.time if self._limits else TIMEOUT)
 
     def listing(
         self,
@@ -174,33 +244,110 @@ class Git:
             GitCommandError: It failed.
             OutputTooLongError: It prints more than `limit`; it was ended.
         """
+        with self.reading(*arguments, stdin=stdin, timeout=timeout, answers=answers) as output:
+            answer = output.read(limit + 1)
+        if len(answer) > limit and not cut:
+            raise _too_long(arguments, limit)
+        return answer[:limit]
+
+    @contextmanager
+    def reading(
+        self,
+        *arguments: str,
+        stdin: bytes | IO[bytes] = b"",
+        timeout: float | None = None,
+        answers: Container[int] = (0,),
+    ) -> Iterator[IO[bytes]]:
+        """Run a command and give its stdout as it comes, so that any length can be read.
+
+        A command that has more to say when the block ends is ended, and that is no failure.
+
+        Args:
+            arguments: The command and its arguments.
+            stdin: Bytes, which are written to a file first, or a file to read from.
+            timeout: Seconds. Default: that of the limits, else TIMEOUT.
+            answers: Exit codes that are no failure.
+
+        Raises:
+            GitCommandError: It failed.
+        """
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
-            asked.write(stdin)
-            asked.seek(0)
+            if isinstance(stdin, bytes):
+                asked.write(stdin)
+                asked.seek(0)
             process = subprocess.Popen(
-                self._command(arguments), stdin=asked, stdout=subprocess.PIPE,
-                stderr=said, cwd=self._cwd, env=self._env, start_new_session=True, close_fds=False,
+                self._command(arguments), stdin=asked if isinstance(stdin, bytes) else stdin,
+                stdout=subprocess.PIPE, stderr=said, cwd=self._cwd, env=self._env,
+                start_new_session=True, close_fds=False,
             )  # fmt: skip
-            clock = threading.Timer(timeout or TIMEOUT, process.kill)
+            clock = threading.Timer(self._patience(timeout), process.kill)
             clock.start()
             with process, process.stdout or said as stdout:
-                answer = stdout.read(limit + 1)
-                process.kill() if len(answer) > limit else process.wait()
-            clock.cancel()
-            if len(answer) > limit and cut:
-                return answer[:limit]
-            if len(answer) > limit:
-                raise OutputTooLongError(f"`git {arguments[0]}` prints more than {limit} bytes")
-            if process.returncode not in answers:
-                said.seek(0)
-                raise GitCommandError(
-                    arguments, process.returncode, said.read(4096).decode("utf-8", "replace")
-                )
-        return answer
+                try:
+                    yield stdout
+                    has_more = bool(stdout.read(1))
+                except BaseException:
+                    has_more = True
+                    raise
+                finally:
+                    process.kill() if has_more else process.wait()
+                    clock.cancel()
+            if not has_more and process.returncode not in answers:
+                raise GitCommandError(arguments, process.returncode, _words(said))
+
+    def consult(self, program: Sequence[str], order: bytes, *, most: int = 64 * 1024) -> bytes:
+        """Let a program of ours read objects by itself, and return what it prints in the end.
+
+        It asks a `git cat-file --batch`, so that what a worker made is looked at in a process with
+        limits of its own, and never in this one. It is started with two more arguments: the
+        descriptors of git's answers and of the questions to git.
+
+        Args:
+            program: The command line.
+            order: What it reads from its stdin.
+            most: Bytes that it may print.
+
+        Raises:
+            GitCommandError: It failed, ran into its limits, or printed too much.
+        """
+        limits = self._limits or UNTRUSTED
+        answers, to_program = os.pipe()
+        questions, to_git = os.pipe()
+        ours = [answers, to_program, questions, to_git]
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
+            asked.write(order)
+            asked.seek(0)
+            try:
+                git = subprocess.Popen(
+                    self.within(limits)._command(_BATCH), stdin=questions, stdout=to_program,
+                    stderr=said, cwd=self._cwd, env=self._env, start_new_session=True,
+                )  # fmt: skip
+                reader = subprocess.Popen(
+                    limits.around([*program, str(answers), str(to_git)]), stdin=asked,
+                    stdout=subprocess.PIPE, stderr=said, env={}, cwd="/", start_new_session=True,
+                    pass_fds=(answers, to_git),
+                )  # fmt: skip
+            finally:
+                for descriptor in ours:
+                    os.close(descriptor)
+            clock = threading.Timer(limits.time, _end, args=(git, reader))
+            clock.start()
+            try:
+                with reader, reader.stdout or said as stdout:
+                    verdict = stdout.read(most + 1)
+                    reader.kill() if len(verdict) > most else reader.wait()
+            finally:
+                clock.cancel()
+                _end(git, reader)
+                git.wait()
+            if reader.returncode != 0:
+                raise GitCommandError(_BATCH, reader.returncode, _words(said))
+        return verdict
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         settings = (f"{key}={value}" for key, value in self._config.items())
-        return ["git", *(word for setting in settings for word in ("-c", setting)), *arguments]
+        command = ["git", *(word for one in settings for word in ("-c", one)), *arguments]
+        return self._limits.around(command) if self._limits else command
 
     def text(self, *arguments: str, stdin: bytes | None = None) -> str:
         """Run a command and give its stdout as text without the final newline."""
@@ -224,7 +371,8 @@ class Git:
         self,
         arguments: Sequence[str],
         stdin: bytes | IO[bytes] | None,
-        stdout: IO[bytes] | None,
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes],
         env: Mapping[str, str],
         timeout: float,
     ) -> subprocess.CompletedProcess[bytes]:
@@ -234,8 +382,8 @@ class Git:
         try:
             return subprocess.run(
                 self._command(arguments),
-                stdout=stdout or subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
                 cwd=self._cwd,
                 env={**self._env, **env},
                 timeout=timeout,
@@ -252,6 +400,27 @@ class Git:
             ) from error
         except subprocess.TimeoutExpired as error:
             raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
+
+
+def _words(said: IO[bytes]) -> str:
+    """Return the beginning and the end of what a command said to stderr."""
+    size = said.seek(0, os.SEEK_END)
+    said.seek(0)
+    words = said.read(_MOST_SAID)
+    if size > 2 * _MOST_SAID:
+        said.seek(size - _MOST_SAID)
+        words += b"\n...\n"
+    return (words + said.read(_MOST_SAID)).decode("utf-8", "replace")
+
+
+def _too_long(arguments: Sequence[str], limit: int) -> OutputTooLongError:
+    return OutputTooLongError(f"`git {arguments[0]}` prints more than {limit} bytes")
+
+
+def _end(*processes: "subprocess.Popen[bytes]") -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            process.kill()
 
 
 def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:

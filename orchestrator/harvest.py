@@ -9,18 +9,25 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.git import FULL, Git, GitCommandError, OutputTooLongError, make_bare
+from orchestrator.git import (
+    FULL,
+    UNTRUSTED,
+    Git,
+    GitCommandError,
+    OutputTooLongError,
+    make_bare,
+)
 from orchestrator.regular import NotRegularError, open_regular
 from orchestrator.repository import DIRECTORIES, Repository
 from orchestrator.sanitize import one_line
-from orchestrator.trees import Forest, TooDeepError
 
 MAX_PACK = 1024**3
 """Bytes of one worker's pack."""
@@ -28,14 +35,30 @@ MAX_ENTRIES = 200_000
 """Files and directories of a tree, unless its base has half as many already."""
 MAX_CHECKOUT = 4 * 1024**3
 """Bytes of all files that differ from the base, unpacked."""
-_LISTING = 64 * 1024**2
-"""Bytes of a list of what is new; a tree of few objects can stand for more files than there are."""
+MAX_COMMITS = 100_000
+"""New commits."""
+MAX_OBJECTS = 2_000_000
+"""New objects."""
+MAX_MESSAGE = 1024**2
+"""Bytes of a commit, its message included: whoever shows the history has it in memory."""
+MAX_PATHS = 64 * 1024**2
+"""Bytes of all paths of a tree, unless its base has half as many already."""
+MAX_TREE = 32 * 1024**2
+"""Bytes of one tree object."""
+MAX_TREES = 128 * 1024**2
+"""Bytes of all new tree objects."""
+_PIECE = 64 * 1024
+_LONGEST = 16 * 1024
+"""Bytes of a record in a list of git's; a path has 4096 at most where it was checked out."""
 # A delta of a few bytes can stand for gigabytes, which git would unpack in memory.
 _FRUGAL = {"GIT_ALLOC_LIMIT": "256m"}
 _FEW = 100
 """Objects that are kept as files of their own, as git does by default."""
 _PATH_MAX = 4095
-_NAME_MAX = 255
+_TRAILER = {"sha1": 20, "sha256": 32}
+"""Bytes of the checksum at a pack's end."""
+# Not as a script, which Python would compile anew each time.
+_TREE_RULES = "import sys; sys.path.append(sys.argv[1]); import trees; trees.main(*sys.argv[2:])"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -129,10 +152,12 @@ def _import_checked(
 ) -> None:
     git = _make_quarantine(repository, quarantine, origin)
     with _open(pack) as file:
+        size = os.fstat(file.fileno()).st_size
         git.run(
             "index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1",
             f"--max-input-size={MAX_PACK}", stdin=file, env=_FRUGAL,
         )  # fmt: skip
+    _check_objects(git, quarantine, size - _TRAILER[repository.object_format])
     _check_history(git, base=origin.base, tip=tip)
     room = min(origin.room, MAX_CHECKOUT)
     check_trees(git, base=origin.base, tip=tip, top=repository.top, room=room)
@@ -157,7 +182,8 @@ def let_in(repository: Repository, quarantine: Path) -> None:
         # As a fetch does it, in a third of the time: few lie loose, of many the pack is kept.
         few = count < _FEW
         command = ("unpack-objects", "-q") if few else ("index-pack", "--stdin", "--threads=1")
-        repository.git.run(*command, "--strict", stdin=file, env=_FRUGAL)
+        git = repository.git.within(UNTRUSTED)
+        git.run(*command, "--strict", stdin=file, env=_FRUGAL)
 
 
 def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -> Git:
@@ -172,7 +198,37 @@ def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -
         lines = (f"{commit}\n" for commit in sorted(origin.shallow))
         (quarantine / "shallow").write_text("".join(lines))
     # It does not outlive the check: what is let in is made safe against a crash where it goes.
-    return Git(quarantine, config={"core.fsync": "none"})
+    return Git(quarantine, config={"core.fsync": "none"}, env=_FRUGAL, limits=UNTRUSTED)
+
+
+def _check_objects(git: Git, quarantine: Path, end: int) -> None:
+    """Check number, kind and size of all objects in a pack before any of them is read whole.
+
+    Args:
+        git: The quarantine's.
+        quarantine: Its git directory.
+        end: Bytes of the pack as it was handed over: behind them is what its deltas stand on.
+
+    Raises:
+        HarvestRefusedError: There are too many, or they are too large.
+    """
+    (index,) = (quarantine / "objects" / "pack").glob("*.idx")
+    with tempfile.TemporaryFile() as names, index.open("rb") as file:
+        with git.reading("show-index", stdin=file) as lines:
+            for number, line in enumerate(_records(lines, b"\n")):
+                if number >= MAX_OBJECTS:
+                    raise HarvestRefusedError(f"it has more than {MAX_OBJECTS} new objects")
+                offset, name, *_ = line.split(b" ")
+                if int(offset) < end:
+                    names.write(name + b"\n")
+        total = 0
+        for kind, size in _kinds(git, names):
+            total += size
+            if kind in (b"commit", b"tag") and size > MAX_MESSAGE:
+                raise HarvestRefusedError(
+                    f"a commit has {size} bytes, its message included; {MAX_MESSAGE} may come in"
+                )
+            _check_total(total, MAX_CHECKOUT)
 
 
 def _check_history(git: Git, *, base: str, tip: str) -> None:
@@ -181,10 +237,7 @@ def _check_history(git: Git, *, base: str, tip: str) -> None:
     if not git.succeeds("merge-base", "--is-ancestor", base, tip):
         raise HarvestRefusedError("the worker's history is not on top of its base")
     # Connectivity, too: everything the new commits need was in the pack, or given to the worker.
-    new = git.listing(
-        "rev-list", "--objects", "--no-object-names", tip, f"^{base}", limit=_LISTING
-    )  # fmt: skip
-    _check_total(git, new, MAX_CHECKOUT)
+    git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")
 
 
 def check_trees(git: Git, *, base: str, tip: str, top: Path, room: int = MAX_CHECKOUT) -> None:
@@ -202,86 +255,81 @@ def check_trees(git: Git, *, base: str, tip: str, top: Path, room: int = MAX_CHE
         GitCommandError: An object is missing or damaged.
         OutputTooLongError: There is too much to check.
     """
-    forest = Forest(git)
-    before = git.text("rev-parse", f"{base}^{{tree}}")
-    forest.read([before])
-    known = _Known(forest, before)
-    log = git.listing("log", "--format=%T", f"{base}..{tip}", limit=_LISTING)
-    roots = set(log.decode().split())
-    try:
-        forest.read(roots)
-    except TooDeepError as error:
-        raise HarvestRefusedError("a path is too long to check out") from error
-    for name, _ in forest.gitlinks - known.gitlinks:
-        shown = one_line(os.fsdecode(name))
-        raise HarvestRefusedError(f"a commit adds a submodule or nested repository: {shown}")
-    _check_disguised(forest, roots, known)
-    for root in roots:
-        _check_extent(forest, root, known, top)
-    _check_links(git, forest.links - known.links)
+    limit = MAX_COMMITS * (len(base) + 1)
+    log = git.listing("log", "--format=%T", f"{base}..{tip}", limit=limit)
+    order = {
+        "kind": "harvest",
+        "base": git.text("rev-parse", f"{base}^{{tree}}"),
+        "roots": sorted(set(log.decode().split())),
+        "prefix": DIRECTORIES,
+        "room": _PATH_MAX - len(os.fsencode(top / f"{DIRECTORIES}00")) - 1,
+        "bounds": {
+            "entries": MAX_ENTRIES, "names": MAX_PATHS, "tree": MAX_TREE, "total": MAX_TREES,
+        },
+    }  # fmt: skip
+    _consult(git, order)
     _check_size(git, base=base, tip=tip, room=room)
 
 
-class _Known:
-    """What the base has: that much is the user's own, and may stay."""
+def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> None:
+    """Refuse names that differ in case alone in the trees `merged`, and in none of `before`.
 
-    def __init__(self, forest: Forest, root: str) -> None:
-        self.gitlinks, self.links, self.disguised = forest.gitlinks, forest.links, forest.disguised
-        self.is_disguised = root in forest.disguised
-        self.names, self.longest_name = forest.names(root), forest.longest_name
-        self.size, self.longest = forest.size(root), forest.longest(root)
-
-
-def _check_disguised(forest: Forest, roots: AbstractSet[str], known: _Known) -> None:
-    """Refuse a git directory that lies in a tree as ordinary files: git would walk into it."""
-    allowed = known.disguised | (roots if known.is_disguised else frozenset())
-    if forest.disguised - allowed:
-        raise HarvestRefusedError(
-            "a git directory lies in the tree: a directory has `HEAD` beside "
-            "`objects`, `refs` or `commondir`"
-        )
+    Raises:
+        HarvestRefusedError: There are such names.
+        GitCommandError: An object is missing or damaged.
+    """
+    _consult(git, {"kind": "merge", "before": list(before), "roots": list(merged)})
 
 
-def _check_extent(forest: Forest, root: str, known: _Known, top: Path) -> None:
-    most = max(MAX_ENTRIES, 2 * known.size)
-    if forest.size(root) > most:
-        raise HarvestRefusedError(f"a commit has more than {most} files, too many to check out")
-    for name in forest.names(root) - known.names:
-        if name.startswith(DIRECTORIES.encode()):
-            shown = one_line(os.fsdecode(name))
-            raise HarvestRefusedError(f"a file lies where workers' worktrees are: {shown}")
-    room = _PATH_MAX - len(os.fsencode(top / f"{DIRECTORIES}00")) - 1
-    too_long = forest.longest(root) > max(room, known.longest)
-    if too_long or forest.longest_name > max(_NAME_MAX, known.longest_name):
-        raise HarvestRefusedError("a path is too long to check out")
-
-
-def _check_links(git: Git, links: Iterable[str]) -> None:
-    ids = "".join(f"{link}\n" for link in links).encode()
-    if not all(0 < size <= _PATH_MAX for size in _sizes(git, ids)):
-        raise HarvestRefusedError("a symbolic link is empty or too long to be made")
-    targets = git.listing("cat-file", "--batch=", "--buffer", stdin=ids, limit=_LISTING)
-    if b"\0" in targets:
-        raise HarvestRefusedError("a symbolic link has a target that no path can be")
+def _consult(git: Git, order: Mapping[str, Any]) -> None:
+    """Have trees checked in a process of its own, which may be killed and we live on."""
+    program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
+    verdict = json.loads(git.consult(program, json.dumps(order).encode()))
+    if "refused" in verdict:
+        raise HarvestRefusedError(one_line(str(verdict["refused"]), limit=500))
 
 
 def _check_size(git: Git, *, base: str, tip: str, room: int) -> None:
-    raw = git.run("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", base, tip)
-    # `:old_mode new_mode old new status`, NUL, path, NUL: a path may look like the line before it.
-    lines = raw.split(b"\0")[::2]
-    _check_total(git, b"".join(line.split(b" ")[3] + b"\n" for line in lines if line), room)
+    form = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames")
+    with tempfile.TemporaryFile() as names:
+        with git.reading(*form, base, tip) as raw:
+            # `:old_mode new_mode old new status`, NUL, path, NUL: a path may look like the line
+            # before it.
+            for number, record in enumerate(_records(raw, b"\0")):
+                if number % 2 == 0:
+                    names.write(record.split(b" ")[3] + b"\n")
+        _check_total(sum(size for _, size in _kinds(git, names)), room)
 
 
-def _check_total(git: Git, ids: bytes, room: int) -> None:
-    total = sum(_sizes(git, ids))
+def _check_total(total: int, room: int) -> None:
     if total > room:
         raise HarvestRefusedError(f"the changed files have {total} bytes, too many to check out")
 
 
-def _sizes(git: Git, ids: bytes) -> list[int]:
-    sizes = git.run("cat-file", "--batch-check=%(objectsize)", "--buffer", stdin=ids)
-    # What was deleted has no size: its id is all zeros, and missing.
-    return [int(size) for size in sizes.splitlines() if size.isdigit()]
+def _kinds(git: Git, names: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Give kind and size of the objects whose ids are in a file, a line each."""
+    names.seek(0)
+    form = ("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer")
+    with git.reading(*form, stdin=names) as answers:
+        for line in _records(answers, b"\n"):
+            kind, _, size = line.partition(b" ")
+            # What was deleted has no size: its id is all zeros, and missing.
+            if size.isdigit():
+                yield kind, int(size)
+
+
+def _records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
+    """Give what stands before each `end` in a file, of which a piece is in memory at a time.
+
+    Raises:
+        HarvestRefusedError: A record is too long.
+    """
+    rest = b""
+    while piece := file.read1(_PIECE):  # type: ignore[attr-defined]
+        *whole, rest = (rest + piece).split(end)
+        yield from whole
+        if len(rest) > _LONGEST:
+            raise HarvestRefusedError("a path is too long to check out")
 
 
 def _open(path: Path) -> BinaryIO:

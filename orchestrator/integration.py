@@ -17,11 +17,18 @@ from os import devnull, fsdecode
 from pathlib import Path
 
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
-from orchestrator.git import FULL, Git, GitCommandError, OutputTooLongError, make_bare, version
-from orchestrator.harvest import HarvestRefusedError, check_trees, let_in
+from orchestrator.git import (
+    FULL,
+    UNTRUSTED,
+    Git,
+    GitCommandError,
+    OutputTooLongError,
+    make_bare,
+    version,
+)
+from orchestrator.harvest import HarvestRefusedError, check_merged, check_trees, let_in
 from orchestrator.repository import Repository
 from orchestrator.sanitize import one_line
-from orchestrator.trees import Forest
 
 MINIMUM_VERSION = (2, 38)
 """Of git: the first that merges without a checkout."""
@@ -245,12 +252,8 @@ class _Merge:
 
     def _check_names(self, commit: str, tips: Sequence[Tip]) -> None:
         """Refuse names that differ in case alone where no task by itself has them."""
-        known, merged = Forest(self._git), Forest(self._git)
-        known.read(self._trees([self._base, *(tip.commit for tip in tips)]))
-        merged.read(self._trees([commit]))
-        for names in merged.alike - known.alike:
-            shown = " and ".join(f"`{one_line(fsdecode(name))}`" for name in sorted(names))
-            raise HarvestRefusedError(f"{shown} differ in nothing but capital letters")
+        before = self._trees([self._base, *(tip.commit for tip in tips)])
+        check_merged(self._git, before=before, merged=self._trees([commit]))
 
     def _trees(self, commits: Iterable[str]) -> list[str]:
         names = "".join(f"{commit}^{{tree}}\n" for commit in commits)
@@ -275,7 +278,7 @@ def _make_quarantine(repository: Repository, scratch: Path) -> Git:
         (git_dir / "shallow").write_text("".join(f"{commit}\n" for commit in sorted(cut)))
     # Git looks for attributes among the files, or, where there are none, where it was started.
     files.mkdir()
-    return Git(git_dir, work_tree=files, config=_BOUNDED, env=_SEALED)
+    return Git(git_dir, work_tree=files, config=_BOUNDED, env=_SEALED, limits=UNTRUSTED)
 
 
 def _signature(repository: Repository, when: datetime) -> dict[str, str]:

@@ -1,20 +1,28 @@
-"""What a worker's commits stand for, told without walking them.
+"""The rules for trees of new commits. Runs in a process of its own, with limits.
 
-A dozen tree objects can stand for more files than there are atoms. Git walks trees path by path,
-and gathers what it meets in memory; here every object is read once, however often it is used.
+A dozen tree objects can stand for more files than there are atoms, and a pack of a few kilobytes
+for gigabytes of them. So every object is read once, however often it is used, bounds are judged
+before anything is kept, and all of it happens in a process that may be killed (see `Git.consult`).
+To start quickly it imports few modules, and none of this package.
+
+Reads the order as JSON from stdin: `kind` (`harvest` or `merge`), `base` (a tree), `roots` (trees),
+`before` (trees; of a merge), `prefix` (no name at the top may begin with it), `room` (bytes of a
+path) and `bounds`. Prints `{}`, or `{"refused": "<why>"}`.
 """
 
+import json
+import os
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-
-from orchestrator.git import Git
 
 MAX_DEPTH = 1000
 """Directories inside each other; paths of the system end not far above."""
-_MAX_BYTES = 256 * 1024**2
-"""Bytes of all trees of one depth."""
+_ASKED = 256
+"""Objects that are asked for at once: as many questions as any pipe holds."""
+_PATH_MAX = 4095
+_NAME_MAX = 255
 _KIND = 0o170000
 _DIRECTORY, _GITLINK, _LINK, _FILE = 0o040000, 0o160000, 0o120000, 0o100000
 # `mode name`, NUL, the id as bytes; over and over.
@@ -23,35 +31,194 @@ _ENTRIES = {
 }
 _GIT_DIRECTORY = frozenset((b"objects", b"refs", b"commondir"))
 """Beside a HEAD, any of these makes a directory one that git takes for its own."""
+_TELLING = _GIT_DIRECTORY | {b"head"}
+_LONGEST_TELLING = max(map(len, _TELLING))
+
+Tree = tuple[int, int, int, tuple[tuple[int, bytes], ...]]
+"""Number of entries, bytes of the longest name, bytes of all names; length of name and id of each
+directory in it."""
 
 
-class TooDeepError(Exception):
-    """There are more directories inside each other than any file system takes."""
+class RefusedError(Exception):
+    """A rule is broken; the message says which."""
 
 
-@dataclass(frozen=True)
-class _Tree:
-    names: frozenset[bytes]
-    directories: tuple[tuple[bytes, str], ...]
-    gitlinks: frozenset[tuple[bytes, str]]
-    links: frozenset[str]
+class Objects:
+    """Asks a `git cat-file --batch` for objects."""
 
-    @property
-    def longest_name(self) -> int:
-        return max(map(len, self.names), default=0)
+    def __init__(self, answers: int, questions: int) -> None:
+        """Take the descriptors of git's answers and of the questions to it."""
+        self._answers = os.fdopen(answers, "rb")
+        self._questions = questions
 
-    @property
-    def alike(self) -> Iterator[frozenset[bytes]]:
+    def read(
+        self, names: Iterable[bytes], kind: bytes, *, most: int, total: int | None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Give id and content of objects.
+
+        Args:
+            names: Their ids.
+            kind: What they must be.
+            most: Bytes of any one.
+            total: Bytes of all together; None for what is the user's own.
+
+        Raises:
+            RefusedError: One is missing, is something else, or is too large.
+        """
+        wanted = sorted(names)
+        for start in range(0, len(wanted), _ASKED):
+            batch = wanted[start : start + _ASKED]
+            os.write(self._questions, b"".join(name.hex().encode() + b"\n" for name in batch))
+            for name in batch:
+                size = self._size(kind)
+                total = None if total is None else total - size
+                if size > most or (total is not None and total < 0):
+                    raise RefusedError(_TOO_MUCH)
+                yield name, self._answers.read(size)
+                self._answers.read(1)
+
+    def _size(self, kind: bytes) -> int:
+        fields = self._answers.readline(200).split()
+        if len(fields) != 3:
+            raise RefusedError("an object that it needs is missing")
+        if fields[1] != kind:
+            raise RefusedError("an object is not what a tree says that it is")
+        return int(fields[2])
+
+
+_TOO_MUCH = "too much to check: its directories are too large"
+
+
+class Bounds:
+    """How much new commits may have; what the base has is the user's own."""
+
+    def __init__(self, *, entries: int, names: int, tree: int, total: int) -> None:
+        """Set bounds.
+
+        Args:
+            entries: Files and directories of one commit.
+            names: Bytes of all paths of one commit.
+            tree: Bytes of one tree object.
+            total: Bytes of all tree objects.
+        """
+        self.entries = entries
+        self.names = names
+        self.tree = tree
+        self.total = total
+
+
+class Forest:
+    """The trees of some commits, each read once; of their names only what is odd is kept."""
+
+    def __init__(self, objects: Objects, *, prefix: bytes = b"", folds: bool = False) -> None:
+        """Read nothing yet.
+
+        Args:
+            objects: Where objects come from.
+            prefix: Names that begin with it are kept.
+            folds: Whether names are kept that differ in case alone.
+        """
+        self._objects = objects
+        self._prefix = prefix
+        self._folds = folds
+        self._trees: dict[bytes, Tree] = {}
+        self._extents: dict[bytes, tuple[int, int, int]] = {}
+        self.gitlinks: set[tuple[bytes, bytes]] = set()
+        """Name and commit of every submodule."""
+        self.links: set[bytes] = set()
+        """Every symbolic link."""
+        self.longest_name = 0
+        self.disguised: set[bytes] = set()
+        """Trees that git would take for a git directory, once they are checked out."""
+        self.prefixed: dict[bytes, set[bytes]] = {}
+        """By tree, the names that begin with the prefix."""
+        self.alike: set[frozenset[bytes]] = set()
+        """Names beside each other that are one to a file system without regard to case."""
+
+    def read(self, roots: Iterable[bytes], bounds: Bounds | None = None) -> None:
+        """Read the trees `roots` and all below them.
+
+        Args:
+            roots: Their ids.
+            bounds: None for what is the user's own.
+
+        Raises:
+            RefusedError: There is more than the bounds allow, or something is missing.
+        """
+        most, total = (bounds.tree, bounds.total) if bounds else (sys.maxsize, None)
+        wanted = set(roots)
+        for _ in range(MAX_DEPTH):
+            wanted -= self._trees.keys()
+            if not wanted:
+                return
+            below: set[bytes] = set()
+            for name, content in self._objects.read(wanted, b"tree", most=most, total=total):
+                total = None if total is None else total - len(content)
+                tree = self._parsed(name, content, bounds.entries if bounds else sys.maxsize)
+                below.update(found for _, found in tree[3])
+                self._trees[name] = tree
+            wanted = below
+        raise RefusedError("a path is too long to check out")
+
+    def _parsed(self, tree: bytes, content: bytes, most: int) -> Tree:
+        count = longest = size = used = 0
+        directories: list[tuple[int, bytes]] = []
+        telling: set[bytes] = set()
         folded: dict[str, set[bytes]] = {}
-        for name in self.names:
-            folded.setdefault(_folded(name), set()).add(name)
-        return (frozenset(names) for names in folded.values() if len(names) > 1)
+        length = len(tree)
+        for match in _ENTRIES[length].finditer(content):
+            mode, name, found = match.groups()
+            count += 1
+            if count > most:
+                raise too_many(most)
+            used += len(mode) + len(name) + length + 2
+            size += len(name)
+            if len(name) > longest:
+                longest = len(name)
+            # Nearly all are these two, and of them the name is enough.
+            if mode not in (b"100644", b"100755"):
+                self._note(_kind(mode), name, found, directories)
+            # Without regard to case: some file systems have none.
+            if len(name) <= _LONGEST_TELLING and name.lower() in _TELLING:
+                telling.add(name.lower())
+            if self._prefix and name.startswith(self._prefix):
+                self.prefixed.setdefault(tree, set()).add(name)
+            if self._folds:
+                folded.setdefault(_folded(name), set()).add(name)
+        if used != len(content):
+            raise RefusedError("a tree is damaged")
+        if b"head" in telling and len(telling) > 1:
+            self.disguised.add(tree)
+        self.alike.update(frozenset(names) for names in folded.values() if len(names) > 1)
+        self.longest_name = max(self.longest_name, longest)
+        return count, longest, size, tuple(directories)
 
-    @property
-    def is_disguised(self) -> bool:
-        # Without regard to case: some file systems have none.
-        names = {name.lower() for name in self.names}
-        return b"head" in names and not names.isdisjoint(_GIT_DIRECTORY)
+    def _note(
+        self, kind: int, name: bytes, found: bytes, directories: list[tuple[int, bytes]]
+    ) -> None:
+        if kind == _DIRECTORY:
+            directories.append((len(name), found))
+        elif kind == _LINK:
+            self.links.add(found)
+        elif kind == _GITLINK:
+            self.gitlinks.add((name, found))
+
+    def extent(self, root: bytes) -> tuple[int, int, int]:
+        """Give what a tree stands for: its number of entries, longest path, bytes of all paths."""
+        pending = [root]
+        while pending:
+            count, longest, size, directories = self._trees[pending[-1]]
+            unknown = {name for _, name in directories} - self._extents.keys()
+            if unknown:
+                pending += unknown
+                continue
+            for own, name in directories:
+                inner, deepest, names = self._extents[name]
+                count += inner
+                longest = max(longest, own + 1 + deepest)
+                size += names + (own + 1) * inner
+            self._extents[pending.pop()] = count, longest, size
+        return self._extents[root]
 
 
 def _folded(name: bytes) -> str:
@@ -59,123 +226,112 @@ def _folded(name: bytes) -> str:
     return text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold())
 
 
-@dataclass(frozen=True)
-class _Extent:
-    """What one tree and all below it come to."""
-
-    size: int
-    longest: int
-
-
-class Forest:
-    """The trees of some commits, each read once."""
-
-    def __init__(self, git: Git) -> None:
-        self._git = git
-        self._trees: dict[str, _Tree] = {}
-        self._extents: dict[str, _Extent] = {}
-
-    @property
-    def gitlinks(self) -> frozenset[tuple[bytes, str]]:
-        """Name and commit of every submodule in what was read."""
-        return frozenset(link for tree in self._trees.values() for link in tree.gitlinks)
-
-    @property
-    def links(self) -> frozenset[str]:
-        """Every symbolic link in what was read."""
-        return frozenset(link for tree in self._trees.values() for link in tree.links)
-
-    @property
-    def longest_name(self) -> int:
-        """Bytes of the longest name in what was read."""
-        return max((tree.longest_name for tree in self._trees.values()), default=0)
-
-    @property
-    def disguised(self) -> frozenset[str]:
-        """Trees in what was read that git would take for a git directory, once checked out."""
-        return frozenset(name for name, tree in self._trees.items() if tree.is_disguised)
-
-    @property
-    def alike(self) -> frozenset[frozenset[bytes]]:
-        """Names beside each other that are one to a file system without regard to case."""
-        return frozenset(names for tree in self._trees.values() for names in tree.alike)
-
-    def read(self, roots: Iterable[str]) -> None:
-        """Read the trees `roots` and all below them.
-
-        Raises:
-            TooDeepError: There are more than MAX_DEPTH inside each other.
-            GitCommandError: One is missing or damaged.
-            OutputTooLongError: They are too large.
-        """
-        wanted = set(roots)
-        for _ in range(MAX_DEPTH):
-            wanted -= self._trees.keys()
-            if not wanted:
-                return
-            read = dict(_read(self._git, wanted))
-            self._trees |= read
-            wanted = {found for tree in read.values() for _, found in tree.directories}
-        raise TooDeepError
-
-    def names(self, root: str) -> frozenset[bytes]:
-        """Give the names right in a tree."""
-        return self._trees[root].names
-
-    def size(self, root: str) -> int:
-        """Count the files and directories that a tree stands for."""
-        return self._extent(root).size
-
-    def longest(self, root: str) -> int:
-        """Count the bytes of the longest path in a tree."""
-        return self._extent(root).longest
-
-    def _extent(self, root: str) -> _Extent:
-        pending = [root]
-        while pending:
-            tree = self._trees[pending[-1]]
-            unknown = {name for _, name in tree.directories} - self._extents.keys()
-            if unknown:
-                pending += unknown
-                continue
-            below = [(len(name) + 1, self._extents[found]) for name, found in tree.directories]
-            self._extents[pending.pop()] = _Extent(
-                size=len(tree.names) + sum(extent.size for _, extent in below),
-                longest=max([tree.longest_name, *(own + e.longest for own, e in below)]),
-            )
-        return self._extents[root]
-
-
-def _read(git: Git, names: set[str]) -> Iterator[tuple[str, _Tree]]:
-    wanted = "".join(f"{name}\n" for name in names).encode()
-    answer = git.listing("cat-file", "--batch", "--buffer", stdin=wanted, limit=_MAX_BYTES)
-    at = 0
-    while at < len(answer):
-        end = answer.index(b"\n", at)
-        name, _, size = answer[at:end].split(b" ")
-        at = end + 1 + int(size)
-        yield name.decode(), _parse(answer[end + 1 : at], len(name) // 2)
-        at += 1
-
-
-def _parse(content: bytes, id_length: int) -> _Tree:
-    entries = _ENTRIES[id_length].findall(content)
-    if sum(len(mode) + len(name) + id_length + 2 for mode, name, _ in entries) != len(content):
-        raise ValueError("not a tree")
-    found: dict[int, list[tuple[bytes, str]]] = {_DIRECTORY: [], _GITLINK: [], _LINK: [], _FILE: []}
-    for mode, name, object_id in entries:
-        # Nearly all are these two, and of them the name is enough.
-        if mode not in (b"100644", b"100755"):
-            found[_kind(mode)].append((name, object_id.hex()))
-    return _Tree(
-        names=frozenset(name for _, name, _ in entries),
-        directories=tuple(found[_DIRECTORY]),
-        gitlinks=frozenset(found[_GITLINK]),
-        links=frozenset(link for _, link in found[_LINK]),
-    )
-
-
 def _kind(mode: bytes) -> int:
     """Tell what a mode stands for as git does: by its first bits, and all else is a submodule."""
     kind = int(mode, 8) & _KIND
     return kind if kind in (_DIRECTORY, _LINK, _FILE) else _GITLINK
+
+
+def too_many(most: int) -> RefusedError:
+    """Say that a commit has more files than it may."""
+    return RefusedError(f"a commit has more than {most} files, too many to check out")
+
+
+def check_harvest(
+    objects: Objects, base: bytes, roots: list[bytes], *, prefix: str, room: int, bounds: Bounds
+) -> None:
+    """Check the trees of new commits against the rules, and against what the base has already.
+
+    Raises:
+        RefusedError: One is broken.
+    """
+    forest = Forest(objects, prefix=os.fsencode(prefix))
+    forest.read([base])
+    entries, longest, names = forest.extent(base)
+    bounds.entries = max(bounds.entries, 2 * entries)
+    bounds.names = max(bounds.names, 2 * names)
+    longest_name = max(_NAME_MAX, forest.longest_name)
+    gitlinks, links, disguised = (
+        set(found) for found in (forest.gitlinks, forest.links, forest.disguised)
+    )
+    forest.read(roots, bounds)
+    for name, _ in sorted(forest.gitlinks - gitlinks):
+        raise RefusedError(f"a commit adds a submodule or nested repository: {os.fsdecode(name)}")
+    allowed = disguised | (set(roots) if base in disguised else set())
+    if forest.disguised - allowed:
+        raise RefusedError(
+            "a git directory lies in the tree: a directory has `HEAD` beside "
+            "`objects`, `refs` or `commondir`"
+        )
+    if forest.longest_name > longest_name:
+        raise RefusedError("a path is too long to check out")
+    for root in roots:
+        for name in sorted(forest.prefixed.get(root, set()) - forest.prefixed.get(base, set())):
+            raise RefusedError(f"a file lies where workers' worktrees are: {os.fsdecode(name)}")
+        _check_extent(forest.extent(root), max(room, longest), bounds)
+    _check_links(objects, forest.links - links)
+
+
+def _check_extent(extent: tuple[int, int, int], room: int, bounds: Bounds) -> None:
+    entries, longest, names = extent
+    if entries > bounds.entries:
+        raise too_many(bounds.entries)
+    if longest > room:
+        raise RefusedError("a path is too long to check out")
+    if names > bounds.names:
+        raise RefusedError(
+            f"the paths of a commit have more than {bounds.names} bytes, too many to check out"
+        )
+
+
+def _check_links(objects: Objects, links: set[bytes]) -> None:
+    try:
+        for _, target in objects.read(links, b"blob", most=_PATH_MAX, total=None):
+            if not target:
+                raise RefusedError("a symbolic link is empty or too long to be made")
+            if b"\0" in target:
+                raise RefusedError("a symbolic link has a target that no path can be")
+    except RefusedError as error:
+        if str(error) == _TOO_MUCH:
+            raise RefusedError("a symbolic link is empty or too long to be made") from error
+        raise
+
+
+def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> None:
+    """Refuse names in a merge that differ in case alone where none of its parts has them.
+
+    Raises:
+        RefusedError: There are such names.
+    """
+    known, new = (Forest(objects, folds=True) for _ in range(2))
+    known.read(before)
+    new.read(merged)
+    for names in sorted(new.alike - known.alike, key=sorted):
+        shown = " and ".join(f"`{os.fsdecode(name)}`" for name in sorted(names))
+        raise RefusedError(f"{shown} differ in nothing but capital letters")
+
+
+def _ids(names: Iterable[str]) -> list[bytes]:
+    return [bytes.fromhex(name) for name in names]
+
+
+def main(answers: str, questions: str) -> None:
+    """Read an order, carry it out, print the verdict."""
+    order = json.load(sys.stdin)
+    objects = Objects(int(answers), int(questions))
+    verdict = {}
+    try:
+        if order["kind"] == "merge":
+            check_merge(objects, _ids(order["before"]), _ids(order["roots"]))
+        else:
+            check_harvest(
+                objects, bytes.fromhex(order["base"]), _ids(order["roots"]),
+                prefix=order["prefix"], room=order["room"], bounds=Bounds(**order["bounds"]),
+            )  # fmt: skip
+    except RefusedError as error:
+        verdict = {"refused": str(error)[:2000]}
+    sys.stdout.write(json.dumps(verdict))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -2,15 +2,18 @@
 
 import fcntl
 import os
+import sys
 import threading
 import tracemalloc
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from orchestrator import git as gate
 from orchestrator.errors import RepositoryError
-from orchestrator.git import Git, GitCommandError, OutputTooLongError
+from orchestrator.git import Git, GitCommandError, Limits, OutputTooLongError
 from orchestrator.repository import Repository
 from tests.support.repository import git
 
@@ -51,6 +54,86 @@ def test_a_listing_is_read_to_its_limit_alone(ours: Git, tmp_path: Path) -> None
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
+
+
+AMPLE = Limits(memory=512 * 1024**2, cpu=60, time=60.0)
+
+
+def test_a_limited_command_has_limits_from_its_start(ours: Git) -> None:
+    limited = ours.within(replace(AMPLE, cpu=7))
+    words = ("-c", "alias.limits=!ulimit -d; ulimit -t", "limits")
+    assert limited.run(*words).split() == limited.listing(*words, limit=100).split()
+    assert limited.run(*words).split() == [b"524288", b"7"]
+    assert ours.run(*words).split() != [b"524288", b"7"]
+
+
+def test_a_limited_command_cannot_take_all_memory(ours: Git, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x\n" + bytes(64 * 1024**2))
+    search = ("grep", "-a", "-c", "x", ours.text("hash-object", "-w", str(tmp_path / "large")))
+    assert ours.within(AMPLE).run(*search).endswith(b":1\n")
+    for read in (Git.run, partial(Git.listing, limit=100)):
+        with pytest.raises(GitCommandError, match=r"(?i)out of memory"):
+            read(ours.within(replace(AMPLE, memory=32 * 1024**2)), *search)
+
+
+@pytest.mark.timeout(60)
+def test_a_limited_command_cannot_take_all_cpu_time(ours: Git) -> None:
+    limited = ours.within(replace(AMPLE, cpu=1))
+    with pytest.raises(GitCommandError, match=r"exit code (-9|137)|signal 9"):
+        limited.run("-c", "alias.spin=!while :; do :; done", "spin")
+
+
+@pytest.mark.timeout(20)
+def test_a_limited_command_is_ended(ours: Git, endless: str) -> None:
+    limited = ours.within(replace(AMPLE, time=0.3))
+    with pytest.raises(RepositoryError, match=r"took longer than 0\.3 s"):
+        limited.run("hash-object", endless)
+    with pytest.raises(GitCommandError, match="exit code -9"):
+        limited.listing("hash-object", endless, limit=100)
+    reader = (sys.executable, "-c", "import time; time.sleep(60)")
+    with pytest.raises(GitCommandError, match="exit code -9"):
+        limited.consult(reader, b"")
+
+
+def test_what_a_limited_command_prints_is_bounded(
+    ours: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "MOST_OUTPUT", 1000)
+    (tmp_path / "large").write_bytes(bytes(1001))
+    blob = ours.text("hash-object", "-w", str(tmp_path / "large"))
+    assert len(ours.run("cat-file", "blob", blob)) == 1001
+    with pytest.raises(OutputTooLongError):
+        ours.within(AMPLE).run("cat-file", "blob", blob)
+    with pytest.raises(GitCommandError):
+        ours.within(AMPLE).consult((sys.executable, "-c", "print('x' * 100)"), b"", most=100)
+
+
+def test_of_long_errors_the_beginning_and_the_end_are_kept(ours: Git) -> None:
+    script = "!echo first >&2; head -c 1000000 /dev/zero | tr '\\0' x >&2; echo last >&2; exit 3"
+    with pytest.raises(GitCommandError) as caught:
+        ours.run("-c", f"alias.fail={script}", "fail")
+    assert caught.value.stderr.startswith("first")
+    assert caught.value.stderr.endswith("last\n")
+    assert len(caught.value.stderr) < 20_000
+
+
+def test_what_is_read_in_part_is_ended(ours: Git) -> None:
+    with ours.reading("-c", "alias.spin=!yes", "spin") as lines:
+        assert lines.readline() == b"y\n"
+
+
+def test_a_program_of_ours_has_limits_and_no_environment(
+    ours: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "x")
+    code = (
+        "import os, resource, sys; a, q = map(int, sys.argv[1:])\n"
+        "os.write(q, sys.stdin.buffer.readline()); answer = os.fdopen(a, 'rb').readline()\n"
+        "print('A_SECRET' in os.environ, resource.getrlimit(resource.RLIMIT_DATA)[0], answer)"
+    )
+    answer = ours.within(AMPLE).consult((sys.executable, "-I", "-c", code), b"HEAD^{tree}\n")
+    assert answer.startswith(b"False 536870912 b'")
+    assert b" tree " in answer
 
 
 def test_a_key_at_the_terminal_is_not_for_git(ours: Git) -> None:

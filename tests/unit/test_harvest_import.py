@@ -304,25 +304,6 @@ def test_a_pack_beyond_its_limit_is_refused(
     ground.refused("exceeds maximum allowed size")
 
 
-def test_too_many_objects_to_check_are_refused(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(harvest, "_LISTING", 200)
-    tip = ground.hand_over(ground.commit_files(**{f"f{n}": f"{n}" for n in range(10)}))
-    ground.refused("too much to check: `git rev-list`")
-    assert not ground.has(tip)
-
-
-def test_too_many_targets_of_links_to_check_are_refused(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(harvest, "_LISTING", 5000)
-    for digit in range(10):
-        (ground.clone / f"link{digit}").symlink_to(f"{digit}" * 1000)
-    ground.hand_over(ground.commit_files())
-    ground.refused("too much to check: `git cat-file`")
-
-
 def test_files_beyond_the_workers_own_room_are_refused(ground: Ground) -> None:
     ground.origin = replace(ground.origin, room=1000)
     tip = ground.hand_over(ground.commit_files(large="x" * 2000))

@@ -1,15 +1,12 @@
 """What may lie in the trees of new commits: all of them, not the last one's alone."""
 
 import hashlib
-import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
 
-from orchestrator import harvest, trees
-from orchestrator.git import Git, OutputTooLongError
-from orchestrator.trees import Forest, TooDeepError
+from orchestrator import harvest
 from tests.support.repository import git
 from tests.unit.test_harvest_import import Ground
 
@@ -123,49 +120,67 @@ def test_what_a_later_commit_drops_counts(ground: Ground, monkeypatch: pytest.Mo
     ground.refused("too many to check out")
 
 
-class CountingGit(Git):
-    """Counts the processes that read something."""
-
-    started = 0
-
-    def listing(self, *arguments: str, limit: int, stdin: bytes = b"") -> bytes:
-        self.started += 1
-        return super().listing(*arguments, limit=limit, stdin=stdin)
-
-
 @pytest.fixture
-def nested(repo: Path) -> list[str]:
-    """Trees each of which holds the one before, the first of them an empty one."""
-    made = [""]
+def nested(ground: Ground) -> list[str]:
+    """Trees of 36 bytes each of which holds the one before, the first of them an empty one."""
+    made = [ground.feed("", "mktree")]
     for _ in range(12):
-        line = f"040000 tree {made[-1]}\td\n" if made[-1] else ""
-        done = subprocess.run(
-            ["git", "mktree"], cwd=repo, input=line, capture_output=True, text=True, check=True
-        )
-        made.append(done.stdout.strip())
-    return made[1:]
+        made.append(ground.feed(f"040000 tree {made[-1]}\tdirectory\n", "mktree"))
+    return made
 
 
-def test_directories_inside_each_other_are_not_followed_without_end(
-    repo: Path, nested: list[str], monkeypatch: pytest.MonkeyPatch
+def _hand_over_commits(ground: Ground, trees: list[str]) -> str:
+    tip = ground.base
+    for tree in (*trees, git(ground.clone, "rev-parse", f"{ground.base}^{{tree}}")):
+        tip = ground.commit_tree(tree, tip)
+    return ground.hand_over(tip)
+
+
+def test_no_tree_is_read_twice(
+    ground: Ground, nested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "MAX_DEPTH", 10)
-    Forest(Git(repo / ".git")).read([nested[8]])
-    with pytest.raises(TooDeepError):
-        Forest(Git(repo / ".git")).read([nested[11]])
-
-
-def test_trees_that_are_too_large_are_not_read(
-    repo: Path, nested: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trees, "_MAX_BYTES", 200)
-    Forest(Git(repo / ".git")).read([nested[3]])
-    with pytest.raises(OutputTooLongError):
-        Forest(Git(repo / ".git")).read(nested)
-
-
-def test_no_tree_is_read_twice(repo: Path, nested: list[str]) -> None:
     """Commits each of which holds the tree of the one before would take the square of the time."""
-    counting = CountingGit(repo / ".git")
-    Forest(counting).read(nested)
-    assert counting.started == 1
+    monkeypatch.setattr(harvest, "MAX_TREES", 12 * 36)
+    tip = _hand_over_commits(ground, nested)
+    assert ground.bring_in().tip == tip
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "said"),
+    [
+        ("MAX_TREES", 12 * 36 - 1, "its directories are too large"),
+        ("MAX_TREE", 35, "its directories are too large"),
+        ("MAX_PATHS", 767, "the paths of a commit have more than 767 bytes"),
+        ("MAX_COMMITS", 13, "prints more than 533 bytes"),
+        ("MAX_OBJECTS", 26, "more than 26 new objects"),
+        ("MAX_MESSAGE", 150, "a commit has [0-9]+ bytes"),
+    ],
+)
+def test_more_than_a_bound_allows_is_refused(
+    ground: Ground, nested: list[str], monkeypatch: pytest.MonkeyPatch,
+    bound: str, value: int, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(harvest, bound, value)
+    _hand_over_commits(ground, nested)
+    ground.refused(said)
+
+
+def test_paths_up_to_the_bound_come_in(
+    ground: Ground, nested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harvest, "MAX_PATHS", sum(10 * depth - 1 for depth in range(1, 13)))
+    tip = _hand_over_commits(ground, nested)
+    assert ground.bring_in().tip == tip
+
+
+def test_what_the_base_has_is_in_no_bound(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = int(git(ground.repo, "cat-file", "-s", f"{ground.base}^{{tree}}"))
+    monkeypatch.setattr(harvest, "MAX_TREES", root + 40)
+    tip = ground.hand_over(ground.commit_files(new="text\n"))
+    assert ground.bring_in().tip == tip
+
+
+def test_a_reader_that_dies_is_a_refusal(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harvest, "_TREE_RULES", "import os; os.kill(os.getpid(), 9)")
+    ground.hand_over(ground.commit_files(new="text\n"))
+    ground.refused("exit code -9")
