@@ -182,8 +182,6 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     workers = [RecordedWorker(run, record, spec) for spec in record.workers]
     with run.held() as held:
         if held:
-            if job.engine is None and any(run.result(one.number) is None for one in workers):
-                job.unchecked.append(run.run_id)
             _clean_workers(job, run, workers)
         elif not job.wanted.workers or {one.number for one in workers} & {*job.wanted.workers}:
             job.live.append(run.run_id)
@@ -199,6 +197,8 @@ def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
 
 
 def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
+    if job.engine is None and any(run.result(worker.number) is None for worker in workers):
+        job.unchecked.append(run.run_id)
     owned = {number for number, owner in job.owners.items() if owner.directory.path == run.path}
     present = {one.number for one in workers if one.number in owned and one.is_present(job.refs)}
     chosen = {

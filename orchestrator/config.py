@@ -235,8 +235,8 @@ class Triggers(Model):
     on_trigger: Literal["warn", "stop"] = "warn"
     """`stop`: the worker is stopped for it, and its work is kept."""
     notify: str | None = Field(default=None, min_length=1)
-    """A command of yours, without shell, that gets the event as JSON on stdin; or a URL that it is
-    posted to."""
+    """A command of yours, run without a shell, that gets a JSON object on stdin; or a URL that the
+    object is posted to. Told are triggers, failed workers and the end of the run."""
 
 
 class Service(Model):

@@ -1,4 +1,4 @@
-"""Tell a program or a web address of the user's that somebody should look at a worker.
+"""Tell a program or a web address of the user's what happened in a run.
 
 The gate to both, which no other module opens: what is told goes nowhere but where the user said.
 """
@@ -8,7 +8,6 @@ import queue
 import shlex
 import subprocess
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,7 +18,7 @@ _TIMEOUT = 10.0
 _LAST = 5.0
 """Seconds that the end of a run waits for those under way."""
 _MOST = 100
-"""Notifications that wait; what comes on top is dropped."""
+"""Notifications that wait; for one more, the oldest is dropped."""
 Message = Mapping[str, object]
 
 
@@ -37,28 +36,43 @@ class Notifier:
         self._failed: Callable[[str], None] | None = failed
         self._waiting: queue.Queue[Message | None] = queue.Queue(_MOST)
         self._closed = False
+        self._once = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="notify", daemon=True)
         self._thread.start()
 
     def tell(self, message: Message) -> None:
-        """Tell, sooner or later."""
-        with suppress(queue.Full):
-            self._waiting.put_nowait(message)
+        """Put a message into the queue; the oldest one makes room where there is none."""
+        self._put(message)
+
+    def _put(self, message: Message | None) -> None:
+        while True:
+            try:
+                self._waiting.put_nowait(message)
+            except queue.Full:
+                with suppress(queue.Empty):
+                    self._waiting.get_nowait()
+            else:
+                return
 
     def close(self) -> None:
-        """Wait a moment for what is under way."""
-        deadline = time.monotonic() + _LAST
-        with suppress(queue.Full):
-            self._waiting.put(None, timeout=_LAST)
-        self._thread.join(max(deadline - time.monotonic(), 0))
+        """Wait a moment for the messages under way; say so where some are left."""
+        self._put(None)
+        self._thread.join(_LAST)
         self._closed = True
+        if self._thread.is_alive():
+            self._problem(f"the program or server took longer than {_LAST:g} s")
 
     def _work(self) -> None:
         while not self._closed and (message := self._waiting.get()) is not None:
             problem = send(self._target, json.dumps(message).encode())
-            if problem is not None and self._failed is not None:
-                self._failed(problem)
-                self._failed = None
+            if problem is not None and not self._closed:
+                self._problem(problem)
+
+    def _problem(self, said: str) -> None:
+        with self._once:
+            failed, self._failed = self._failed, None
+        if failed is not None:
+            failed(said)
 
 
 def send(target: str, message: bytes) -> str | None:

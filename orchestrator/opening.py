@@ -9,10 +9,11 @@ from orchestrator.caches import find_caches
 from orchestrator.context import Ground, RunContext, labels
 from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
-from orchestrator.events import Emit, Event, Intervention, Notice, RunDone, RunStarted, WorkerDone
+from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.execution import Cancel
 from orchestrator.leftovers import remove_all
 from orchestrator.lfs import find_content
+from orchestrator.notification import notification
 from orchestrator.notify import Notifier
 from orchestrator.pace import Pace
 from orchestrator.ports import PortBlocks
@@ -198,9 +199,12 @@ class Recorder:
             self._directory.log_event(event)
             self._status(event)
         self._emit(event)
-        if self._notifier is not None and isinstance(event, Intervention):
-            run = {"run_id": self._directory.run_id}
-            self._notifier.tell({**run, **event.model_dump(mode="json")})
+        if self._notifier is None:
+            return
+        is_open = self._directory.left_open
+        message = notification(self._directory.run_id, event, is_open=is_open)
+        if message is not None:
+            self._notifier.tell(message)
 
     def close(self) -> None:
         """Wait a moment for the last that is to be told."""

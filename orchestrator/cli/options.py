@@ -193,7 +193,8 @@ Prompts = Annotated[
 Paths = Annotated[Text, _setting("paths", "CSV", "Where it is to make changes: `src,docs/*.md`.")]
 OnTrigger = Annotated[Text, _setting("on_trigger", "warn|stop", "`stop`: stop it then.")]
 Notify = Annotated[
-    Text, _setting("notify", "COMMAND|URL", "Whom to tell then, with JSON on stdin or by POST.")
+    Text,
+    _setting("notify", "COMMAND|URL", "Told of triggers, failed workers and the end, in JSON."),
 ]
 FailFast = Annotated[
     bool | None,

@@ -310,7 +310,7 @@ def triggers() -> Iterator[Protection]:
          "        check=False,"),
         ("a server that hangs is left", "urlopen(request, timeout=_TIMEOUT)", "urlopen(request)"),
         ("the end waits for none that hangs",
-         "self._thread.join(max(deadline - time.monotonic(), 0))", "self._thread.join()"),
+         "self._thread.join(_LAST)", "self._thread.join()"),
         ("no words of the target's", "return type(error).__name__", "return str(error)"),
     )  # fmt: skip
 

@@ -14,16 +14,17 @@ import pytest
 from orchestrator import notify, triggers
 from orchestrator.config import Limits, Triggers
 from orchestrator.errors import ConfigError
-from orchestrator.events import Event, Intervention, Notice
+from orchestrator.events import Event, Intervention, Notice, RunDone, WorkerDone
+from orchestrator.notification import notification
 from orchestrator.notify import Notifier, send
 from orchestrator.record import all_runs
 from orchestrator.repository import Repository
-from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.runner import ParallelRunner
 from orchestrator.settings import load_config
 from orchestrator.triggers import Scope, Sentry, Signs
 from tests.support.local_engine import LocalEngine
-from tests.support.runs import GRACE, configured, show
+from tests.support.runs import GRACE, configured, shell_run, show
 
 
 def watched(
@@ -228,21 +229,78 @@ class TestNotify:
     def test_a_command_gets_the_event(self, repo: Path, local_engine: LocalEngine) -> None:
         said = repo.parent / "said; touch not-a-shell"
         script = repo.parent / "tell.py"
-        script.write_text("import sys; open(sys.argv[1], 'w').write(sys.stdin.read())")
+        script.write_text("import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))")
         notify = f"{sys.executable} {script} '{said}'"
         watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
-        event = json.loads(said.read_text())
+        event, end = map(json.loads, said.read_text().splitlines())
         (run,) = all_runs(repo / ".git" / "orchestrator")
         wanted = {"run_id": run.run_id, "type": "intervention", "worker_id": 1}
         assert wanted.items() <= event.items()
         assert (event["trigger"], event["stops"]) == ("needs_input", False)
+        assert (end["type"], end["run_id"], end["status"]) == ("run_done", run.run_id, "success")
+
+    def test_failed_workers_and_the_end_are_told(
+        self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
+    ) -> None:
+        address, bodies = posted
+        tasks = ("true", "echo $(printf 'w%.0s' $(seq 900)) >&2; exit 3")
+        shell_run(repo, local_engine, *tasks, triggers=Triggers(notify=address))
+        failed, end = map(json.loads, bodies)
+        assert (failed["type"], failed["worker_id"]) == ("worker_failed", 2)
+        assert (failed["status"], failed["reason"]) == ("failed", "agent_failed")
+        assert (failed["branch"], failed["attempts"]) == ("architect/parallel-2", 1)
+        assert len(failed["message"]) <= 500
+        assert (end["type"], end["status"], end["resumable"]) == ("run_done", "failed", False)
+        assert end["counts"] == {"success": 1, "partial": 0, "failed": 1, "timeout": 0}
+        (listed,) = end["not_successful"]
+        assert listed == {key: failed[key] for key in listed}
+
+    def test_whoever_was_cancelled_or_skipped_is_in_the_end_alone(self) -> None:
+        result = WorkerResult(
+            worker_id=1, branch="b", model="m", status=Status.FAILED, worktree_path="/w",
+            reason=Reason.DEPENDENCY,
+        )  # fmt: skip
+        assert notification("R", WorkerDone(result=result)) is None
+        timeout = result.model_copy(update={"status": Status.TIMEOUT, "reason": Reason.TIMEOUT})
+        assert notification("R", WorkerDone(result=timeout)) is not None
+        assert notification("R", WorkerDone(result=timeout), is_open=True) is None
+        many = RunResult(
+            run_id="R", status=Status.FAILED, base="c", engine="e", duration=1, cost=0,
+            results=[result] * 300,
+        )  # fmt: skip
+        end = notification("R", RunDone(result=many), is_open=True)
+        assert end is not None
+        assert (end["counts"], end["resumable"]) == (
+            {"success": 0, "partial": 0, "failed": 300, "timeout": 0}, True
+        )  # fmt: skip
+        assert len(end["not_successful"]) == 100
+
+    def test_the_newest_is_told_and_what_hangs_is_said_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(notify, "_LAST", 0.3)
+        problems: list[str] = []
+        gate = tmp_path / "gate"
+        script = f"cat >> {tmp_path}/told; until [ -e {gate} ]; do sleep 0.05; done"
+        notifier = Notifier(f"sh -c '{script}'", failed=problems.append)
+        for number in range(150):
+            notifier.tell({"number": number})
+        notifier.close()
+        assert problems == ["the program or server took longer than 0.3 s"]
+        gate.touch()
+        notifier._thread.join(30)
+        assert len(problems) == 1
+        assert not notifier._waiting.empty()
+        waiting = [notifier._waiting.get_nowait() for _ in range(notifier._waiting.qsize())]
+        assert {"number": 149} in waiting
 
     def test_a_web_address_is_posted_to_and_kept_nowhere(
         self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
     ) -> None:
         address, bodies = posted
         _, _, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=address)
-        assert [json.loads(body)["trigger"] for body in bodies] == ["needs_input"]
+        types = [json.loads(body)["type"] for body in bodies]
+        assert types == ["intervention", "run_done"]
         (run,) = all_runs(repo / ".git" / "orchestrator")
         record = run.record()
         assert record is not None
