@@ -22,6 +22,11 @@ _READ = 100
 _INTERVAL = 0.1
 """Seconds between two lines told: people cannot read faster, and a flood must cost nothing."""
 
+_RECORDED = 1.0
+"""Seconds between two events of a worker's progress, at least."""
+_RECORDED_SHARE = 0.01
+"""The same, as a share of the time that it runs."""
+
 
 def log_files(directory: Path) -> tuple[Path, Path]:
     """Give the files of a worker's stdout and stderr."""
@@ -85,6 +90,11 @@ class WorkerLog:
         """Bytes the container has printed."""
         self._room = self._limit
         self._read_progress = self._new_reader()
+        self._progress: tuple[float | None, int | None] | None = None
+        """The latest cost and number of steps."""
+        self._recorded: tuple[float | None, int | None] | None = None
+        self._opened_at = time.monotonic()
+        self._recorded_at = self._opened_at - _RECORDED - 1
         self.signs = Signs(self._triggers)
         """What its output says of it."""
         self._set_earlier_aside()
@@ -173,7 +183,8 @@ class WorkerLog:
                 self.failure = error
 
     def tell(self, *, now: bool = False) -> None:
-        """Emit the latest line, unless one was told a moment ago."""
+        """Emit the latest line and progress, unless that was done a moment ago."""
+        self._tell_progress(now=now)
         with self._lock:
             if self._pending is None or not (now or time.monotonic() - self._told_at > _INTERVAL):
                 return
@@ -183,6 +194,23 @@ class WorkerLog:
         line = one_line(raw[:1000].decode("utf-8", "replace").strip())
         if line:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
+
+    def _tell_progress(self, *, now: bool) -> None:
+        """Emit what the agent has used, however often it says so.
+
+        The event is recorded, so that the time between two of them grows with the worker's age: a
+        worker's record stays small, whatever it prints and however long it runs.
+        """
+        with self._lock:
+            age = time.monotonic() - self._opened_at
+            wait = max(_RECORDED, age * _RECORDED_SHARE)
+            since = time.monotonic() - self._recorded_at
+            told = self._progress
+            if told is None or told == self._recorded or not (now or since > wait):
+                return
+            self._recorded, self._recorded_at = told, time.monotonic()
+            cost, steps = told
+        self._emit(WorkerProgress(worker_id=self._worker_id, cost=cost, steps=steps))
 
     def _note_progress(self, lines: list[bytes]) -> None:
         """Ask the agent what the lines say; a bounded number a chunk, the newest."""
@@ -198,9 +226,12 @@ class WorkerLog:
             self.tokens = progress.tokens
         if progress.steps is not None and progress.bounded:
             self.steps = progress.steps
-        self._emit(
-            WorkerProgress(worker_id=self._worker_id, cost=progress.cost, steps=progress.steps)
-        )
+        with self._lock:
+            cost, steps = self._progress or (None, None)
+            self._progress = (
+                cost if progress.cost is None else progress.cost,
+                steps if progress.steps is None else progress.steps,
+            )
 
 
 def _earlier(path: Path) -> Path:

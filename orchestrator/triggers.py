@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from orchestrator.config import Triggers
@@ -31,6 +32,8 @@ _KINDS = 64
 """Different error lines that are told apart at one time."""
 _MOST_FILES = 20_000
 _NAMED = 5
+_MOST_TOLD = 100
+"""Things that are told of one worker."""
 _REST = 10.0
 """A pause between two looks at the files is so many times as long as the look took, at least."""
 _INTERVAL = 2.0
@@ -166,15 +169,21 @@ class Sentry:
         self._scope = scope
         self._silent_since = self._asked_since = -1.0
         self._told: set[str] = set()
+        self._left = _MOST_TOLD
         self._next = time.monotonic()
 
     def look(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
-        """Give what is new.
+        """Give what is new, `_MOST_TOLD` things at most: each is recorded and may notify somebody.
 
         Args:
             signs: What its output says.
             heard_at: When it printed last.
         """
+        for found in islice(self._news(signs, heard_at=heard_at), self._left):
+            self._left -= 1
+            yield found
+
+    def _news(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
         now, wishes = time.monotonic(), self._wishes
         silent = now - heard_at
         if wishes.silence and silent >= wishes.silence and heard_at != self._silent_since:

@@ -8,7 +8,14 @@ from orchestrator.sanitize import lines, one_line
 
 MOST_FINDINGS = 1024**2
 """Characters of all findings together; each task's own are bounded before."""
-_HEADING = re.compile(r"^( {0,3})#{1,3}(?=\s|$)", re.MULTILINE)
+# The marks of quotes and lists that a line of Markdown may begin with.
+_MARKS = r"^(?:[ \t>]|[-+*][ \t]|[0-9]{1,9}[.)][ \t])*"
+_HEADING = re.compile(rf"({_MARKS})#{{1,3}}(?=\s|$)", re.MULTILINE)
+# What reaches beyond its own line: underlines that make a heading of the line before, fences that
+# may stay open, HTML, and definitions that give links of others another target.
+_REACHES = re.compile(
+    rf"{_MARKS}(?:=+|-+)[ \t]*$|{_MARKS}(?:`{{3}}|~{{3}})|<[A-Za-z/!?]|\]:", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,5 +70,14 @@ def merged_findings(entries: Iterable[Entry]) -> str:
 
 
 def _below(findings: str) -> str:
-    """Push headings down, so that none is on the level of those that say whose words these are."""
-    return _HEADING.sub(r"\1####", lines(findings).strip()) + "\n"
+    """Keep findings below the heading that says whose words they are.
+
+    Headings are pushed down. Where anything else could be mistaken for words of others, all of it
+    stands in a fence that nothing in it can end.
+    """
+    text = _HEADING.sub(r"\1####", lines(findings).strip())
+    if not _REACHES.search(text):
+        return f"{text}\n"
+    longest = max((len(run) for run in re.findall("~+", text)), default=0)
+    fence = "~" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}\n"

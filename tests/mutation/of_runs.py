@@ -183,6 +183,17 @@ def words() -> Iterator[Protection]:
         ("length", "clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS", "clean"),
     )  # fmt: skip
     yield from patches(
+        "logs.py", ("tests/unit/test_logs.py",),
+        ("a record that a worker's progress does not fill", "not (now or since > wait)", "False"),
+        ("fewer records the longer it runs", "max(_RECORDED, age * _RECORDED_SHARE)",
+         "_RECORDED"),
+    )  # fmt: skip
+    yield from patches(
+        "triggers.py", ("tests/unit/test_triggers.py",),
+        ("a bounded number of interventions", "self._news(signs, heard_at=heard_at), self._left)",
+         "self._news(signs, heard_at=heard_at), None)"),
+    )  # fmt: skip
+    yield from patches(
         "cli/ci.py", ("tests/cli/test_cli_ci.py",),
         ("commands for CI systems in a line", '_ANYWHERE.sub(f"#{_MARK}", text)', "text"),
         ("commands for CI systems at a line's start",

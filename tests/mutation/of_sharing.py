@@ -62,6 +62,8 @@ def sharing() -> Iterator[Protection]:
         "workflow/bulletin.py", (BULLETIN,),
         ("no forged heading", r'_HEADING.sub(r"\1####", lines(findings).strip())',
          "lines(findings).strip()"),
+        ("findings reach nothing else", "if not _REACHES.search(text):", "if True:"),
+        ("a fence that nothing ends", '"~" * max(3, longest + 1)', '"~" * 3'),
         ("all findings bounded", "if room < 0:", "if False:"),
     )  # fmt: skip
     yield from patches(

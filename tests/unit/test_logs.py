@@ -3,9 +3,12 @@
 import errno
 import itertools
 import json
+import math
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -140,9 +143,32 @@ def test_progress_is_seen_wherever_it_is_cut(
     assert heard.costs == [0.5]
 
 
+def test_what_an_agent_says_of_its_progress_does_not_grow_the_record(
+    log: WorkerLog, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.monotonic()
+    now = itertools.count(began, 0.01)
+    monkeypatch.setattr("orchestrator.logs.time", SimpleNamespace(monotonic=lambda: next(now)))
+    for number in range(20_000):
+        log.write(out(b'{"cost": %d}\n' % number))
+    seconds = next(now) - began
+    assert seconds > 600
+    assert log.cost == 19_999
+    assert 50 < len(heard.costs) < 100 + 100 * math.log(seconds / 100) + 10
+    log.finish()
+    assert heard.costs[-1] == 19_999
+    told = len(heard.costs)
+    log.finish()
+    assert len(heard.costs) == told
+
+
 def test_the_latest_progress_counts(log: WorkerLog, heard: Heard) -> None:
     log.write(out(b'{"cost": 1}\n{"cost": 2}\nnoise\n'))
     assert (log.cost, heard.costs) == (2, [2])
+    log.write(out(b'{"steps": 3}\n'))
+    log.tell(now=True)
+    assert [event.steps for event in heard if isinstance(event, WorkerProgress)] == [None, 3]
+    assert heard.costs == [2, 2]
 
 
 def test_each_worker_s_reader_counts_for_itself_and_anew_from_the_start(

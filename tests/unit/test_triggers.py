@@ -167,6 +167,17 @@ class TestHostileOutput:
             signs.feed("stderr", piece)
         assert signs.repeated == "error: a"
 
+    def test_a_flood_of_different_errors_is_told_a_bounded_number_of_times(self) -> None:
+        signs, sentry = (
+            Signs(Triggers(repeated_errors=1)),
+            Sentry(Triggers(repeated_errors=1), None),
+        )
+        told = 0
+        for number in range(300):
+            signs.repeated = f"error {number}"
+            told += len(list(sentry.look(signs, heard_at=0)))
+        assert told == 100
+
     def test_nothing_of_it_steers_a_terminal(self, repo: Path, local_engine: LocalEngine) -> None:
         task = r"printf '\033[2J error \033]0;x\007\n\033[2J error \033]0;x\007\n'; sleep 0.6"
         _, (found,), _ = watched(repo, local_engine, task, repeated_errors=2)
