@@ -4,6 +4,7 @@ import os
 from datetime import UTC, datetime
 
 from orchestrator.capacity import check_worktrees
+from orchestrator.config import ParallelConfig
 from orchestrator.context import Ground
 from orchestrator.dotenv import check_dotenv
 from orchestrator.errors import OrchestratorError, RepositoryError
@@ -11,6 +12,7 @@ from orchestrator.inputs import Inputs, keep_inputs
 from orchestrator.plan import WorkerSpec, job_count
 from orchestrator.record import RunDirectory, RunRecord, live_numbers, new_run_id
 from orchestrator.remains import base_ref
+from orchestrator.repository import Repository
 from orchestrator.sharing import keep_given
 from orchestrator.workflow.model import plan_tasks
 from orchestrator.workspace import remove_tree
@@ -24,8 +26,8 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
     Raises:
         OrchestratorError: The numbers could not be had; nothing was made.
     """
-    base = _base(ground)
     repository, config = ground.repository, ground.config
+    base = base_commit(repository, config)
     check_dotenv(repository, base, config.project.dotenv)
     directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
     with repository.lock():
@@ -115,13 +117,18 @@ def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]
     return (*names, *(name for name, is_missing in missing.items() if is_missing))
 
 
-def _base(ground: Ground) -> str:
-    head = ground.repository.resolve(ground.config.base)
-    if not ground.config.include_uncommitted:
+def base_commit(repository: Repository, config: ParallelConfig) -> str:
+    """Return the commit that workers start from: the edits of the checkout are in it if asked for.
+
+    Raises:
+        OrchestratorError: There is no such commit, or the checkout could not be read.
+    """
+    head = repository.resolve(config.base)
+    if not config.include_uncommitted:
         return head
-    state_dir = ground.repository.state_dir
+    state_dir = repository.state_dir
     state_dir.mkdir(parents=True, exist_ok=True)
-    return ground.repository.snapshot(
+    return repository.snapshot(
         parent=head,
         message="architect: uncommitted changes of the checkout",
         scratch=state_dir / f"index-{os.getpid()}",

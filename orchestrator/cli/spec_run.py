@@ -1,6 +1,9 @@
 """`orchestrator spec run`."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,19 +11,23 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.earlier import earlier_run, without_done
+from orchestrator.cli.interruption import Interruption
 from orchestrator.cli.live import make_view
 from orchestrator.cli.manifests import File, From, Only, Variables, selected, tell_about, variables
-from orchestrator.cli.messages import show
+from orchestrator.cli.messages import show, tell, tell_failure
 from orchestrator.cli.parallel import do
 from orchestrator.config import ParallelConfig
-from orchestrator.errors import ConfigError
-from orchestrator.expansion import expand_from
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.events import Emit, Notice
+from orchestrator.expansion import Expansion
 from orchestrator.record import RunRecord
 from orchestrator.repository import find_top
 from orchestrator.runner import ParallelRunner
+from orchestrator.sanitize import one_line
 from orchestrator.settings import load_settings
+from orchestrator.workflow.contents import with_digests
 from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.reading import Reading, read_workflow
 from orchestrator.workflow.waves import wave_lines
 
 _NOT_SETTINGS = frozenset(
@@ -135,14 +142,43 @@ def _programs(
 def _read(
     given: dict[str, Any], settings: ParallelConfig, earlier: RunRecord | None, *, runs: bool
 ) -> Workflow:
-    whole = read_workflow(
-        given["file"],
-        variables=variables(given["var"] or ()),
-        expand=expand_from(settings, Path.cwd(), runs=runs),
-    )
+    whole = _expanded(given, settings, runs=runs)
+    whole = replace(whole, workflow=with_digests(whole.workflow))
     if earlier is not None:
         whole = without_done(whole, earlier, given["from_"] or ())
     reading = selected(whole, given["only"] or (), given["from_"] or ())
     if not given["quiet"]:
         tell_about(reading)
-    return reading.workflow
+    return with_digests(reading.workflow)
+
+
+def _expanded(given: dict[str, Any], settings: ParallelConfig, *, runs: bool) -> Reading:
+    """Read the file, and run the commands of its `foreach`; a signal stops them in good order."""
+
+    @contextmanager
+    def watch(command: str) -> Iterator[Emit]:
+        with make_view(quiet=given["quiet"]) as view:
+            view(Notice(message=f"listing items: {one_line(command, limit=100)}"))
+            yield view
+
+    expansion = Expansion(settings, Path.cwd(), watch=watch, runs=runs)
+
+    def stop(again: bool) -> None:
+        expansion.cancel(kill=again)
+        tell("stopping: the command that lists items is ended")
+
+    with Interruption(stop) as interruption:
+        try:
+            return read_workflow(
+                given["file"],
+                variables=variables(given["var"] or ()),
+                expand=expansion.expand(),
+            )
+        except OrchestratorError as error:
+            if interruption.exit_code is None:
+                raise
+            tell_failure(error)
+        finally:
+            if interruption.exit_code is not None:
+                raise typer.Exit(interruption.exit_code)
+    raise AssertionError("what was interrupted has exited")

@@ -85,6 +85,8 @@ class Earlier(Model):
     """The run."""
     worker_id: int
     """Its worker there."""
+    digest: str = ""
+    """See `orchestrator.workflow.contents`."""
 
 
 class Task(Model):
@@ -123,6 +125,8 @@ class Task(Model):
     and is refused where the run is read-only. Default: as the run."""
     group: TaskId | None = None
     """The `foreach` that it is a batch of."""
+    digest: str = ""
+    """What it does: see `orchestrator.workflow.contents`. Empty: not worked out."""
     settings: WorkerSettings = WorkerSettings()
 
 
@@ -135,6 +139,8 @@ class Workflow(Model):
     """Seconds of a task that people are warned beyond."""
     network: Network | None = None
     """Of tasks that say nothing of it themselves; an option beats it."""
+    done: tuple[Earlier, ...] = ()
+    """Tasks of the whole workflow that earlier runs have done, and this one leaves out."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -60,7 +60,7 @@ def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
     tasks = tuple(_after(task, done) for task in workflow.tasks if task.id not in done)
     if not tasks:
         raise ConfigError("every task of the workflow has succeeded there: nothing is left to do")
-    return Workflow.model_validate({**dict(workflow), "tasks": tasks})
+    return Workflow.model_validate({**dict(workflow), "tasks": tasks, "done": tuple(done.values())})
 
 
 def _after(task: Task, done: Mapping[str, Earlier]) -> Task:
@@ -121,4 +121,8 @@ def _without(task: Task, kept: Collection[str]) -> Task:
     inputs = tuple(_inputs(task, kept))
     # What is there for a failure, and was asked for by name, is not to wait for one in vain.
     when = task.when if before else "on_success"
-    return task.model_copy(update={"depends_on": before, "inputs": inputs, "when": when})
+    update: dict[str, object] = {"depends_on": before, "inputs": inputs, "when": when}
+    if before != task.depends_on:
+        # It starts from something else, so a later run must not take it for the whole task.
+        update["digest"] = ""
+    return task.model_copy(update=update)

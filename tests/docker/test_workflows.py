@@ -6,6 +6,8 @@ Their agents are scripted: what is shown is who runs when, and from what.
 import json
 import os
 import random
+import signal
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise
@@ -13,16 +15,18 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import docker
 import pytest
 
 from orchestrator.config import Limits
+from orchestrator.engine.base import REPOSITORY
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.runner import ParallelRunner
-from tests.support.cli import Completed, orchestrator
+from tests.support.cli import Completed, orchestrator, start
 from tests.support.images import built_image
 from tests.support.random_workflows import check_carried_out, random_workflow
 from tests.support.repository import git, make_repository
-from tests.support.runs import configured
+from tests.support.runs import branches, configured
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
@@ -275,6 +279,33 @@ tasks:
     ]  # fmt: skip
     # What ran the command that gave the items left nothing.
     assert len(orchestrator("ls", "--json", cwd=repo).json["runs"]) == 2
+
+
+def test_a_signal_while_items_are_listed_stops_the_command_and_leaves_nothing(
+    repo: Path, client: docker.APIClient
+) -> None:
+    file = repo.parent / "slow.yaml"
+    each = {"id": "each", "task": "echo {{item}}", "foreach": {"command": "sleep 120"}}
+    file.write_text(json.dumps({"tasks": [each]}))
+    process = start(
+        "spec", "run", str(file), "--agent-cli", "shell", "--network", "none", cwd=repo,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = []
+    with process.stderr as lines:
+        for line in lines:
+            said.append(line.decode())
+            if "started" in said[-1]:
+                process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    shown = "".join(said)
+    assert "listing items: sleep 120" in shown
+    assert "the command was stopped: interrupted" in shown
+    place = f"{REPOSITORY}={repo / '.git'}"
+    assert client.containers(all=True, filters={"label": place}) == []
+    assert branches(repo) == []
+    assert git(repo, "worktree", "list").count("\n") == 0
 
 
 def test_what_succeeded_in_an_earlier_run_is_not_done_again(repo: Path, scripted: str) -> None:

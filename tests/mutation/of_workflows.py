@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from tests.mutation.protection import Protection, patches
 
 RESULTS = "tests/unit/test_results.py"
+AFTER = "tests/unit/test_after.py"
 RUNNER = "tests/unit/test_runner_workflow.py"
 
 
@@ -34,4 +35,23 @@ def workflows() -> Iterator[Protection]:
         "worker.py", (RUNNER,),
         ("a scope holds without a workflow", "outside(paths, changed.files) if paths else []",
          "outside(paths, changed.files) if paths and run.workflow else []"),
+    )  # fmt: skip
+    yield from patches(
+        "workflow/contents.py", (AFTER,),
+        ("tasks behind one that changed have changed",
+         "content = [task.task, settings, task.mode, task.when, before, inputs]",
+         "content = [task.task, settings, task.mode, task.when]"),
+        ("batches known by what they do", "if name not in found and left[digest]:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "cli/earlier.py", (AFTER,),
+        ("a live run refused", "    if directory.is_live():", "    if False:"),
+        ("a purged run refused", "    there.check_kept(workflow, done)\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "expansion.py", ("tests/unit/test_expansion.py",),
+        ("a command of foreach is stopped", "            runner.cancel(kill=kill)",
+         "            pass"),
+        ("edits of the checkout listed", "base_commit(repository, self._config)",
+         "repository.resolve(self._config.base)"),
     )  # fmt: skip

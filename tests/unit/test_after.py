@@ -1,0 +1,156 @@
+"""Going on from an earlier run: what is done again, and what is refused."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cleanup import cleanup
+from orchestrator.cli.earlier import earlier_run, without_done
+from orchestrator.errors import ConfigError
+from orchestrator.record import RunDirectory
+from orchestrator.results import RunResult
+from orchestrator.runner import ParallelRunner
+from orchestrator.workflow.contents import digests, matches, with_digests
+from orchestrator.workflow.foreach import Source
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.reading import Reading, read_workflow
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import configured, show
+
+EACH = """
+tasks:
+  - {id: each, task: "echo {{item}} > {{item}}.txt", foreach: %s}
+  - {id: sum, task: "cat *.txt > sum", depends_on: [each]}
+"""
+FLOW = """
+tasks:
+  - {id: one, task: "echo %s > one.txt"}
+  - {id: two, task: "%s"}
+  - {id: leaf, task: "true", depends_on: [one]}
+  - {id: both, task: "cat one.txt > both.txt; %s", depends_on: [one, two]}
+"""
+
+
+class World:
+    def __init__(self, repo: Path, engine: LocalEngine) -> None:
+        self.repo = repo
+        self.engine = engine
+
+    def read(self, text: str) -> Reading:
+        path = self.repo.parent / "flow.yaml"
+        path.write_text(text)
+        reading = read_workflow(path, expand=self.items)
+        return Reading(workflow=with_digests(reading.workflow))
+
+    def items(self, source: Source) -> None:
+        raise AssertionError(source)
+
+    def after(self, result: RunResult, text: str, *again: str) -> Reading:
+        return without_done(self.read(text), earlier_run(result.run_id), again)
+
+    def run(self, workflow: Workflow) -> RunResult:
+        config = configured("-", workers=2)
+        return ParallelRunner(config, self.repo, engine=self.engine, workflow=workflow).execute()
+
+    def go_on(self, result: RunResult, text: str) -> dict[str, str]:
+        return self.done(self.run(self.after(result, text).workflow))
+
+    def done(self, result: RunResult) -> dict[str, str]:
+        return {str(one.name): one.status.value for one in result.results}
+
+
+@pytest.fixture
+def world(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.chdir(repo)
+    return World(repo, local_engine)
+
+
+def names(reading: Reading) -> list[str]:
+    return [task.id for task in reading.workflow.tasks]
+
+
+def test_a_changed_list_does_what_is_new_and_nothing_else(world: World) -> None:
+    first = world.run(world.read(EACH % "[a, b, c]").workflow)
+    reading = world.after(first, EACH % "[a, x, b, c]")
+    assert names(reading) == ["each-2", "sum"]
+    assert reading.notices == (
+        f"done again, since they or what they depend on are not as in run {first.run_id}: `sum`",
+    )
+    second = world.run(reading.workflow)
+    assert show(world.repo, f"{second.results[1].branch}:sum") == "a\nb\nc\nx"
+    # One item less: the task that depends on them is all that is left to do.
+    assert names(world.after(first, EACH % "[c, a]")) == ["sum"]
+    with pytest.raises(ConfigError, match="nothing is left to do"):
+        world.after(first, EACH % "[a, b, c]")
+
+
+def test_what_changed_is_done_again_and_said(world: World) -> None:
+    first = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
+    mended = world.after(first, FLOW % ("1", "true", "true"))
+    assert (names(mended), mended.notices) == (["two", "both"], ())
+    changed = world.after(first, FLOW % ("2", "true", "true"))
+    assert names(changed) == ["one", "two", "leaf", "both"]
+    assert changed.notices == (
+        "done again, since they or what they depend on are not as in run "
+        f"{first.run_id}: `one`, `leaf`",
+    )
+
+
+def test_through_several_runs_nothing_is_done_twice(world: World) -> None:
+    first = world.run(world.read(FLOW % ("1", "exit 1", "exit 1")).workflow)
+    reading = world.after(first, FLOW % ("1", "true", "exit 1"))
+    second = world.run(reading.workflow)
+    assert world.done(second) == {"two": "success", "both": "failed"}
+    third = world.after(second, FLOW % ("1", "true", "true"))
+    assert names(third) == ["both"]
+    # What the first run made was removed meanwhile.
+    shutil.rmtree(world.repo / ".git" / "orchestrator" / "runs" / first.run_id)
+    with pytest.raises(ConfigError, match=r"what task `one` made in run .* was removed") as caught:
+        world.after(second, FLOW % ("1", "true", "true"))
+    assert caught.value.hint == "`--from one` does it again"
+    assert names(world.after(second, FLOW % ("1", "true", "true"), "one")) == [
+        "one", "leaf", "both",
+    ]  # fmt: skip
+
+
+def test_a_run_that_was_purged_is_refused(world: World) -> None:
+    first = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
+    cleanup(world.repo, engine=world.engine, run_id=first.run_id, purge=True)
+    git(world.repo, "reflog", "expire", "--expire=now", "--all")
+    git(world.repo, "gc", "-q", "--prune=now")
+    with pytest.raises(ConfigError, match=r"what task `one` made in run .* was removed"):
+        world.after(first, FLOW % ("1", "true", "true"))
+
+
+def test_a_run_that_goes_on_is_refused(world: World) -> None:
+    result = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
+    directory = RunDirectory(world.repo / ".git" / "orchestrator" / "runs" / result.run_id)
+    assert directory.take_over()
+    try:
+        with pytest.raises(ConfigError, match="still goes on"):
+            earlier_run(result.run_id)
+    finally:
+        directory.release()
+    assert earlier_run(result.run_id).run_id == result.run_id
+
+
+def test_what_was_not_needed_is_not_taken_for_done_work(world: World) -> None:
+    text = """
+tasks:
+  - {id: build, task: "echo 1 > built.txt"}
+  - {id: fix, task: "true", depends_on: [build], when: on_failure}
+  - {id: deploy, task: "%s", depends_on: [fix]}
+"""
+    first = world.run(world.read(text % "exit 1").workflow)
+    assert world.done(first) == {"build": "success", "fix": "success", "deploy": "failed"}
+    reading = world.after(first, text % "cat built.txt")
+    assert world.done(world.run(reading.workflow)) == {"fix": "success", "deploy": "success"}
+
+
+def test_equal_tasks_are_told_apart_by_their_number() -> None:
+    tasks = [{"id": name, "task": "same"} for name in ("a", "b", "c")]
+    flow = Workflow.model_validate({"name": "w", "tasks": tasks})
+    (digest,) = {*digests(flow).values()}
+    assert matches(flow, {"b": digest, "z": digest}) == {"b": "b", "a": "z"}

@@ -1,0 +1,54 @@
+"""Items of a `foreach` from the run's commit and from commands: real git, processes."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.events import Emit, Event, WorkerStarted
+from orchestrator.expansion import Expansion
+from orchestrator.workflow.foreach import Source
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import branches, configured
+
+GLOB = Source("t", "glob", ("*.new",))
+
+
+def test_a_glob_sees_what_is_carried_over(repo: Path, local_engine: LocalEngine) -> None:
+    (repo / "a.new").write_text("")
+    (repo / ".gitignore").write_text("b.new\n")
+    (repo / "b.new").write_text("")
+    for carried, found in ((False, []), (True, ["a.new"])):
+        config = configured("-", include_uncommitted=carried)
+        expand = Expansion(config, repo, engine=local_engine).expand()
+        assert expand(GLOB) == found
+        assert expand(Source("t", "command", ("ls *.new || true",))) == found
+    assert "a.new" in git(repo, "status", "--porcelain")
+
+
+def test_a_command_that_is_stopped_leaves_nothing(repo: Path, local_engine: LocalEngine) -> None:
+    started, seen = threading.Event(), list[str]()
+
+    def note(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            started.set()
+
+    @contextmanager
+    def watch(command: str) -> Iterator[Emit]:
+        seen.append(command)
+        yield note
+
+    expansion = Expansion(configured("-"), repo, watch=watch, engine=local_engine)
+    expand = expansion.expand()
+    threading.Thread(target=lambda: (started.wait(30), expansion.cancel())).start()
+    with pytest.raises(ConfigError, match="the command was stopped: interrupted"):
+        expand(Source("t", "command", ("sleep 50",)))
+    with pytest.raises(ConfigError, match="the command was not started: interrupted"):
+        expand(Source("t", "command", ("echo 1",)))
+    assert seen == ["sleep 50", "echo 1"]
+    assert branches(repo) == []
+    assert not [path.name for path in repo.iterdir() if path.name.startswith(".architect")]
