@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.errors import ConfigError
+from orchestrator.kept import list_kept
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import all_runs
 from orchestrator.remains import RecordedWorker, commit_of, head_of, is_reached
@@ -27,6 +28,8 @@ class RestoredWorker(BaseModel):
     worker_id: int
     branch: str
     worktree: str
+    kept_refs: tuple[str, ...] = ()
+    """Refs that keep what else the worker left."""
 
 
 def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None) -> str | None:
@@ -120,10 +123,11 @@ def _choose(
     if missing or not chosen:
         numbers = ", ".join(str(number) for number in sorted(missing))
         what = f"worker {numbers}" if numbers else "any worker"
-        raise ConfigError(
-            f"no backup of {what}",
-            hint=f"backups are under {BACKUPS}: `git for-each-ref {BACKUPS}`",
-        )
+        kept = [ref for _, number, ref in list_kept(repository) if number in missing]
+        hint = f"backups are under {BACKUPS}: `git for-each-ref {BACKUPS}`"
+        if kept:
+            hint = f"what it left beside its branch is kept: `git branch NAME {kept[0]}`"
+        raise ConfigError(f"no backup of {what}", hint=hint)
     return dict(sorted(chosen.items()))
 
 
@@ -168,6 +172,11 @@ def _restore(repository: Repository, number: int, run_id: str, ref: str) -> Rest
     repository.exclude_worktrees()
     repository.git.run("branch", "--no-track", spec.branch, ref)
     worktree = add_worktree(repository, spec)
+    kept = (ref for run, worker, ref in list_kept(repository) if (run, worker) == (run_id, number))
     return RestoredWorker(
-        run_id=run_id, worker_id=number, branch=spec.branch, worktree=str(worktree.path)
+        run_id=run_id,
+        worker_id=number,
+        branch=spec.branch,
+        worktree=str(worktree.path),
+        kept_refs=tuple(kept),
     )

@@ -18,6 +18,7 @@ from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.git import GitCommandError
 from orchestrator.harvest import HarvestRefusedError
 from orchestrator.history import named_run
+from orchestrator.kept import list_kept
 from orchestrator.leftovers import find_leftovers, remove_all, worker_of
 from orchestrator.record import RunDirectory, all_runs
 from orchestrator.remains import (
@@ -27,6 +28,8 @@ from orchestrator.remains import (
     base_ref,
     commit_of,
     is_reached,
+    is_refused,
+    kept_of,
     owners,
     worker_refs,
 )
@@ -48,6 +51,8 @@ class CleanedWorker(BaseModel):
     worktree: str
     backup: str | None = None
     """The ref that keeps what was dirty or unmerged."""
+    kept_refs: tuple[str, ...] = ()
+    """Refs that keep what else it left; they stay."""
     note: str | None = None
     """What became of work that its run could not put on its branch."""
     problem: str | None = None
@@ -136,7 +141,7 @@ def cleanup(
         dry_run=dry_run,
         owners=owners(repository),
         refs=worker_refs(repository),
-        backups=list_backups(repository) + list_attempts(repository) if purge else [],
+        backups=_dropped(repository) if purge else [],
     )
     _check_numbers(runs, job.wanted.workers)
     if engine is not None:
@@ -150,6 +155,11 @@ def cleanup(
     if run_id is None and job.wanted == Wanted():
         _remove_stray(job)
     return job.report()
+
+
+def _dropped(repository: Repository) -> list[tuple[str, int, str]]:
+    """List what `purge` drops: run, worker's number and ref."""
+    return [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
 
 
 def _select(repository: Repository, run_id: str | None) -> list[RunDirectory]:
@@ -260,11 +270,16 @@ def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedW
         if is_stranded(worker.directory, worker.spec) and not job.purge:
             note = _salvaged(job, worker, occupied=occupied)
             result = result.model_copy(update={"note": note})
+        elif is_refused(worker):
+            verb = "is dropped with it" if job.purge else "is kept in"
+            place = worker.directory.worker(worker.number)
+            result = result.model_copy(update={"note": f"work that was refused {verb} {place}"})
         backup = _keep_and_remove(job, worker)
     except (OrchestratorError, OSError) as error:
         said = error.message if isinstance(error, OrchestratorError) else str(error)
         return result.model_copy(update={"problem": said})
-    return result.model_copy(update={"backup": backup})
+    kept = () if job.purge else kept_of(job.repository, worker)
+    return result.model_copy(update={"backup": backup, "kept_refs": kept})
 
 
 def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:

@@ -30,6 +30,11 @@ for command; do
   sh -c -- "$command" || exit
 done"""
 """Runs commands, and says which one it has come to; all that they print keeps its order."""
+_WITH_STATES = """\
+import sys, types
+_states = sys.modules["orchestrator.harvest_states"] = types.ModuleType("harvest_states")
+exec({states!r}, _states.__dict__)
+"""
 _MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
@@ -163,16 +168,32 @@ def _environment() -> dict[str, str]:
     }
 
 
-def harvest_container(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> ContainerSpec:
-    """Describe the container that commits and packs what a dead worker wrote; no network."""
-    script = files("orchestrator").joinpath("harvest_helper.py").read_text()
+def helper_script() -> str:
+    """Return the program of the harvest: two modules as one text, for a Python without ours."""
+    package = files("orchestrator")
+    states = package.joinpath("harvest_states.py").read_text()
+    return _WITH_STATES.format(states=states) + package.joinpath("harvest_helper.py").read_text()
+
+
+def harvest_container(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, *, onto: str | None = None
+) -> ContainerSpec:
+    """Describe the container that commits and packs what a dead worker wrote; no network.
+
+    Args:
+        run: The run.
+        spec: The worker.
+        workspace: Its files.
+        onto: A commit that the files alone are put on top of, without the worker's own commits.
+    """
     task = one_line(run.redactor.text(spec.task), limit=500)
     message = _MESSAGE.format(worker=spec.worker_id, task=task)
     places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
+    arguments = (*places, run.base, spec.branch, message, *([onto] if onto else []))
     return ContainerSpec(
         name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,
-        command=("python3", "-I", "-S", "-c", script, *places, run.base, spec.branch, message),
+        command=("python3", "-I", "-S", "-c", helper_script(), *arguments),
         user=workspace.user_text,
         workdir="/",
         labels=labels(run, spec, role="harvest"),

@@ -40,6 +40,8 @@ _CONFIG = {
     "core.alternateRefsCommand": "true",
     "core.bigFileThreshold": "128m",
     "core.commitGraph": "false",
+    # Half of a split index is a file beside it, which is not there for a copy.
+    "core.splitIndex": "false",
     "commit.gpgSign": "false",
     # What a signature makes gpg say would stand among the ids that `git log` lists.
     "log.showSignature": "false",

@@ -12,11 +12,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, RepositoryError
 from orchestrator.git import (
     FULL,
     UNTRUSTED,
@@ -74,6 +75,10 @@ class Harvested:
     """The commit its branch points at now."""
     notes: tuple[str, ...]
     """What was left out or changed on the way, for people."""
+    kept_refs: tuple[str, ...] = ()
+    """Refs of commits that the branch does not reach."""
+    refused: str | None = None
+    """Why not all of it was let in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,8 @@ class Origin:
     """Where the branch is, if not at the base: an earlier attempt's commit."""
     room: int = MAX_CHECKOUT
     """Bytes that the files which differ from the base may take, checked out."""
+    on_top: bool = True
+    """Whether a commit must be on top of the base."""
 
 
 def _forget(harvested: Harvested) -> None:
@@ -104,6 +111,8 @@ def import_harvest(
     origin: Origin,
     note: Callable[[Harvested], None] = _forget,
     notes: tuple[str, ...] = (),
+    kept_refs: tuple[str, ...] = (),
+    refused: str | None = None,
 ) -> Harvested:
     """Check what the helper container wrote to `out` and move the worker's branch to it.
 
@@ -115,16 +124,16 @@ def import_harvest(
         origin: What the worker started from.
         note: Is told of what was let in, before the branch moves.
         notes: What people are to know of it beside what the helper says.
+        kept_refs: Refs of commits that the branch does not reach.
+        refused: Why this is not all that the worker handed over.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are not what they should be.
         GitCommandError: The branch is not there any more.
     """
-    tip = _read_text(out / "tip", 100)
-    if not _OBJECT_ID.fullmatch(tip):
-        raise HarvestRefusedError("the harvest gave no commit")
+    tip = read_tip(out)
     notes = (*_read_notes(out / "notes"), *notes)
-    harvested = Harvested(tip, notes)
+    harvested = Harvested(tip, notes, kept_refs, refused)
     start = origin.start or origin.base
     if tip == start:
         note(harvested)
@@ -132,13 +141,8 @@ def import_harvest(
     # What a process that died left.
     shutil.rmtree(quarantine, ignore_errors=True)
     try:
-        _import_checked(repository, out / "pack", quarantine, origin, tip)
-    except OutputTooLongError as error:
-        raise HarvestRefusedError(f"too much to check: {one_line(error.message)}") from error
-    except GitCommandError as error:
-        if FULL in error.stderr:
-            raise OSError(errno.ENOSPC, FULL) from error
-        raise HarvestRefusedError(one_line(error.message)) from error
+        with refusals():
+            import_checked(repository, out / "pack", quarantine, origin, tip)
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)
     note(harvested)
@@ -147,22 +151,83 @@ def import_harvest(
     return harvested
 
 
-def _import_checked(
+def read_tip(out: Path) -> str:
+    """Return the id that the harvest's container wrote.
+
+    Raises:
+        HarvestRefusedError: There is none.
+    """
+    tip = _read_text(out / "tip", 100)
+    if not _OBJECT_ID.fullmatch(tip):
+        raise HarvestRefusedError("the harvest gave no commit")
+    return tip
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what git says of hostile objects into a refusal.
+
+    Raises:
+        HarvestRefusedError: A rule is broken, or git took too long.
+        OSError: There is no room.
+    """
+    try:
+        yield
+    except OutputTooLongError as error:
+        raise HarvestRefusedError(f"too much to check: {one_line(error.message)}") from error
+    except RepositoryError as error:
+        if isinstance(error, GitCommandError) and FULL in error.stderr:
+            raise OSError(errno.ENOSPC, FULL) from error
+        raise HarvestRefusedError(one_line(error.message)) from error
+
+
+def import_checked(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, tip: str
-) -> None:
-    git = _make_quarantine(repository, quarantine, origin)
-    with _open(pack) as file:
-        size = os.fstat(file.fileno()).st_size
-        git.run(
-            "index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1",
-            f"--max-input-size={MAX_PACK}", stdin=file, env=_FRUGAL,
-        )  # fmt: skip
-    _check_objects(git, quarantine, size - _TRAILER[repository.object_format])
-    _check_history(git, base=origin.base, tip=tip)
+) -> Git:
+    """Check a pack in a quarantine that is made for it, and let its objects in.
+
+    Returns:
+        Git in the quarantine, which is the caller's to remove.
+
+    Raises:
+        HarvestRefusedError: A rule is broken.
+        GitCommandError: Git refused it.
+        OutputTooLongError: There is too much to check.
+    """
+    git = unpack(repository, pack, quarantine, origin, "--strict")
+    _check_history(git, origin, tip=tip)
     room = min(origin.room, MAX_CHECKOUT)
     check_trees(git, base=origin.base, tip=tip, top=repository.top, room=room)
     with repository.lock():
         let_in(repository, quarantine)
+    return git
+
+
+def unpack(
+    repository: Repository, pack: Path, quarantine: Path, origin: Origin, *strictly: str
+) -> Git:
+    """Unpack a pack into a quarantine that is made for it; return git there.
+
+    Args:
+        repository: Whose objects are of the same kind.
+        pack: What the harvest's container wrote.
+        quarantine: Is made.
+        origin: What the worker started from.
+        strictly: `--strict`, unless objects that git refuses are to be there too.
+
+    Raises:
+        HarvestRefusedError: It has too many objects, or too large ones.
+        GitCommandError: Git refused it.
+    """
+    git = _make_quarantine(repository, quarantine, origin)
+    with open_handed_over(pack) as file:
+        size = os.fstat(file.fileno()).st_size
+        git.run(
+            "index-pack", "--stdin", "--fix-thin", *strictly, "--threads=1",
+            f"--max-input-size={MAX_PACK}", stdin=file, env=_FRUGAL,
+        )  # fmt: skip
+    _check_objects(git, quarantine, size - _TRAILER[repository.object_format])
+    return git
 
 
 def let_in(repository: Repository, quarantine: Path) -> None:
@@ -231,10 +296,11 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
             _check_total(total, MAX_CHECKOUT)
 
 
-def _check_history(git: Git, *, base: str, tip: str) -> None:
+def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
+    base = origin.base
     if git.text("cat-file", "-t", tip) != "commit":
         raise HarvestRefusedError("the harvest's tip is not a commit")
-    if not git.succeeds("merge-base", "--is-ancestor", base, tip):
+    if origin.on_top and not git.succeeds("merge-base", "--is-ancestor", base, tip):
         raise HarvestRefusedError("the worker's history is not on top of its base")
     # Connectivity, too: everything the new commits need was in the pack, or given to the worker.
     git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")
@@ -268,7 +334,7 @@ def check_trees(git: Git, *, base: str, tip: str, top: Path, room: int = MAX_CHE
         },
     }  # fmt: skip
     _consult(git, order)
-    _check_size(git, base=base, tip=tip, room=room)
+    check_size(git, base=base, tip=tip, room=room)
 
 
 def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> None:
@@ -289,7 +355,12 @@ def _consult(git: Git, order: Mapping[str, Any]) -> None:
         raise HarvestRefusedError(one_line(str(verdict["refused"]), limit=500))
 
 
-def _check_size(git: Git, *, base: str, tip: str, room: int) -> None:
+def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
+    """Refuse a commit whose files that differ from the base take more than `room` bytes.
+
+    Raises:
+        HarvestRefusedError: They do.
+    """
     form = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames")
     with tempfile.TemporaryFile() as names:
         with git.reading(*form, base, tip) as raw:
@@ -332,8 +403,12 @@ def _records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
             raise HarvestRefusedError("a path is too long to check out")
 
 
-def _open(path: Path) -> BinaryIO:
-    """Open a file that a helper wrote."""
+def open_handed_over(path: Path) -> BinaryIO:
+    """Open a file that the harvest's container wrote, following no link.
+
+    Raises:
+        HarvestRefusedError: It is no regular file.
+    """
     try:
         return open_regular(path)
     except NotRegularError as error:
@@ -343,7 +418,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _read_text(path: Path, limit: int) -> str:
-    with _open(path) as file:
+    with open_handed_over(path) as file:
         return file.read(limit).decode("utf-8", "replace").strip()
 
 

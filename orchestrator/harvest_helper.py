@@ -1,12 +1,13 @@
 """Runs INSIDE a container of ours, after the worker's is dead: packs what the worker wrote.
 
-It is given to the container's Python as text, so it imports the standard library alone. It runs as
-the worker's own user, without network, on files that may be hostile; whatever comes out of it is
-checked again on the host. The worker's git configuration is never read: git is pointed at a
-directory that the host made.
+It is given to the container's Python as text, together with `harvest_states`, so it imports the
+standard library and that alone. It runs as the worker's own user, without network, on files that
+may be hostile; whatever comes out of it is checked again on the host. The worker's git
+configuration is never read: git is pointed at a directory that the host made.
 
-Writes to the output directory: `pack` (a thin pack base..tip), `tip` (an object id) and `notes`
-(JSON: what was left out, and why).
+Writes to the output directory: `pack` (a thin pack base..tip), `tip` (an object id), `notes` (JSON:
+what was left out, and why), and, where the worker left commits that the tip does not reach, `kept`
+and `kept.pack` (see `harvest_states`).
 """
 
 import hashlib
@@ -17,13 +18,20 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
+
+from orchestrator.harvest_states import Index, Others, carry_over
 
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 MOST_NOTES = 20
 MOST_POINTERS = 10_000
+MOST_NAMED = 100
 POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_DEBUG = re.compile(
+    rb"([^\0]+)\0  ctime: [^\n]*\n  mtime: [^\n]*\n  dev: \d+\tino: (\d+)\n[^\n]*\n[^\n]*\n"
+)
 _AS_THEY_ARE = "* -text -ident -working-tree-encoding\n"
 _OBJECT_FOLDER = re.compile(r"[0-9a-f]{2}|pack")
 _OBJECT_FILE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?|pack-[0-9a-f]+\.(?:pack|idx)")
@@ -32,7 +40,9 @@ _OBJECT_FILE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?|pack-[0-9a-f]+\.(?:pac
 class Harvest:
     """One worker's work tree and store, as mounted in this container."""
 
-    def __init__(self, workspace: str, store: str, git_dir: str, objects: str, out: str) -> None:
+    def __init__(
+        self, workspace: str, store: str, git_dir: str, objects: str, out: str, base: str = ""
+    ) -> None:
         self.workspace = workspace
         self.store = store
         self.out = out
@@ -51,17 +61,27 @@ class Harvest:
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{objects}:{store}/objects",
         }
         self.submodules = self._given("submodules.json")
+        self.written: list[str] = []
+        """Regular files that the worker may have written."""
+        self.folders: list[str] = []
+        """Directories that the worker may have moved."""
+        self.since = -1
+        """The last change of a file, in nanoseconds, that was not the worker's."""
+        self.others = Others(self, base)
+        self.put_together: str | None = None
+        """The last of the worker's commits, where these are put together into one."""
 
     def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> str:
         """Run git on the host-made directory."""
-        done = self._start(*arguments, stdin=stdin)
+        done = self.start(*arguments, stdin=stdin)
         if check and done.returncode:
             raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
         return done.stdout.decode(errors="replace").strip() if not done.returncode else ""
 
-    def _start(
+    def start(
         self, *arguments: str, stdin: bytes = b"", **variables: str
     ) -> "subprocess.CompletedProcess[bytes]":
+        """Run git with more variables and return how it ended."""
         return subprocess.run(
             ["git", "-c", "safe.directory=*", "-c", "index.skipHash=true", *arguments],
             input=stdin,
@@ -70,6 +90,10 @@ class Harvest:
             cwd=variables.get("GIT_WORK_TREE", self.workspace),
             check=False,
         )
+
+    def warn(self, text: str) -> None:
+        """Tell people of work that could not be kept, before all that is noted."""
+        self.notes.insert(0, text)
 
     def note(self, what: str, path: str) -> None:
         """Remember that something was left out or changed."""
@@ -83,9 +107,12 @@ class Harvest:
             written: The same tree with nothing in it but what the worker wrote, which is an
                 overlay's upper layer, or all of the tree.
         """
+        if written == self.workspace:
+            self.since = made_at(os.path.join(self.env["GIT_DIR"], "made"))
         pending = [""]
         while pending:
             inside = pending.pop()
+            self.folders.append(inside)
             directory = os.path.join(self.workspace, inside)
             try:
                 make_usable(directory, stat.S_IRWXU)
@@ -111,6 +138,8 @@ class Harvest:
             return not entry.name.startswith(NESTED)
         if stat.S_ISREG(info.st_mode):
             make_usable(path, stat.S_IRUSR, info)
+            if info.st_ctime_ns > self.since:
+                self.written.append(path[len(self.workspace) + 1 :])
             if info.st_size > LARGEST_FILE:
                 self.left_out.append(os.path.relpath(path, self.workspace))
         elif not stat.S_ISLNK(info.st_mode) and not is_whiteout(info):
@@ -148,35 +177,48 @@ class Harvest:
             else:
                 put_aside(path, aside)
 
-    def parent(self, base: str, branch: str) -> str:
-        """Give the worker's last commit if it is on top of the base, else the base."""
-        for name in ("HEAD", f"refs/heads/{branch}"):
-            commit = self.resolve(name)
-            if commit and self._descends(commit, base):
-                return base if self._moves_submodules(base, commit) else commit
-        self.notes.append(
-            "the worker's history is not on top of its base; only its files were kept"
-        )
-        return base
+    def parents(self, base: str, branch: str) -> "tuple[str, str]":
+        """Choose the worker's last commit for its branch, and the commit that its files are of.
+
+        They differ where HEAD left the branch, as `git checkout --detach HEAD~1` and a bisect do.
+        """
+        head, own = self.resolve("HEAD"), self.resolve(f"refs/heads/{branch}")
+        on_base = [name for name in (head, own) if name and self._descends(name, base)]
+        if not on_base:
+            self.notes.append(
+                "the worker's history is not on top of its base; its branch has only its files"
+            )
+            return base, base
+        tip = on_base[0]
+        if own in on_base and head and self._is_ancestor(head, str(own)):
+            tip = str(own)
+        if self._moves_submodules(base, tip):
+            self.put_together = tip
+            return base, base
+        return tip, head if head and self._is_whole(head, base) else tip
+
+    def _is_ancestor(self, one: str, other: str) -> bool:
+        return self.start("merge-base", "--is-ancestor", one, other).returncode == 0
 
     def _descends(self, commit: str, base: str) -> bool:
+        if not self._is_whole(commit, base):
+            return False
+        return self.git("merge-base", base, commit, check=False) == base
+
+    def _is_whole(self, commit: str, base: str) -> bool:
+        """Tell whether it is a commit and all that it needs is there."""
         if self.git("cat-file", "-t", commit, check=False) != "commit":
             return False
-        if self.git("merge-base", base, commit, check=False) != base:
-            return False
-        try:
-            self.git("rev-list", "--objects", "--quiet", commit, f"^{base}")
-        except RuntimeError:
-            return False
-        return True
+        needed = ("rev-list", "--objects", "--quiet", commit, f"^{base}")
+        return self.start(*needed).returncode == 0
 
     def _moves_submodules(self, base: str, commit: str) -> bool:
         """Tell whether a commit of the worker's names a submodule's commit that nobody else has."""
         if not self.submodules or commit == base:
             return False
         form = ("--raw", "-m", "-z", "--no-abbrev", "--no-renames", "--format=")
-        raw = self._start("log", *form, f"{base}..{commit}").stdout
-        listed = self._start("ls-tree", "-r", "-z", base).stdout
+        raw = self.start("log", *form, f"{base}..{commit}").stdout
+        listed = self.start("ls-tree", "-r", "-z", base).stdout
         known = set(re.findall(rb"160000 commit ([0-9a-f]+)\t", listed))
         if set(re.findall(rb":[0-7]{6} 160000 [0-9a-f]+ ([0-9a-f]+) ", raw)) <= known:
             return False
@@ -188,17 +230,18 @@ class Harvest:
 
     def resolve(self, name: str, depth: int = 5) -> str | None:
         """Read a ref of the worker's store without letting git read its configuration."""
-        text = self._read(os.path.join(self.store, name)) or self._packed(name)
+        text = self.read(os.path.join(self.store, name)) or self._packed(name)
         if text.startswith("ref: refs/") and ".." not in text and depth:
             return self.resolve(text.removeprefix("ref: "), depth - 1)
         return text if _OBJECT_ID.fullmatch(text) else None
 
     def _packed(self, name: str) -> str:
-        lines = self._read(os.path.join(self.store, "packed-refs"), 1 << 20).splitlines()
+        lines = self.read(os.path.join(self.store, "packed-refs"), 1 << 20).splitlines()
         found = [line.split(" ", 1)[0] for line in lines if line.endswith(f" {name}")]
         return found[0] if found else ""
 
-    def _read(self, path: str, limit: int = 1024) -> str:
+    def read(self, path: str, limit: int = 1024) -> str:
+        """Return the start of a regular file, following no link."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -213,17 +256,131 @@ class Harvest:
         """Put what is not committed yet on top of `parent`, and give the tip."""
         # -m keeps what the index knows of unchanged files; -i because others differ from the base.
         self.git("read-tree", "-i", "-m", parent)
+        self._forget_times()
+        index = Index(self)
+        self._take_staged(index, parent)
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self.left_out)]
         # --ignore-errors: a name that git refuses must not keep the rest from being added.
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
+        self._restore_sparse(index, parent)
         self._leave_copies(parent)
         self._put_pointers(base)
         for path in self.left_out:
             self.note(f"file over {LARGEST_FILE >> 20} MiB left out", path)
-        tree = self.git("write-tree")
+        made = self._commit_tree(self.git("write-tree"), parent, message)
+        try:
+            self.others.keep_index(index, parent, made)
+        except (RuntimeError, ValueError) as error:
+            self.warn(f"what was only staged could not be kept: {last_line(str(error))}")
+        return made
+
+    def bring_all(self, base: str, branch: str, message: str) -> str:
+        """Give the tip of the worker's branch; all that it does not reach is written to `kept`."""
+        tip, at = self.parents(base, branch)
+        self.note_copies(base, tip)
+        try:
+            made = self.commit(base, at, message)
+        except RuntimeError as error:
+            # The commit is one that git does not check out; its files are kept without it.
+            self.warn(f"its last commit cannot be built upon: {last_line(str(error))}")
+            at = base
+            made = self.commit(base, base, message)
+        reached = tip
+        if at == tip:
+            tip = made
+        elif made != at:
+            carried = carry_over(self, self.others, (at, made, tip), message)
+            if carried is None:
+                self.others.keep_commit("uncommitted", made, at)
+            tip = carried or tip
+        try:
+            self.others.keep_commits(reached, without=self.put_together)
+        except (OSError, RuntimeError, ValueError) as error:
+            self.warn(f"not all of its git store could be read: {last_line(str(error))}")
+        self.others.write()
+        return tip
+
+    def bring_files(self, base: str, onto: str, message: str) -> str:
+        """Commit the files as they are on top of a commit, without what the host would refuse."""
+        made = self.commit(base, onto, message)
+        tree = self.git("rev-parse", f"{made}^{{tree}}")
+        paths = self.start("ls-tree", "-r", "-z", "--name-only", tree).stdout.split(b"\0")[:-1]
+        known = set(self.start("ls-tree", "-r", "-z", "--name-only", onto).stdout.split(b"\0"))
+        refused = refused_paths(paths) - known
+        for path in sorted(refused)[:MOST_NOTES]:
+            self.note("left out, as git would take its directory for its own", os.fsdecode(path))
+        if not refused:
+            return made
+        lines = b"".join(path + b"\0" for path in refused)
+        self.git("update-index", "--force-remove", "-z", "--stdin", stdin=lines)
+        return self._commit_tree(self.git("write-tree"), onto, message)
+
+    def _commit_tree(self, tree: str, parent: str, message: str) -> str:
         if tree == self.git("rev-parse", f"{parent}^{{tree}}"):
             return parent
         return self.git("commit-tree", tree, "-p", parent, stdin=message.encode())
+
+    def _forget_times(self) -> None:
+        """Let git read every file that the worker wrote or moved, whatever its size and time.
+
+        `cp -p` gives a file the time of another, which may have the same size.
+        """
+        suspects = {os.fsencode(path) for path in self.written} | self._moved()
+        if not suspects:
+            return
+        entries = self.start("ls-files", "-s", "-z").stdout.split(b"\0")
+        known = (entry for entry in entries if entry.partition(b"\t")[2] in suspects)
+        # An entry that is given so has neither size nor time.
+        lines = (entry.replace(b" 0\t", b"\t", 1) + b"\0" for entry in known)
+        self.git("update-index", "-z", "--index-info", stdin=b"".join(lines))
+
+    def _moved(self) -> "set[bytes]":
+        """Name the files in the worker's directories that are not those which git knows.
+
+        An overlay's upper layer has a directory that was moved, and not the files in it.
+        """
+        tops = [path for path in self.folders if path and "/" not in path]
+        if not tops:
+            return set()
+        chosen = [f":(top,literal){path}" for path in tops] if len(tops) < MOST_NAMED else []
+        said = self.start("ls-files", "--debug", "-z", "--", *chosen).stdout
+        folders = {os.fsencode(path) for path in self.folders}
+        moved = set()
+        for path, inode in _DEBUG.findall(said):
+            with suppress(OSError):
+                found = os.lstat(os.path.join(os.fsencode(self.workspace), path))
+                if found.st_ino & 0xFFFFFFFF != int(inode) and below(path, folders):
+                    moved.add(path)
+        return moved
+
+    def _take_staged(self, index: Index, parent: str) -> None:
+        """Let git know the files that the worker's does, whatever its ignore patterns say.
+
+        To add them takes their content from the worktree, and drops those that are not there.
+        """
+        known = set(self.start("ls-files", "-z").stdout.split(b"\0"))
+        left_out = {os.fsencode(path) for path in self.left_out}
+        modes, staged = index.modes(), index.staged(parent)
+        new = modes.keys() - known - left_out
+        if not new:
+            return
+        # A file that was only announced has no content yet.
+        empty = self.git("hash-object", "-w", "--stdin")
+        entries = {path: staged.get(path, (modes[path], empty)) for path in new}
+        lines = (f"{one[0]} {one[1]}\t".encode() + path + b"\0" for path, one in entries.items())
+        form = ("update-index", "--add", "--replace", "-z", "--index-info")
+        if self.start(*form, stdin=b"".join(lines)).returncode:
+            self.warn("files that git ignores, and the worker added by force, were left out")
+
+    def _restore_sparse(self, index: Index, parent: str) -> None:
+        """Let files stay that are not there because the worker made its checkout sparse."""
+        form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=D")
+        gone = set(self.start("diff-index", *form, parent).stdout.split(b"\0")[:-1])
+        sparse = gone & index.not_checked_out() if gone else set()
+        if sparse:
+            entries = self.start("ls-tree", "-r", "-z", parent).stdout.split(b"\0")
+            lines = (e + b"\0" for e in entries if e.partition(b"\t")[2] in sparse)
+            self.git("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
 
     @property
     def _sparse(self) -> "tuple[str, ...]":
@@ -259,7 +416,7 @@ class Harvest:
     def _names(self, *command: str) -> "list[str]":
         """List the paths that are new."""
         form = ("-z", "--name-only", "--no-renames", "--diff-filter=A")
-        done = self._start(command[0], *form, *command[1:], stdin=b"")
+        done = self.start(command[0], *form, *command[1:], stdin=b"")
         if done.returncode:
             said = done.stderr.decode(errors="replace")
             raise RuntimeError(f"git {command[0]}: {last_line(said)}")
@@ -271,9 +428,9 @@ class Harvest:
             return
         given = {str(one[0]) for one in self._given("lfs.json").values()}
         form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=AMT")
-        changed = self._start("diff-index", *form, base).stdout.split(b"\0")[:-1]
+        changed = self.start("diff-index", *form, base).stdout.split(b"\0")[:-1]
         asked = [*changed, *map(os.fsencode, self.left_out)]
-        said = self._start(
+        said = self.start(
             "check-attr", "-z", "--stdin", "filter", stdin=b"".join(one + b"\0" for one in asked)
         ).stdout.split(b"\0")
         for path, value in list(zip(said[::3], said[2::3], strict=False))[:MOST_POINTERS]:
@@ -322,7 +479,7 @@ class Harvest:
         }
         large = (os.path.relpath(one, path) for one in self.left_out if one.startswith(f"{path}/"))
         wanted = [".", *(f":(exclude,top,literal){one}" for one in large)]
-        self._start(
+        self.start(
             "add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
             stdin=b"\0".join(os.fsencode(one) for one in wanted), **places,
         )  # fmt: skip
@@ -340,7 +497,7 @@ class Harvest:
             os.unlink(made)
 
     def _add(self, wanted: bytes, *, again: bool = True) -> None:
-        done = self._start(
+        done = self.start(
             "add", "--all", *self._sparse, "--ignore-errors", "--pathspec-from-file=-",
             "--pathspec-file-nul", stdin=wanted,
         )  # fmt: skip
@@ -357,25 +514,9 @@ class Harvest:
         else:
             raise RuntimeError(f"git add: {said}")
 
-    def pack(self, base: str, tip: str) -> None:
-        """Write the output files."""
-        with open(os.path.join(self.out, "pack"), "wb") as file:
-            subprocess.run(
-                [
-                    "git",
-                    "pack-objects",
-                    "--revs",
-                    "--stdout",
-                    "--thin",
-                    "-q",
-                    "--delta-base-offset",
-                ],
-                input=f"{tip}\n^{base}\n".encode(),
-                stdout=file,
-                env=self.env,
-                cwd=self.workspace,
-                check=True,
-            )
+    def finish(self, tip: str) -> None:
+        """Write what else the host needs; the tip is the last."""
+        self.others.pack(tip, "pack")
         write(os.path.join(self.out, "notes"), json.dumps(self.notes[:MOST_NOTES]))
         write(os.path.join(self.out, "tip"), tip)
 
@@ -428,17 +569,58 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
+def made_at(path: str) -> int:
+    """Give the time of a file that the host made, or -1 where there is none."""
+    try:
+        return os.lstat(path).st_mtime_ns
+    except FileNotFoundError:
+        return -1
+
+
+def refused_paths(paths: "list[bytes]") -> "set[bytes]":
+    """Name the files that make a directory one that git takes for its own, or a worker's."""
+    folders: dict[bytes, set[bytes]] = {}
+    for path in paths:
+        while path:
+            folder, _, name = path.rpartition(b"/")
+            folders.setdefault(folder, set()).add(name.lower())
+            path = folder
+    disguised = {
+        folder
+        for folder, names in folders.items()
+        if b"head" in names and not names.isdisjoint((b"objects", b"refs", b"commondir"))
+    }
+    return {
+        path
+        for path in paths
+        if path.startswith(b".architect-parallel-")
+        or (path.rpartition(b"/")[2].lower() == b"head" and path.rpartition(b"/")[0] in disguised)
+    }
+
+
+def below(path: bytes, folders: "set[bytes]") -> bool:
+    """Tell whether a file lies in one of some directories, however deep."""
+    while path:
+        path = path.rpartition(b"/")[0]
+        if path and path in folders:
+            return True
+    return False
+
+
 def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest: str) -> None:
-    """Tidy, commit, pack."""
-    written, base, branch, message = rest
-    harvest = Harvest(workspace, store, git_dir, objects, out)
+    """Tidy, commit, pack.
+
+    With a commit as the last argument, the files alone are brought home, on top of that commit.
+    """
+    written, base, branch, message, *onto = rest
+    harvest = Harvest(workspace, store, git_dir, objects, out, base)
     harvest.tidy(written)
     harvest.tidy_store()
-    parent = harvest.parent(base, branch)
-    harvest.note_copies(base, parent)
     harvest.keep_submodules()
-    tip = harvest.commit(base, parent, message)
-    harvest.pack(base, tip)
+    if onto:
+        harvest.finish(harvest.bring_files(base, onto[0], message))
+    else:
+        harvest.finish(harvest.bring_all(base, branch, message))
 
 
 if __name__ == "__main__":

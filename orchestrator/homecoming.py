@@ -14,8 +14,15 @@ from orchestrator.errors import (
     UnfinishedError,
 )
 from orchestrator.events import Notice, WorkerHarvesting
-from orchestrator.harvest import Harvested, Origin, import_harvest
+from orchestrator.harvest import (
+    Harvested,
+    HarvestRefusedError,
+    Origin,
+    import_harvest,
+    read_tip,
+)
 from orchestrator.judge import Verdict
+from orchestrator.kept import NOTHING, Kept, Parts, import_kept, kept_prefix, told
 from orchestrator.leaks import leak_notes, leaks
 from orchestrator.lfs import note_made, take_objects
 from orchestrator.meanwhile import meanwhile
@@ -51,21 +58,36 @@ def bring_home(
         said = str(error) if isinstance(error, OSError) else error.message
         raise UnfinishedError(f"its work could not be brought home: {said}") from error
     except OrchestratorError as error:
-        kept = f"{error}; what it wrote is kept in {workspace.store.root}"
-        if verdict.status is Status.SUCCESS:
-            verdict = Verdict(Status.FAILED, Reason.HARVEST_REFUSED, kept)
-        else:
-            verdict = verdict.with_note(kept)
-        return Harvested(workspace.start, ()), verdict
+        harvested = Harvested(workspace.start, (), refused=str(error))
+    if harvested.refused is not None:
+        verdict = _of_refused(verdict, harvested, workspace)
+        harvested = _shown(run, workspace, harvested)
+        return _with_leaks(run, spec, harvested), verdict
     with meanwhile(partial(discard_scratch, run, spec, workspace)):
-        try:
-            workspace.worktree.update(
-                run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
-            )
-        except OrchestratorError as error:
-            note = f"the worktree was changed meanwhile and is not updated ({error.message})"
-            harvested = Harvested(harvested.tip, (*harvested.notes, note))
+        harvested = _shown(run, workspace, harvested)
     return _with_leaks(run, spec, harvested), verdict
+
+
+def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
+    """Say that not all of the work is on its branch, and where the rest is."""
+    said = f"{harvested.refused}; all that it wrote is kept in {workspace.store.root}"
+    if verdict.status is not Status.SUCCESS:
+        return verdict.with_note(said)
+    partly = harvested.tip != workspace.start or harvested.kept_refs
+    status = Status.PARTIAL if partly else Status.FAILED
+    return Verdict(status, Reason.HARVEST_REFUSED, said)
+
+
+def _shown(run: RunContext, workspace: Workspace, harvested: Harvested) -> Harvested:
+    """Bring the worktree that the user sees to what was let in."""
+    try:
+        workspace.worktree.update(
+            run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
+        )
+    except OrchestratorError as error:
+        note = f"the worktree was changed meanwhile and is not updated ({error.message})"
+        return replace(harvested, notes=(*harvested.notes, note))
+    return harvested
 
 
 def discard_scratch(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
@@ -98,7 +120,7 @@ def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harv
         notes = leak_notes(found, spec.branch)
     for note in notes:
         run.emit(Notice(message=note))
-    return Harvested(harvested.tip, (*harvested.notes, *notes))
+    return replace(harvested, notes=(*harvested.notes, *notes))
 
 
 def harvest(
@@ -106,6 +128,7 @@ def harvest(
 ) -> Harvested:
     """Pack in a container without network, check on the host, move the branch.
 
+    Where a rule is broken, what keeps the rules is let in; `refused` says why that is not all.
     However it ends, the worktree is the caller's again.
 
     Raises:
@@ -113,34 +136,112 @@ def harvest(
     """
     known = checkpoints.harvested()
     take_back = partial(workspace.take_back, run.repository, again=run.resumed)
-    if known is None and not workspace.is_untouched():
-        try:
-            container = pack(run, spec, workspace)
-        except BaseException:
-            take_back()
-            raise
+    if known is not None or workspace.is_untouched():
+        take_back()
+        if known is not None:
+            _land(run, spec, workspace, known)
+            return known
+        untouched = Harvested(workspace.start, ())
+        checkpoints.note_harvested(untouched)
+        return untouched
+    kept = NOTHING
+    try:
+        container = pack(run, spec, workspace)
+    except HarvestRefusedError as error:
+        refusal = error
+    except BaseException:
+        take_back()
+        raise
+    else:
         # Nobody is left who looks at the files. Git reads those again whose owner changes, which
         # takes as long as the checks do.
         with meanwhile(partial(dismiss, container)), meanwhile(take_back):
-            return _let_in(run, spec, workspace, checkpoints)
-    take_back()
-    if known is not None:
-        _land(run, spec, workspace, known)
-        return known
-    untouched = Harvested(workspace.start, ())
-    checkpoints.note_harvested(untouched)
-    return untouched
+            kept = _keep(run, spec, workspace)
+            try:
+                return _let_in(run, spec, workspace, checkpoints, kept)
+            except HarvestRefusedError as error:
+                refusal = error
+    return _let_in_rest(run, spec, workspace, checkpoints, kept, refusal)
+
+
+def _keep(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Kept:
+    """Let in the commits that the worker's branch does not reach."""
+    attempt = len(run.directory.attempts(spec.worker_id)) + 1
+    return import_kept(
+        run.repository,
+        out=workspace.store.out,
+        quarantine=workspace.store.root / "quarantine",
+        origin=_origin(run, workspace),
+        prefix=kept_prefix(run.directory.run_id, spec.worker_id, attempt=attempt),
+    )
+
+
+def _let_in_rest(
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    kept: Kept,
+    refusal: HarvestRefusedError,
+) -> Harvested:
+    """Let in what keeps the rules: the last commit that does, and the files on top of it."""
+    good = _last_good(run, workspace) or workspace.start
+    workspace.hand_over()
+    try:
+        dismiss(pack(run, spec, workspace, onto=good))
+        return _let_in(run, spec, workspace, checkpoints, kept, refused=refusal.message)
+    except HarvestRefusedError:
+        harvested = Harvested(good, _notes(kept), kept.refs, refusal.message)
+    finally:
+        workspace.take_back(run.repository, again=run.resumed)
+    checkpoints.note_harvested(harvested)
+    _land(run, spec, workspace, harvested)
+    return harvested
+
+
+def _last_good(run: RunContext, workspace: Workspace) -> str | None:
+    """Let in the last commit before the refused one that keeps the rules, if there is any."""
+    out, quarantine = workspace.store.out, workspace.store.root / "quarantine"
+    try:
+        tip = read_tip(out)
+        with Parts(run.repository, out / "pack", quarantine, _origin(run, workspace)) as parts:
+            return parts.last_good(tip)
+    except HarvestRefusedError:
+        return None
+
+
+def _notes(kept: Kept) -> tuple[str, ...]:
+    return (*told(kept.refs), *kept.notes)
+
+
+def _origin(run: RunContext, workspace: Workspace) -> Origin:
+    return Origin(
+        base=run.base,
+        start=workspace.start,
+        objects=run.objects,
+        shallow=run.shallow,
+        room=_room(run),
+    )
+
+
+def _room(run: RunContext) -> int:
+    # A worker is stopped a moment after its limit, and what it wrote until then counts.
+    return 2 * run.config.limits.disk + _MOMENT
 
 
 def _let_in(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    kept: Kept,
+    *,
+    refused: str | None = None,
 ) -> Harvested:
-    kept = keep_patches(workspace.store.root, workspace.store.out)
-    # A worker is stopped a moment after its limit, and what it wrote until then counts.
-    room = 2 * run.config.limits.disk + _MOMENT
+    patches = keep_patches(workspace.store.root, workspace.store.out)
 
     def note(harvested: Harvested) -> None:
-        taken = take_objects(run.repository, workspace.store.out, room=room)
+        taken = take_objects(run.repository, workspace.store.out, room=_room(run))
         note_made(taken, workspace.store.root)
         checkpoints.note_harvested(harvested)
 
@@ -149,15 +250,11 @@ def _let_in(
         out=workspace.store.out,
         quarantine=workspace.store.root / "quarantine",
         branch=spec.branch,
-        origin=Origin(
-            base=run.base,
-            start=workspace.start,
-            objects=run.objects,
-            shallow=run.shallow,
-            room=room,
-        ),
+        origin=_origin(run, workspace),
         note=note,
-        notes=kept,
+        notes=(*_notes(kept), *patches),
+        kept_refs=kept.refs,
+        refused=refused,
     )
 
 

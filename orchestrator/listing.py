@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestrator.diskuse import DiskUse, disk_use
 from orchestrator.history import RunHistory, RunState, WorkerState, WorkerView, attempts
+from orchestrator.kept import list_kept
 from orchestrator.record import RunDirectory, RunRecord, all_runs
 from orchestrator.repository import BRANCHES, Repository
 from orchestrator.results import Reason, Status, WorkerResult
@@ -39,6 +40,8 @@ class ListedWorker(_Listed):
     """Null when it is gone, or another run's by now."""
     worktree_path: str | None
     """Absolute; null as with `branch`."""
+    kept_refs: tuple[str, ...]
+    """Refs of what it left and its branch does not have."""
     container: str | None
     """The engine's id, while it has one by the run's own word."""
     started_at: datetime | None
@@ -79,9 +82,11 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
     owners = {spec.worker_id: run for run, record in records.items() for spec in record.workers}
     refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
     branches = frozenset(ref for ref in refs.splitlines() if ref.startswith(BRANCHES))
+    kept = list_kept(repository)
     shown = []
     for run, record in records.items():
         place = _Place(run, record, owners, branches)
+        place.kept_refs = [(number, ref) for name, number, ref in kept if name == run.run_id]
         if everything or place.holds_something():
             shown.append(_listed(place))
     return Listing(runs=tuple(shown))
@@ -102,6 +107,7 @@ class _Place:
         # A number may have been used again: it is the newest run's that had it.
         self._mine = [spec for spec in record.workers if owners[spec.worker_id] is run]
         self._branches = branches
+        self.kept_refs: list[tuple[int, str]] = []
 
     def worktrees(self) -> dict[int, Path]:
         """Give the worktrees that are there."""
@@ -132,6 +138,7 @@ def _listed(place: _Place) -> ListedRun:
                 worker,
                 result=history.worker_result(number, live=state is RunState.RUNNING),
                 branch=branches.get(number),
+                kept_refs=tuple(ref for worker_id, ref in place.kept_refs if worker_id == number),
                 worktree=worktrees.get(number),
                 used=_used(place.run, number, worktrees.get(number)),
             )
@@ -157,6 +164,7 @@ def _worker(
     *,
     result: WorkerResult | None,
     branch: str | None,
+    kept_refs: tuple[str, ...],
     worktree: Path | None,
     used: DiskUse,
 ) -> ListedWorker:
@@ -170,6 +178,7 @@ def _worker(
         reason=result.reason if result else None,
         branch=branch,
         worktree_path=str(worktree) if worktree else None,
+        kept_refs=kept_refs,
         container=worker.container,
         started_at=worker.started_at,
         disk=used.size,

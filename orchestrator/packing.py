@@ -23,8 +23,16 @@ _KILLED = 137
 """Exit code of a container that somebody killed; where we did, it is late, and told apart."""
 
 
-def pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Container:
+def pack(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, *, onto: str | None = None
+) -> Container:
     """Pack in a container, and give it: it has done its work, and is to be dismissed.
+
+    Args:
+        run: The run.
+        spec: The worker.
+        workspace: Its files.
+        onto: A commit that the files alone are put on top of, without the worker's own commits.
 
     Raises:
         HarvestRefusedError: What the worker wrote cannot be packed.
@@ -32,12 +40,12 @@ def pack(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Container:
         EngineError: The engine failed.
     """
     try:
-        return _packed(run, spec, workspace)
+        return _packed(run, spec, workspace, onto)
     except EngineUnavailableError:
         raise
     except EngineError:
         # Somebody took the container away from us; nothing of it is half done.
-        return _packed(run, spec, workspace)
+        return _packed(run, spec, workspace, onto)
 
 
 def dismiss(container: Container) -> None:
@@ -46,9 +54,9 @@ def dismiss(container: Container) -> None:
         container.remove()
 
 
-def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Container:
+def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace, onto: str | None) -> Container:
     workspace.clear_harvest()
-    container = run.engine.start(harvest_container(run, spec, workspace))
+    container = run.engine.start(harvest_container(run, spec, workspace, onto=onto))
     try:
         said = _last_words(container)
         if not workspace.is_packed():

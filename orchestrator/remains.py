@@ -11,13 +11,16 @@ from pathlib import Path
 from orchestrator.copies import unchanged
 from orchestrator.errors import RepositoryError
 from orchestrator.git import Git, GitCommandError
+from orchestrator.kept import kept_prefix
 from orchestrator.plan import WorkerSpec
 from orchestrator.record import RunDirectory, RunRecord, all_runs
 from orchestrator.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.salvage import is_stranded
+from orchestrator.store import Store
 from orchestrator.worktree import Worktree, open_worktree
 
 BRANCHES_AND_REMOTES = ("refs/heads", "refs/remotes")
+_REMOTES = "refs/remotes/"
 _TO_THE_SECOND = len("20260101-093000")
 _SIGNS_OF_LIFE = ("run.json", "lease", "events.ndjson")
 
@@ -144,11 +147,24 @@ def head_of(repository: Repository, worktree: Worktree) -> str | None:
 
 
 def is_reached(repository: Repository, commit: str, *places: str) -> bool:
-    """Tell whether a ref below `places` reaches `commit` that is no worker's own."""
-    refs = repository.git.text(
-        "for-each-ref", f"--contains={commit}", "--format=%(refname)", *places
-    ).splitlines()
-    return not all(ref.startswith(BRANCHES) for ref in refs)
+    """Tell whether a ref below `places` reaches `commit` that is no worker's own.
+
+    A worker's branch is its own, and so is what it was pushed to.
+    """
+    listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", *places)
+    refs = repository.git.text(*listing).splitlines()
+    others = {ref for ref in refs if not ref.startswith(BRANCHES)}
+    return bool(others and others - pushed_refs(repository))
+
+
+def pushed_refs(repository: Repository) -> frozenset[str]:
+    """Name the remote-tracking refs of workers' branches, by name or as git is told to push."""
+    form = "--format=%(upstream)%00%(push)"
+    listed = repository.git.text("for-each-ref", form, "refs/heads/architect").splitlines()
+    configured = {ref for line in listed for ref in line.split("\0") if ref.startswith(_REMOTES)}
+    remotes = repository.git.text("for-each-ref", "--format=%(refname)", _REMOTES).splitlines()
+    named = {ref for ref in remotes if f"/{BRANCHES.removeprefix('refs/heads/')}" in ref}
+    return frozenset(configured | named)
 
 
 def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
@@ -160,6 +176,19 @@ def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
     tips = {commit_of(repository, worker.ref), head} - {None}
     made = (tip for tip in tips if tip and worker.has_made(tip))
     return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in made)
+
+
+def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
+    """Name the refs that keep what a worker left and its branch does not have."""
+    place = kept_prefix(worker.directory.run_id, worker.number, attempt=1)
+    return tuple(repository.git.text("for-each-ref", "--format=%(refname)", place).splitlines())
+
+
+def is_refused(worker: RecordedWorker) -> bool:
+    """Tell whether work of a worker is in its state directory alone, as it was refused."""
+    store = Store(root=worker.directory.worker(worker.number))
+    wrote = store.upper.is_dir() or store.copy.is_dir()
+    return wrote and store.git.is_dir() and worker.directory.result(worker.number) is not None
 
 
 def is_clean(repository: Repository, worker: RecordedWorker) -> bool:

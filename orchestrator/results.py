@@ -50,7 +50,8 @@ class Reason(StrEnum):
     """It never ran: what it depends on cannot be merged."""
     CANCELLED = "cancelled"
     HARVEST_REFUSED = "harvest_refused"
-    """The checks on the host refused what the worker committed; its branch is at its base."""
+    """The checks on the host refused what the worker committed; what keeps the rules is on its
+    branch."""
     SETUP_FAILED = "setup_failed"
     """The worktree or the container could not be made."""
     ENGINE_ERROR = "engine_error"
@@ -120,6 +121,9 @@ class WorkerResult(BaseModel):
     """The commit it started from."""
     commit: str | None = None
     """The commit the branch points at."""
+    kept_refs: list[str] = Field(default_factory=list)
+    """Refs of commits that the worker left and its branch does not have: other branches, tags,
+    stashes, a detached HEAD, staged content."""
     insertions: int = 0
     """Lines added, by git's word."""
     deletions: int = 0

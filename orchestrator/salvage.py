@@ -9,6 +9,7 @@ from orchestrator.context import RunContext
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.events import ignore
 from orchestrator.execution import Cancel
+from orchestrator.harvest import HarvestRefusedError
 from orchestrator.homecoming import discard_scratch, harvest
 from orchestrator.pace import Pace
 from orchestrator.plan import WorkerSpec
@@ -58,7 +59,7 @@ def salvage(
     Its container must be gone. To be called without the repository's lock.
 
     Raises:
-        OrchestratorError: Nothing was let in; its files are still where it wrote them.
+        OrchestratorError: Not all was let in; its files are still where it wrote them.
     """
     store = Store(root=directory.worker(spec.worker_id))
     base = directory.base_of(spec.worker_id) or record.base
@@ -69,8 +70,10 @@ def salvage(
     workspace = reopen(repository, directory, spec, base=base, objects=run.objects)
     harvested = harvest(run, spec, workspace, Checkpoints(store.root))
     workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
-    discard_scratch(run, spec, workspace)
     run.shared.collect(spec)
+    if harvested.refused is not None:
+        raise HarvestRefusedError(harvested.refused)
+    discard_scratch(run, spec, workspace)
 
 
 def _context(

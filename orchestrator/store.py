@@ -154,11 +154,21 @@ def make_store(
     furnishing.tell(_inside(repository, settings))
     patterns = worktree.git_dir / "info" / "sparse-checkout"
     for git_dir in (store.git, store.harvest):
-        shutil.copyfile(index, git_dir / "index")
+        _copy_index(worktree, index, git_dir / "index")
         if _is_sparse(repository) and patterns.exists():
             shutil.copyfile(patterns, git_dir / "info" / "sparse-checkout")
+    # Whatever changes from now on, the worker changed.
+    (store.harvest / "made").touch()
     _give_away((store.git, store.harvest, store.out, store.pointer), worktree, options)
     return store
+
+
+def _copy_index(worktree: Worktree, index: Path, copy: Path) -> None:
+    """Copy an index whole: a split one refers to a file beside it."""
+    shutil.copyfile(index, copy)
+    if any(worktree.git_dir.glob("sharedindex.*")):
+        git = Git(worktree.git_dir, index=copy, work_tree=worktree.path)
+        git.run("update-index", "--force-write-index")
 
 
 def _add_earlier(repository: Repository, store: Store, options: StoreOptions) -> None:

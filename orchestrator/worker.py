@@ -156,6 +156,7 @@ def _result(
         summary=None if outcome is None else outcome.summary,
         base=run.base,
         commit=harvested.tip,
+        kept_refs=list(harvested.kept_refs),
         insertions=changed.insertions,
         deletions=changed.deletions,
         tokens=None if outcome is None else outcome.tokens,

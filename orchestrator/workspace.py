@@ -144,11 +144,17 @@ class Workspace:
     def clear_harvest(self) -> None:
         """Remove what would mislead after a harvest that was cut short; its container is gone."""
         (self.store.harvest / "index.lock").unlink(missing_ok=True)
-        (self.store.out / "tip").unlink(missing_ok=True)
+        for name in ("tip", "kept", "kept.pack"):
+            (self.store.out / name).unlink(missing_ok=True)
 
     def is_packed(self) -> bool:
         """Tell whether the harvest's container came to its end; the tip is the last it writes."""
         return os.path.lexists(self.store.out / "tip")
+
+    def hand_over(self) -> None:
+        """Give the worktree's files to the worker's user again, for another harvest."""
+        if self.mode == "overlay" and self.user[0] != os.getuid():
+            change_owner(self.worktree.path, self.user, keep=self.worktree.path)
 
     def take_back(self, repository: Repository, *, again: bool = False) -> None:
         """Make the user's worktree the caller's again; no worker could ever write to it.

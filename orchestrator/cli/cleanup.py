@@ -23,6 +23,7 @@ from orchestrator.repository import find_top
 from orchestrator.sanitize import one_line
 
 SOME_LEFT = 1
+_SHOWN = 5
 
 Numbers = Annotated[
     list[int] | None, typer.Argument(metavar="N", min=1, help="Workers, instead of all of them.")
@@ -96,7 +97,8 @@ def restore(workers: Numbers = None, run: Run = None) -> None:
     """Bring back the worktrees and branches that a cleanup kept."""
     restored = bring_back(find_top(Path.cwd()), workers=tuple(workers or ()), run_id=run)
     for worker in restored:
-        show(f"restored worker {worker.worker_id}: {worker.branch} in {worker.worktree}")
+        what = f"restored worker {worker.worker_id}: {worker.branch} in {worker.worktree}"
+        show("\n  ".join([what, *_kept_lines(worker.kept_refs)]))
     if not restored:
         tell("nothing to restore")
 
@@ -133,10 +135,19 @@ def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
     what = f"{_verb(dry_run=dry_run)} worker {worker.worker_id}: {worker.worktree}, {worker.branch}"
     if worker.note is not None:
         what += f"\n  {one_line(worker.note, limit=500)}"
-    if worker.backup is None:
-        return what
-    back = f"orchestrator restore {worker.worker_id} --run {worker.run_id}"
-    return f"{what}\n  kept as {worker.backup}, back with: {back}"
+    if worker.backup is not None:
+        back = f"orchestrator restore {worker.worker_id} --run {worker.run_id}"
+        what += f"\n  kept as {worker.backup}, back with: {back}"
+    return "\n  ".join([what, *_kept_lines(worker.kept_refs)])
+
+
+def _kept_lines(refs: tuple[str, ...]) -> list[str]:
+    """Name refs that stay, and of many the first."""
+    more = len(refs) - _SHOWN
+    lines = [f"also kept: {ref}" for ref in refs[:_SHOWN]]
+    return [*lines, f"and {more} more: git for-each-ref refs/orchestrator/kept"][
+        : _SHOWN + (more > 0)
+    ]
 
 
 def _verb(*, dry_run: bool) -> str:

@@ -43,7 +43,8 @@ def _run(run: ListedRun, top: Path) -> str:
     age = humanize.naturaldelta(datetime.now(UTC) - run.created_at)
     rows = [_HEADING, *(_row(worker, top) for worker in run.workers)]
     heading = f"{run.run_id}  {run.state.value}, started {age} ago"
-    return f"{heading}\n{table(rows, width=terminal_width())}"
+    kept = [f"also kept: {ref}" for worker in run.workers for ref in worker.kept_refs]
+    return "\n".join([heading, table(rows, width=terminal_width()), *kept])
 
 
 def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator import harvest_helper
+from orchestrator.containers import helper_script
 from orchestrator.store import Store
 from tests.fuzz.oracle import Snapshot, check_import, plain, snapshot
 from tests.fuzz.seeds import Seeds
@@ -116,7 +117,7 @@ def _hold_unchanged(world: World, before: Snapshot) -> None:
 
 def _run_helper(world: World) -> str | None:
     """Run it as a container would; give its last words if it failed."""
-    store, script = world.store, Path(harvest_helper.__file__).read_text()
+    store, script = world.store, helper_script()
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
     python, who = _unprivileged(store)
     command = [python, "-I", "-c", script, *map(str, places), world.base, BRANCH, "message"]

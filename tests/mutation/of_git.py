@@ -38,6 +38,8 @@ def gate() -> Iterator[Protection]:
         ("alternate refs command off", '    "core.alternateRefsCommand": "true",\n', ""),
         ("large files are not held in memory", '    "core.bigFileThreshold": "128m",\n', ""),
         ("commit graphs neither believed nor written", '    "core.commitGraph": "false",\n', ""),
+        ("no split index", '    "core.splitIndex": "false",\n', "",
+         "an index is copied whole in any case: defence in depth"),
         ("no signing program", '    "commit.gpgSign": "false",\n', ""),
         ("signatures say nothing", '    "log.showSignature": "false",\n', ""),
         ("submodules not entered", '    "submodule.recurse": "false",\n', ""),
