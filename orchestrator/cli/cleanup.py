@@ -143,11 +143,10 @@ def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
 
 def _kept_lines(refs: tuple[str, ...]) -> list[str]:
     """Name refs that stay, and of many the first."""
-    more = len(refs) - _SHOWN
     lines = [f"also kept: {ref}" for ref in refs[:_SHOWN]]
-    return [*lines, f"and {more} more: git for-each-ref refs/orchestrator/kept"][
-        : _SHOWN + (more > 0)
-    ]
+    if len(refs) > _SHOWN:
+        lines.append(f"and {len(refs) - _SHOWN} more: git for-each-ref refs/orchestrator/kept")
+    return lines
 
 
 def _verb(*, dry_run: bool) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from tests.mutation.protection import Protection, patches
 
 CLEANUP = "tests/git/test_cleanup.py"
+KEPT = "tests/git/test_kept.py"
 CHOICE = "tests/git/test_cleanup_choice.py"
 RESTORE = "tests/git/test_restore.py"
 ACCEPTANCE = "tests/docker/test_acceptance.py"
@@ -16,8 +17,8 @@ def cleanup() -> Iterator[Protection]:
         "cleanup.py", (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
         ("backups", '                repository.git.run("update-ref", backup, kept)\n',
          "                pass\n"),
-        ("live runs left alone", "        if held:\n            _clean_workers(",
-         "        if True:\n            _clean_workers("),
+        ("live runs left alone", "        if held:\n            if job.engine is None",
+         "        if True:\n            if job.engine is None"),
         ("a branch checked out elsewhere stays", "    if elsewhere:\n", "    if False:\n"),
         ("a directory that is no worktree stays",
          "if worker.path.exists() and worker.worktree() is None:", "if False:"),
@@ -34,9 +35,10 @@ def cleanup() -> Iterator[Protection]:
         ("what is in the way of a restore stays", "    if problems:\n", "    if False:\n"),
     )  # fmt: skip
     yield from patches(
-        "remains.py", (CHOICE,),
+        "remains.py", (CHOICE, KEPT),
         ("what only workers have is not merged",
-         "not all(ref.startswith(BRANCHES) for ref in refs)", "bool(refs)"),
+         "others = {ref for ref in refs if not ref.startswith(BRANCHES)}", "others = set(refs)"),
+        ("what was pushed is not merged", "others - pushed_refs(repository)", "others"),
         ("what a dead worker wrote is not merged",
          "    if is_stranded(worker.directory, worker.spec):\n        return False\n", ""),
         ("uncommitted work is not clean", " and is_clean(repository, worker)", ""),
