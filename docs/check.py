@@ -5,7 +5,6 @@ Part of `make check`; needs no daemon. A generated part of a page stands between
 """
 
 import argparse
-import inspect
 import io
 import json
 import os
@@ -19,8 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from orchestrator.cli.app import run
-from orchestrator.cli.parallel import parallel
+from orchestrator.cli.app import COMMANDS, run
 from orchestrator.engine import base as engine_base
 from orchestrator.results import Reason, WorkerResult
 from orchestrator.settings import json_schema
@@ -33,7 +31,7 @@ from orchestrator.settings.fields import (
     in_words,
     whole_schema,
 )
-from orchestrator.settings.sources import NO_VARIABLE
+from orchestrator.settings.sources import NO_VARIABLE, flag
 from orchestrator.workflow.manifest import Foreach, Manifest, ManifestTask, Stage, TaskDefaults
 from orchestrator.workflow.schema import json_schema as manifest_schema
 
@@ -52,7 +50,7 @@ def main(root: Path = ROOT, arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Hold the documentation to the code")
     parser.add_argument("--write", action="store_true", help="rewrite what is out of step")
     options = parser.parse_args(arguments)
-    problems = list(missing_words(root))
+    problems = [*missing_words(root), *unknown_options(root)]
     for path, text in wanted_files(root):
         if (root / path).read_text(encoding="utf-8") == text:
             continue
@@ -122,14 +120,13 @@ def help_text(command: str) -> str:
 def settings_table(block: str) -> str:
     """Give a row for every key of a block of the configuration file."""
     rows = ["| Key | Takes | Default | Option | Meaning |", "|---|---|---|---|---|"]
-    options = set(inspect.signature(parallel).parameters)
     for name, field in _BLOCKS[block].items():
         schema = field_schema(field)
         cells = (
             f"`{name}`",
             allowed(field).removeprefix("a ").replace("|", "\\|"),
             _default(schema),
-            _option(name, options),
+            _option(name),
             " ".join(schema["description"].split()),
         )
         rows.append("| " + " | ".join(cells) + " |")
@@ -147,10 +144,50 @@ def _default(schema: Mapping[str, Any]) -> str:
     return f"`{value:g}`" if isinstance(value, float) else f"`{json.dumps(value).strip(chr(34))}`"
 
 
-def _option(name: str, options: set[str]) -> str:
+def _option(name: str) -> str:
     if name == "tasks":
         return "`--task`, `TASK`"
-    return f"`--{name.replace('_', '-')}`" if name in options else _NOTHING
+    option = flag(name)
+    return f"`{option}`" if option in options_of("parallel") else _NOTHING
+
+
+_AN_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+@cache
+def options_of(command: str) -> frozenset[str]:
+    """List the options that the help of a command names."""
+    listed = help_text(command).partition("Options:")[2].splitlines()
+    heads = (line for line in listed if re.match(r"  -", line))
+    return frozenset(option for line in heads for option in _AN_OPTION.findall(line))
+
+
+@cache
+def commands() -> tuple[str, ...]:
+    """List all commands, those of groups included."""
+    found = []
+    for name in COMMANDS:
+        inner = help_text(name).partition("Commands:\n")[2]
+        found += [
+            name,
+            *(f"{name} {line.split()[0]}" for line in re.findall(r"^  \w.*", inner, re.M)),
+        ]
+    return tuple(found)
+
+
+_OF_OTHERS = frozenset({"--rm", "--name-only", "--force"})
+"""Options of other programs that the reference names."""
+
+
+def unknown_options(root: Path) -> Iterator[str]:
+    """Name the options in the reference that no command has."""
+    known = {option for command in commands() for option in options_of(command)}
+    known |= _OF_OTHERS | options_of("")
+    for page in sorted((root / "docs" / "reference").glob("*.md")):
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        named = set(re.findall(r"`(--[a-z][a-z-]*)", text))
+        for option in sorted(named - known):
+            yield f"{page.relative_to(root)} names `{option}`, which no command has"
 
 
 def manifest_table(part: str) -> str:

@@ -61,7 +61,10 @@ def _execution() -> dict[str, Any]:
         **_property(RUN_FIELDS["workers"]),
         "description": "Same as `parallel_runs.workers`.",
     }
-    enabled = {"enum": [True, None], "description": "Accepted when `true`."}
+    enabled = {
+        "type": ["boolean", "null"],
+        "description": "`false`: one worker at a time, whatever `maxConcurrentAgents` says.",
+    }
     return _object({"maxConcurrentAgents": workers, "parallelDelegationEnabled": enabled})
 
 

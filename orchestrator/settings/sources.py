@@ -247,6 +247,7 @@ _FLAGS: Mapping[str, str] = {
     "secrets": "--secret",
     "services": "--service",
     "checks": "--check",
+    "caches": "--cache",
 }
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from orchestrator.results import RunResult, WorkerResult
-from orchestrator.settings import load_config
+from orchestrator.settings import json_schema, load_config
 from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.schema import json_schema as manifest_schema
 from tests.docs.markdown import ROOT, Block, blocks, pages
 from tests.docs.session import Step, ci_scripts, run_session, steps
 from tests.e2e.conftest import caller_environment
@@ -156,6 +158,7 @@ def test_a_configuration_is_one(block: Block, tmp_path: Path) -> None:
     file.write_text(block.text)
     if {"tasks", "stages"} & {*document}:
         assert read_workflow(file).workflow.tasks
+        Draft202012Validator(manifest_schema()).validate(document)
         return
 
     # Services are for a file that is named.
@@ -163,6 +166,7 @@ def test_a_configuration_is_one(block: Block, tmp_path: Path) -> None:
     config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=named)
 
     assert config.tasks
+    Draft202012Validator(json_schema()).validate(document)
 
 
 @pytest.mark.parametrize("block", _of("json"))

@@ -88,3 +88,11 @@ def test_every_exit_code_has_a_row() -> None:
 @pytest.mark.parametrize("page", ["README.md"])
 def test_the_first_page_is_short(page: str) -> None:
     assert len(read_page(page).splitlines()) <= 140
+
+
+def test_an_option_that_does_not_exist_is_found(check: ModuleType, copy: Path) -> None:
+    page = copy / "docs" / "reference" / "result.md"
+    page.write_text(page.read_text() + "\nGiven by `--chekcs`.\n")
+    assert list(check.unknown_options(copy)) == [
+        "docs/reference/result.md names `--chekcs`, which no command has"
+    ]
