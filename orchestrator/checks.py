@@ -152,6 +152,7 @@ class _Checks:
             timeout=one.timeout or None,
             network=self.run.config.isolation.check_network,
             title=self.run.redactor.text(one.title),
+            closed="checks" in self.run.config.closed_stages,
         )
 
 

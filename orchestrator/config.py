@@ -121,6 +121,8 @@ Commands = tuple[Annotated[str, AfterValidator(_command)], ...]
 """Command lines for `sh`."""
 
 
+StageKey = Literal["setup", "teardown", "checks"]
+"""Keys of a file whose commands run before or after an agent."""
 CacheKind = Literal["pip", "npm", "uv", "cargo"]
 
 
@@ -463,6 +465,10 @@ class ParallelConfig(Model):
     providers: dict[str, Provider] = Field(default={})
     """Who answers for models, by name: `claude` or `claude-code`, `gemini` or `gemini-cli`, and so
     on with every agent program; or what stands before the `/` of a model's name."""
+    closed_stages: tuple[StageKey, ...] = ()
+    """Stages whose commands nobody vouches for, as those of a configuration file found in the
+    repository: they get no variables, no secrets, and a network only by `setup_network` or
+    `check_network`."""
     limits: Limits = Limits()
     isolation: Isolation = Isolation()
     triggers: Triggers = Triggers()
@@ -533,7 +539,13 @@ class ParallelConfig(Model):
     @property
     def setup_network(self) -> Network:
         """The network of the `setup` commands."""
-        return self.isolation.setup_network or self.isolation.network
+        own: Network = "none" if "setup" in self.closed_stages else self.isolation.network
+        return self.isolation.setup_network or own
+
+    @property
+    def teardown_network(self) -> Network:
+        """The network of the `teardown` commands."""
+        return "none" if "teardown" in self.closed_stages else self.isolation.network
 
     @property
     def networks(self) -> frozenset[Network]:

@@ -56,7 +56,6 @@ def worker_container(
         network: Default: the agent's.
     """
     config, limits = run.config, run.config.limits
-    given = {} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}
     command = run.agent.command(spec, AgentSettings.of(config))
     is_open = (network or config.isolation.network) == "open"
     return ContainerSpec(
@@ -67,10 +66,7 @@ def worker_container(
         workdir=WORKSPACE,
         labels=labels(run, spec, role="worker"),
         env={
-            **_environment(),
-            **environment(config.project.caches, offline=not is_open),
-            **variables(spec, workspace.shared),
-            **given,
+            **_given(run, spec, workspace, secrets, offline=not is_open),
             **command.default_env,
             **run.inherited_env,
             **command.env,
@@ -109,12 +105,17 @@ class Job:
     network: Network
     title: str | None = None
     """Which check it is, for people."""
+    closed: bool = False
+    """Nobody vouches for its commands: they get none of the user's variables."""
 
 
 def job_container(
     run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, job: Job
 ) -> ContainerSpec:
-    """Describe the container of what runs before or after the agent, with all that the agent has.
+    """Describe the container of what runs before or after the agent.
+
+    It has what the agent has, but for the keys of models: those are for the agent program alone,
+    unless the user hands them to everything by `--env`.
 
     Args:
         run: The run.
@@ -125,9 +126,18 @@ def job_container(
     """
     workspace = replace(workspace, read_only=False)
     worker = worker_container(run, spec, workspace, secrets, network=job.network)
+    # The base URL may hold a key too.
+    config = run.config.model_copy(update={"api_base": None}) if job.closed else run.config
+    command = run.agent.command(spec, AgentSettings.of(config))
     return replace(
         worker,
         name=f"{worker.name}-{job.name}",
+        env={
+            **_given(run, spec, workspace, secrets, offline=job.network != "open"),
+            **command.default_env,
+            **command.env,
+            **({} if job.closed else config.isolation.env),
+        },
         command=("sh", "-c", _IN_TURN, job.name, *job.commands),
         labels=labels(run, spec, role=job.stage),
     )
@@ -147,6 +157,18 @@ def job_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job)
         stage=job.stage,
         name=job.title,
     )
+
+
+def _given(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, *, offline: bool
+) -> dict[str, str]:
+    """Give the variables that every container of a worker has."""
+    return {
+        **_environment(),
+        **environment(run.config.project.caches, offline=offline),
+        **variables(spec, workspace.shared),
+        **({} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}),
+    }
 
 
 def _secret_mounts(secrets: Path | None) -> tuple[BindMount, ...]:

@@ -23,6 +23,7 @@ from orchestrator.logs import WorkerLog, stage_log
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
 from orchestrator.sanitize import one_line
+from orchestrator.secret_files import Secrets
 from orchestrator.services import Services
 from orchestrator.session import cancel_of
 from orchestrator.tail import last_line
@@ -61,6 +62,7 @@ def setup_job(config: ParallelConfig) -> Job:
         commands=config.project.setup,
         timeout=config.project.setup_timeout or None,
         network=config.setup_network,
+        closed="setup" in config.closed_stages,
     )
 
 
@@ -70,7 +72,8 @@ def _teardown_job(config: ParallelConfig) -> Job:
         name="teardown",
         commands=config.project.teardown,
         timeout=config.project.setup_timeout or None,
-        network=config.isolation.network,
+        network=config.teardown_network,
+        closed="teardown" in config.closed_stages,
     )
 
 
@@ -194,7 +197,8 @@ class Work:
     def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
         run, spec, workspace = self.run, self.spec, self.workspace
         terms = job_terms(run, spec, workspace, self.job)
-        given = run.secrets.laid_out(run.directory.run_id, spec.worker_id, workspace.user)
+        handed = Secrets(values={}, root=None) if self.job.closed else run.secrets
+        given = handed.laid_out(run.directory.run_id, spec.worker_id, workspace.user)
         try:
             with given as secrets:
                 described = job_container(run, spec, workspace, secrets, self.job)

@@ -37,6 +37,11 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
             "there is no `setup` command to fill the caches with",
             hint="`setup: [npm ci]` in the file, or `--setup CMD`",
         )
+    if "setup" in config.closed_stages:
+        raise ConfigError(
+            "`setup` is not run with an open network: its file was found in the repository",
+            hint="pass `--config FILE` if you trust who wrote that file",
+        )
     return ParallelConfig(
         tasks=(_task(config),),
         workers=1,

@@ -59,13 +59,14 @@ def validate(
     ] = None,
 ) -> None:
     """Check a configuration file: all that is wrong with it, at once."""
-    path, named = config_file(os.environ, _top(), file)
+    top = _top()
+    path, named = config_file(os.environ, top, file)
     if path is None:
         raise ConfigError(
             "there is no configuration file: the defaults hold",
             hint="`orchestrator init` writes one that fits the project",
         )
-    check = check_file(path)
+    check = check_file(path, top=None if named else top)
     refused = [] if named else check.named_only
     if check.problems or refused:
         hint = NAME_IT.format(path) if refused else _KEYS_HINT
@@ -75,6 +76,9 @@ def validate(
         tell("a file that nobody named, as one in the repository, may not say all of this:")
         for line in check.named_only:
             tell(f"  {line}")
+    if check.closed:
+        keys = ", ".join(f"`{key}`" for key in check.closed)
+        tell(f"{keys}: without a network, variables or secrets, unless `--config` names the file")
 
 
 @app.command()

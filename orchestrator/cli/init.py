@@ -23,7 +23,7 @@ from orchestrator.settings import check_file
 from orchestrator.settings.sources import agent_names
 from orchestrator.survey import Choice, Findings, Tree, look_at, written
 from orchestrator.survey.programs import BASE_PROGRAMS, programs_in
-from orchestrator.survey.written import build_command
+from orchestrator.survey.written import build_command, needs_naming
 
 FILE_NAME = "orchestrator.yaml"
 _DEFAULT_AGENT = str(ParallelConfig.model_fields["agent_cli"].default)
@@ -74,7 +74,7 @@ def init(
         services=bool(services),
     )
     text = written(findings, choice)
-    named = _needs_naming(text)
+    named = _needs_naming(text) or needs_naming(findings, choice)
     target = _write(repository.top / FILE_NAME, text, force=force)
     for line in (*_found(findings), *_missing(findings, choice, known=programs is not None)):
         tell(line)
@@ -197,6 +197,7 @@ def _missing(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str
 def _next(choice: Choice, target: Path, *, named: bool) -> str:
     words = ["orchestrator", "parallel"]
     words += ["--config", FILE_NAME] if named else []
+    words += ["--agent-cli", choice.agent_cli] if choice.agent_cli and not named else []
     words += ["--image", choice.image] if choice.own_image else []
     words += ["a command" if choice.agent_cli == "shell" else "a task"]
     validate = f"orchestrator config validate{f' {FILE_NAME}' if named else ''}"

@@ -8,11 +8,17 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.config import AUTO, MOST_WORKERS, ParallelConfig, repository_config_files
+from orchestrator.config import (
+    AUTO,
+    MOST_WORKERS,
+    ParallelConfig,
+    StageKey,
+    repository_config_files,
+)
 from orchestrator.errors import ConfigError
 from orchestrator.plan import room
 from orchestrator.settings.fields import RUN_FIELDS, FieldPath, Setting
-from orchestrator.settings.guest import NAME_IT, loosened, out_of_bounds
+from orchestrator.settings.guest import NAME_IT, closed_stages, loosened, out_of_bounds
 from orchestrator.settings.merge import merge, problems_of, problems_of_file, validate_texts
 from orchestrator.settings.schema import json_schema
 from orchestrator.settings.sources import (
@@ -71,6 +77,8 @@ class FileCheck:
 
     problems: Problems
     named_only: Problems
+    closed: tuple[StageKey, ...]
+    """What runs without a network, variables or secrets unless the file is named."""
 
 
 def load_config(
@@ -117,7 +125,8 @@ def load_settings(
     """
     problems: Problems = []
     path, named = config_file(environ, top, file)
-    file_layer = _numbered(from_file(path, problems)) if path else []
+    found_in = None if named else top
+    file_layer = _numbered(from_file(path, problems, top=found_in)) if path else []
     problems += problems_of_file(file_layer)
     hint = _file_hint(path if named else None) if problems else _VARIABLES_HINT
     refused = [] if named else out_of_bounds(file_layer)
@@ -163,21 +172,28 @@ def _room(config: ParallelConfig) -> int:
     return room(config, cpus=len(os.sched_getaffinity(0)), memory=memory)
 
 
-def check_file(path: Path) -> FileCheck:
-    """Check a configuration file by itself, whatever the environment says."""
+def check_file(path: Path, *, top: Path | None = None) -> FileCheck:
+    """Check a configuration file by itself, whatever the environment says.
+
+    Args:
+        path: The file.
+        top: The top of the repository in which the file was found, if nobody named the file.
+    """
     problems: Problems = []
-    found = _numbered(from_file(path, problems))
+    found = _numbered(from_file(path, problems, top=top))
     problems += problems_of_file(found)
     named_only = out_of_bounds(found)
+    closed = closed_stages(found, ())
     if problems:
-        return FileCheck(problems=problems, named_only=named_only)
+        return FileCheck(problems=problems, named_only=named_only, closed=closed)
     for program in dict.fromkeys((None, *(setting.program for setting in found))):
         general, own = _split(found, program)
         try:
             named_only += _loosened((general, own))
         except ConfigError as error:
             problems.append(f"{path}: {error.message}")
-    return FileCheck(problems=problems, named_only=list(dict.fromkeys(named_only)))
+    named_only = list(dict.fromkeys(named_only))
+    return FileCheck(problems=problems, named_only=named_only, closed=closed)
 
 
 def config_file(
@@ -195,7 +211,7 @@ def config_file(
     if environ.get(CONFIG_VARIABLE):
         return Path(environ[CONFIG_VARIABLE]), True
     files = repository_config_files(top) if top else ()
-    return next((path for path in files if path.exists()), None), False
+    return next((path for path in files if os.path.lexists(path)), None), False
 
 
 def _for_program(file: list[Setting], environment: list[Setting], options: list[Setting]) -> Layers:
@@ -219,7 +235,9 @@ def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
     problems = _loosened(layers)
     if problems:
         raise mistakes(problems, NAME_IT.format(path))
-    return _merged(layers)
+    general, of_program, *stronger = layers
+    closed = closed_stages([*general, *of_program], [one for layer in stronger for one in layer])
+    return _merged(layers).model_copy(update={"closed_stages": closed})
 
 
 def _loosened(layers: Layers) -> Problems:

@@ -34,15 +34,32 @@ class Node:
         return self.value
 
 
-def read_document(path: Path) -> Node:
+def read_document(path: Path, *, below: Path | None = None) -> Node:
     """Read a file; `.json` is JSON, everything else YAML.
+
+    Args:
+        path: The file.
+        below: A directory whose content nobody vouches for, such as a repository's top: no link
+            below it is followed, as what a link leads to would be told in messages.
 
     Raises:
         DocumentError: It cannot be read, is too large, or is not well formed.
     """
+    if below is not None:
+        _refuse_links(path, below)
     text = read_text(path)
     name = str(path)
     return _read_json(text, name) if path.suffix == ".json" else _read_yaml(text, name)
+
+
+def _refuse_links(path: Path, below: Path) -> None:
+    folders = path.relative_to(below).parents
+    links = [one for one in (path, *(below / folder for folder in folders)) if one.is_symlink()]
+    # The directory itself is where the user is.
+    if any(link != below for link in links):
+        raise DocumentError(f"{path}: is a link, and `--config` alone follows one")
+    if not path.is_file():
+        raise DocumentError(f"{path}: is not a file")
 
 
 def read_text(path: Path) -> str:

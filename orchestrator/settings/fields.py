@@ -23,7 +23,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 RUN_FIELDS: Mapping[str, FieldPath] = {
     name: (name,)
     for name in ParallelConfig.model_fields
-    if name not in _PARTS and name != "providers"
+    if name not in _PARTS and name not in ("providers", "closed_stages")
 }
 """Keys of the block `parallel_runs:`."""
 _KEYS: Mapping[str, str] = {"copied": "copy"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from orchestrator.config import DEFAULT_TIMEOUT, Limits, ParallelConfig
+from orchestrator.config import DEFAULT_TIMEOUT, Limits, ParallelConfig, StageKey
 from orchestrator.settings.fields import (
     CONTAINER_FIELDS,
     PROJECT_FIELDS,
@@ -23,13 +23,21 @@ NAME_IT = "pass `--config {}` if you trust who wrote that file"
 NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
         *(RUN_FIELDS[name] for name in ("api_base", "context", "image", "include_uncommitted")),
+        *(RUN_FIELDS[name] for name in ("agent_cli", "base", "tasks")),
         *(CONTAINER_FIELDS[name] for name in ("allow", "copy", "env", "runtime", "secrets")),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],
     }
 )
 """Keys that are for a file which the user named: where keys go to, what a worker gets, what is run
-on this machine."""
+on this machine, and what is done with the keys: by which program, for which task, on which commit
+(stashes and private branches are commits too)."""
+STAGES: Mapping[StageKey, FieldPath] = {
+    "setup": PROJECT_FIELDS["setup"],
+    "teardown": PROJECT_FIELDS["teardown"],
+    "checks": PROJECT_FIELDS["checks"],
+}
+"""Commands that a repository's file may give, and that are then `closed_stages` of the run."""
 
 _OPEN = ("none", "open", "shallow", "full")
 _UNCHOSEN_CPUS = 2.0
@@ -39,6 +47,9 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "idle_timeout": lambda seconds: seconds or inf,
     "setup_timeout": lambda seconds: seconds or inf,
     "network": _OPEN.index,
+    # Nothing given is the worker's own network, and none for the commands of a repository's file.
+    "setup_network": lambda network: _OPEN.index(network or "none"),
+    "check_network": _OPEN.index,
     "read_only": lambda read_only: not read_only,
     "checks": lambda checks: max([DEFAULT_TIMEOUT, *(check.timeout or inf for check in checks)]),
     "history": _OPEN.index,
@@ -53,8 +64,6 @@ BOUNDED: tuple[FieldPath, ...] = (
     PROJECT_FIELDS["setup_timeout"],
     PROJECT_FIELDS["checks"],
 )
-_BESIDE = frozenset({CONTAINER_FIELDS["setup_network"], CONTAINER_FIELDS["check_network"]})
-"""Networks that reach no further as long as the worker's own reaches as far."""
 _PRESET = RUN_FIELDS["preset"]
 _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_limit_wait"))
 """Bounded where a preset was asked for, which has its own."""
@@ -91,9 +100,18 @@ def loosened(
     ]
 
 
+def closed_stages(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:
+    """List the stages whose commands are those of a repository's file.
+
+    Args:
+        file: The file's settings.
+        stronger: Those of variables and options.
+    """
+    theirs = {setting.field for setting in file} - {setting.field for setting in stronger}
+    return tuple(stage for stage, field in STAGES.items() if field in theirs)
+
+
 def _reach(config: ParallelConfig, field: FieldPath) -> float:
     part = getattr(config, field[0]) if len(field) > 1 else config
     value = getattr(part, field[-1])
-    if field in _BESIDE:
-        return max(_OPEN.index(value or "none"), _OPEN.index(config.isolation.network))
     return float(_REACH.get(field[-1], float)(value))

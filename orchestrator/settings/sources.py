@@ -39,10 +39,16 @@ _TOP_KEYS = (*BLOCKS, *TOP_FIELDS, "agents", "execution")
 Problems = list[str]
 
 
-def from_file(path: Path, problems: Problems) -> list[Setting]:
-    """Read a configuration file; what is wrong with its keys goes to `problems`."""
+def from_file(path: Path, problems: Problems, *, top: Path | None = None) -> list[Setting]:
+    """Read a configuration file; what is wrong with its keys goes to `problems`.
+
+    Args:
+        path: The file.
+        problems: Is added to.
+        top: The top of the repository in which the file was found, if nobody named the file.
+    """
     try:
-        root = read_document(path)
+        root = read_document(path, below=top)
     except DocumentError as error:
         problems.append(_clean(str(error)))
         return []

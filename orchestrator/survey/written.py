@@ -42,8 +42,8 @@ container:
   # cpus: 2                   # more than the defaults: [named]
   # memory: 4g
   # network: open             # `none`: no network at all
-  # setup_network: open       # for setup alone, where the worker's own is `none`
-  # check_network: open       # for checks that fetch what they need, as `go test` may
+  # setup_network: open       # [named] for setup alone, where the worker's own is `none`
+  # check_network: open       # [named] for checks that fetch what they need, as `go test` may
   # secrets: [NPM_TOKEN]      # [named] variables of yours, as files in /run/secrets
 
 # triggers:
@@ -66,9 +66,21 @@ class Choice:
     """Whether services are to be started, which only a named file may ask for."""
 
 
+def needs_naming(findings: Findings, choice: Choice) -> bool:
+    """Say whether the file is only of use when it is named.
+
+    Services are not taken from another file, and `setup` of another one has no network.
+    """
+    return choice.services or any(one.needs in choice.programs for one in findings.setup)
+
+
 def written(findings: Findings, choice: Choice) -> str:
     """Give the text of the file."""
-    agent = f"  agent_cli: {scalar(choice.agent_cli)}" if choice.agent_cli else _AGENT
+    agent = _AGENT
+    if choice.agent_cli:
+        agent = f"  agent_cli: {scalar(choice.agent_cli)}"
+        if not needs_naming(findings, choice):
+            agent = f"  # agent_cli: {scalar(choice.agent_cli)}   # [named]"
     image = f"  # image: {scalar(choice.image)}" + "   # [named]" if choice.own_image else _IMAGE
     parts = [
         _HEAD,
@@ -81,12 +93,13 @@ def written(findings: Findings, choice: Choice) -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
-_AGENT = "  # agent_cli: architect      # the agent program; `shell` runs tasks as commands"
+_AGENT = "  # agent_cli: architect      # [named] the agent program; `shell` runs tasks as commands"
 _IMAGE = "  # image: IMAGE              # [named] instead of the agent program's own"
 
 
 def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
-    yield "# What makes a fresh worktree ready, before the agent starts."
+    yield "# What makes a fresh worktree ready, before the agent starts. Without `--config` it has"
+    yield "# no network, and none of your variables and secrets."
     yield from _packages(findings, choice)
     yield "setup:"
     yield from _commands(findings.setup, choice)

@@ -250,6 +250,10 @@ def config_of(
         "project": _given(services=own.services, setup=own.setup, checks=own.checks),
         "triggers": _given(paths=own.paths),
     }
+    # Whoever runs a workflow named its file.
+    update["closed_stages"] = tuple(
+        stage for stage in config.closed_stages if stage not in parts["project"]
+    )
     for name, values in parts.items():
         if values:
             update[name] = getattr(config, name).model_copy(update=values)

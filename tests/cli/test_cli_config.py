@@ -77,7 +77,7 @@ class TestShow:
 
     def test_tasks_of_the_file(self, repository, capsys):
         (repository / "orchestrator.yaml").write_text("parallel_runs: {tasks: [a, b]}")
-        row = shown(capsys)["parallel_runs.tasks"]
+        row = shown(capsys, "--config", "orchestrator.yaml")["parallel_runs.tasks"]
         assert row == ("a, b", "orchestrator.yaml:1")
 
     @pytest.mark.usefixtures("file")
@@ -111,7 +111,9 @@ class TestValidate:
     def test_a_file_that_nobody_named_is_a_stranger_s(self, file, capsys):
         assert run(["config", "validate"]) == 3
         assert capsys.readouterr().err == (
-            "error: 2 mistakes in the configuration:\n"
+            "error: 3 mistakes in the configuration:\n"
+            f"  {file}:1: `parallel_runs.agent_cli` is not taken from a file that came with the "
+            "repository\n"
             f"  {file}:2: `container.env` is not taken from a file that came with the repository\n"
             f"  {file}:3: `agents.shell.env` is not taken from a file that came with the "
             "repository\n"

@@ -166,10 +166,11 @@ class TestConfiguration:
         code = run(["doctor", *arguments])
         return code, capsys.readouterr().out.splitlines()
 
-    def test_its_file_and_what_that_asks_for(self, repository, machine, capsys):
+    def test_its_file_and_what_that_asks_for(self, repository, machine, monkeypatch, capsys):
         machine((BASE_IMAGE,))
         file = repository / "orchestrator.yaml"
-        file.write_text("parallel_runs: {workers: 9, agent_cli: shell}\ncontainer: {memory: 2g}")
+        file.write_text("parallel_runs: {workers: 9}\ncontainer: {memory: 2g}")
+        monkeypatch.setenv("ORCHESTRATOR_AGENT_CLI", "shell")
         code, lines = self.doctor(capsys)
         assert code == 0
         assert f"✓ configuration: {file}" in lines
@@ -221,7 +222,7 @@ class TestConfiguration:
         machine((BASE_IMAGE,))
         text = "parallel_runs: {agent_cli: codex, budget_per_worker: 1}"
         (repository / "orchestrator.yaml").write_text(text)
-        code, lines = self.doctor(capsys)
+        code, lines = self.doctor(capsys, "--config", "orchestrator.yaml")
         assert code == 3
         refused = "`--budget-per-worker` (it does not say what it spends)"
         assert f"✗ agent: `codex` cannot keep {refused}" in lines

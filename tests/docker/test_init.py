@@ -83,11 +83,15 @@ def test_the_file_is_right_and_the_run_works(tmp_path, image, files, setup, chec
     assert (made.returncode, made.stdout) == (0, f"{project}/orchestrator.yaml\n"), made.stderr
     assert plain(project)["setup"] == setup
     assert plain(project)["checks"] == checks
-    validated = orchestrator("config", "validate", cwd=project)
+    # What has a setup is only of use when it is named: the file is a stranger's otherwise.
+    file = ("orchestrator.yaml",) if setup else ()
+    chosen = ("--config", *file) if setup else ("--agent-cli", "shell")
+    assert f"`orchestrator parallel {' '.join(chosen)} --image {image} " in made.stderr
+    validated = orchestrator("config", "validate", *file, cwd=project)
     assert (validated.returncode, validated.stdout) == (0, "ok\n"), validated.stderr
     run = orchestrator(
         "parallel", "echo done > done.txt", "--workers", "1", "--network", "none",
-        "--image", image, "--json", cwd=project,
+        *chosen, "--image", image, "--json", cwd=project,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     (result,) = run.json["results"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from tests.mutation.protection import Protection, patches
 
 SETTINGS = "tests/unit/test_settings.py"
+STAGES = "tests/unit/test_stages.py"
 PREFLIGHT = "tests/unit/test_preflight.py"
 
 
@@ -14,7 +15,8 @@ def settings() -> Iterator[Protection]:
     run_keys, container_keys = ("api_base", "context", "image", "include_uncommitted"), (
         "allow", "copy", "env", "runtime", "secrets",
     )  # fmt: skip
-    for keys in (run_keys, container_keys):
+    who_and_what = ("agent_cli", "base", "tasks")
+    for keys in (run_keys, who_and_what, container_keys):
         whole = named.format(", ".join(f'"{key}"' for key in keys))
         for key in keys:
             rest = named.format(", ".join(f'"{other}"' for other in keys if other != key))
@@ -35,6 +37,11 @@ def settings() -> Iterator[Protection]:
          "BOUNDED if True else ("),
         ("no time is the longest", '"timeout_per_worker": lambda seconds: seconds or inf',
          '"timeout_per_worker": lambda seconds: seconds or 0'),
+        ("no network opened for setup",
+         '"setup_network": lambda network: _OPEN.index(network or "none")',
+         '"setup_network": lambda network: 0'),
+        ("no network opened for checks", '"check_network": _OPEN.index',
+         '"check_network": lambda network: 0'),
         ("no preset that gives more", "by_field.get(f, by_field.get(_PRESET))",
          "by_field.get(f)"),
     )  # fmt: skip
@@ -43,6 +50,44 @@ def settings() -> Iterator[Protection]:
         ("keys of a found file refused", "[] if named else out_of_bounds(file_layer)", "[]"),
         ("a found file bounded", "_merged(layers) if named else _bounded(layers, path)",
          "_merged(layers)"),
+        ("commands of a found file closed", 'update={"closed_stages": closed}', "update={}"),
+        ("no link of a repository followed", "None if named else top", "None"),
+    )  # fmt: skip
+    yield from patches(
+        "settings/document.py", (SETTINGS,),
+        ("no folder that is a link followed", "(path, *(below / folder for folder in folders))",
+         "(path,)"),
+    )  # fmt: skip
+    yield from patches(
+        "containers.py", (STAGES,),
+        ("agents' keys for agents alone", "            **command.default_env,\n"
+         "            **command.env,\n            **({} if",
+         "            **command.default_env,\n            **run.inherited_env,\n"
+         "            **command.env,\n            **({} if"),
+        ("no variables for a found file's commands", "({} if job.closed else config.isolation.env)",
+         "config.isolation.env"),
+        ("no base URL for a found file's commands",
+         'run.config.model_copy(update={"api_base": None}) if job.closed else run.config',
+         "run.config"),
+    )  # fmt: skip
+    yield from patches(
+        "stages.py", (STAGES,),
+        ("no secrets for a found file's commands",
+         "Secrets(values={}, root=None) if self.job.closed else run.secrets", "run.secrets"),
+    )  # fmt: skip
+    yield from patches(
+        "config.py", (SETTINGS, STAGES),
+        ("no network for a found file's setup",
+         '"none" if "setup" in self.closed_stages else self.isolation.network',
+         "self.isolation.network"),
+        ("no network for a found file's teardown",
+         '"none" if "teardown" in self.closed_stages else self.isolation.network',
+         "self.isolation.network"),
+    )  # fmt: skip
+    yield from patches(
+        "warming.py", ("tests/unit/test_caches.py",),
+        ("no found file's setup on the internet", 'if "setup" in config.closed_stages:',
+         "if False:"),
     )  # fmt: skip
 
 

@@ -232,6 +232,13 @@ def test_there_must_be_something_to_warm(project: dict[str, object], problem: st
     assert caught.value.message == problem
 
 
+def test_a_setup_that_was_found_in_the_repository_is_not_let_onto_the_internet() -> None:
+    found = configured("any", caches=("npm",), setup=("npm ci",), closed_stages=("setup",))
+    with pytest.raises(ConfigError, match="`setup` is not run with an open network") as caught:
+        warming_config(found)
+    assert "--config FILE" in (caught.value.hint or "")
+
+
 def wheel(path: Path, info: str, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as file:

@@ -287,9 +287,12 @@ class TestGuest:
     @pytest.mark.parametrize(
         ("block", "key", "value"),
         [
+            ("parallel_runs", "agent_cli", "shell"),
             ("parallel_runs", "api_base", "http://evil.invalid"),
+            ("parallel_runs", "base", "'stash@{0}'"),
             ("parallel_runs", "image", "evil"),
             ("parallel_runs", "include_uncommitted", "true"),
+            ("parallel_runs", "tasks", "[env]"),
             ("container", "allow", "[db]"),
             ("container", "copy", "[.env]"),
             ("container", "env", "{OPENAI_API_BASE: 'http://evil.invalid'}"),
@@ -340,8 +343,63 @@ class TestGuest:
             f"3: `container.check_network` {self.WIDER}",
             f"1: `checks` {self.WIDER}",
         ]
-        write(tmp_path, "checks: [make]\ncontainer: {check_network: open}")
+        write(tmp_path, "checks: [make]\ncontainer: {check_network: none}")
         assert load(top=tmp_path).project.checks[0].run == "make"
+
+    @pytest.mark.parametrize("key", ["setup_network", "check_network"])
+    def test_it_opens_no_network_though_the_agent_has_one(self, tmp_path, key):
+        text = f"setup: [make]\nchecks: [make]\ncontainer: {{{key}: open}}"
+        assert self.refused(tmp_path, text) == [f"3: `container.{key}` {self.WIDER}"]
+        opened = {key: "open"}
+        assert getattr(load(opened, top=tmp_path).isolation, key) == "open"
+
+    def test_its_commands_are_closed_unless_an_option_has_others(self, tmp_path):
+        text = "setup: [a]\nteardown: [b]\nchecks: [c]"
+        file = write(tmp_path, text)
+        found = load(top=tmp_path)
+        assert found.closed_stages == ("setup", "teardown", "checks")
+        assert (found.setup_network, found.teardown_network) == ("none", "none")
+        assert found.isolation.network == "open"
+        assert found.networks == {"open", "none"}
+        mine = load({"setup": ("mine",), "checks": ("mine",)}, top=tmp_path)
+        assert (mine.closed_stages, mine.setup_network) == (("teardown",), "open")
+        opened = load({"setup_network": "open"}, top=tmp_path)
+        assert (opened.closed_stages[0], opened.setup_network) == ("setup", "open")
+        for named in (load(file=file), load(environ={"ORCHESTRATOR_CONFIG": str(file)})):
+            assert (named.closed_stages, named.teardown_network) == ((), "open")
+        assert ParallelConfig.model_validate_json(found.model_dump_json()) == found
+
+    @pytest.mark.parametrize("place", ["orchestrator.yaml", ".orchestrator/config.yaml"])
+    @pytest.mark.parametrize("kind", ["link", "folder", "fifo", "dangling"])
+    def test_a_link_shows_nothing_of_what_it_leads_to(self, tmp_path, place, kind):
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "config.yaml").write_text("private-word: x\n")
+        top = tmp_path / "top"
+        file = top / place
+        file.parent.mkdir(parents=True)
+        if kind == "fifo":
+            os.mkfifo(file)
+        elif kind == "folder" and "/" in place:
+            file.parent.rmdir()
+            file.parent.symlink_to(elsewhere)
+        elif kind == "folder":
+            file.mkdir()
+        else:
+            file.symlink_to(elsewhere / ("config.yaml" if kind == "link" else "nothing"))
+        with pytest.raises(ConfigError) as caught:
+            load(top=top)
+        assert "private-word" not in caught.value.message
+        assert str(file) in caught.value.message
+        if kind == "link":
+            with pytest.raises(ConfigError, match="private-word"):
+                load(file=file, top=top)
+
+    def test_the_repository_itself_may_be_behind_a_link(self, tmp_path):
+        (tmp_path / "top").mkdir()
+        write(tmp_path / "top", "parallel_runs: {workers: 4}")
+        (tmp_path / "link").symlink_to("top")
+        assert load(top=tmp_path / "link").workers == 4
 
     @pytest.mark.parametrize("preset", ["ci", "trusted"])
     def test_a_preset_that_gives_more(self, tmp_path, preset):
@@ -367,14 +425,14 @@ container:
 
     def test_what_it_may_say(self, tmp_path):
         text = """\
-parallel_runs: {tasks: [a], models: [m], workers: 10, agent: plan, agent_cli: shell,
-  max_steps: 9, budget_per_worker: 5, timeout_per_worker: 0, base: main, fail_on: all,
+parallel_runs: {models: [m], workers: 10, agent: plan,
+  max_steps: 9, budget_per_worker: 5, timeout_per_worker: 0, fail_on: all,
   preset: untrusted}
 container: {cpus: 2, memory: 4g, idle_timeout: 5, history: shallow, ports: [3000],
   network: open}
 """
         write(tmp_path, text)
-        config = load({"tasks": None}, top=tmp_path)
+        config = load(top=tmp_path)
         assert (config.workers, config.limits.memory) == (10, 4 * 1024**3)
         assert config.isolation.ports == {"PORT": 3000}
 
@@ -448,10 +506,10 @@ services:
 def test_every_setting_is_judged_for_a_file_that_nobody_named():
     """Who adds a key decides: a repository's file may say it, may not, or may not loosen it."""
     harmless = {
-        "agent", "agent_cli", "base", "budget_per_worker", "budget_total", "caches", "dotenv",
+        "agent", "budget_per_worker", "budget_total", "caches", "dotenv",
         "fail_fast", "fail_on", "max_steps", "rate_limit_wait", "tokens_per_worker", "tokens_total",
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
-        "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger", "tasks",
+        "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
         "teardown", "timeout_per_worker", "workers",
     }  # fmt: skip
     judged = {*NAMED_ONLY, *BOUNDED}
@@ -487,7 +545,9 @@ agents: {shell: {timeout_per_worker: 9}, architect: {}}
         assert problem.startswith(f"{file}:1: `parallel_runs.agent_cli` is `shel`: must be one of ")
 
     def test_a_file_that_is_right(self, tmp_path):
-        assert check_file(write(tmp_path, DOCUMENTED)) == FileCheck(problems=[], named_only=[])
+        right = FileCheck(problems=[], named_only=[], closed=())
+        assert check_file(write(tmp_path, DOCUMENTED)) == right
+        assert check_file(write(tmp_path, "setup: [make]")).closed == ("setup",)
 
 
 class TestAutomatosx:

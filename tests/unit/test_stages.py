@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agents.shell import ShellAgent
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.config import Isolation, Project
+from orchestrator.config import Isolation, Project, StageKey
 from orchestrator.engine.base import ROLE, ContainerSpec
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.events import Event, WorkerStage, WorkerStageDone, WorkerStarted
@@ -258,3 +259,42 @@ def test_git_works_in_setup(repo: Path, local_engine: LocalEngine) -> None:
     ).results
     assert worker.status is Status.SUCCESS
     assert git(repo, "rev-parse", "HEAD") in log(repo, "setup")
+
+
+class Keyed(ShellAgent):
+    """Has a key of the caller's handed on, as agent programs have."""
+
+    inherited_env = ("A_KEY",)
+
+
+@pytest.mark.parametrize("closed", [(), ("setup", "teardown", "checks")])
+def test_what_stages_see_of_the_users(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: tuple[StageKey, ...]
+) -> None:
+    """A file that was found in the repository gets nothing; no file gets the agent's keys."""
+    monkeypatch.setenv("A_KEY", "sk-agents-alone")
+    monkeypatch.setenv("A_SECRET", "the-secret-value")
+    engine = Counting(tmp_path / "engine")
+    isolation = Isolation(env={"MINE": "1"}, secrets=("A_SECRET",))
+    config = configured(
+        "echo a > a", setup=("true",), teardown=("true",), checks=("true",), isolation=isolation,
+        closed_stages=closed, api_base="http://user:pass-word@model",
+    )  # fmt: skip
+    (worker,) = ParallelRunner(config, repo, engine=engine, agent=Keyed()).execute().results
+    assert worker.status is Status.SUCCESS, worker.message
+    seen = {spec.labels[ROLE]: spec for spec in engine.specs}
+    agent = seen.pop("worker")
+    assert (agent.env["A_KEY"], agent.env["MINE"]) == ("sk-agents-alone", "1")
+    assert "/run/secrets" in {mount.target for mount in agent.mounts}
+    assert sorted(seen) == ["check", "harvest", "setup", "teardown"]
+    del seen["harvest"]
+    for spec in seen.values():
+        assert "A_KEY" not in spec.env
+        assert spec.env["ORCHESTRATOR_WORKER_ID"] == "1"
+        given = "MINE" in spec.env, "/run/secrets" in {mount.target for mount in spec.mounts}
+        assert given == (not closed, not closed)
+        assert ("pass-word" in str(spec.env)) == (not closed)
+    networks = {role: spec.egress is not None for role, spec in seen.items()}
+    opened = not closed
+    # The last setup is that of the checks; a check has no network of its own accord.
+    assert networks == {"setup": opened, "teardown": opened, "check": False}

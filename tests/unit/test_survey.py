@@ -214,13 +214,26 @@ class TestWritten:
         path.write_text(text)
         return path
 
-    def test_it_is_right_and_holds_without_being_named(self, tmp_path):
+    def test_it_holds_without_being_named_where_nothing_is_set_up(self, tmp_path):
+        text = written(look(tmp_path, {"go.mod": ""}), self.ALL)
+        assert "  # agent_cli: shell   # [named]\n" in text
+        path = self.file(tmp_path, text)
+        check = check_file(path)
+        assert (check.problems, check.named_only) == ([], [])
+        plain = read_document(path).plain()
+        assert (plain["parallel_runs"], plain["setup"]) == (None, None)
+
+    def test_it_is_right(self, tmp_path):
         files = {"compose.yaml": COMPOSE, "package.json": TESTED, ".env.example": "",
                  "Dockerfile": "", "api/requirements.txt": ""}  # fmt: skip
         text = written(look(tmp_path, files), self.ALL)
         path = self.file(tmp_path, text)
         check = check_file(path)
-        assert (check.problems, check.named_only) == ([], [])
+        assert check.problems == []
+        # Its setup is only of use where the file is named.
+        assert [line.partition("`")[2] for line in check.named_only] == [
+            "parallel_runs.agent_cli` is not taken from a file that came with the repository"
+        ]
         plain = read_document(path).plain()
         assert plain["parallel_runs"] == {"agent_cli": "shell"}
         assert plain["setup"] == ["npm install"]
@@ -233,7 +246,7 @@ class TestWritten:
         )))  # fmt: skip
         check = check_file(path)
         assert check.problems == []
-        assert len(check.named_only) == 1
+        assert len(check.named_only) == 2
         values = {service.name: service.values for service in found.services}
         assert read_document(path).plain()["services"] == values
 
@@ -261,7 +274,7 @@ class TestWritten:
         text = written(look(tmp_path, files), self.ALL)
         path = self.file(tmp_path, text)
         check = check_file(path)
-        assert (check.problems, check.named_only) == ([], [])
+        assert (check.problems, len(check.named_only)) == ([], 1)
         plain = read_document(path).plain()
         assert plain["container"] is None
         assert plain["setup"] == [f"cd {shlex.quote(nasty)} && npm install"]
