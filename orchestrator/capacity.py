@@ -19,12 +19,14 @@ _SINCE = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
-    """Refuse a run that would make more worktrees than there may be.
+    """Refuse a run that would start with more worktrees than there may be.
+
+    Workers that wait for a slot have none yet, and do not count.
 
     Raises:
         ConfigError: Naming those that could go.
     """
-    wanted, most = job_count(config), config.max_worktrees
+    wanted, most = min(job_count(config), config.workers), config.max_worktrees
     taken = worktrees(repository)
     if len(taken) + wanted <= most:
         return
@@ -32,7 +34,7 @@ def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
     if wanted > most:
         raise ConfigError(
             f"{wanted} workers would have a worktree each, `max_worktrees` is {most}",
-            hint=f"give fewer tasks, or raise it: {raised}",
+            hint=f"give fewer `--workers`, or raise it: {raised}",
         )
     lines = "".join(f"\n  {line}" for line in _candidates(repository, taken))
     raise ConfigError(

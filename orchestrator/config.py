@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -392,9 +393,12 @@ _PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
 
 MOST_WORKERS = 10
+"""Workers at one time, unless `max_workers` says otherwise."""
+MOST_EVER = 1000
+"""What `max_workers` may say at most."""
 AUTO = "auto"
 _WORKERS_SCHEMA = {
-    "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_WORKERS}, {"const": AUTO}]
+    "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_EVER}, {"const": AUTO}]
 }
 
 
@@ -407,10 +411,13 @@ class ParallelConfig(Model):
     """Model of the workers that `models` does not reach. Default: the agent program's own."""
     models: tuple[str, ...] = ()
     """Model of worker 1, 2, ...; workers beyond the list use `model`."""
+    max_workers: int = Field(default=MOST_WORKERS, ge=1, le=MOST_EVER)
+    """The most that `workers` may be."""
     workers: Annotated[int, WithJsonSchema(_WORKERS_SCHEMA)] = Field(
-        default=3, ge=1, le=MOST_WORKERS
+        default=3, ge=1, validate_default=True
     )
-    """Workers at one time (1-10), or `auto`: as many as this machine has room for."""
+    """Workers at one time (1-10, or as `max_workers` says), or `auto`: as many as this machine has
+    room for."""
     agent: str = Field(default="build", min_length=1)
     """The profile given to the agent program."""
     agent_cli: str = "architect"
@@ -439,8 +446,9 @@ class ParallelConfig(Model):
     """A text file that every worker can read, where `ORCHESTRATOR_CONTEXT` says; in a configuration
     file its path is from the repository's top."""
     max_worktrees: int = Field(default=20, ge=1)
-    """Worktrees of workers that the repository may have, earlier runs' included; a run that would
-    make more is refused."""
+    """Worktrees of workers that the repository may have when a run starts, with those of earlier
+    runs and of its first workers; else it is refused. Tasks beyond `workers` wait without a
+    bound."""
     retries: int = Field(default=0, ge=0, le=10)
     """How often a worker that failed is started again, for reasons that may pass."""
     retry_delay: float = Field(default=5.0, ge=0)
@@ -473,6 +481,14 @@ class ParallelConfig(Model):
     isolation: Isolation = Isolation()
     triggers: Triggers = Triggers()
     project: Project = Project()
+
+    @field_validator("workers")
+    @classmethod
+    def _not_too_many(cls, workers: int, info: ValidationInfo) -> int:
+        most = info.data.get("max_workers", MOST_WORKERS)
+        if workers > most and "max_workers" in info.data:
+            raise ValueError(f"must be a whole number from 1 to {most} or `{AUTO}`")
+        return workers
 
     @field_validator("tasks")
     @classmethod

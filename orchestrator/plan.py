@@ -4,7 +4,7 @@ from itertools import chain, repeat
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.config import MOST_WORKERS, ParallelConfig
+from orchestrator.config import ParallelConfig
 
 DEFAULT_MODEL = "default"
 DEFAULT_CPUS = 2.0
@@ -61,7 +61,7 @@ def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
         memory: The same, in bytes.
     """
     each, bytes_each = whole_worker(config, cpus=cpus)
-    return max(1, min(MOST_WORKERS, int(cpus / each), memory // bytes_each))
+    return max(1, min(config.max_workers, int(cpus / each), memory // bytes_each))
 
 
 def job_count(config: ParallelConfig) -> int:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from orchestrator.config import (
     AUTO,
-    MOST_WORKERS,
+    MOST_EVER,
     ParallelConfig,
     StageKey,
     repository_config_files,
@@ -52,6 +52,7 @@ _HINTS = {
 """What to do about settings that do not go together, by how the mistake begins."""
 _TASKS = RUN_FIELDS["tasks"]
 _WORKERS = RUN_FIELDS["workers"]
+_MAX_WORKERS = RUN_FIELDS["max_workers"]
 _SOME_TASK = [Setting(field=_TASKS, value=["a task"], kind="option", name="--task")]
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
 
@@ -127,14 +128,17 @@ def load_settings(
     path, named = config_file(environ, top, file)
     found_in = None if named else top
     file_layer = _numbered(from_file(path, problems, top=found_in)) if path else []
-    problems += problems_of_file(file_layer)
+    environment_problems: Problems = []
+    environment_layer = _numbered(from_environment(environ, environment_problems))
+    most = _most_workers(file_layer, environment_layer)
+    problems += problems_of_file(_bound(file_layer, most))
     hint = _file_hint(path if named else None) if problems else _VARIABLES_HINT
     refused = [] if named else out_of_bounds(file_layer)
-    environment_layer = _numbered(from_environment(environ, problems))
-    problems += problems_of(environment_layer, validate_texts)
+    problems += environment_problems
+    problems += problems_of(_bound(environment_layer, most), validate_texts)
     in_options: Problems = []
     option_layer = _numbered(from_options(options, environ, in_options))
-    in_options += problems_of(option_layer, validate_texts)
+    in_options += problems_of(_bound(option_layer, most), validate_texts)
     layers = _for_program(file_layer, environment_layer, option_layer)
     hint = NAME_IT.format(path) if refused else _OPTIONS_HINT if in_options else hint
     problems += refused + in_options
@@ -147,8 +151,21 @@ def load_settings(
     found = Settings(config=config, layers=layers)
     if not _is_auto(found.given(_WORKERS)):
         return found
-    jobs = max(len(config.tasks), len(config.models)) if _any_task(layers) else MOST_WORKERS
+    jobs = max(len(config.tasks), len(config.models)) if _any_task(layers) else config.max_workers
     return replace(found, config=config.model_copy(update={"workers": min(jobs, _room(config))}))
+
+
+def _most_workers(*layers: list[Setting]) -> list[Setting]:
+    """Return what bounds `workers` in every layer: the strongest `max_workers`, if it is right."""
+    given = [one for layer in layers for one in layer if one.field == _MAX_WORKERS]
+    text = str(given[-1].value) if given else ""
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_EVER:
+        return []
+    return [Setting(field=_MAX_WORKERS, value=int(text), kind="option", name="max_workers")]
+
+
+def _bound(layer: list[Setting], most: list[Setting]) -> list[Setting]:
+    return layer if any(one.field == _MAX_WORKERS for one in layer) else [*layer, *most]
 
 
 class _Auto(int):

@@ -8,7 +8,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from orchestrator.config import IS_SIZE, Isolation, Limits, ParallelConfig, Project, Triggers
+from orchestrator.config import (
+    IS_SIZE,
+    MOST_WORKERS,
+    Isolation,
+    Limits,
+    ParallelConfig,
+    Project,
+    Triggers,
+)
 from orchestrator.settings.document import Node
 
 FieldPath = tuple[str, ...]
@@ -160,7 +168,12 @@ def is_structured(field: FieldPath) -> bool:
 
 def allowed(field: FieldPath) -> str:
     """Say in words what a field takes: `a whole number from 1 to 10`."""
-    return in_words(field_schema(field))
+    schema = field_schema(field)
+    if field == RUN_FIELDS["workers"]:
+        # The schema, for editors, has the bound that `max_workers` may raise it to.
+        number, *rest = schema["anyOf"]
+        schema = {**schema, "anyOf": [{**number, "maximum": MOST_WORKERS}, *rest]}
+    return in_words(schema)
 
 
 def kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -60,6 +60,7 @@ BOUNDED: tuple[FieldPath, ...] = (
     *(("isolation", name) for name in ("network", "read_only", "history")),
     CONTAINER_FIELDS["setup_network"],
     CONTAINER_FIELDS["check_network"],
+    RUN_FIELDS["max_workers"],
     RUN_FIELDS["max_worktrees"],
     PROJECT_FIELDS["setup_timeout"],
     PROJECT_FIELDS["checks"],

@@ -64,6 +64,14 @@ class TestWorktrees:
         cleanup(repo, engine=None, wanted=Wanted(merged=True))
         shell_run(repo, local_engine, "true", "true", max_worktrees=5)
 
+    def test_tasks_that_wait_do_not_count(self, repo: Path, local_engine: LocalEngine) -> None:
+        tasks = ("true",) * 5
+        result = shell_run(repo, local_engine, *tasks, workers=2, max_worktrees=2)
+        assert [one.status.value for one in result.results] == ["success"] * 5
+        assert "there are 5 worktrees of workers, 1 more" in (
+            refused(repo, local_engine, "true", max_worktrees=5).message
+        )
+
     def test_those_that_a_live_run_will_make_count(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:

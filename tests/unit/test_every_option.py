@@ -342,6 +342,10 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("base",): lambda seen: (seen.result.results[0].summary or "").endswith("a"),
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_work_is_carried_over_when_asked",
     ("context",): f"{UNIT}/test_sharing.py::test_a_context_is_given_to_every_worker",
+    ("max_workers",): (
+        f"{UNIT}/test_settings.py"
+        "::test_a_named_file_and_the_environment_raise_the_number_of_workers"
+    ),
     ("max_worktrees",): f"{CAPACITY}::test_one_more_is_refused_with_those_that_could_go",
     ("retries",): f"{ATTEMPTS}::test_a_task_that_fails_twice_and_then_passes_is_a_success",
     ("retry_delay",): f"{ATTEMPTS}::test_a_worker_that_waits_holds_no_slot",

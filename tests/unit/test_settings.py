@@ -193,6 +193,25 @@ def test_workers_are_from_one_to_ten(value):
     ]
 
 
+def test_a_named_file_and_the_environment_raise_the_number_of_workers(tmp_path):
+    named = write(tmp_path, "parallel_runs: {max_workers: 64, workers: 20}")
+    assert load(file=named).workers == 20
+    assert load({"workers": "64"}, file=named).workers == 64
+    assert mistakes({"workers": "65"}, file=named) == [
+        "option `--workers` is `65`: must be a whole number from 1 to 64 or `auto`"
+    ]
+    raised = {"ORCHESTRATOR_MAX_WORKERS": "12"}
+    assert load({"workers": "12"}, environ=raised).workers == 12
+    assert mistakes({"workers": "13"}, environ=raised) == [
+        "option `--workers` is `13`: must be a whole number from 1 to 12 or `auto`"
+    ]
+    assert mistakes({"workers": "13"}, environ={"ORCHESTRATOR_MAX_WORKERS": "many"}) == [
+        "environment variable `ORCHESTRATOR_MAX_WORKERS` is `many`: must be a whole number from 1 "
+        "to 1000",
+        "option `--workers` is `13`: must be a whole number from 1 to 10 or `auto`",
+    ]
+
+
 def test_a_wrong_value_is_reported_even_where_a_stronger_source_wins(tmp_path):
     file = write(tmp_path, "parallel_runs: {workers: 99}")
     assert mistakes({"workers": "2"}, file=file) == [
@@ -314,6 +333,8 @@ class TestGuest:
         assert found == [f"1: `container.{key}` {self.WIDER}"]
 
     def test_more_worktrees_than_there_may_be(self, tmp_path):
+        found = self.refused(tmp_path, "parallel_runs: {max_workers: 11}")
+        assert found == [f"1: `parallel_runs.max_workers` {self.WIDER}"]
         found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
         assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
 
