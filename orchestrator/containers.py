@@ -156,6 +156,7 @@ def job_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job)
         ports=run.ports.of(spec.worker_id, run.config.isolation.ports),
         stage=job.stage,
         name=job.title,
+        switch=run.switch,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from orchestrator.agents.base import Agent
 from orchestrator.caches import NO_CACHES, Caches
 from orchestrator.config import ParallelConfig
+from orchestrator.deadman import NO_SWITCH, Switch
 from orchestrator.engine import base as engine_base
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.events import Emit
@@ -84,6 +85,8 @@ class RunContext(Ground):
     pace: Pace
     ports: PortBlocks
     shared: Shared
+    switch: Switch = NO_SWITCH
+    """Ends containers at their deadline although we are gone."""
     resumed: bool = False
     """Whether another process began it: what it left is looked for first."""
 

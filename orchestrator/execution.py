@@ -10,6 +10,7 @@ from typing import Protocol
 
 from orchestrator.checkpoints import Checkpoints, Launch
 from orchestrator.config import Limits, Triggers
+from orchestrator.deadman import LATE, NO_SWITCH, Switch
 from orchestrator.diskuse import disk_use
 from orchestrator.engine.base import (
     Container,
@@ -117,6 +118,22 @@ class Terms:
     """None is the task itself."""
     name: str | None = None
     """Which check it is."""
+    switch: Switch = NO_SWITCH
+    """Ends it at its deadline although we are gone."""
+
+    def before_start(self) -> None:
+        """Tell the switch before there is a container: from its start on nobody may be left."""
+        self.switch.starting(self.worker_id, self._late(0.0))
+
+    def started(self, age: float) -> None:
+        """Tell the switch the deadline of what was started so many seconds ago."""
+        self.switch.running(self.worker_id, self._late(age))
+
+    def _late(self, age: float) -> float | None:
+        """Give the seconds after which it must be dead, whatever becomes of us."""
+        if self.timeout is None:
+            return None
+        return self.timeout - age + self.limits.grace + LATE
 
 
 def launch(
@@ -140,6 +157,7 @@ def launch(
         EngineError: It could not be started; nothing of it is left.
     """
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+    terms.before_start()
     container = create(engine, spec, terms.ports)
     try:
         created()
@@ -160,6 +178,7 @@ def start_again(
         EngineError: It could not be started; nothing of it is left.
     """
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
+    terms.before_start()
     container = engine.start(replace(spec, env={**terms.ports.variables(), **spec.env}))
     return container, Launch.now(container.id, before=before)
 
@@ -174,6 +193,7 @@ def take_over(container: Container, terms: Terms, checkpoints: Checkpoints) -> L
     if launched is None:
         before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
         launched = checkpoints.note_launch(container.id, before=before)
+        terms.before_start()
     container.start()
     return launched
 
@@ -215,6 +235,7 @@ def attend(
     ports = dict(container.ports)
     try:
         watch.found = container.state()
+        terms.started(launched.age or 0.0)
         watch.run()
     except OrchestratorError as error:
         watch.error = watch.error or error
@@ -223,6 +244,7 @@ def attend(
     if isinstance(watch.error, EngineUnavailableError):
         # Its end was not seen: whoever resumes the run finds it, or what became of it.
         raise watch.error
+    terms.switch.idle(terms.worker_id)
     return Ending(
         started_at=watch.found.started_at,
         duration=watch.duration,
@@ -348,7 +370,7 @@ class _Watch:
     def overdue(self) -> Stop | None:
         """Whether it ran on after its deadline while nobody was there to stop it."""
         timeout = self.terms.timeout
-        if timeout is None or self.found.ended_at is None or self.duration <= timeout:
+        if timeout is None or self.duration <= timeout:
             return None
         return Stop(Reason.TIMEOUT, f"it ran past its deadline of {timeout:g} s, unwatched")
 

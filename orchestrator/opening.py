@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from orchestrator.caches import find_caches
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import Ground, RunContext, labels
+from orchestrator.deadman import LATE, NO_SWITCH, DeadMan, Switch
+from orchestrator.engine import installed_engines
 from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
@@ -16,6 +19,7 @@ from orchestrator.lfs import find_content
 from orchestrator.notification import notification
 from orchestrator.notify import Notifier
 from orchestrator.pace import Pace
+from orchestrator.plan import WorkerSpec
 from orchestrator.ports import PortBlocks
 from orchestrator.preparation import ready_objects
 from orchestrator.record import RunDirectory, RunRecord
@@ -27,6 +31,8 @@ from orchestrator.status_file import StatusFile
 from orchestrator.submodules import ready_submodules
 from orchestrator.workspace import choose_mode, remove_tree
 
+_TAKING_OVER = 60.0
+"""Seconds for us to find the containers that another process left."""
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
 """What goes on while nobody is there."""
 HOST_ROLE = "host"
@@ -96,6 +102,7 @@ def share(
         OSError: There is no room for it.
     """
     base, isolation = record.base, ground.config.isolation
+    switch = _switch(ground, directory, record.workers if resumed else ())
     shallow = ready_objects(ground.repository, directory, base, history=isolation.history)
     submodules = ready_submodules(
         ground.repository, base, directory.objects, history=isolation.history
@@ -130,6 +137,7 @@ def share(
         pace=Pace(ground.config.stagger, ground.config.providers, just_started=resumed),
         ports=PortBlocks(directory, ground.repository.common_dir),
         shared=shared,
+        switch=switch,
         resumed=resumed,
     )
     configs = [one.config for one in ground.grounds.values()] or [ground.config]
@@ -163,6 +171,24 @@ def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
         )
         return replace(run, notices=(*run.notices, notice))
     return run
+
+
+def _switch(ground: Ground, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
+    """Make the switch of a run, and tell it of containers that another process started."""
+    if ground.engine.name not in installed_engines():
+        return NO_SWITCH  # No other process could connect to it.
+    switch = DeadMan(ground.engine.name, directory.path)
+    for spec in running:
+        checkpoints = Checkpoints(directory.worker(spec.worker_id))
+        launched = checkpoints.launch()
+        if launched is None or checkpoints.ending() is not None:
+            continue
+        config = ground.grounds.get(spec.name or "", ground).config
+        left = None if config.timeout is None else config.timeout - (launched.age or 0.0)
+        # What is late already is stopped by us, as soon as it is found.
+        late = None if left is None else max(left, _TAKING_OVER) + config.limits.grace + LATE
+        switch.running(spec.worker_id, late)
+    return switch
 
 
 def clear_the_way(engine: ContainerEngine, run_id: str) -> None:

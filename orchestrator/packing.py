@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from orchestrator.containers import harvest_container
 from orchestrator.context import RunContext
+from orchestrator.deadman import LATE
 from orchestrator.engine.base import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.git import FULL
@@ -56,9 +57,12 @@ def dismiss(container: Container) -> None:
 
 def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace, onto: str | None) -> Container:
     workspace.clear_harvest()
+    run.switch.starting(spec.worker_id, HARVEST_TIMEOUT + LATE)
     container = run.engine.start(harvest_container(run, spec, workspace, onto=onto))
     try:
+        run.switch.running(spec.worker_id, HARVEST_TIMEOUT + LATE)
         said = _last_words(container)
+        run.switch.idle(spec.worker_id)
         if not workspace.is_packed():
             raise _failure(run, container, said)
     except BaseException:

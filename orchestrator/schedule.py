@@ -36,7 +36,10 @@ def carry_out(
         since: When another process began it. Default: now.
     """
     started = time.monotonic()
-    results = _Slots(run, workers).results()
+    try:
+        results = _Slots(run, workers).results()
+    finally:
+        run.switch.close(forget=not run.directory.left_open)
     duration = time.monotonic() - started
     if since is not None:
         duration = (datetime.now(UTC) - since).total_seconds()

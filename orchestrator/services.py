@@ -119,6 +119,7 @@ class Services:
     def _start(self) -> None:
         for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard"):
             self._run.engine.remove(leftover)
+        self._run.switch.idle(self._spec.worker_id)
         wanted = self._run.config.isolation.ports
         ports = self._run.ports.of(self._spec.worker_id, wanted)
         self._holder = create(self._run.engine, self._describe_holder(), ports)

@@ -186,6 +186,7 @@ def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
         ports=run.ports.of(spec.worker_id, run.config.isolation.ports),
         triggers=run.config.triggers,
         scope=_scope(run, workspace),
+        switch=run.switch,
     )
 
 

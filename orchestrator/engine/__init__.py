@@ -2,10 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from orchestrator.engine.base import ContainerEngine, Engine
 from orchestrator.errors import ConfigError
+
+
+def installed_engines() -> dict[str, EntryPoint]:
+    """Give the entry points of all engines that installed packages offer, by name."""
+    return {point.name: point for point in entry_points(group="orchestrator.engines")}
 
 
 def load_engine(name: str) -> Engine:
@@ -15,7 +20,7 @@ def load_engine(name: str) -> Engine:
         ConfigError: No installed package offers it.
         EngineUnavailableError: It cannot be reached.
     """
-    offered = {point.name: point for point in entry_points(group="orchestrator.engines")}
+    offered = installed_engines()
     if name not in offered:
         raise ConfigError(
             f"unknown engine: `{name}`", hint=f"installed engines: {', '.join(sorted(offered))}"

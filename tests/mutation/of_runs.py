@@ -6,6 +6,8 @@ from tests.mutation.protection import Protection, patches
 
 RUNS = "tests/unit/test_runner.py tests/unit/test_runner_repositories.py"
 LIMITS = "tests/unit/test_meter.py"
+DEADMAN = "tests/unit/test_deadman.py"
+UNWATCHED = "tests/docker/test_unwatched.py"
 ACCEPTANCE = "tests/docker/test_acceptance.py"
 CLEANUP = "tests/git/test_cleanup.py"
 
@@ -161,9 +163,32 @@ def limits() -> Iterator[Protection]:
          "            except OSError:\n                self.hidden += 1\n                return"),
     )  # fmt: skip
     yield from patches(
-        "execution.py", ("tests/unit/test_clock.py",),
+        "deadman_process.py", (DEADMAN, UNWATCHED),
+        ("killed when late", "if at_once or self._running[one] <= now", "if at_once"),
+        ("services do not stay for ever", "        for worker in self._idle:\n"
+         "            self._running[worker] = uptime() + RESUME\n", ""),
+        ("the switch gives way to a resumed run", " or self._signed() != self._owner", ""),
+        ("a kill that failed is tried again", "return status == 0", "return True"),
+        ("a signal ends what nobody watches", "at_once=asked and switch.alone", "at_once=False"),
+        ("a signal ends no run", "at_once=asked and switch.alone", "at_once=asked"),
+    )  # fmt: skip
+    yield from patches(
+        "deadman.py", (DEADMAN, UNWATCHED),
+        ("a switch in a session of its own", "start_new_session=True,", ""),
+        ("no secrets for the switch", "env=_environment(os.environ),", "env=dict(os.environ),"),
+        ("a switch that was killed is replaced",
+         "            self._start()\n", "            self._pipe or self._start()\n"),
+    )  # fmt: skip
+    yield from patches(
+        "overdue.py", (DEADMAN,),
+        ("what starts later is left alone", "started.timestamp() <= before", "True"),
+    )  # fmt: skip
+    yield from patches(
+        "execution.py", ("tests/unit/test_clock.py", UNWATCHED),
         ("the clock waits for no measurement", "        self.looker.start()\n",
          "        self._look_once = self.meter.look()\n"),
+        ("the switch is told of a deadline", "self.switch.running(self.worker_id, self._late(age))",
+         "pass"),
         ("the clock waits for no callback", "        self.teller.start()\n",
          "        self._tell_stopping()\n"),
     )  # fmt: skip

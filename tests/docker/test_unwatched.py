@@ -1,0 +1,125 @@
+"""Containers die at their deadline although nobody watches them any more."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.support.cli import orchestrator, start
+from tests.support.live import eventually
+from tests.support.repository import git, make_repository
+
+pytestmark = pytest.mark.docker
+DEADLINE, GRACE = 3, 1
+LATE = 12
+"""Seconds after both by which all is dead on a machine that has much else to do."""
+STUBBORN = "trap '' TERM; echo begun > work.txt; while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def running(client: docker.APIClient, repo: Path) -> list[str]:
+    """Give the roles of the containers of a repository that run."""
+    labels = [f"orchestrator.repository={repo}/.git"]
+    return sorted(
+        one["Labels"]["orchestrator.role"] for one in client.containers(filters={"label": labels})
+    )
+
+
+def begun(repo: Path, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start a run with a worker that heeds no signal."""
+    return start(
+        "parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1",
+        "--timeout-per-worker", str(DEADLINE), "--grace", str(GRACE), *arguments,
+        cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_killed_workers_die_at_their_deadline_and_their_work_is_kept(
+    client: docker.APIClient, repo: Path, whole_group: bool
+) -> None:
+    process = begun(repo, STUBBORN)
+    eventually(lambda: "worker" in running(client, repo), "the start")
+    started = time.monotonic()
+    if whole_group:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+    eventually(lambda: not running(client, repo), "the end of a worker that nobody watches")
+    assert time.monotonic() - started < DEADLINE + GRACE + LATE
+    done = orchestrator("resume", "--json", cwd=repo)
+    assert (done.returncode, done.results[1]["status"]) == (5, "timeout")
+    assert "unwatched" in done.results[1]["message"]
+    assert git(repo, "show", "architect/parallel-1:work.txt") == "begun"
+
+
+def test_a_process_that_stands_still_keeps_no_worker_alive(
+    client: docker.APIClient, repo: Path
+) -> None:
+    """Stopped by a signal, it watches nobody; when it goes on, it tells what was."""
+    process = begun(repo, STUBBORN)
+    try:
+        eventually(lambda: "worker" in running(client, repo), "the start")
+        started = time.monotonic()
+        process.send_signal(signal.SIGSTOP)
+        eventually(lambda: not running(client, repo), "the end of a worker that nobody watches")
+        assert time.monotonic() - started < DEADLINE + GRACE + LATE
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert process.wait(60) == 5
+
+
+def test_setup_without_anybody_dies_as_well(client: docker.APIClient, repo: Path) -> None:
+    """And with it the services, and what holds their network."""
+    (repo / "orchestrator.yaml").write_text(
+        "setup_timeout: 3\n"
+        f'setup: ["{STUBBORN}"]\n'
+        "services: {cache: {image: orchestrator/base:latest, command: [sleep, infinity]}}\n"
+    )
+    process = begun(repo, "true", "--config", str(repo / "orchestrator.yaml"))
+    eventually(lambda: "setup" in running(client, repo), "the start")
+    assert running(client, repo) == ["holder", "service", "setup"]
+    process.kill()
+    process.wait()
+    eventually(lambda: not running(client, repo), "the end of all of them")
+    assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+
+
+def test_without_a_deadline_nobody_is_killed(client: docker.APIClient, repo: Path) -> None:
+    """`--timeout-per-worker 0` is a wish, and the run is there to be resumed."""
+    process = start(
+        "parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1",
+        "--timeout-per-worker", "0", "echo up; sleep 300",
+        cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    eventually(lambda: "worker" in running(client, repo), "the start")
+    (run,) = (repo / ".git" / "orchestrator" / "runs").iterdir()
+    process.kill()
+    process.wait()
+
+    def watched() -> bool:
+        wanted = str(run / "lease").encode()
+        places = [place for place in Path("/proc").iterdir() if place.name.isdecimal()]
+        return any(wanted in commands(place) for place in places)
+
+    eventually(lambda: not watched(), "the end of the switch: it has nothing to wait for")
+    assert running(client, repo) == ["worker"]
+    assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+    assert running(client, repo) == []
+
+
+def commands(process: Path) -> list[bytes]:
+    try:
+        return (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,289 @@
+"""The dead man's switch, with a command that writes down whom it was to kill."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator import deadman, deadman_process
+from orchestrator.deadman import DeadMan
+from orchestrator.deadman_process import Switch, uptime
+from orchestrator.engine.base import MANAGED, RUN, WORKER, ContainerSpec
+from orchestrator.overdue import kill_workers
+from tests.support.live import eventually
+from tests.support.local_engine import LocalContainer, LocalEngine
+
+SECRET = "of-the-caller"
+
+
+class Killer:
+    """A run's directory, and a program that stands for the one that kills."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        run.mkdir()
+        self.sign()
+        self._said = run / "killed"
+        program = run / "kill"
+        program.write_text(
+            f"#!/bin/sh\nshift\nwhile [ -e {run}/broken ]; do exit 1; done\n"
+            f'printf "%s " "$@" >> {self._said}; env > {run}/env; pwd > {run}/place\n'
+        )
+        program.chmod(0o700)
+        self.command = [str(program)]
+
+    def sign(self, owner: str = "1") -> None:
+        """Let a process be in charge of the run."""
+        (self.run / "lease").write_text(owner)
+
+    def fails(self, *, over: bool = False) -> None:
+        """Let the program fail from now on, or not any more."""
+        (self.run / "broken").unlink() if over else (self.run / "broken").touch()
+
+    @property
+    def killed(self) -> list[str]:
+        """Whom it was to kill."""
+        return self._said.read_text().split() if self._said.exists() else []
+
+    def switch(self) -> Switch:
+        return Switch(self.run / "lease", self.run / deadman.LOG, self.command)
+
+
+@pytest.fixture
+def killer(tmp_path: Path) -> Killer:
+    return Killer(tmp_path / "run")
+
+
+class TestWhatItDecides:
+    """The process's mind, asked at moments of our choice."""
+
+    @pytest.fixture
+    def now(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+        begun, passed = uptime(), [0.0]
+        monkeypatch.setattr(deadman_process, "uptime", lambda: begun + passed[0])
+
+        def sleep(seconds: float) -> None:
+            passed[0] += seconds
+
+        return sleep
+
+    def running(self, switch: Switch, worker: int, seconds: float) -> None:
+        switch.take(f"running {worker} {deadman_process.uptime() + seconds}")
+
+    def test_whoever_is_late_is_killed_though_the_run_goes_on(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        """A process that hangs or was stopped watches nobody either."""
+        switch = killer.switch()
+        self.running(switch, 1, 5)
+        self.running(switch, 2, 50)
+        assert 0 < switch.rest() <= 5
+        now(6)
+        assert switch.rest() == 0
+        switch.act()
+        switch.act()
+        assert killer.killed == ["1"]
+        assert "workers 1: nobody stopped them" in (killer.run / deadman.LOG).read_text()
+
+    def test_who_is_idle_endless_or_gone_is_left_alone(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        switch = killer.switch()
+        for worker in (1, 2):
+            self.running(switch, worker, 5)
+        switch.take("idle 1")
+        switch.take("running 2 -")
+        self.running(switch, 3, 5)
+        switch.take("forget")
+        now(1000)
+        switch.act()
+        assert killer.killed == []
+        switch.leave_alone()
+        assert switch.is_done
+
+    def test_a_start_that_takes_long_is_killed_only_when_we_are_gone(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        """Its deadline counts from the start, which comes when the engine has made it."""
+        switch = killer.switch()
+        switch.take(f"starting 1 {deadman_process.uptime() + 5}")
+        now(6)
+        switch.act()
+        assert killer.killed == []
+        assert switch.rest() > 1
+        switch.leave_alone()
+        switch.act()
+        assert (killer.killed, switch.is_done) == (["1"], True)
+
+    def test_services_are_ended_a_while_after_the_process_is_gone(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        switch = killer.switch()
+        switch.take("idle 1")
+        now(1000)
+        switch.leave_alone()
+        switch.act()
+        assert (killer.killed, switch.is_done) == ([], False)
+        now(deadman_process.RESUME + 1)
+        switch.act()
+        assert (killer.killed, switch.is_done) == (["1"], True)
+
+    def test_it_gives_way_to_whoever_resumes_the_run(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        switch = killer.switch()
+        self.running(switch, 1, 5)
+        switch.leave_alone()
+        assert not switch.is_done
+        killer.sign("2")
+        now(6)
+        switch.act()
+        assert (killer.killed, switch.is_done) == ([], True)
+
+    def test_what_fails_is_tried_again_and_not_at_once(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        switch = killer.switch()
+        self.running(switch, 1, 5)
+        switch.leave_alone()
+        now(6)
+        killer.fails()
+        switch.act()
+        assert 1 < switch.rest() < 3
+        killer.fails(over=True)
+        switch.act()
+        assert killer.killed == []
+        now(3)
+        switch.act()
+        assert (killer.killed, switch.is_done) == (["1"], True)
+
+
+class TestTheProcess:
+    """The process itself, started as a run does."""
+
+    @pytest.fixture
+    def switch(self, killer: Killer, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadMan]:
+        launch = subprocess.run
+
+        def run(words: list[str], **rest: object) -> "subprocess.CompletedProcess[bytes]":
+            # The words before these are the interpreter, the program, the lease and the log.
+            at = words.index("-P") - 1
+            return launch([*words[:at], *killer.command], **rest)  # type: ignore[call-overload,no-any-return]
+
+        monkeypatch.setattr(deadman.subprocess, "run", run)
+        monkeypatch.setenv("TOKEN", SECRET)
+        monkeypatch.setenv("DOCKER_HOST", "unix:///somewhere")
+        switch = DeadMan("docker", killer.run)
+        yield switch
+        switch.close(forget=True)
+        eventually(lambda: pid_of(killer) is None, "its end")
+
+    def test_it_acts_when_we_are_gone(self, killer: Killer, switch: DeadMan) -> None:
+        switch.running(7, 0.5)
+        process = pid_of(killer)
+        assert process is not None
+        assert os.getsid(process) not in (os.getsid(0), 0)
+        assert os.getpgid(process) != os.getpgid(0)
+        assert Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1] != str(
+            os.getpid()
+        )
+        switch.close(forget=False)
+        eventually(lambda: killer.killed, "the kill")
+        assert killer.killed == ["7"]
+        given = (killer.run / "env").read_text()
+        assert "DOCKER_HOST=unix:///somewhere" in given
+        assert SECRET not in given
+        assert (killer.run / "place").read_text() == "/\n"
+        eventually(lambda: pid_of(killer) is None, "its end")
+
+    def test_at_the_end_of_a_run_it_ends_and_kills_nobody(
+        self, killer: Killer, switch: DeadMan
+    ) -> None:
+        switch.running(1, 0.5)
+        switch.idle(1)
+        switch.running(2, 60)
+        switch.close(forget=True)
+        eventually(lambda: pid_of(killer) is None, "its end")
+        assert killer.killed == []
+
+    def test_one_that_was_killed_is_replaced(self, killer: Killer, switch: DeadMan) -> None:
+        switch.running(1, 2)
+        first = pid_of(killer)
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: pid_of(killer) is None, "its death")
+        switch.running(2, 60)
+        eventually(lambda: killer.killed, "what the first one knew of")
+        assert killer.killed == ["1"]
+
+    def test_a_signal_ends_what_nobody_watches(self, killer: Killer, switch: DeadMan) -> None:
+        """Whoever ends a service ends all its processes, and nobody is left to act later."""
+        switch.running(1, 300)
+        process = pid_of(killer)
+        assert process is not None
+        os.kill(process, signal.SIGTERM)
+        switch.running(2, 300)
+        eventually(lambda: not pending(process), "its reading of the signal")
+        assert (pid_of(killer), killer.killed) == (process, []), "it was not for us: we are there"
+        switch.close(forget=False)
+        eventually(lambda: killer.killed, "the kill")
+        assert killer.killed == ["1", "2"]
+
+
+def pending(process: int) -> bool:
+    """Tell whether a signal has not arrived yet."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16))
+
+
+def pid_of(killer: Killer) -> int | None:
+    """Find the process that watches a run."""
+    wanted = str(killer.run / "lease").encode()
+    for place in Path("/proc").iterdir():
+        with suppress(OSError):
+            if place.name.isdecimal() and wanted in (place / "cmdline").read_bytes().split(b"\0"):
+                return int(place.name)
+    return None
+
+
+def test_it_is_small(killer: Killer) -> None:
+    """The kernel kills the largest first when there is no memory."""
+    switch = DeadMan("docker", killer.run)
+    switch.running(1, 300)
+    process = pid_of(killer)
+    assert process is not None
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    switch.close(forget=True)
+    eventually(lambda: pid_of(killer) is None, "its end")
+    assert pages * os.sysconf("SC_PAGE_SIZE") < 16 << 20
+
+
+def test_only_the_workers_containers_that_had_started_are_killed(
+    local_engine: LocalEngine,
+) -> None:
+    """What starts later is the next step of a process that is in charge again."""
+
+    def start(name: str, worker: str) -> LocalContainer:
+        return local_engine.start(
+            ContainerSpec(
+                name=name, image="orchestrator/base:latest", command=("sleep", "60"), user="",
+                workdir="/tmp", labels={MANAGED: "true", RUN: "r", WORKER: worker},
+            )
+        )  # fmt: skip
+
+    late, other = start("late", "1"), start("other", "2")
+    moment = datetime.now(UTC).timestamp()
+    time.sleep(0.05)
+    later = start("later", "1")
+    assert kill_workers(local_engine, "r", ["1"], before=moment)
+    assert late.wait(10).exit_code == 137
+    assert other.state().ended_at is None
+    assert later.state().ended_at is None
+    for container in (late, other, later):
+        container.remove()
