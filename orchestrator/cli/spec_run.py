@@ -24,7 +24,8 @@ from orchestrator.record import RunRecord
 from orchestrator.repository import find_top
 from orchestrator.runner import ParallelRunner
 from orchestrator.sanitize import one_line
-from orchestrator.settings import load_settings
+from orchestrator.settings import Settings, load_settings
+from orchestrator.settings.fields import CONTAINER_FIELDS
 from orchestrator.workflow.contents import with_digests
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.reading import Reading, read_workflow
@@ -94,16 +95,16 @@ def run(
 ) -> None:
     """Run a workflow: every task when those it depends on are over, from what they made."""
     given = dict(locals())
-    settings = _configure(given)
+    configured = _configure(given)
+    settings = configured.config
     earlier = None if after is None else earlier_run(after)
     if earlier is not None:
         if base is not None:
             raise ConfigError("`--after` starts from where that run did: leave `--base` out")
         settings = settings.model_copy(update={"base": earlier.base, "include_uncommitted": False})
     workflow = _read(given, settings, earlier, runs=not dry_run)
-    if workflow.network is not None and network is None:
-        closed = settings.isolation.model_copy(update={"network": workflow.network})
-        settings = settings.model_copy(update={"isolation": closed})
+    if workflow.network == "none":
+        _refuse_open_networks(configured)
     view = make_view(quiet=quiet)
     programs = _programs(given, settings, workflow)
     runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)
@@ -112,7 +113,26 @@ def run(
     do(runner, settings, view, given, workflow=workflow)
 
 
-def _configure(given: dict[str, Any]) -> ParallelConfig:
+def _refuse_open_networks(settings: Settings) -> None:
+    """Check that nobody asks for a network that the policy of a workflow denies.
+
+    A configuration file holds for all runs of a project, so the policy narrows it; an option or a
+    variable is about this run.
+
+    Raises:
+        ConfigError: An option or a variable opens a network.
+    """
+    for name in ("network", "setup_network", "check_network"):
+        for setting in settings.given(CONTAINER_FIELDS[name])[-1:]:
+            if setting.kind != "file" and setting.value == "open":
+                raise ConfigError(
+                    f"{setting.label} is `open`, but `policy.constraints.privacy` of the workflow "
+                    "is `private`",
+                    hint="leave it out, or take `privacy: private` out of the workflow",
+                )
+
+
+def _configure(given: dict[str, Any]) -> Settings:
     asked = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
     settings = load_settings(
         options={"secrets": tuple(given["secret"] or ()), **asked},
@@ -128,7 +148,7 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
                 f"{name}",
                 hint=f"{instead}, or name another file with `--config`",
             )
-    return settings.config
+    return settings
 
 
 def _programs(
@@ -136,7 +156,10 @@ def _programs(
 ) -> dict[str, ParallelConfig]:
     """Give what the configuration says of tasks' own agent programs."""
     names = {task.settings.agent_cli for task in workflow.tasks} - {None, settings.agent_cli}
-    return {name: _configure({**given, "agent_cli": name}) for name in sorted(filter(None, names))}
+    return {
+        name: _configure({**given, "agent_cli": name}).config
+        for name in sorted(filter(None, names))
+    }
 
 
 def _read(

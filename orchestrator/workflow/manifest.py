@@ -159,7 +159,8 @@ class Constraints(Model):
     max_latency: float | None = Field(default=None, gt=0, alias="maxLatency")
     """Milliseconds that a task may take before people are warned of it."""
     privacy: Literal["private", "public"] | None = None
-    """`private`: tasks have no network, unless an option says otherwise."""
+    """`private`: no task has a network, nor do `setup` and `checks`; an option that opens one is
+    refused."""
 
 
 class Policy(Model):

@@ -138,7 +138,7 @@ class Workflow(Model):
     max_latency: float | None = Field(default=None, gt=0)
     """Seconds of a task that people are warned beyond."""
     network: Network | None = None
-    """Of tasks that say nothing of it themselves; an option beats it."""
+    """`none` is a policy: no task, setup or check has a network, whatever else asks for one."""
     done: tuple[Earlier, ...] = ()
     """Tasks of the whole workflow that earlier runs have done, and this one leaves out."""
 
@@ -172,10 +172,14 @@ class Workflow(Model):
 
 
 def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
-    """Give a run's wishes with a workflow's tasks, a worker for each."""
+    """Return a run's settings with a workflow's tasks, a worker for each, and with its policy."""
     workers = min(config.workers, len(workflow.tasks))
     tasks = tuple(task.task for task in workflow.tasks)
-    return config.model_copy(update={"tasks": tasks, "models": (), "workers": workers})
+    update: dict[str, object] = {"tasks": tasks, "models": (), "workers": workers}
+    if workflow.network == "none":
+        closed = dict.fromkeys(("network", "setup_network", "check_network"), "none")
+        update["isolation"] = config.isolation.model_copy(update=closed)
+    return config.model_copy(update=update)
 
 
 Programs = Mapping[str, ParallelConfig]

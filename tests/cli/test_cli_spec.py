@@ -105,3 +105,34 @@ class TestPart:
         assert "`tests` starts without what it depends on: `each`" in shown.err
         assert run([*command, "--only", "tess"]) == 3
         assert "there is no task `tess`, did you mean `tests`?" in capsys.readouterr().err
+
+
+class TestPrivate:
+    """`privacy: private` is a policy, and no default that something stronger beats."""
+
+    TEXT = "policy: {constraints: {privacy: private}}\ntasks:\n- {id: a, task: 'true'}\n"
+    RUN = ("spec", "run", "private.yaml", "--agent-cli", "shell", "--dry-run", "--json")
+
+    @pytest.fixture(autouse=True)
+    def workflow(self, repository):
+        (repository / "private.yaml").write_text(self.TEXT)
+
+    def test_it_closes_what_a_file_opens(self, repository, capsys):
+        text = "setup: ['true']\ncontainer: {network: open, setup_network: open}\n"
+        (repository / "mine.yaml").write_text(text)
+        assert run([*self.RUN, "--config", "mine.yaml"]) == 0
+        assert json.loads(capsys.readouterr().out)["network"] == "none"
+
+    def test_an_option_that_opens_is_refused(self, capsys):
+        assert run([*self.RUN, "--network", "open"]) == 3
+        assert capsys.readouterr().err == (
+            "error: option `--network` is `open`, but `policy.constraints.privacy` of the workflow "
+            "is `private`\n\nhint: leave it out, or take `privacy: private` out of the workflow\n"
+        )
+        assert run([*self.RUN, "--network", "none"]) == 0
+
+    @pytest.mark.parametrize("name", ["NETWORK", "SETUP_NETWORK", "CHECK_NETWORK"])
+    def test_so_is_a_variable(self, name, capsys, monkeypatch):
+        monkeypatch.setenv(f"ORCHESTRATOR_{name}", "open")
+        assert run([*self.RUN]) == 3
+        assert f"environment variable `ORCHESTRATOR_{name}` is `open`" in capsys.readouterr().err

@@ -12,10 +12,20 @@ from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
 from orchestrator.runner import ParallelRunner
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.model import Task, Workflow, run_config
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run, show
+
+
+def test_a_private_workflow_closes_every_network() -> None:
+    opened = Isolation(network="open", setup_network="open", check_network="open")
+    config = configured("any", setup=("true",), checks=("true",), isolation=opened)
+    tasks = (task("a", "true"),)
+    assert run_config(config, Workflow(name="w", tasks=tasks)).networks == {"open"}
+    private = run_config(config, Workflow(name="w", tasks=tasks, network="none"))
+    assert private.networks == {"none"}
+    assert private.setup_network == private.teardown_network == "none"
 
 
 def task(name: str, command: str, *needs: str, **more: object) -> Task:
