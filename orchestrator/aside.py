@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.changes import changes
 from orchestrator.errors import OrchestratorError
 from orchestrator.handover import ARTIFACTS, HANDED
 from orchestrator.remains import RecordedWorker
@@ -11,7 +12,7 @@ from orchestrator.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.sharing import INPUTS_PLACE
 from orchestrator.workspace import CHECKED, PROBE, remove_tree
-from orchestrator.worktree import HALF_MADE, changes
+from orchestrator.worktree import HALF_MADE
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED)
 _REFUSED = ("git", "harvest", "out", CHECKED)
@@ -58,6 +59,7 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
         result = result.model_copy(
             update={
                 "files_modified": list(changed.files),
+                "files_total": changed.total,
                 "insertions": changed.insertions,
                 "deletions": changed.deletions,
             }

@@ -142,7 +142,8 @@ def _called_off(run: RunContext, spec: WorkerSpec, last: WorkerResult) -> Worker
     cancelled: dict[str, object] = {"reason": Reason.CANCELLED, "message": said}
     tip = run.repository.resolve(f"refs/heads/{spec.branch}")
     if tip != last.commit:
-        cancelled |= {"commit": tip, "files_modified": [], "insertions": 0, "deletions": 0}
+        nothing = {"files_modified": [], "files_total": 0, "insertions": 0, "deletions": 0}
+        cancelled |= {"commit": tip, **nothing}
     return last.model_copy(update={"status": Status.FAILED, **cancelled})
 
 

@@ -119,7 +119,7 @@ def find_caches(
 
 def lock_key(repository: Repository, commit: str) -> str:
     """Condense the lock files of a commit."""
-    listing = repository.git.run("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
+    listing = repository.git.tree(commit)
     names = {os.fsencode(name) for name in LOCK_FILES}
     locks = [entry for entry in listing if entry.rpartition(b"\t")[2].rpartition(b"/")[2] in names]
     return hashlib.sha256(b"\0".join(locks)).hexdigest()[:8]

@@ -100,14 +100,16 @@ def check_disk(
 
 def checkout_size(repository: Repository, commit: str) -> int | None:
     """Add up what the files of a commit take on a disk; None where git would have to fetch them."""
+    total = 0
     try:
-        listing = repository.git.run("ls-tree", "-r", "-l", "-z", commit)
+        for entry in repository.git.tree(commit, "-l"):
+            size = entry.split(None, 4)[3]
+            if size == b"BAD":
+                return None
+            total += 0 if size == _SUBMODULE else -(-int(size) // _BLOCK) * _BLOCK
     except GitCommandError:
         return None
-    sizes = [entry.split(None, 4)[3] for entry in listing.split(b"\0") if entry]
-    if b"BAD" in sizes:
-        return None
-    return sum(-(-int(size) // _BLOCK) * _BLOCK for size in sizes if size != _SUBMODULE)
+    return total
 
 
 def _history(repository: Repository, config: ParallelConfig) -> int:

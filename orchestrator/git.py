@@ -30,6 +30,9 @@ MOST_OUTPUT = 64 * 1024**2
 """Bytes of output that are kept of a command that runs with limits."""
 _MOST_SAID = 8 * 1024
 """Bytes that are kept of the beginning of a command's error messages, and of their end."""
+LONGEST_RECORD = 16 * 1024
+"""Bytes of a record in a list of git's: a path that can be checked out has 4096 at most."""
+_PIECE = 64 * 1024
 _BATCH = ("cat-file", "--batch")
 
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
@@ -169,10 +172,11 @@ class Git:
         self._env |= {key: str(place) for key, place in places.items() if place is not None}
         self._env |= env or {}
 
-    def within(self, limits: Limits) -> "Git":
-        """Return the same git with limits for each of its processes."""
+    def within(self, limits: Limits, config: Mapping[str, str] | None = None) -> "Git":
+        """Return the same git with limits for each of its processes, and further settings."""
         limited = copy.copy(self)
         limited._limits = limits
+        limited._config = {**self._config, **(config or {})}
         return limited
 
     @retry(
@@ -297,6 +301,20 @@ class Git:
             if not has_more and process.returncode not in answers:
                 raise GitCommandError(arguments, process.returncode, _words(said))
 
+    def tree(self, commit: str, *options: str) -> Iterator[bytes]:
+        """Give what `git ls-tree` says of each file of a commit, one after the other.
+
+        Args:
+            commit: The commit; a worker may have made it.
+            options: More options of `ls-tree`.
+
+        Raises:
+            GitCommandError: It failed.
+        """
+        limited = self.within(self._limits or UNTRUSTED)
+        with limited.reading("ls-tree", "-r", "-z", "--full-tree", *options, commit) as output:
+            yield from records(output, b"\0")
+
     def consult(self, program: Sequence[str], order: bytes, *, most: int = 64 * 1024) -> bytes:
         """Let a program of ours read objects by itself, and return what it prints in the end.
 
@@ -402,6 +420,20 @@ class Git:
             ) from error
         except subprocess.TimeoutExpired as error:
             raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
+
+
+def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
+    """Give what stands before each `end` in a stream, of which a piece is in memory at a time.
+
+    Raises:
+        OutputTooLongError: A record has more than LONGEST_RECORD bytes.
+    """
+    rest = b""
+    while piece := os.read(file.fileno(), _PIECE):
+        *whole, rest = (rest + piece).split(end)
+        yield from whole
+        if len(rest) > LONGEST_RECORD:
+            raise OutputTooLongError(f"git prints a record of more than {LONGEST_RECORD} bytes")
 
 
 def _words(said: IO[bytes]) -> str:

@@ -25,6 +25,7 @@ from orchestrator.git import (
     GitCommandError,
     OutputTooLongError,
     make_bare,
+    records,
 )
 from orchestrator.regular import NotRegularError, open_regular
 from orchestrator.repository import DIRECTORIES, Repository
@@ -48,9 +49,6 @@ MAX_TREE = 32 * 1024**2
 """Bytes of one tree object."""
 MAX_TREES = 128 * 1024**2
 """Bytes of all new tree objects."""
-_PIECE = 64 * 1024
-_LONGEST = 16 * 1024
-"""Bytes of a record in a list of git's; a path has 4096 at most where it was checked out."""
 # A delta of a few bytes can stand for gigabytes, which git would unpack in memory.
 _FRUGAL = {"GIT_ALLOC_LIMIT": "256m"}
 _FEW = 100
@@ -280,7 +278,7 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
     (index,) = (quarantine / "objects" / "pack").glob("*.idx")
     with tempfile.TemporaryFile() as names, index.open("rb") as file:
         with git.reading("show-index", stdin=file) as lines:
-            for number, line in enumerate(_records(lines, b"\n")):
+            for number, line in enumerate(records(lines, b"\n")):
                 if number >= MAX_OBJECTS:
                     raise HarvestRefusedError(f"it has more than {MAX_OBJECTS} new objects")
                 offset, name, *_ = line.split(b" ")
@@ -366,7 +364,7 @@ def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
         with git.reading(*form, base, tip) as raw:
             # `:old_mode new_mode old new status`, NUL, path, NUL: a path may look like the line
             # before it.
-            for number, record in enumerate(_records(raw, b"\0")):
+            for number, record in enumerate(records(raw, b"\0")):
                 if number % 2 == 0:
                     names.write(record.split(b" ")[3] + b"\n")
         _check_total(sum(size for _, size in _kinds(git, names)), room)
@@ -382,25 +380,11 @@ def _kinds(git: Git, names: IO[bytes]) -> Iterator[tuple[bytes, int]]:
     names.seek(0)
     form = ("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer")
     with git.reading(*form, stdin=names) as answers:
-        for line in _records(answers, b"\n"):
+        for line in records(answers, b"\n"):
             kind, _, size = line.partition(b" ")
             # What was deleted has no size: its id is all zeros, and missing.
             if size.isdigit():
                 yield kind, int(size)
-
-
-def _records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
-    """Give what stands before each `end` in a file, of which a piece is in memory at a time.
-
-    Raises:
-        HarvestRefusedError: A record is too long.
-    """
-    rest = b""
-    while piece := file.read1(_PIECE):  # type: ignore[attr-defined]
-        *whole, rest = (rest + piece).split(end)
-        yield from whole
-        if len(rest) > _LONGEST:
-            raise HarvestRefusedError("a path is too long to check out")
 
 
 def open_handed_over(path: Path) -> BinaryIO:

@@ -35,8 +35,9 @@ from orchestrator.results import RunResult, WorkerResult, sum_up
 from orchestrator.tail import LineTail
 
 EVENTS = "events.ndjson"
-LONGEST_EVENT = 64 * 1024**2
-"""Bytes; a result lists every changed file."""
+LONGEST_EVENT = 16 * 1024**2
+"""Bytes; a result lists changed files, up to a bound. A longer event of an older version is passed
+over: the results say the same."""
 _NAMED = 10
 """Runs that an error message names."""
 

@@ -13,13 +13,14 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from orchestrator.copies import copy_bytes
-from orchestrator.git import SIZE_AND_TIME, Git, make_bare
+from orchestrator.git import SIZE_AND_TIME, UNTRUSTED, Git, make_bare
 from orchestrator.regular import open_regular
 from orchestrator.repository import Repository
 from orchestrator.sanitize import one_line
@@ -36,6 +37,8 @@ _MADE = "lfs-made.json"
 """In a worker's state directory: what it handed over."""
 _LONGEST = 1024
 """Bytes of a pointer."""
+_BATCH = 10_000
+"""Files that are looked into at once."""
 _SHOWN = 3
 _MOST = 10_000
 _OID = re.compile(r"[0-9a-f]{64}")
@@ -100,14 +103,25 @@ def _is_used(repository: Repository, base: str) -> bool:
 
 def _pointers(repository: Repository, base: str) -> Iterator[tuple[str, Pointer]]:
     """Read all files of a commit that are as small as pointers."""
-    small: list[tuple[bytes, str]] = []
-    for entry in repository.git.run("ls-tree", "-r", "-l", "-z", base).split(b"\0"):
+    small = _small(repository, base)
+    while batch := list(islice(small, _BATCH)):
+        yield from _pointers_among(repository, batch)
+
+
+def _small(repository: Repository, base: str) -> Iterator[tuple[bytes, str]]:
+    for entry in repository.git.tree(base, "-l"):
         about, _, name = entry.partition(b"\t")
-        mode, _, object_id, size = about.split() if entry else (b"", b"", b"", b"-")
+        mode, _, object_id, size = about.split()
         if mode.startswith(b"100") and size.isdigit() and 0 < int(size) < _LONGEST:
-            small.append((object_id, os.fsdecode(name)))
+            yield object_id, os.fsdecode(name)
+
+
+def _pointers_among(
+    repository: Repository, small: Sequence[tuple[bytes, str]]
+) -> Iterator[tuple[str, Pointer]]:
     asked = b"".join(object_id + b"\n" for object_id, _ in small)
-    answer = repository.git.run("cat-file", "--batch", "--buffer", stdin=asked)
+    git = repository.git.within(UNTRUSTED)
+    answer = git.run("cat-file", "--batch", "--buffer", stdin=asked)
     at = 0
     for _, path in small:
         end = answer.index(b"\n", at)

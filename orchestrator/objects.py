@@ -1,6 +1,7 @@
 """Object directories that hold what one commit reaches, and nothing else of a repository."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -28,8 +29,10 @@ def pack_commit(
     pack.mkdir(parents=True)
     arguments = ("pack-objects", "-q", "--delta-base-offset", str(pack / "pack"))
     if history == "shallow":
-        listing = git.run("rev-list", "--objects", "--no-walk", commit)
-        git.run(*arguments, stdin=listing)
+        with tempfile.TemporaryFile() as listing:
+            git.run("rev-list", "--objects", "--no-walk", commit, stdout=listing)
+            listing.seek(0)
+            git.run(*arguments, stdin=listing)
         cut = frozenset({commit})
     else:
         git.run(*arguments, "--revs", stdin=f"{commit}\n".encode())

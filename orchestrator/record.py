@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from orchestrator.config import ParallelConfig
 from orchestrator.events import Event, WorkerMeasured, WorkerOutput
 from orchestrator.plan import WorkerSpec
+from orchestrator.regular import open_regular
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.workflow.model import Workflow
 
@@ -43,6 +44,14 @@ _ORPHANS = 60.0
 _GLANCE = 0.02
 """Seconds; a look at a lease takes far less."""
 _SECOND = len("20260101-000000")
+MOST_OF_RUN = 64 * 1024**2
+"""Bytes of a run's result that are read."""
+MOST_OF_WORKER = 8 * 1024**2
+"""Bytes of a worker's result that are read whole."""
+_BEGINNING = 64 * 1024
+"""Bytes in which the first fields of any result lie."""
+_LIST = '"files_modified":'
+"""What follows the first seven fields in a worker's result."""
 _SERVICE = {"env": True, "variables": True}
 """What is not written down of a service."""
 
@@ -286,7 +295,8 @@ class RunDirectory:
     def run_result(self) -> RunResult | None:
         """Read what the run came to, if that was written."""
         try:
-            return RunResult.model_validate_json((self.path / "result.json").read_bytes())
+            content = read_at_most(self.path / "result.json", MOST_OF_RUN)
+            return None if content is None else RunResult.model_validate_json(content)
         except (OSError, ValidationError):
             return None
 
@@ -305,8 +315,9 @@ class RunDirectory:
     def result(self, worker_id: int) -> WorkerResult | None:
         """Read a worker's result, if it has one."""
         try:
-            content = (self.worker(worker_id) / "result.json").read_bytes()
-            return WorkerResult.model_validate_json(content)
+            path = self.worker(worker_id) / "result.json"
+            content = read_at_most(path, MOST_OF_WORKER)
+            return _begun(path) if content is None else WorkerResult.model_validate_json(content)
         except (OSError, ValidationError):
             return None
 
@@ -318,6 +329,36 @@ class RunDirectory:
         # A full disk, or a run that was undone, costs the log a line and no worker its end.
         with suppress(OSError), self._events, (self.path / "events.ndjson").open("a") as file:
             file.write(line)
+
+
+def read_at_most(path: Path, most: int) -> bytes | None:
+    """Read a file; None when it has more than `most` bytes.
+
+    Raises:
+        OSError: It is not there, or no file.
+    """
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    return content if len(content) <= most else None
+
+
+def _begun(path: Path) -> WorkerResult:
+    """Read the beginning of a result that is too large, which an older version wrote.
+
+    Raises:
+        OSError: It is not there.
+        ValidationError: It begins otherwise.
+    """
+    with open_regular(path) as file:
+        head, listed, _ = file.read(_BEGINNING).decode("utf-8", "replace").partition(_LIST)
+    size = path.stat().st_size
+    rest = {
+        "files_modified": [],
+        "worktree_path": "",
+        "message": f"its result has {size} bytes, of which the beginning was read",
+    }
+    text = json.dumps(rest)[1:] if listed else ""
+    return WorkerResult.model_validate_json(head + text)
 
 
 def all_runs(state_dir: Path) -> Iterator[RunDirectory]:

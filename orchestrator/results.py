@@ -96,7 +96,8 @@ class WorkerResult(BaseModel):
     duration: float = Field(default=0.0, ge=0)
     """Seconds from the container's start to its end."""
     files_modified: list[str] = Field(default_factory=list)
-    """Paths that differ between the base and the branch, by git's word."""
+    """Paths that differ between the base and the branch, by git's word: the first 10,000 of them,
+    and 512 KiB, at most. `files_total` counts all."""
     worktree_path: str
     """Absolute."""
 
@@ -124,10 +125,12 @@ class WorkerResult(BaseModel):
     kept_refs: list[str] = Field(default_factory=list)
     """Refs of commits that the worker left and its branch does not have: other branches, tags,
     stashes, a detached HEAD, staged content."""
+    files_total: int | None = Field(default=None, ge=0)
+    """How many paths differ between the base and the branch; null in results of older versions."""
     insertions: int = 0
-    """Lines added, by git's word."""
+    """Lines added, by git's word; files over 4 MiB count as binary."""
     deletions: int = 0
-    """Lines removed, by git's word."""
+    """Lines removed, by git's word; files over 4 MiB count as binary."""
     checks: list[CheckResult] = Field(default_factory=list)
     """How the checks of what it committed ended; empty where there were none."""
     artifacts: list[str] = Field(default_factory=list)
@@ -149,6 +152,11 @@ class WorkerResult(BaseModel):
     """When its container ran; null when it never did."""
     log: str | None = None
     """Directory with the worker's whole stdout.log and stderr.log."""
+
+    @property
+    def file_count(self) -> int:
+        """Number of files that it changed, those that are not listed included."""
+        return len(self.files_modified) if self.files_total is None else self.files_total
 
     @property
     def title(self) -> str:

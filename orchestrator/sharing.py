@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator import handover
+from orchestrator.changes import patch
 from orchestrator.engine.base import BindMount
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Event, WorkerDone, WorkerPreparing, WorkerRetrying
@@ -33,7 +34,6 @@ from orchestrator.status_file import STATUS
 from orchestrator.workflow.bulletin import Entry, bulletin, merged_findings, title_of
 from orchestrator.workflow.prompts import INPUTS
 from orchestrator.workspace import Mounts, remove_tree
-from orchestrator.worktree import patch
 
 SHARED = "/run/orchestrator/shared"
 OUT = "/run/orchestrator/out"

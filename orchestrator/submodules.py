@@ -188,8 +188,7 @@ def _is_usable(name: str) -> bool:
 
 
 def _gitlinks(git: Git, commit: str) -> Iterator[tuple[str, str]]:
-    listing = git.run("ls-tree", "-r", "-z", "--full-tree", commit)
-    for entry in listing.split(b"\0"):
+    for entry in git.tree(commit):
         if entry.startswith(_GITLINK):
             found, _, path = entry.removeprefix(_GITLINK).partition(b"\t")
             yield os.fsdecode(path), found.decode()

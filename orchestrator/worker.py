@@ -1,10 +1,13 @@
 """One worker from start to finish: the story of the product, read this first."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.caches import publish
+from orchestrator.changes import Changes, changed_paths, changes
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.checks import check
 from orchestrator.context import RunContext
@@ -23,12 +26,11 @@ from orchestrator.sanitize import one_line
 from orchestrator.services import Services
 from orchestrator.session import cancel_of, open_log, run_task
 from orchestrator.stages import set_up, tear_down
-from orchestrator.worktree import Changes, changes
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
 _SHOWN = 5
 """Files that a message names."""
-_NOTHING = Changes(files=(), insertions=0, deletions=0)
+_NOTHING = Changes()
 
 
 def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
@@ -105,23 +107,45 @@ def _changes(run: RunContext, harvested: Harvested) -> tuple[Changes, tuple[str,
     if harvested.tip == run.base:
         return _NOTHING, ()
     try:
-        return changes(run.repository, base=run.base, tip=harvested.tip), ()
+        changed = changes(run.repository, base=run.base, tip=harvested.tip)
     except (OrchestratorError, OSError) as error:
         return _NOTHING, (f"what it changed could not be listed ({error})",)
+    return changed, changed.notes
 
 
-def _in_scope(run: RunContext, verdict: Verdict, changed: Changes) -> Verdict:
+def _in_scope(run: RunContext, verdict: Verdict, changed: Changes, tip: str) -> Verdict:
     """Make a success partial whose changes are not all where it is to make changes."""
     paths = run.config.triggers.paths
-    strayed = outside(paths, changed.files) if paths else []
-    if not strayed or verdict.status is not Status.SUCCESS:
+    if not paths or tip == run.base or verdict.status is not Status.SUCCESS:
         return verdict
-    shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in strayed[:_SHOWN])
-    more = f" and {len(strayed) - _SHOWN} more" if len(strayed) > _SHOWN else ""
+    try:
+        strayed, more = _strayed(run, changed, tip)
+    except (OrchestratorError, OSError):
+        return Verdict(
+            Status.PARTIAL, Reason.OUT_OF_SCOPE, "whether it kept to its paths is not known"
+        )
+    if not strayed:
+        return verdict
+    shown = ", ".join(f"`{one_line(path, limit=100)}`" for path in strayed)
+    rest = f" and {more} more" if more else ""
     where = ", ".join(f"`{path}`" for path in paths)
     return Verdict(
-        Status.PARTIAL, Reason.OUT_OF_SCOPE, f"it changed {shown}{more}, which is not in {where}"
+        Status.PARTIAL, Reason.OUT_OF_SCOPE, f"it changed {shown}{rest}, which is not in {where}"
     )
+
+
+def _strayed(run: RunContext, changed: Changes, tip: str) -> tuple[list[str], int]:
+    """Give the first few paths that are not where changes are to be made, and count the rest."""
+    all_of_them: Iterable[str] = changed.files
+    if not changed.total or not changed.is_whole:
+        all_of_them = changed_paths(run.repository, base=run.base, tip=tip)
+    shown: list[str] = []
+    count, rest = 0, iter(all_of_them)
+    while batch := list(islice(rest, 1000)):
+        strayed = outside(run.config.triggers.paths, batch)
+        count += len(strayed)
+        shown += strayed[: _SHOWN - len(shown)]
+    return shown, count - len(shown)
 
 
 def _result(
@@ -133,7 +157,7 @@ def _result(
     verdict: Verdict,
 ) -> WorkerResult:
     changed, notes = _changes(run, harvested)
-    verdict = _in_scope(run, verdict, changed)
+    verdict = _in_scope(run, verdict, changed, harvested.tip)
     cost = None if outcome is None else outcome.cost
     messages = [verdict.message, *harvested.notes, *notes]
     refused = verdict.reason is Reason.RATE_LIMITED
@@ -146,6 +170,7 @@ def _result(
         cost=cost or 0.0,
         duration=round(ending.duration, 3),
         files_modified=list(changed.files),
+        files_total=changed.total,
         worktree_path=str(run.repository.top / spec.directory),
         name=spec.name,
         required=spec.required,

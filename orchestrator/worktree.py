@@ -3,29 +3,22 @@
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
 from orchestrator.drivers import keep_off
 from orchestrator.errors import RepositoryError
-from orchestrator.git import Git, GitCommandError
+from orchestrator.git import UNTRUSTED, Git, GitCommandError
 from orchestrator.plan import WorkerSpec
 from orchestrator.repository import Repository
 
 CHECKOUT_TIMEOUT = 120.0
 """Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
+# The index has every file of the user's.
+_LIMITS = replace(UNTRUSTED, memory=2 * 1024**3)
 HALF_MADE = ".half-made-"
 """Comes before the number of what was put aside."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What differs between two commits."""
-
-    files: tuple[str, ...]
-    insertions: int
-    deletions: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ class Worktree:
         """
         if tip == base:
             return
-        git = self._git(repository)
+        git = self._git(repository).within(_LIMITS)
         if again:
             self._take_in(git, base=base, tip=tip)
         self._check_out(git, base, tip)
@@ -223,26 +216,3 @@ def remove_worktree(repository: Repository, path: Path) -> None:
         if "lock reason: initializing" not in error.stderr:
             raise
         repository.git.run(*remove, "--force", str(path))
-
-
-def changes(repository: Repository, *, base: str, tip: str) -> Changes:
-    """Compare two commits by git's word."""
-    answer = repository.git.run(
-        "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-textconv", "--no-ext-diff",
-        "--ignore-submodules=none", base, tip,
-    )  # fmt: skip
-    rows = [row.split(b"\t", 2) for row in answer.split(b"\0") if row]
-    return Changes(
-        files=tuple(row[2].decode("utf-8", "backslashreplace") for row in rows),
-        # `-` stands for a binary file.
-        insertions=sum(int(row[0]) for row in rows if row[0].isdigit()),
-        deletions=sum(int(row[1]) for row in rows if row[1].isdigit()),
-    )
-
-
-def patch(repository: Repository, *, base: str, tip: str, limit: int) -> bytes:
-    """Give the first `limit` bytes of what differs between two commits, as `git diff` shows it."""
-    return repository.git.listing(
-        "diff-tree", "-r", "-p", "--no-renames", "--no-textconv", "--no-ext-diff", "--no-color",
-        "--ignore-submodules=none", base, tip, limit=limit, cut=True,
-    )  # fmt: skip

@@ -165,7 +165,7 @@ class BoardView:
             took=result.duration,
             cost=money(result.cost, known=result.cost_known),
             steps=str(result.steps),
-            files=str(len(result.files_modified)),
+            files=str(result.file_count),
             cpu="",
             memory="",
             line=result.message or "",

@@ -114,7 +114,7 @@ def done_line(result: WorkerResult) -> str:
         return f"- {who} {one_line(result.message or 'skipped')}"
     if result.status is Status.SUCCESS:
         cost = f", {money(result.cost)}" if result.cost_known else ""
-        files = count(len(result.files_modified), "file")
+        files = count(result.file_count, "file")
         how = outcome(result) if result.name is None else "completed"
         return f"✓ {who} {how} in {took}: {files}{cost}"
     return f"✗ {who} {outcome(result)} after {took}{explanation(result)}"

@@ -75,7 +75,7 @@ def _row(worker: WorkerResult) -> tuple[str, ...]:
         str(worker.steps),
         money(worker.cost, known=worker.cost_known),
         duration(worker.duration),
-        str(len(worker.files_modified)),
+        str(worker.file_count),
     )
 
 
@@ -182,7 +182,7 @@ def _printed(first: WorkerResult) -> str:
 
 def review_order(results: Sequence[WorkerResult]) -> str:
     """Say whose changes to read first: what passed most checks, then what is smallest."""
-    changed = [worker for worker in results if worker.files_modified]
+    changed = [worker for worker in results if worker.file_count]
     if len(changed) < 2:
         return ""
     return f"review order: {'; '.join(map(_diffstat, sorted(changed, key=_effort)))}\n"

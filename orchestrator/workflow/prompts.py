@@ -82,12 +82,12 @@ def _json(results: Sequence[tuple[str, WorkerResult]], *, cut: int, files: int, 
 
 def _row(name: str, result: WorkerResult, *, cut: int, files: int) -> dict[str, Any]:
     summary = _summary(result)
-    listed = [one_line(path, limit=_LONGEST_PATH) for path in result.files_modified[: files + 1]]
+    listed = [one_line(path, limit=_LONGEST_PATH) for path in result.files_modified[:files]]
     if len(summary) > cut:
         summary = f"{summary[:cut]} [cut: the rest is in {INPUTS}/{name}.summary.md]"
-    if len(listed) > files:
-        more = len(result.files_modified) - files
-        listed = [*listed[:files], f"[{more} more: {INPUTS}/{name}.json]"]
+    more = result.file_count - len(listed)
+    if more > 0:
+        listed = [*listed, f"[{more} more: {INPUTS}/{name}.json]"]
     return {
         "id": name,
         "status": result.status,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.changes import changes
 from orchestrator.errors import RepositoryError
 from orchestrator.git import Git, GitCommandError, discover
 from orchestrator.repository import Repository
-from orchestrator.worktree import changes
 from tests.support.repository import git, make_repository
 
 

@@ -47,4 +47,7 @@ def cleanup() -> Iterator[Protection]:
         "record.py", ("tests/unit/test_record.py",),
         ("records are the user's own", "self.path.chmod(0o700)", "self.path.chmod(0o755)"),
         ("the caller's variables not recorded", "exclude=without", "exclude={}"),
+        ("results are read to a bound", "file.read(most + 1)", "file.read()"),
+        ("results that are too large are not understood",
+         "return content if len(content) <= most else None", "return content"),
     )  # fmt: skip

@@ -80,6 +80,25 @@ def gate() -> Iterator[Protection]:
     )  # fmt: skip
 
 
+def comparisons() -> Iterator[Protection]:
+    """Give what bounds the list of what a worker changed."""
+    yield from patches(
+        "changes.py", ("tests/git/test_changes.py", GATE),
+        ("comparisons run no textconv", '"--no-textconv", ', "",
+         "counting lines runs none: defence in depth"),
+        ("comparisons run no external diff", '"--no-ext-diff", ', "",
+         "counting lines runs none: defence in depth"),
+        ("comparisons see submodules", ', "--ignore-submodules=none")', ")"),
+        ("number of paths", "and len(files) < MOST_FILES", ""),
+        ("bytes of paths", "if room >= 0 and ", "if "),
+        ("lines of large files are not counted", '{"core.bigFileThreshold": "4m"}', "{}"),
+        ("memory and time of a comparison", "repository.git.within(UNTRUSTED, _LARGE_IS_BINARY)",
+         "repository.git"),
+        ("paths are listed where lines cannot be counted", "    except RepositoryError as error:",
+         "    except ZeroDivisionError as error:"),
+    )  # fmt: skip
+
+
 def repository() -> Iterator[Protection]:
     """Give what our own use of git keeps to."""
     tests = (GATE, "tests/git", "tests/unit/test_runner_repositories.py",

@@ -88,13 +88,6 @@ def workspace() -> Iterator[Protection]:
         ("programs of the tree kept off", "    keep_off(repository, path, worktree.git_dir)\n", ""),
         ("the user's changes not overwritten", '"read-tree", "-m", "-u"',
          '"read-tree", "--reset", "-u"'),
-        ("comparisons run no textconv", '"--numstat", "--no-renames", "--no-textconv", ',
-         '"--numstat", "--no-renames", ',
-         "counting lines runs none: defence in depth"),
-        ("comparisons run no external diff", '"--no-ext-diff",\n', "\n",
-         "counting lines runs none: defence in depth"),
-        ("comparisons see submodules", '"--ignore-submodules=none", base, tip,\n    )',
-         "base, tip,\n    )"),
     )  # fmt: skip
 
 

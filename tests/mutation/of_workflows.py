@@ -33,8 +33,10 @@ def workflows() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "worker.py", (RUNNER,),
-        ("a scope holds without a workflow", "outside(paths, changed.files) if paths else []",
-         "outside(paths, changed.files) if paths and run.workflow else []"),
+        ("a scope holds without a workflow", "if not paths or tip == run.base",
+         "if not paths or not run.workflow or tip == run.base"),
+        ("a scope holds for what is not listed", "if not changed.total or not changed.is_whole:",
+         "if False:"),
     )  # fmt: skip
     yield from patches(
         "workflow/contents.py", (AFTER,),

@@ -19,6 +19,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "services": tuple(of_containers.services()),
     "git": tuple(of_git.gate()),
     "repository": tuple(of_git.repository()),
+    "comparisons": tuple(of_git.comparisons()),
     "harvest": tuple(of_harvests.harvest()),
     "integration": tuple(of_harvests.integration()),
     "helper": tuple(of_harvests.helper()),

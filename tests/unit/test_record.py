@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from orchestrator import record as record_module
 from orchestrator.config import Isolation, ParallelConfig
 from orchestrator.events import Notice, WorkerOutput, WorkerPreparing
 from orchestrator.plan import plan_workers
@@ -22,7 +24,7 @@ from orchestrator.record import (
     new_run_id,
     write_atomically,
 )
-from orchestrator.results import Status, WorkerResult
+from orchestrator.results import Status, WorkerResult, sum_up
 from tests.support.live import eventually
 
 
@@ -143,6 +145,35 @@ def test_a_broken_file_is_no_result_and_no_plan(directory: RunDirectory, content
     (directory.path / "run.json").write_bytes(content)
     assert directory.result(1) is None
     assert directory.record() is None
+
+
+def test_a_result_of_an_older_version_is_read_to_a_bound(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [f"directory/{number}" for number in range(100_000)]
+    large = result().model_copy(update={"files_modified": paths, "steps": 7})
+    directory.write_result(large)
+    monkeypatch.setattr(record_module, "MOST_OF_WORKER", 100_000)
+    tracemalloc.start()
+    found = directory.result(1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found is not None
+    assert (found.worker_id, found.status, found.steps) == (1, large.status, 7)
+    assert found.files_modified == []
+    assert found.message is not None
+    assert "of which the beginning was read" in found.message
+    assert peak < 1_000_000
+
+
+def test_a_runs_result_that_is_too_large_is_not_read(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sum_up([result()], run_id="r", base="b", engine="e", duration=1.0)
+    directory.write_run_result(whole)
+    assert directory.run_result() == whole
+    monkeypatch.setattr(record_module, "MOST_OF_RUN", 100)
+    assert directory.run_result() is None
 
 
 def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import changes as listing
 from orchestrator.config import Isolation, Triggers
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import ConfigError
@@ -325,6 +326,22 @@ def test_a_scope_is_the_same_with_and_without_a_workflow(
     (result,) = strayed.results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
     assert result.message == "it changed `app/[id]/x`, which is not in `src/**/*.py`"
+
+
+def test_a_scope_holds_for_changes_that_are_not_listed(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST_FILES", 1)
+    done = run_workflow(
+        repo, local_engine,
+        task("strays", "echo > src/a; echo > z.txt", settings={"paths": ["src"]}),
+    )  # fmt: skip
+    result = done["strays"]
+    assert (result.files_modified, result.files_total) == (["src/a"], 2)
+    assert (result.status, result.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
+    assert result.message == (
+        "it changed `z.txt`, which is not in `src`; it changed 2 files, of which 1 are listed"
+    )
 
 
 def test_a_task_that_takes_longer_than_is_liked_is_told(
