@@ -22,12 +22,10 @@ from orchestrator.kept import list_kept
 from orchestrator.leftovers import find_leftovers, remove_all, worker_of
 from orchestrator.record import RunDirectory, all_runs
 from orchestrator.remains import (
-    BRANCHES_AND_REMOTES,
     RecordedWorker,
     Wanted,
     base_ref,
     commit_of,
-    is_reached,
     is_refused,
     kept_of,
     owners,
@@ -334,7 +332,7 @@ def _purge(job: _Cleanup, run: RunDirectory, numbers: set[int]) -> None:
     for run_id, number, ref in job.backups:
         if run_id != run.run_id or number not in numbers:
             continue
-        if job.wanted.merged and not is_reached(job.repository, ref, *BRANCHES_AND_REMOTES):
+        if not job.wanted.allows_purge(job.repository, ref):
             continue
         job.purged.append(ref)
         if not job.dry_run:

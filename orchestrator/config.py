@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -40,6 +41,38 @@ def parse_size(value: object) -> object:
     if match is None:
         raise ValueError("a size is a number and a unit, such as 512m or 4g")
     return int(float(match["number"]) * _UNITS[match["unit"].lower()])
+
+
+_AGES = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_AGE = re.compile(r"[0-9]{1,5}[smhd]")
+
+
+def parse_age(text: str) -> timedelta:
+    """Read `90s`, `15m`, `6h` or `2d`.
+
+    Raises:
+        ValueError: The text is something else.
+    """
+    if not _AGE.fullmatch(text):
+        raise ValueError("an age is a whole number and a unit, such as 15m, 6h or 2d")
+    return int(text[:-1]) * _AGES[text[-1]]
+
+
+def _age(text: str) -> str:
+    parse_age(text)
+    return text
+
+
+Age = Annotated[
+    str,
+    AfterValidator(_age),
+    WithJsonSchema({"type": "string", "pattern": f"^{_AGE.pattern}$"}),
+]
 
 
 def worker_image(agent: str) -> str:
@@ -449,6 +482,9 @@ class ParallelConfig(Model):
     """Worktrees of workers that the repository may have when a run starts, with those of earlier
     runs and of its first workers; else it is refused. Tasks beyond `workers` wait without a
     bound."""
+    retention: Age | None = None
+    """Age after which workers that are merged and have nothing uncommitted are removed when a run
+    starts, and by `orchestrator gc`: `90s`, `15m`, `6h`, `2d`. Default: nothing is removed."""
     retries: int = Field(default=0, ge=0, le=10)
     """How often a worker that failed is started again, for reasons that may pass."""
     retry_delay: float = Field(default=5.0, ge=0)

@@ -178,6 +178,21 @@ def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
     return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in made)
 
 
+def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
+    """Tell whether a remote has all that a worker committed, as far as this repository knows."""
+    worktree = worker.worktree()
+    head = head_of(repository, worktree) if worktree else None
+    made = {commit_of(repository, worker.ref), head} - {None, worker.base}
+    home = all(is_on_a_remote(repository, tip) for tip in made if tip)
+    return home and not is_stranded(worker.directory, worker.spec)
+
+
+def is_on_a_remote(repository: Repository, commit: str) -> bool:
+    """Tell whether a remote-tracking ref reaches a commit."""
+    listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", _REMOTES)
+    return bool(repository.git.text(*listing))
+
+
 def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
     """Name the refs that keep what a worker left and its branch does not have."""
     place = kept_prefix(worker.directory.run_id, worker.number, attempt=1)
@@ -215,6 +230,8 @@ class Wanted:
     """Only these numbers. Default: all."""
     merged: bool = False
     """Only those whose branch is merged and whose worktree has nothing uncommitted."""
+    pushed: bool = False
+    """Only those that a remote has, with nothing uncommitted; with `merged`, either is enough."""
     older_than: timedelta | None = None
     """Only those whose end is longer ago."""
 
@@ -228,11 +245,24 @@ class Wanted:
         """
         if not self.reaches(worker):
             return False
-        if not self.merged:
+        if not (self.merged or self.pushed):
             return True
         if not present:
             return not is_stranded(worker.directory, worker.spec)
-        return is_merged(repository, worker) and is_clean(repository, worker)
+        return self._is_elsewhere(repository, worker) and is_clean(repository, worker)
+
+    def _is_elsewhere(self, repository: Repository, worker: RecordedWorker) -> bool:
+        if self.merged and is_merged(repository, worker):
+            return True
+        return self.pushed and is_pushed(repository, worker)
+
+    def allows_purge(self, repository: Repository, ref: str) -> bool:
+        """Tell whether a backup may go: of merged or pushed workers only what is elsewhere."""
+        if not (self.merged or self.pushed):
+            return True
+        if self.merged and is_reached(repository, ref, *BRANCHES_AND_REMOTES):
+            return True
+        return self.pushed and is_on_a_remote(repository, ref)
 
     def reaches(self, worker: RecordedWorker) -> bool:
         """Tell whether its number and its age are right."""

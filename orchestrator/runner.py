@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestrator.agents.base import Agent
 from orchestrator.capacity import check_disk, check_worktrees
-from orchestrator.config import Limits, ParallelConfig
+from orchestrator.cleanup import cleanup
+from orchestrator.config import Limits, ParallelConfig, parse_age
 from orchestrator.context import Ground, RunContext
 from orchestrator.engine import connected
 from orchestrator.engine.base import ContainerEngine
@@ -27,6 +28,7 @@ from orchestrator.preflight import (
 )
 from orchestrator.presets import Preset
 from orchestrator.record import RunDirectory, RunRecord, live_numbers
+from orchestrator.remains import Wanted
 from orchestrator.repository import Repository
 from orchestrator.reservation import reserve, undo
 from orchestrator.results import RunResult, WorkerResult
@@ -223,15 +225,30 @@ class ParallelRunner:
         ground = check_grounds(
             self._config, self._root, engine, self._agent, self._workflow, programs=self._programs
         )
+        removed = self._remove_old(engine)
         overlay, copied = ground.features.overlay, ground.copies.size
         check_disk(ground.repository, self._config, overlay=overlay, copied=copied)
         crowded = crowding(self._config, ground.features)
         return ground, (
+            *removed,
             *abandoned(ground.repository, engine),
             *self._notices(ground.repository),
             *ground.copies.notices,
             *([crowded] if crowded else ()),
         )
+
+    def _remove_old(self, engine: ContainerEngine) -> list[str]:
+        """Remove old workers that are merged and clean, where that is asked for; tell of them."""
+        if self._config.retention is None:
+            return []
+        wanted = Wanted(merged=True, older_than=parse_age(self._config.retention))
+        try:
+            gone = cleanup(self._root, engine=engine, wanted=wanted).workers
+        except OrchestratorError as error:
+            return [f"old workers were not removed ({error.message})"]
+        numbers = ", ".join(str(one.worker_id) for one in gone if one.problem is None)
+        told = f"merged and older than {self._config.retention}: removed worker {numbers}"
+        return [told] if numbers else []
 
     def _shared(
         self, ground: Ground, record: RunRecord, directory: RunDirectory, recorder: Recorder

@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, _Command] = {
     "exec": _Command("inside", "exec_", "Run a command in a running worker's container."),
     "shell": _Command("inside", "shell", "Open a shell in a running worker's container."),
     "parallel-cleanup": _Command("cleanup", "parallel_cleanup", "Remove what finished runs left."),
+    "gc": _Command("cleanup", "gc", "Remove old workers that are merged and clean."),
     "restore": _Command("cleanup", "restore", "Bring back what a cleanup kept."),
     "image": _Command("image", "app", "Build and list the images that workers run in."),
     "cache": _Command("cache", "app", "Fill and list the caches that workers find."),

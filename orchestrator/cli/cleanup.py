@@ -1,5 +1,6 @@
 """`orchestrator parallel-cleanup` and `orchestrator restore`."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from orchestrator.cleanup import CleanedWorker, CleanupReport
 from orchestrator.cleanup import cleanup as clean_up
 from orchestrator.cli.formats import age, count
 from orchestrator.cli.messages import show, tell, tell_failure
+from orchestrator.cli.options import Config
 from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine
 from orchestrator.errors import (
@@ -21,8 +23,11 @@ from orchestrator.errors import (
 from orchestrator.remains import Wanted
 from orchestrator.repository import find_top
 from orchestrator.sanitize import one_line
+from orchestrator.settings import load_settings
 
 SOME_LEFT = 1
+RETENTION = "6h"
+"""Age for `gc` where nothing else is said."""
 _SHOWN = 5
 
 Numbers = Annotated[
@@ -30,6 +35,10 @@ Numbers = Annotated[
 ]
 Run = Annotated[
     str | None, typer.Option("--run", metavar="ID", help="One run, instead of all that finished.")
+]
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be removed and touch nothing.")
 ]
 
 
@@ -40,6 +49,14 @@ def parallel_cleanup(
         bool,
         typer.Option("--merged", help="Only workers that are merged and have nothing uncommitted."),
     ] = False,
+    pushed: Annotated[
+        bool,
+        typer.Option(
+            "--pushed",
+            help="Only workers that a remote has, and have nothing uncommitted; with `--merged`, "
+            "either is enough.",
+        ),
+    ] = False,
     older_than: Annotated[
         str | None,
         typer.Option(
@@ -49,9 +66,7 @@ def parallel_cleanup(
     purge: Annotated[
         bool, typer.Option("--purge", help="Keep no backup, and drop old ones.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be removed and touch nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Remove worktrees, branches and containers of finished runs.
 
@@ -60,6 +75,7 @@ def parallel_cleanup(
     wanted = Wanted(
         workers=tuple(workers or ()),
         merged=merged,
+        pushed=pushed,
         older_than=None if older_than is None else age("--older-than", older_than),
     )
     try:
@@ -69,6 +85,34 @@ def parallel_cleanup(
             raise
         tell("nothing to clean up: this is no git repository")
         return
+    _clean(root, wanted, run=run, purge=purge, dry_run=dry_run)
+
+
+def gc(
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Workers that ended so long ago. [default: `retention`, else 6h]",
+        ),
+    ] = None,
+    config: Config = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove old workers that are merged and have nothing uncommitted."""
+    top = find_top(Path.cwd())
+    asked = older_than or _retention(top, config) or RETENTION
+    wanted = Wanted(merged=True, older_than=age("--older-than", asked))
+    _clean(top, wanted, run=None, purge=False, dry_run=dry_run)
+
+
+def _retention(top: Path, file: Path | None) -> str | None:
+    settings = load_settings(options={}, environ=os.environ, top=top, file=file, task_needed=False)
+    return settings.config.retention
+
+
+def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run: bool) -> None:
     engine, missing = _engine()
     try:
         report = clean_up(

@@ -5,19 +5,13 @@ from datetime import timedelta
 
 from rich.cells import cell_len, set_cell_size
 
+from orchestrator.config import parse_age
 from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.sanitize import one_line
 
 UNKNOWN = "?"
 _GAP = "  "
-_LONGEST_AGE = 9
-_AGES = {
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-}
 _UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
 
 
@@ -38,13 +32,13 @@ def age(option: str, text: str) -> timedelta:
     Raises:
         ConfigError: It is something else.
     """
-    unit = _AGES.get(text[-1:])
-    if unit is None or not text[:-1].isdecimal() or len(text) > _LONGEST_AGE:
+    try:
+        return parse_age(text)
+    except ValueError as error:
         raise ConfigError(
             f"`{option}` takes an age, not `{one_line(text)}`",
             hint="give a whole number and a unit: `90s`, `15m`, `6h`, `2d`",
-        )
-    return int(text[:-1]) * unit
+        ) from error
 
 
 def money(cost: float, *, known: bool = True) -> str:

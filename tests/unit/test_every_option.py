@@ -347,6 +347,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
         "::test_a_named_file_and_the_environment_raise_the_number_of_workers"
     ),
     ("max_worktrees",): f"{CAPACITY}::test_one_more_is_refused_with_those_that_could_go",
+    ("retention",): "tests/git/test_retention.py::test_a_run_removes_old_workers_that_are_merged",
     ("retries",): f"{ATTEMPTS}::test_a_task_that_fails_twice_and_then_passes_is_a_success",
     ("retry_delay",): f"{ATTEMPTS}::test_a_worker_that_waits_holds_no_slot",
     ("retry_on",): f"{ATTEMPTS}::test_a_timeout_only_where_asked",
