@@ -9,6 +9,8 @@ IMPORT = "tests/unit/test_harvest_import.py"
 TREES = "tests/unit/test_harvest_trees.py"
 HELPER = "tests/unit/test_harvest_helper.py"
 STORE = "tests/unit/test_helper_store.py"
+KEPT = "tests/git/test_kept.py"
+STATES = "tests/fuzz/test_git_states.py"
 FUZZ = "tests/fuzz/test_import.py"
 INTEGRATION = "tests/git/test_integration.py"
 FUZZ_HELPER = "tests/fuzz/test_helper.py"
@@ -83,6 +85,46 @@ def harvest() -> Iterator[Protection]:
         ("size of all trees", "(total is not None and total < 0)", "False"),
         ("case of HEAD", "name.lower() in _TELLING:", "name in _TELLING:"),
         ("no tree twice", "wanted -= self._trees.keys()", "wanted = set(wanted)"),
+    )  # fmt: skip
+
+
+def kept() -> Iterator[Protection]:
+    """Give what stands between a worker's other commits and the refs that keep them."""
+    yield from patches(
+        "kept.py", (KEPT,),
+        ("names are made harmless", '_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_"',
+         'part[:_LONGEST_PART] or "_"'),
+        ("names are no one's folder", "or name in folders or not", "or not"),
+        ("names differ in more than case", "_is_taken(name.lower(), taken",
+         "_is_taken(name, taken"),
+        ("names are short", "part[:_LONGEST_PART]", "part"),
+        ("kept refs are ids", "if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(",
+         "if not all(name for name in (bundle, *("),
+        ("only what was packed is kept", "if not set(parents).issuperset(wanted.values()):",
+         "if False:"),
+        ("checkouts of kept refs are bounded",
+         "check_size(git, base=origin.base, tip=commit, room=origin.room)", "pass"),
+        ("the last good commit is found", "if self.let_in(chain[middle]) is None:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "harvest_states.py", (KEPT, STATES),
+        ("commits in no ref", "for commit in sorted(heads):", "for commit in ():"),
+        ("every stash", "for number, entry in enumerate(entries):",
+         "for number, entry in enumerate(list(entries)[:1]):"),
+        ("what is staged alone", 'self.keep_commit("index", ',
+         'self.commit_entries and (lambda *_: 0)('),
+        ("sides of a conflict", "        if sides:\n", "        if False:\n"),
+        ("split indexes", 'found = [name for name in os.listdir(self._tools.store) if',
+         "found = [name for name in () if"),
+    )  # fmt: skip
+    yield from patches(
+        "harvest_helper.py", (KEPT, STATES),
+        ("files are read that were written", "        self._forget_times()\n", ""),
+        ("files added by force", "        self._take_staged(index, parent)\n", ""),
+        ("sparse checkouts delete nothing", "        self._restore_sparse(index, parent)\n", ""),
+        ("the branch that HEAD left", "            tip = str(own)\n", "            pass\n"),
+        ("no git directory in what is left", "refused = refused_paths(paths) - known",
+         "refused = set()"),
     )  # fmt: skip
 
 

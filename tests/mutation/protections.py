@@ -21,6 +21,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "repository": tuple(of_git.repository()),
     "comparisons": tuple(of_git.comparisons()),
     "harvest": tuple(of_harvests.harvest()),
+    "kept": tuple(of_harvests.kept()),
     "integration": tuple(of_harvests.integration()),
     "helper": tuple(of_harvests.helper()),
     "workspace": tuple(of_runs.workspace()),
