@@ -112,7 +112,9 @@ def discard_scratch(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> 
 
 def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harvested:
     try:
-        found = leaks(run.repository, run.redactor, base=run.base, tip=harvested.tip)
+        refs = harvested.kept_refs
+        tips = (harvested.tip, *refs)
+        found = leaks(run.repository, run.redactor, base=run.base, tips=tips, refs=refs)
     except OrchestratorError as error:
         # The work is in: a warning that cannot be given must not take it away again.
         notes: tuple[str, ...] = (f"it was not searched for secrets ({error.message})",)

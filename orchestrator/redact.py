@@ -87,6 +87,11 @@ class Redactor:
         """Whether there is anything to look for."""
         return bool(self._names)
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest spelling of a value; 0 where there is nothing to look for."""
+        return self._longest
+
     def stream(self) -> "RedactedStream":
         """Give a way to feed it one stream, chunk by chunk."""
         return RedactedStream(self)

@@ -121,7 +121,7 @@ def _check_accepted(world: World, tip: str) -> None:
         _check_tree(world, commit)
     _check_out(world, tip)
     changes(world.repository, base=world.base, tip=tip)
-    leaks(world.repository, _REDACTOR, base=world.base, tip=tip)
+    leaks(world.repository, _REDACTOR, base=world.base, tips=[tip])
     assert not world.mark.exists(), "something of the worker's ran"
 
 

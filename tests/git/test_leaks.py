@@ -1,12 +1,13 @@
 """A value that a worker committed is named with its path, and the search is bounded."""
 
 import base64
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from orchestrator import leaks as module
-from orchestrator.leaks import leak_notes, leaks
+from orchestrator.leaks import Search, leak_notes, leaks
 from orchestrator.redact import Redactor
 from orchestrator.repository import Repository
 from tests.support.repository import git
@@ -23,9 +24,15 @@ def commit(repo: Path, message: str = "work", **files: bytes) -> str:
     return git(repo, "rev-parse", "HEAD")
 
 
-def found(repo: Path, base: str) -> dict[str, str]:
+def search(repo: Path, base: str) -> Search:
     tip = git(repo, "rev-parse", "HEAD")
-    return leaks(Repository(repo), REDACTOR, base=base, tip=tip)
+    return leaks(Repository(repo), REDACTOR, base=base, tips=[tip])
+
+
+def found(repo: Path, base: str) -> dict[str, str]:
+    searched = search(repo, base)
+    assert searched.missed is None
+    return searched.found
 
 
 def test_a_value_is_found_in_any_new_commit(repo: Path) -> None:
@@ -36,7 +43,7 @@ def test_a_value_is_found_in_any_new_commit(repo: Path) -> None:
     commit(repo, **{"a file": b"x" * 5000 + b"\n" + base64.b64encode(VALUE.encode()) + b"\n"})
     commit(repo, **{"a file": b"taken out again"})
     assert found(repo, base) == {"TOKEN": "a file"}
-    assert leak_notes(found(repo, base), "b") == ("`b` holds the value of `TOKEN` in a file",)
+    assert leak_notes(search(repo, base), "b") == ("`b` holds the value of `TOKEN` in a file",)
 
 
 def test_a_commit_message_is_looked_at_too(repo: Path) -> None:
@@ -48,45 +55,76 @@ def test_a_commit_message_is_looked_at_too(repo: Path) -> None:
 def test_a_path_that_holds_it_is_not_quoted(repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, **{VALUE: VALUE.encode()})
-    assert found(repo, base) == {"TOKEN": "[redacted:TOKEN]"}
+    assert found(repo, base) == {"TOKEN": "the name of a file in the top directory"}
 
 
-def test_small_batches_find_the_same(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [VALUE, f"a/b-{VALUE}.txt", f"{VALUE}/x/y"])
+def test_names_are_looked_at_too(repo: Path, name: str) -> None:
     base = git(repo, "rev-parse", "HEAD")
-    files = {f"f{n}": f"{n} {'y' * n}\n".encode() for n in range(30)}
-    commit(repo, **files, last=f"a {VALUE} z".encode(), other=b"something else")
-    monkeypatch.setattr(module, "_BATCH", 40)
-    asked = []
-    read = module._read
-    monkeypatch.setattr(module, "_read", lambda r, batch: asked.append(batch) or read(r, batch))
-    assert found(repo, base) == {"TOKEN": "last", "OTHER": "other"}
-    assert len(asked) > 10
-    assert all(sum(item.size for item in batch) <= 40 for batch in asked if len(batch) > 1)
+    (repo / name).parent.mkdir(parents=True, exist_ok=True)
+    (repo / name).write_text("nothing\n")
+    commit(repo)
+    assert found(repo, base).keys() == {"TOKEN"}
+    assert VALUE not in found(repo, base)["TOKEN"]
 
 
-def test_all_files_together_are_bounded(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_renamed_to_it_is_found(repo: Path) -> None:
+    """Its content is not new, and git names no path of it."""
     base = git(repo, "rev-parse", "HEAD")
-    commit(repo, a=b"a" * 500, b=b"b" * 500, c=VALUE.encode() + b"c" * 500)
-    monkeypatch.setattr(module, "MAX_BYTES", 1400)
-    assert found(repo, base) == {}
+    git(repo, "mv", "a.txt", f"{VALUE}.txt")
+    commit(repo)
+    assert found(repo, base) == {"TOKEN": "the name of a file in the top directory"}
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_OBJECT", 20), ("MAX_BYTES", 20)])
-def test_what_is_too_large_is_passed_over(
-    repo: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+def test_kept_refs_and_their_names_are_looked_at(repo: Path) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    commit(repo, kept=b"something else")
+    git(repo, "update-ref", f"refs/orchestrator/kept/{VALUE}", "HEAD")
+    git(repo, "reset", "-q", "--hard", base)
+    refs = (f"refs/orchestrator/kept/{VALUE}",)
+    searched = leaks(Repository(repo), REDACTOR, base=base, tips=(base, *refs), refs=refs)
+    assert searched.found == {"TOKEN": "the name of a kept ref", "OTHER": "kept"}
+
+
+@pytest.mark.parametrize("before", [0, 1, 990, 1000, 1015, 1024])
+def test_a_value_is_found_wherever_pieces_are_cut(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr(module, "_PIECE", 1024)
+    base = git(repo, "rev-parse", "HEAD")
+    commit(repo, big=b"x" * before + b" " + VALUE.encode() + b"\n" + b"y\n" * 1000)
+    assert found(repo, base) == {"TOKEN": "big"}
+
+
+def test_small_files_come_first(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    commit(repo, a=b"a" * 5000, b=VALUE.encode())
+    monkeypatch.setattr(module, "SMALL", 500)
+    monkeypatch.setattr(module, "MAX_BYTES", 2000)
+    searched = search(repo, base)
+    assert searched.found == {"TOKEN": "b"}
+    assert searched.missed is not None
+    assert searched.missed.endswith("was searched for secrets (objects left: 1)")
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("MAX_OBJECTS", 1), ("MAX_BYTES", 20), ("MAX_TIME", -1.0)]
+)
+def test_what_is_not_searched_is_told(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, big=VALUE.encode())
     monkeypatch.setattr(module, limit, value)
-    assert found(repo, base) == {}
-    monkeypatch.setattr(module, limit, 10_000)
-    assert found(repo, base) == {"TOKEN": "big"}
+    (note,) = leak_notes(search(repo, base), "b")
+    assert "searched for secrets" in note
 
 
-def test_no_more_objects_than_allowed_are_looked_at(
-    repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_search_needs_little_memory(repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
-    commit(repo, big=VALUE.encode())
-    monkeypatch.setattr(module, "MAX_OBJECTS", 1)
+    commit(repo, big=b"x\n" * 20_000_000)
+    tracemalloc.start()
     assert found(repo, base) == {}
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000

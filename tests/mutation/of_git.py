@@ -99,6 +99,22 @@ def comparisons() -> Iterator[Protection]:
     )  # fmt: skip
 
 
+def searches() -> Iterator[Protection]:
+    """Give what the search for secrets in commits keeps to."""
+    yield from patches(
+        "leaks.py", ("tests/git/test_leaks.py",),
+        ("names of refs are searched", "    for ref in refs:", "    for ref in ():"),
+        ("number of objects", "if number >= MAX_OBJECTS:", "if False:"),
+        ("bytes and time", "if room < len(piece.data) or time.monotonic() > deadline:",
+         "if False:"),
+        ("what is not searched is told", "    elif left:", "    elif False:"),
+        ("more objects than are searched are told", "    if has_more:", "    if False:"),
+        ("values across pieces", "before = data[-overlap:] if overlap else b\"\"",
+         "before = b\"\""),
+        ("files are read in pieces", "file.read(min(rest, _PIECE))", "file.read(rest)"),
+    )  # fmt: skip
+
+
 def repository() -> Iterator[Protection]:
     """Give what our own use of git keeps to."""
     tests = (GATE, "tests/git", "tests/unit/test_runner_repositories.py",

@@ -20,6 +20,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "git": tuple(of_git.gate()),
     "repository": tuple(of_git.repository()),
     "comparisons": tuple(of_git.comparisons()),
+    "searches": tuple(of_git.searches()),
     "harvest": tuple(of_harvests.harvest()),
     "kept": tuple(of_harvests.kept()),
     "integration": tuple(of_harvests.integration()),
