@@ -1,12 +1,11 @@
 """Whether the machine has room for another task beside those that run."""
 
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from orchestrator.config import ParallelConfig
 from orchestrator.engine.base import EngineFeatures
-from orchestrator.workflow.model import Task
+from orchestrator.plan import Demand, fits
 
 _MEMINFO = Path("/proc/meminfo")
 _LEAST_MEMORY = 256 * 1024**2
@@ -36,59 +35,52 @@ def _available() -> int | None:
 
 
 class Admission:
-    """Lets a task in when what it asks for is free.
+    """Lets a worker start when what is set aside for it is free.
 
-    What tasks are given by default they need not use, and processors are shared without harm: only
-    what a task itself says it may use is set aside for it. Beyond that nothing starts while the
-    machine is short of memory or disk.
+    Beyond that, nothing starts beside others while the machine is short of memory or disk.
     """
 
     def __init__(
-        self,
-        features: EngineFeatures,
-        configs: Mapping[str, ParallelConfig],
-        read: Readings,
-        *,
-        tell: Callable[[str], None],
+        self, features: EngineFeatures, read: Readings, *, tell: Callable[[str], None]
     ) -> None:
         """Take what there is.
 
         Args:
             features: The engine's machine.
-            configs: By task.
             read: Measures this machine.
-            tell: Tells people why a task waits, once for each.
+            tell: Tells people why a worker waits, once for each.
         """
         self._features = features
-        self._configs = configs
         self._read = read
         self._tell = tell
         self._told: set[str] = set()
 
-    def __call__(self, task: Task, running: Collection[Task]) -> bool:
-        """Say whether a task may start beside others; what runs alone may always."""
-        problem = self._problem([*running, task]) if running else None
-        if problem is not None and task.id not in self._told:
-            self._told.add(task.id)
-            self._tell(f"task `{task.id}` waits: {problem}")
+    def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
+        """Say whether a worker may start beside others; what runs alone may always.
+
+        Args:
+            who: What people call it.
+            asks: What is set aside for it.
+            running: What is set aside for those that run.
+        """
+        problem = self._problem([*running, asks]) if running else None
+        if problem is not None and who not in self._told:
+            self._told.add(who)
+            self._tell(f"{who} waits: {problem}")
         return problem is None
 
-    def _problem(self, tasks: Collection[Task]) -> str | None:
-        cpus = sum(self._asked(task, "cpus") for task in tasks)
-        memory = sum(self._asked(task, "memory") for task in tasks)
-        if cpus > self._features.cpus:
-            return f"with those that run it may use {cpus:g} of {self._features.cpus} CPUs"
-        if memory > self._features.memory:
-            ours, all_of_it = (int(one) // 1024**2 for one in (memory, self._features.memory))
+    def _problem(self, demands: Collection[Demand]) -> str | None:
+        machine = self._features
+        if not fits(demands, cpus=machine.cpus, memory=machine.memory):
+            cpus = sum(one.cpus for one in demands)
+            if not fits([Demand(cpus, 0)], cpus=machine.cpus, memory=0):
+                return f"with those that run it may use {cpus:g} of {machine.cpus} CPUs"
+            ours = sum(one.memory for one in demands) // 1024**2
+            all_of_it = machine.memory // 1024**2
             return f"with those that run it may use {ours} of {all_of_it} MiB of memory"
         free, disk = self._read()
-        if free is not None and free < max(_LEAST_MEMORY, self._features.memory // _LEAST_SHARE):
+        if free is not None and free < max(_LEAST_MEMORY, machine.memory // _LEAST_SHARE):
             return f"{free // 1024**2} MiB of memory are free"
         if disk < _LEAST_DISK:
             return f"{disk // 1024**2} MiB of disk are free"
         return None
-
-    def _asked(self, task: Task, name: str) -> float:
-        if name not in task.settings.limits.model_fields_set:
-            return 0
-        return float(getattr(self._configs[task.id].limits, name) or 0)

@@ -451,6 +451,9 @@ class ParallelConfig(Model):
     )
     """Workers at one time (1-10, or as `max_workers` says), or `auto`: as many as this machine has
     room for."""
+    auto_workers: bool = False
+    """Whether `workers` was `auto`: a worker then starts when the machine has what it may use. Made
+    by the settings, and no key of a file."""
     agent: str = Field(default="build", min_length=1)
     """The profile given to the agent program."""
     agent_cli: str = "architect"

@@ -1,7 +1,7 @@
 """Everything that must be right before a run creates anything."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from orchestrator.egress import (
 from orchestrator.engine.base import ContainerEngine, Egress, EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError, OrchestratorError
 from orchestrator.integration import check_git
-from orchestrator.plan import DEFAULT_CPUS, plan_workers, room, whole_worker
+from orchestrator.plan import DEFAULT_CPUS, Demand, demand, largest, plan_workers, room_for
 from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
@@ -348,23 +348,62 @@ def cpus_of(config: ParallelConfig, features: EngineFeatures) -> float:
     return config.limits.cpus or min(DEFAULT_CPUS, features.cpus)
 
 
-def crowding(config: ParallelConfig, features: EngineFeatures) -> str | None:
-    """Say so when the workers together may use more than there is."""
-    fit = room(config, cpus=features.cpus, memory=features.memory)
-    if config.limits.memory > features.memory:
+def crowding(
+    config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
+) -> str | None:
+    """Say so when the workers together may use more than there is.
+
+    Args:
+        config: The run.
+        features: The engine's machine.
+        demands: What each worker may use, where they are not all alike.
+    """
+    each = demands or [demand(config, cpus=features.cpus)] * config.workers
+    fit = room_for(each, cpus=features.cpus, memory=features.memory)
+    most = max(one.memory for one in each)
+    has = f"the machine has {features.cpus} CPUs and {_gib(features.memory)} RAM"
+    if most > features.memory and not config.project.services:
         return (
-            f"a worker may use {_gib(config.limits.memory)}, the machine has "
+            f"a worker may use {_gib(most)}, the machine has "
             f"{_gib(features.memory)} RAM: `--memory` makes it less"
         )
-    if config.workers <= fit:
+    if config.auto_workers or config.workers <= fit:
         return None
-    cpus, memory = (config.workers * one for one in whole_worker(config, cpus=features.cpus))
+    together = largest(each, config.workers)
+    cpus, memory = sum(one.cpus for one in together), sum(one.memory for one in together)
     services = " with their services" if config.project.services else ""
     return (
-        f"{config.workers} workers{services} may use {cpus:g} CPUs and {_gib(int(memory))}, the "
-        "machine has "
-        f"{features.cpus} CPUs and {_gib(features.memory)} RAM: room for `--workers {fit}`"
+        f"{config.workers} workers{services} may use {cpus:g} CPUs and {_gib(memory)}, {has}: "
+        f"room for `--workers {fit}`"
     )
+
+
+def roominess(
+    config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
+) -> str | None:
+    """Say how many workers `--workers auto` comes to; None where a number was chosen.
+
+    Args:
+        config: The run.
+        features: The engine's machine.
+        demands: What each worker may use, where they are not all alike.
+    """
+    if not config.auto_workers:
+        return None
+    each = demands or [demand(config, cpus=features.cpus)] * config.workers
+    fit = room_for(each, cpus=features.cpus, memory=features.memory)
+    least = "" if len({*each}) == 1 else " at least"
+    return (
+        f"`--workers auto`: {_each_uses(each)}, the machine has {features.cpus} CPUs and "
+        f"{_gib(features.memory)} RAM: room for{least} {fit} at one time"
+    )
+
+
+def _each_uses(demands: Sequence[Demand]) -> str:
+    cpus, memory = ({one[place] for one in demands} for place in (0, 1))
+    many = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(cpus), max(cpus))))
+    sizes = " to ".join(dict.fromkeys(_gib(int(one)) for one in (min(memory), max(memory))))
+    return f"a worker may use {many} CPUs and {sizes}"
 
 
 def _gib(size: int) -> str:

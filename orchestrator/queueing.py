@@ -1,15 +1,15 @@
 """Who of a run's workers may start next: whoever is first, or whom the workflow's order lets."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.admission import Admission, readings
 from orchestrator.context import RunContext
 from orchestrator.events import Notice
-from orchestrator.plan import WorkerSpec
+from orchestrator.plan import Demand, WorkerSpec, demand
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.model import Task, Workflow, demand_of
 from orchestrator.workflow.order import Fate, Fits, Order
 
 
@@ -40,35 +40,46 @@ class Queue(Protocol):
 
 def make_queue(run: RunContext) -> Queue:
     """Give the queue of a run."""
-    if run.workflow is None:
-        return _Line()
-    return _Ordered(run.workflow, _admission(run))
-
-
-def _admission(run: RunContext) -> Admission:
-    configs = {name: ground.config for name, ground in run.grounds.items()}
-    return Admission(
+    admission = Admission(
         run.features,
-        configs,
         readings(run.directory.path),
         tell=lambda message: run.emit(Notice(message=message)),
     )
+    config, cpus = run.config, run.features.cpus
+    if run.workflow is None:
+        nothing = Demand(0.0, 0)
+        return _Line(admission, demand(config, cpus=cpus) if config.auto_workers else nothing)
+    set_aside = {
+        task.id: demand_of(config, task, run.programs, cpus=cpus) for task in run.workflow.tasks
+    }
+
+    def has_room(task: Task, running: Collection[Task]) -> bool:
+        beside = [set_aside[one.id] for one in running]
+        return admission(f"task `{task.id}`", set_aside[task.id], beside)
+
+    return _Ordered(run.workflow, has_room)
 
 
 class _Line:
     """First come, first served."""
 
+    def __init__(self, admission: Admission, each: Demand) -> None:
+        self._admission = admission
+        self._each = each
+
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:  # noqa: ARG002
         return ()
 
     def next(
-        self,
-        waiting: Sequence[WorkerSpec],
-        running: Sequence[WorkerSpec],  # noqa: ARG002
-        *,
-        free: int,
+        self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
     ) -> list[WorkerSpec]:
-        return list(waiting[:free])
+        found: list[WorkerSpec] = []
+        for spec in waiting[:free]:
+            beside = [self._each] * (len(running) + len(found))
+            if not self._admission(f"worker {spec.worker_id}", self._each, beside):
+                break
+            found.append(spec)
+        return found
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
         """Nobody waits for it."""

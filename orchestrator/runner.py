@@ -17,7 +17,7 @@ from orchestrator.events import Emit, ignore
 from orchestrator.execution import Cancel
 from orchestrator.leftovers import abandoned
 from orchestrator.opening import Recorder, announce, closing, share
-from orchestrator.plan import WorkerSpec, job_count, repeated_task_notice
+from orchestrator.plan import WorkerSpec, demand, job_count, repeated_task_notice
 from orchestrator.preflight import (
     alike,
     check_grounds,
@@ -25,6 +25,7 @@ from orchestrator.preflight import (
     check_wishes,
     crowding,
     missing_keys,
+    roominess,
 )
 from orchestrator.presets import Preset
 from orchestrator.record import RunDirectory, RunRecord, live_numbers
@@ -228,7 +229,9 @@ class ParallelRunner:
         removed = self._remove_old(engine)
         overlay, copied = ground.features.overlay, ground.copies.size
         check_disk(ground.repository, self._config, overlay=overlay, copied=copied)
-        crowded = crowding(self._config, ground.features)
+        each = [demand(one.config, cpus=ground.features.cpus) for one in ground.grounds.values()]
+        room = roominess(self._config, ground.features, each)
+        crowded = crowding(self._config, ground.features, each) or room
         return ground, (
             *removed,
             *abandoned(ground.repository, engine),

@@ -1,7 +1,7 @@
 """`orchestrator spec run`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Notice
 from orchestrator.expansion import Expansion
+from orchestrator.plan import fits, this_machine
 from orchestrator.record import RunRecord
 from orchestrator.repository import find_top
 from orchestrator.runner import ParallelRunner
@@ -27,7 +28,7 @@ from orchestrator.sanitize import one_line
 from orchestrator.settings import Settings, load_settings
 from orchestrator.settings.fields import CONTAINER_FIELDS
 from orchestrator.workflow.contents import with_digests
-from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.model import Task, Workflow, demand_of, run_config
 from orchestrator.workflow.reading import Reading, read_workflow
 from orchestrator.workflow.waves import wave_lines
 
@@ -109,7 +110,7 @@ def run(
     programs = _programs(given, settings, workflow)
     runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)
     if dry_run and not json:
-        show("\n".join([*wave_lines(workflow, settings.workers), ""]))
+        show("\n".join([*_waves(settings, workflow, programs), ""]))
     do(runner, settings, view, given, workflow=workflow)
 
 
@@ -130,6 +131,22 @@ def _refuse_open_networks(settings: Settings) -> None:
                     "is `private`",
                     hint="leave it out, or take `privacy: private` out of the workflow",
                 )
+
+
+def _waves(
+    settings: ParallelConfig, workflow: Workflow, programs: dict[str, ParallelConfig]
+) -> list[str]:
+    """Return what would run at one time, as far as this machine has room for it."""
+    machine = this_machine()
+    set_aside = {
+        task.id: demand_of(settings, task, programs, cpus=machine.cpus) for task in workflow.tasks
+    }
+
+    def has_room(task: Task, running: Collection[Task]) -> bool:
+        demands = [set_aside[one.id] for one in (*running, task)]
+        return fits(demands, cpus=machine.cpus, memory=machine.memory)
+
+    return wave_lines(workflow, run_config(settings, workflow).workers, has_room)
 
 
 def _configure(given: dict[str, Any]) -> Settings:

@@ -16,7 +16,7 @@ from orchestrator.config import (
     repository_config_files,
 )
 from orchestrator.errors import ConfigError
-from orchestrator.plan import room
+from orchestrator.plan import room, this_machine
 from orchestrator.settings.fields import RUN_FIELDS, FieldPath, Setting
 from orchestrator.settings.guest import NAME_IT, closed_stages, loosened, out_of_bounds
 from orchestrator.settings.merge import merge, problems_of, problems_of_file, validate_texts
@@ -152,7 +152,12 @@ def load_settings(
     if not _is_auto(found.given(_WORKERS)):
         return found
     jobs = max(len(config.tasks), len(config.models)) if _any_task(layers) else config.max_workers
-    return replace(found, config=config.model_copy(update={"workers": min(jobs, _room(config))}))
+    return replace(
+        found,
+        config=config.model_copy(
+            update={"workers": min(jobs, _room(config)), "auto_workers": True}
+        ),
+    )
 
 
 def _most_workers(*layers: list[Setting]) -> list[Setting]:
@@ -185,8 +190,8 @@ def _is_auto(given: list[Setting]) -> bool:
 
 def _room(config: ParallelConfig) -> int:
     """Say how many workers this machine has room for."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return room(config, cpus=len(os.sched_getaffinity(0)), memory=memory)
+    machine = this_machine()
+    return room(config, cpus=machine.cpus, memory=machine.memory)
 
 
 def check_file(path: Path, *, top: Path | None = None) -> FileCheck:

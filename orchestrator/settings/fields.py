@@ -31,7 +31,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 RUN_FIELDS: Mapping[str, FieldPath] = {
     name: (name,)
     for name in ParallelConfig.model_fields
-    if name not in _PARTS and name not in ("providers", "closed_stages")
+    if name not in _PARTS and name not in ("providers", "closed_stages", "auto_workers")
 }
 """Keys of the block `parallel_runs:`."""
 _KEYS: Mapping[str, str] = {"copied": "copy"}

@@ -23,7 +23,7 @@ def _overlaps(workflow: Workflow) -> Iterator[str]:
     before = _before(workflow)
     for first, second, shared in _sharing(workflow.tasks):
         one, other = workflow.tasks[first], workflow.tasks[second]
-        if one.id not in before[other.id] and not _kept_apart(one, other):
+        if one.id not in before[other.id] and not _kept_apart(workflow, one, other):
             yield (
                 f"`{_shown(one)}` and `{_shown(other)}` may run at one time and both change "
                 f"`{shared}`: let one depend on the other, or give them a lock (`resources`)"
@@ -96,11 +96,11 @@ def _before(workflow: Workflow) -> dict[str, set[str]]:
     return found
 
 
-def _kept_apart(one: Task, other: Task) -> bool:
+def _kept_apart(workflow: Workflow, one: Task, other: Task) -> bool:
     alone = not (one.parallel and other.parallel)
-    heavy = "high" in (one.complexity, other.complexity) and one.complexity and other.complexity
+    heavy = sum(workflow.complexity.share(task.complexity) for task in (one, other)) > 1
     batches = one.group is not None and one.group == other.group
-    return alone or batches or bool(heavy) or bool({*one.resources} & {*other.resources})
+    return alone or batches or heavy or bool({*one.resources} & {*other.resources})
 
 
 def _lonely_locks(workflow: Workflow) -> Iterator[str]:

@@ -7,7 +7,15 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from orchestrator.config import Model
 from orchestrator.settings.sources import agent_names
-from orchestrator.workflow.model import COMPLEXITY, WHEN, Lock, Patterns, Prompt, WorkerSettings
+from orchestrator.workflow.model import (
+    COMPLEXITY,
+    WHEN,
+    AtOneTime,
+    Lock,
+    Patterns,
+    Prompt,
+    WorkerSettings,
+)
 
 LONGEST_ID = 100
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_ID - 1}}}")
@@ -86,8 +94,8 @@ class TaskDefaults(WorkerSettings):
     """Where it is expected to make changes, for warnings of `spec validate` alone; `paths` says
     where it must."""
     complexity: COMPLEXITY | None = None
-    """`high` runs beside no other task that says how complex it is, of `medium` two run at one
-    time, of `low` ten."""
+    """How demanding it is. `high` runs beside no other task that says so, of `medium` two run at
+    one time, of `low` ten, unless `complexity` of the workflow says otherwise."""
     mode: Literal["rw", "ro"] | None = None
     """`ro`: the task cannot write to its worktree, and answers with what it says. `rw`: it can,
     and is refused where the run is read-only. Default: as the run."""
@@ -186,6 +194,8 @@ class Manifest(Model):
     `null` must be given so."""
     continue_on_error: bool = False
     """A stage starts although tasks of the stage before failed."""
+    complexity: AtOneTime = AtOneTime()
+    """How many tasks of each complexity run at one time: `{high: 1, medium: 2, low: 10}`."""
     policy: Policy = Policy()
     """What holds for the workflow as a whole."""
 

@@ -1,6 +1,7 @@
 """A workflow as it is carried out: every dialect and template read, nothing left to guess."""
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -15,7 +16,7 @@ from orchestrator.config import (
     Ports,
     Services,
 )
-from orchestrator.plan import WorkerSpec, plan_workers
+from orchestrator.plan import Demand, WorkerSpec, demand, plan_workers
 
 MOST_TASKS = 1000
 """Of one workflow, every batch of a `foreach` counted."""
@@ -118,8 +119,8 @@ class Task(Model):
     touches: Patterns = ()
     """Where it is expected to make changes, for warnings of `spec validate` alone."""
     complexity: COMPLEXITY | None = None
-    """`high` runs beside no other task that says how complex it is, of `medium` two run at one
-    time, of `low` ten."""
+    """How demanding it is. `high` runs beside no other task that says so, of `medium` two run at
+    one time, of `low` ten, unless `complexity` of the workflow says otherwise."""
     mode: Literal["rw", "ro"] | None = None
     """`ro`: the task cannot write to its worktree, and answers with what it says. `rw`: it can,
     and is refused where the run is read-only. Default: as the run."""
@@ -128,6 +129,23 @@ class Task(Model):
     digest: str = ""
     """What it does: see `orchestrator.workflow.contents`. Empty: not worked out."""
     settings: WorkerSettings = WorkerSettings()
+
+
+class AtOneTime(Model):
+    """How many tasks of each complexity run at one time."""
+
+    high: int = Field(default=1, ge=1, le=1000)
+    """Of `complexity: high`; the default runs beside no other that has a complexity."""
+    medium: int = Field(default=2, ge=1, le=1000)
+    """Of `complexity: medium`."""
+    low: int = Field(default=10, ge=1, le=1000)
+    """Of `complexity: low`."""
+
+    def share(self, complexity: COMPLEXITY | None) -> Fraction:
+        """Return the share of the whole that a task takes; shares of different kinds add up."""
+        if complexity is None:
+            return Fraction(0)
+        return Fraction(1, {"high": self.high, "medium": self.medium, "low": self.low}[complexity])
 
 
 class Workflow(Model):
@@ -139,6 +157,8 @@ class Workflow(Model):
     """Seconds of a task that people are warned beyond."""
     network: Network | None = None
     """`none` is a policy: no task, setup or check has a network, whatever else asks for one."""
+    complexity: AtOneTime = AtOneTime()
+    """How many tasks of each complexity run at one time."""
     done: tuple[Earlier, ...] = ()
     """Tasks of the whole workflow that earlier runs have done, and this one leaves out."""
 
@@ -173,7 +193,9 @@ class Workflow(Model):
 
 def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
     """Return a run's settings with a workflow's tasks, a worker for each, and with its policy."""
-    workers = min(config.workers, len(workflow.tasks))
+    # How many the machine has room for depends on each task: they are let in one by one.
+    most = config.max_workers if config.auto_workers else config.workers
+    workers = min(most, len(workflow.tasks))
     tasks = tuple(task.task for task in workflow.tasks)
     update: dict[str, object] = {"tasks": tasks, "models": (), "workers": workers}
     if workflow.network == "none":
@@ -262,6 +284,31 @@ def config_of(
         if values:
             update[name] = getattr(config, name).model_copy(update=values)
     return config.model_copy(update={**update, "tasks": (task.task,), "models": ()})
+
+
+def demand_of(
+    config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS, *, cpus: float
+) -> Demand:
+    """Return what of the machine is kept for a task's worker.
+
+    With `--workers auto` that is all it may use. Where the number of workers was chosen it is what
+    the task's own limits say: what it is given by default it need not use, and processors are
+    shared without harm.
+
+    Args:
+        config: The run.
+        task: The task.
+        programs: The run's wishes for other agent programs than its own.
+        cpus: What the machine has.
+    """
+    own = config_of(config, task, programs)
+    if config.auto_workers:
+        return demand(own, cpus=cpus)
+    asked = task.settings.limits.model_fields_set
+    return Demand(
+        (own.limits.cpus or 0.0) if "cpus" in asked else 0.0,
+        own.limits.memory if "memory" in asked else 0,
+    )
 
 
 def _of_program(config: ParallelConfig, program: ParallelConfig | None) -> ParallelConfig:

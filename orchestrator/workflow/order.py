@@ -8,11 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.workflow.model import COMPLEXITY, Task, Workflow
-
-_TENTHS: Mapping[COMPLEXITY, int] = {"high": 10, "medium": 5, "low": 1}
-"""Of what tasks that say how complex they are may come to at one time."""
-_WHOLE = 10
+from orchestrator.workflow.model import AtOneTime, Task, Workflow
 
 
 class Fate(Enum):
@@ -86,7 +82,8 @@ class Order:
             free: How many slots there are for them.
         """
         by_id = self._workflow.by_id
-        round_ = _Round([by_id[task_id] for task_id in running], self._fits)
+        shares = self._workflow.complexity
+        round_ = _Round([by_id[task_id] for task_id in running], self._fits, shares)
         for task in self._workflow.tasks:
             if len(round_.started) >= free or round_.closed:
                 break
@@ -98,20 +95,21 @@ class Order:
 class _Round:
     """One look at who may start."""
 
-    def __init__(self, running: list[Task], fits: Fits) -> None:
+    def __init__(self, running: list[Task], fits: Fits, shares: AtOneTime) -> None:
         self._running = running
         self._fits = fits
+        self._shares = shares
         self._locks = {lock for task in running for lock in task.resources}
-        self._weight = sum(_weight(task) for task in running)
+        self._weight = sum(shares.share(task.complexity) for task in running)
         self.closed = any(not task.parallel for task in running)
         """Whether nothing else may start."""
         self.started: list[Task] = []
 
     def consider(self, task: Task) -> None:
-        locks, weight = {*task.resources}, _weight(task)
+        locks, weight = {*task.resources}, self._shares.share(task.complexity)
         may = task.parallel or not self._running
         may = may and not self._locks & locks
-        may = may and (not weight or self._weight + weight <= _WHOLE)
+        may = may and (not weight or self._weight + weight <= 1)
         if may and (not self._running or self._fits(task, self._running)):
             self.started.append(task)
             self._running.append(task)
@@ -122,10 +120,6 @@ class _Round:
             self.closed = True
         self._locks |= locks
         self._weight += weight
-
-
-def _weight(task: Task) -> int:
-    return 0 if task.complexity is None else _TENTHS[task.complexity]
 
 
 def _stops(task: Task, fates: Fates) -> bool:

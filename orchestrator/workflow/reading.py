@@ -115,6 +115,7 @@ def _reading(
         name=manifest.name or path.name.partition(".")[0][:200] or path.name[:200],
         tasks=tuple(tasks),
         max_latency=None if limits.max_latency is None else limits.max_latency / 1000,
+        complexity=manifest.complexity,
         network="none" if limits.privacy == "private" else None,
     )
     return Reading(

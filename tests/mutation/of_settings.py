@@ -109,5 +109,6 @@ def preflight() -> Iterator[Protection]:
         ("no memory beyond the machine's", "if memory > features.memory and", "if False and"),
         ("no CPUs beyond the machine's", "cpus > features.cpus:", "False:"),
         ("a preset is no wish", "and memory != preset", ""),
-        ("crowding told", "    if config.workers <= fit:\n", "    if True:\n"),
+        ("crowding told", "    if config.auto_workers or config.workers <= fit:\n",
+         "    if True:\n"),
     )  # fmt: skip

@@ -19,6 +19,19 @@ def workflows() -> Iterator[Protection]:
         ("no commit of a task that never ran", " and not result.never_ran:", ":"),
     )  # fmt: skip
     yield from patches(
+        "admission.py", ("tests/unit/test_admission.py", RUNNER),
+        ("no more than the machine has",
+         "if not fits(demands, cpus=machine.cpus, memory=machine.memory):", "if False:"),
+        ("nothing starts while memory is short", "if free is not None and free <",
+         "if False and 0 <"),
+        ("nothing starts while the disk is full", "if disk < _LEAST_DISK:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "queueing.py", (RUNNER,),
+        ("admission without a workflow", "            if not self._admission(",
+         "            if False and not self._admission("),
+    )  # fmt: skip
+    yield from patches(
         "results.py", (RESULTS,),
         ("a required task that was skipped fails the run",
          "one.required and one.reason is Reason.DEPENDENCY", "False"),

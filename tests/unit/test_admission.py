@@ -8,7 +8,7 @@ import pytest
 from orchestrator.admission import Admission, readings
 from orchestrator.config import ParallelConfig
 from orchestrator.engine.base import EngineFeatures
-from orchestrator.workflow.model import Task, config_of
+from orchestrator.workflow.model import Task, demand_of
 from tests.support.local_engine import LocalEngine
 
 GIB = 1024**3
@@ -30,12 +30,13 @@ def admitted(
     *running: Task,
     memory: int | None = 8 * GIB,
     disk: int = 100 * GIB,
+    auto: bool = False,
 ) -> tuple[bool, list[str]]:
     said: list[str] = []
-    config = ParallelConfig(tasks=("-",))
-    configs = {one.id: config_of(config, one) for one in (asks, *running)}
-    admission = Admission(machine, configs, lambda: (memory, disk), tell=said.append)
-    return [admission(asks, running) for _ in range(2)][-1], said
+    config = ParallelConfig(tasks=("-",), auto_workers=auto)
+    own, *others = (demand_of(config, one, cpus=machine.cpus) for one in (asks, *running))
+    admission = Admission(machine, lambda: (memory, disk), tell=said.append)
+    return [admission(f"task `{asks.id}`", own, others) for _ in range(2)][-1], said
 
 
 def test_defaults_set_nothing_aside(machine: EngineFeatures) -> None:
@@ -51,6 +52,17 @@ def test_what_tasks_ask_for_together_is_not_more_than_there_is(machine: EngineFe
         False, ["task `a` waits: with those that run it may use 9216 of 8192 MiB of memory"],
     )  # fmt: skip
     assert admitted(machine, task("a", memory="5g"), task("b")) == (True, [])
+
+
+def test_with_auto_all_that_workers_may_use_is_set_aside(machine: EngineFeatures) -> None:
+    # Four CPUs and 8 GiB; a worker is given 2 CPUs and 4 GiB unless it says otherwise.
+    assert admitted(machine, task("a"), task("b"), auto=True) == (True, [])
+    assert admitted(machine, task("a"), task("b"), task("c"), auto=True) == (
+        False, ["task `a` waits: with those that run it may use 6 of 4 CPUs"],
+    )  # fmt: skip
+    small = {"cpus": 0.4, "memory": "64m"}
+    ten = [task(name, **small) for name in "abcdefghij"]
+    assert admitted(machine, ten[0], *ten[1:], auto=True) == (True, [])
 
 
 def test_nothing_starts_while_the_machine_is_short(machine: EngineFeatures) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.model import AtOneTime, Task, Workflow
 from orchestrator.workflow.order import Fate, Fates, Order
 
 
@@ -77,6 +77,15 @@ def test_high_runs_without_others_of_weight_two_medium_and_ten_low() -> None:
     assert len(started(low, waiting=names, free=12).split()) == 10
     mixed = workflow(task("low", complexity="low"), task("high", complexity="high"))
     assert started(mixed, waiting="high", running="low") == ""
+
+
+def test_how_many_of_a_complexity_run_at_one_time_can_be_said() -> None:
+    tasks = [task(f"{kind}{n}", complexity=kind) for kind in ("high", "low") for n in range(4)]
+    flow = workflow(*tasks).model_copy(update={"complexity": AtOneTime(high=2, low=3)})
+    assert started(flow, waiting="high0 high1 high2", free=9) == "high0 high1"
+    assert started(flow, waiting="low0 low1 low2 low3", free=9) == "low0 low1 low2"
+    # A half and a third leave no room for another third.
+    assert started(flow, waiting="low0 low1", running="high0", free=9) == "low0"
 
 
 def test_what_the_machine_has_no_room_for_waits_unless_it_is_alone() -> None:

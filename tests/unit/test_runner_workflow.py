@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import changes as listing
-from orchestrator.config import Isolation, Triggers
+from orchestrator.config import Isolation, Limits, Triggers
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
@@ -188,6 +188,37 @@ def test_a_task_starts_from_what_those_before_it_made(
     assert git(repo, "rev-parse", "HEAD") == base
     assert git(repo, "status", "--porcelain") == ""
     assert not any(repo.joinpath(".git").rglob("merge-*"))
+
+
+def test_with_auto_workers_start_as_far_as_the_machine_has_what_they_may_use(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    cpus = local_engine.check(images=(), runtime=None).cpus
+    told: list[Event] = []
+    config = configured("-", workers=1, auto_workers=True)
+    for each, together in ((0.2, True), (cpus, False)):
+        settings = {"limits": {"cpus": each, "memory": "64m"}}
+        tasks = (task(name, "sleep 0.5", settings=settings) for name in "ab")
+        flow = Workflow(name="flow", tasks=tuple(tasks))
+        runner = ParallelRunner(config, repo, engine=local_engine, workflow=flow, emit=told.append)
+        first, second = (span(one) for one in runner.run())
+        assert (second[0] < first[1]) is together
+    said = [event.message for event in told if isinstance(event, Notice)]
+    assert any(line.startswith("`--workers auto`: a worker may use 0.2 CPUs") for line in said)
+    assert [line for line in said if "waits" in line] == [
+        f"task `b` waits: with those that run it may use {2 * cpus} of {cpus} CPUs"
+    ]
+
+
+def test_without_a_workflow_too_nothing_starts_beside_what_fills_the_machine(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    cpus = local_engine.check(images=(), runtime=None).cpus
+    config = configured(
+        "sleep 0.3", "sleep 0.3", auto_workers=True, limits=Limits(cpus=cpus, memory=64 * 1024**2)
+    )
+    first, second = (span(one) for one in ParallelRunner(config, repo, engine=local_engine).run())
+    assert first[1] <= second[0]
 
 
 def test_what_failed_is_not_gone_on_from(repo: Path, local_engine: LocalEngine) -> None:
