@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.changes import changes
+from orchestrator.diskuse import disk_use
 from orchestrator.errors import OrchestratorError
 from orchestrator.handover import ARTIFACTS, HANDED
 from orchestrator.remains import RecordedWorker
@@ -15,6 +16,8 @@ from orchestrator.workspace import CHECKED, PROBE, remove_tree
 from orchestrator.worktree import HALF_MADE
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED)
+_MOST_FILES = 100_000
+"""Files that are counted before they are dropped."""
 _REFUSED = ("git", "harvest", "out", CHECKED)
 
 
@@ -69,14 +72,18 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
 
 def drop_scratch(
     workers: Sequence[RecordedWorker], *, present: Collection[int], refused_too: Collection[int]
-) -> None:
+) -> int:
     """Drop what the workers of a run that is over need no more; records and logs stay.
 
     Args:
         workers: All of the run's, its lease held.
         present: Numbers of those which still have a worktree or a branch.
         refused_too: Numbers of those whose work is dropped even where it was never let in.
+
+    Returns:
+        Bytes of workers' files that were dropped.
     """
+    freed = 0
     if workers and not unfinished(workers, present):
         workers[0].directory.drop_objects()
         remove_tree(workers[0].directory.path / INPUTS_PLACE)
@@ -85,13 +92,16 @@ def drop_scratch(
         if worker.number not in present:
             attempts = (path for _, path in worker.directory.attempts(worker.number))
             for state in (worker.directory.worker(worker.number), *attempts):
-                _drop(state, refused_too=worker.number in refused_too)
+                freed += _drop(state, refused_too=worker.number in refused_too)
+    return freed
 
 
-def _drop(state: Path, *, refused_too: bool) -> None:
+def _drop(state: Path, *, refused_too: bool) -> int:
     wrote = any((state / name).exists() for name in ("upper", "copy"))
     if wrote and (state / "git").exists() and not refused_too:
-        return
+        return 0
+    written = [state / name for name in ("upper", "copy")]
+    freed = disk_use(written, most_files=_MOST_FILES).size
     for name in (*_ASIDE, *_REFUSED):
         if (state / name).exists():
             remove_tree(state / name)
@@ -99,3 +109,4 @@ def _drop(state: Path, *, refused_too: bool) -> None:
         remove_tree(state / ARTIFACTS)
         for half_made in state.parent.glob(f"{state.name}{HALF_MADE}*"):
             remove_tree(half_made)
+    return freed

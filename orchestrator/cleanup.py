@@ -71,6 +71,9 @@ class CleanupReport(BaseModel):
     """What of those could not be removed, and why."""
     purged: tuple[str, ...] = ()
     """Backup refs that were dropped."""
+    freed: int = 0
+    """Bytes that were removed of files that workers wrote: copies of what is in commits, and what
+    git ignores."""
     unchecked: tuple[str, ...] = ()
     """Ids of dead runs whose containers could not be looked for."""
 
@@ -94,6 +97,7 @@ class _Cleanup:
     problems: list[str] = field(default_factory=list)
     purged: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    freed: int = 0
 
     def report(self) -> CleanupReport:
         return CleanupReport(
@@ -102,6 +106,7 @@ class _Cleanup:
             leftovers=self.removed,
             problems=tuple(self.problems),
             purged=tuple(self.purged),
+            freed=self.freed,
             unchecked=tuple(self.unchecked),
         )
 
@@ -230,7 +235,8 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
     if not contained and not unfinished(workers, present):
         # A run that is not over may be resumed, and needs what it was given.
         forget(run.run_id, os.environ)
-    drop_scratch(workers, present=present, refused_too=set() if contained else purged)
+    refused_too = set() if contained else purged
+    job.freed += drop_scratch(workers, present=present, refused_too=refused_too)
 
 
 def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:

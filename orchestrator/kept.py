@@ -129,7 +129,7 @@ def _names(raw: Sequence[str]) -> Iterator[str]:
     folders: set[str] = set()
     for text in raw[:MOST_REFS]:
         parts = [_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_" for part in text.split("/")]
-        plain = name = "/".join(_UNSAFE.sub("_", part) for part in parts[:_MOST_PARTS])
+        plain = name = "/".join(parts[:_MOST_PARTS])
         number = 1
         while _is_taken(name.lower(), taken, folders):
             number += 1

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from humanize import naturalsize
 
 from orchestrator.backups import restore as bring_back
 from orchestrator.cleanup import CleanedWorker, CleanupReport
@@ -171,7 +172,10 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
         show(f"{'would drop' if dry_run else 'dropped'} {ref}")
     for run_id in report.live:
         tell(f"run {run_id} is live: left alone")
-    if not (report.workers or report.leftovers or report.problems or report.purged):
+    if report.freed and not report.workers:
+        show(f"removed {naturalsize(report.freed)} of workers' files from .git/orchestrator")
+    done = (report.workers, report.leftovers, report.problems, report.purged, report.freed)
+    if not any(done):
         tell("nothing to clean up")
 
 

@@ -4,16 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.backups import restore
 from orchestrator.cleanup import cleanup
 from orchestrator.config import Isolation
+from orchestrator.errors import ConfigError
 from orchestrator.kept import _names
 from orchestrator.listing import list_runs
 from orchestrator.remains import Wanted
 from orchestrator.repository import KEPT, Repository
 from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.runner import ParallelRunner
+from orchestrator.workflow.model import Task, Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import shell_run, show
+from tests.support.runs import configured, shell_run, show
 
 COMMIT = "{ echo %s > %s; git add -A; git commit -qm %s; }"
 
@@ -225,6 +229,42 @@ def test_a_clean_up_leaves_what_was_kept_and_what_was_refused(
     assert git(repo, "for-each-ref", "refs/orchestrator") == ""
 
 
+def test_ignored_files_go_when_the_worktree_was_removed_by_hand(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (result,) = shell_run(repo, local_engine, "echo '*.o' > .gitignore; seq 9999 > big.o").results
+    git(repo, "worktree", "remove", "--force", ".architect-parallel-1")
+    git(repo, "branch", "-D", result.branch)
+    report = cleanup(repo, engine=local_engine, wanted=Wanted())
+    assert report.workers == ()
+    assert report.freed > 40_000
+    assert not list(Path(result.log or "").rglob("big.o"))
+    assert cleanup(repo, engine=local_engine, wanted=Wanted()).freed == 0
+
+
+def test_a_dependent_starts_from_the_branch_that_head_left(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    first = Task(id="first", task=f"{commit('one')}; git checkout -q --detach HEAD~1")
+    second = Task(id="second", task="cat one > two", depends_on=("first",))
+    flow = Workflow(name="flow", tasks=(first, second))
+    run = ParallelRunner(configured("-", workers=2), repo, engine=local_engine, workflow=flow)
+    results = {one.name: one for one in run.execute().results}
+    assert results["second"].base == results["first"].commit
+    assert show(repo, f"{results['second'].branch}:two") == "one"
+
+
+def test_a_restored_worker_has_its_kept_refs_named(repo: Path, local_engine: LocalEngine) -> None:
+    side = f"git checkout -qb side; {commit('side')}; git checkout -q -"
+    (one, two) = shell_run(repo, local_engine, f"{side}; {commit('one')}", side).results
+    cleanup(repo, engine=local_engine, wanted=Wanted())
+    (restored,) = restore(repo, workers=(1,))
+    assert restored.kept_refs == tuple(one.kept_refs) != ()
+    with pytest.raises(ConfigError) as caught:
+        restore(repo, workers=(2,))
+    assert f"`git branch NAME {two.kept_refs[0]}`" in (caught.value.hint or "")
+
+
 def test_pushed_is_not_merged(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "remote")
     git(repo, "remote", "add", "origin", str(tmp_path / "remote"))
@@ -243,6 +283,7 @@ def test_names_of_refs_are_made_harmless() -> None:
     odd = [
         "heads/a", "heads/A", "heads/a/b", "heads/.hidden", "heads/x.lock", "heads/a..b", "x/",
         "heads/\x1b[31m", "heads/" + "n" * 5000, "/".join("d" * 50), "heads/é", "-rf", "@{1}", "",
+        "tags/v/1", "tags/v", "tags/v/1/2",
     ]  # fmt: skip
     names = list(_names(odd))
     assert names[:4] == ["heads/a", "heads_A-2", "heads_a_b-2", "heads/_hidden"]
