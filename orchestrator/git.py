@@ -22,6 +22,7 @@ from typing import IO, Any
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
 from orchestrator.errors import NoRepositoryError, RepositoryError
+from orchestrator.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)
 TIMEOUT = 600.0
@@ -491,6 +492,12 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
     except GitCommandError as error:
         raise _not_a_repository(directory, error) from error
     top, git_dir, common_dir = (Path(line) for line in answer.split("\n"))
+    for path in (top, common_dir):
+        if not is_text(str(path)):
+            raise RepositoryError(
+                f"the path of the repository is not UTF-8 text: {one_line(str(path))}",
+                hint="records and containers name the path: rename the directory",
+            )
     return top, git_dir, common_dir
 
 

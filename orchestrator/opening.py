@@ -24,6 +24,7 @@ from orchestrator.ports import PortBlocks
 from orchestrator.preparation import ready_objects
 from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.redact import Redactor
+from orchestrator.sanitize import one_line
 from orchestrator.secret_files import forget
 from orchestrator.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.sharing import INPUTS_PLACE, Shared
@@ -217,6 +218,7 @@ class Recorder:
         self._emit = emit
         self._redactor = redactor
         self._status = StatusFile(directory)
+        self._broken = False
 
     def __call__(self, event: Event) -> None:
         event = self._redactor.model(event)
@@ -224,13 +226,25 @@ class Recorder:
         if not (self._directory.left_open and isinstance(event, WorkerDone | RunDone)):
             self._directory.log_event(event)
             self._status(event)
-        self._emit(event)
+        self._tell(event)
         if self._notifier is None:
             return
         is_open = self._directory.left_open
         message = notification(self._directory.run_id, event, is_open=is_open)
         if message is not None:
             self._notifier.tell(message)
+
+    def _tell(self, event: Event) -> None:
+        """Tell whoever watches; one that raises is told nothing more, and the run goes on."""
+        if self._broken:
+            return
+        try:
+            self._emit(event)
+        except Exception as error:  # noqa: BLE001 - the caller's own code
+            self._broken = True
+            said = one_line(f"{type(error).__name__}: {error}")
+            message = f"the callback `emit` raised {said}: it is told nothing more of this run"
+            self._directory.log_event(Notice(message=self._redactor.text(message)))
 
     def close(self) -> None:
         """Wait a moment for the last that is to be told."""

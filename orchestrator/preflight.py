@@ -8,7 +8,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from orchestrator.agents import load_agent
-from orchestrator.agents.base import Agent, AgentSettings
+from orchestrator.agents.base import (
+    LONGEST_LINE,
+    LONGEST_WORD,
+    Agent,
+    AgentCommand,
+    AgentSettings,
+)
 from orchestrator.config import BASE_IMAGE, ParallelConfig
 from orchestrator.context import Ground
 from orchestrator.dotenv import check_dotenv
@@ -25,6 +31,7 @@ from orchestrator.plan import DEFAULT_CPUS, Demand, demand, largest, plan_worker
 from orchestrator.presets import PRESETS
 from orchestrator.redact import Redactor, secret_variables
 from orchestrator.repository import Repository
+from orchestrator.sanitize import is_text, one_line
 from orchestrator.secret_files import Secrets, read_secrets
 from orchestrator.sharing import read_given
 from orchestrator.untracked import Copies, choose_copies, secret_lines
@@ -101,6 +108,9 @@ def check_ground(
     Raises:
         OrchestratorError: A run could not start.
     """
+    if config.isolation.runtime is not None:
+        # Before anything else: what a runtime does not do is no news of one that is not there.
+        engine.check(images=(), runtime=config.isolation.runtime)
     wishes = check_wishes(config, root, agent, environ)
     services = (service.image for service in config.project.services.values())
     images = (wishes.image, BASE_IMAGE, *services)
@@ -270,7 +280,41 @@ def check_settings(config: ParallelConfig, agent: Agent) -> None:
         )
     for spec in plan_workers(config):
         # An adapter that breaks is to break now, not when its worktree is made.
-        agent.command(spec, settings)
+        _check_length(agent.command(spec, settings), config, agent.name)
+
+
+def _check_length(command: AgentCommand, config: ParallelConfig, program: str) -> None:
+    """Refuse what no program can be started with.
+
+    Raises:
+        ConfigError: An argument or a variable is too long, or all of them are together.
+    """
+    env = {**command.env, **config.isolation.env}
+    variables = {name: _size(f"{name}={value}") for name, value in env.items()}
+    words = [_size(word) for word in command.argv]
+    longest = max(variables, key=lambda name: variables[name], default=None)
+    if longest is not None and variables[longest] > LONGEST_WORD:
+        raise ConfigError(
+            f"variable `{one_line(longest, limit=60)}` is {variables[longest]} bytes long: "
+            f"a program takes {LONGEST_WORD} at most",
+            hint="put it into a file: `--secret NAME=@FILE`, `--copy FILE`, or a file of a commit",
+        )
+    if max(words) > LONGEST_WORD:
+        raise ConfigError(
+            f"a task is too long: `{program}` would be started with an argument of {max(words)} "
+            f"bytes, and takes {LONGEST_WORD} at most",
+            hint="put the text into a file of the repository, and name the file in the task",
+        )
+    if sum(words) + sum(variables.values()) > LONGEST_LINE:
+        raise ConfigError(
+            f"a task and the variables are {sum(words) + sum(variables.values())} bytes long: "
+            f"a program takes {LONGEST_LINE} at most",
+            hint="put the text into a file of the repository, and name the file in the task",
+        )
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def _as_it_was_asked(refusal: str, config: ParallelConfig) -> str:
@@ -283,8 +327,19 @@ def _as_it_was_asked(refusal: str, config: ParallelConfig) -> str:
 
 
 def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the caller's variables that an agent is handed on."""
-    return {name: environ[name] for name in agent.inherited_env if name in environ}
+    """Give the caller's variables that an agent is handed on.
+
+    Raises:
+        ConfigError: One of them is not UTF-8 text.
+    """
+    found = {name: environ[name] for name in agent.inherited_env if name in environ}
+    for name, value in found.items():
+        if not is_text(value):
+            raise ConfigError(
+                f"environment variable `{name}` is not UTF-8 text",
+                hint="it would be passed on to the worker: set it anew, or unset it",
+            )
+    return found
 
 
 def missing_keys(

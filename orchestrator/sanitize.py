@@ -46,6 +46,18 @@ def _visible(character: str) -> str:
     return "\ufffd" if hidden else character
 
 
+def is_text(text: str) -> bool:
+    """Return whether a string can be written as UTF-8.
+
+    Arguments, variables and paths whose bytes are no UTF-8 reach Python as lone surrogates.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def lines(text: str) -> str:
     """Give all lines of `text`, tabs and indentation kept, such that they cannot steer a terminal.
 

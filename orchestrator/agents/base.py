@@ -10,6 +10,11 @@ from orchestrator.engine.base import ExitStatus
 from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
 
+LONGEST_WORD = 128 * 1024 - 1
+"""Bytes of one argument or variable of a program: Linux, `MAX_ARG_STRLEN`, less the final NUL."""
+LONGEST_LINE = 1024**2
+"""Bytes of all arguments and variables of a program together, well below what Linux takes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:

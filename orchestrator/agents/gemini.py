@@ -63,6 +63,8 @@ _ATTEMPTS: Final = 3
 """Of one request. Its own 10 are four minutes, in which it prints nothing."""
 
 _RESULT_KEYS: Final = frozenset({"type", "status", "stats"})
+_ERROR_KEYS: Final = frozenset({"error"})
+"""What it prints on stderr where it ends without a result."""
 _MARKS: Final = (b'"assistant"', b'"tool_use"', b'"tool_result"', b'"error"')
 _LONGEST_ANSWER: Final = 4096
 
@@ -91,7 +93,7 @@ class _Stats(Claims):
 
 
 class _Result(Claims):
-    status: Text
+    status: Text = None
     error: Annotated[_Error, BeforeValidator(fields)] = Field(default_factory=_Error)
     stats: Annotated[_Stats, BeforeValidator(fields)] = Field(default_factory=_Stats)
 
@@ -202,11 +204,22 @@ def _settings(settings: AgentSettings) -> dict[str, object]:
 
 
 def _without_result(output: AgentOutput, exit_code: int, *, steps: int) -> AgentOutcome:
+    error = _Result.model_validate(find_report(output.stderr, _ERROR_KEYS) or {}).error
+    if exit_code == _MAX_TURNS:
+        # It tells of the limit on stderr then, and prints no result.
+        return AgentOutcome(
+            status=Status.PARTIAL,
+            reason=Reason.MAX_STEPS,
+            message=described(error.message) or _LIMIT_WARNING,
+            steps=steps,
+        )
     lost = unreported(output, exit_code, steps=steps)
+    if error.message is not None and exit_code <= _SIGNALLED:
+        lost = replace(lost, message=described(error.message) or lost.message)
     if exit_code not in _EXITS:
         return lost
-    message = f"the model's API answered {256 + exit_code}" if exit_code > _SIGNALLED else None
-    return replace(lost, reason=_EXITS[exit_code], message=message or lost.message)
+    said = f"the model's API answered {256 + exit_code}" if exit_code > _SIGNALLED else None
+    return replace(lost, reason=_EXITS[exit_code], message=said or lost.message)
 
 
 def _verdict(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.agents.base import (
+    LONGEST_WORD,
     AgentCommand,
     AgentOutcome,
     AgentOutput,
@@ -32,6 +33,10 @@ _LONGEST_LINE: Final = 16 * 1024
 """Characters of a line that are worth parsing while the command still prints."""
 _TAIL: Final = 4 * MOST_SAID
 """Bytes that are more characters than are wanted."""
+_PIECE: Final = LONGEST_WORD // 4
+"""Characters of a long task that are one word of the command line, whatever they are in UTF-8."""
+_JOIN: Final = """task=$(IFS=; printf %s "$*"); set --; eval "unset task
+$task\""""
 _DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}
 
 
@@ -76,7 +81,7 @@ class ShellAgent:
             "ORCHESTRATOR_API_BASE": settings.api_base,
         }
         return AgentCommand(
-            argv=("sh", "-c", "--", spec.task),
+            argv=_argv(spec.task),
             env={name: value for name, value in env.items() if value is not None},
         )
 
@@ -99,6 +104,13 @@ class ShellAgent:
             summary=_last_lines(output),
             retry_after=report.retry_after,
         )
+
+
+def _argv(task: str) -> tuple[str, ...]:
+    if len(task.encode("utf-8", "replace")) <= LONGEST_WORD:
+        return ("sh", "-c", "--", task)
+    pieces = (task[at : at + _PIECE] for at in range(0, len(task), _PIECE))
+    return ("sh", "-c", _JOIN, "sh", *pieces)
 
 
 def _last_lines(output: AgentOutput) -> str | None:

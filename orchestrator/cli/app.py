@@ -21,10 +21,12 @@ from orchestrator.cli.ci import check_switch
 from orchestrator.cli.messages import show, tell, tell_error, tell_failure
 from orchestrator.cli.usage import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.sanitize import is_text, one_line
 
 USAGE = 3
 BUG = 70
 INTERRUPTED = 130
+_UTF8_MODE = "PYTHONUTF8"
 NOBODY_READS = 141
 """What a shell reports for a program that SIGPIPE ended."""
 
@@ -117,7 +119,19 @@ def options(
 
 def main() -> None:
     """Run the command line and exit."""
+    _speak_utf8()
     sys.exit(run(sys.argv[1:]))
+
+
+def _speak_utf8() -> None:
+    """Start over in Python's UTF-8 mode where the locale would have text in another encoding.
+
+    Arguments, variables and names of files are UTF-8 whatever the locale says; with `LC_ALL=C` and
+    `PYTHONUTF8=0` Python would take every letter that is not ASCII for a byte without a meaning.
+    """
+    if sys.getfilesystemencoding().lower() != "utf-8" and os.environ.get(_UTF8_MODE) != "1":
+        os.environ[_UTF8_MODE] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -149,6 +163,9 @@ def _invoke(arguments: list[str]) -> int:
     group: Any = typer.main.get_command(app)
     try:
         check_switch(os.environ)
+        _check_arguments(arguments)
+        if not arguments:
+            arguments = ["--help"]
         with group.make_context("orchestrator", arguments) as context:
             group.invoke(context)
         sys.stdout.flush()
@@ -165,13 +182,31 @@ def _invoke(arguments: list[str]) -> int:
     return 0
 
 
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Check that every argument is text: records, containers and JSON cannot hold other bytes.
+
+    Raises:
+        ConfigError: An argument is not UTF-8.
+    """
+    for number, argument in enumerate(arguments, start=1):
+        if not is_text(argument):
+            before = arguments[number - 2] if number > 1 else ""
+            place = f" behind `{one_line(before, limit=60)}`" if before.startswith("-") else ""
+            shown = one_line(argument, limit=60)
+            raise ConfigError(
+                f"argument {number}{place} is not UTF-8 text: `{shown}`",
+                hint="write it in UTF-8; a file may hold other bytes, its name may not",
+            )
+
+
 def _report(error: Exception) -> int:
     if isinstance(error, OrchestratorError):
         tell_failure(error)
         return error.exit_code
     if isinstance(error, typer.TyperException) and error.message.startswith("Usage: "):
-        tell(error.message)
-        return USAGE
+        # A group of commands without one of them.
+        show(error.message)
+        return 0
     if isinstance(error, typer.TyperException):
         tell_error(*usage_message(error))
         return USAGE

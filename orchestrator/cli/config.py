@@ -20,7 +20,7 @@ from orchestrator.settings.report import HIDDEN, Described, describe
 
 _NOTHING = "-"
 _LONGEST = 60
-_KEYS_HINT = "docs/reference/configuration.md lists the keys and what they take"
+_KEYS_HINT = "`orchestrator config schema` prints the keys and what they take"
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Show and check the configuration."

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _OPTIONS_HINT = "`orchestrator parallel --help` lists the options and what they take"
-_VARIABLES_HINT = "docs/reference/configuration.md lists the variables and what they take"
+_VARIABLES_HINT = "`orchestrator config schema` prints the settings and what they take"
 _FILE_HINT = "`orchestrator config validate{}` checks the file again when it is put right"
 _TASK_HINT = 'give one as `orchestrator parallel "TASK"`, or several with `--task`'
 _HINTS = {

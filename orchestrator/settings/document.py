@@ -5,10 +5,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
+
+from orchestrator.regular import NotRegularError, open_regular
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
@@ -24,6 +26,13 @@ class Node:
 
     value: object
     line: int | None
+    written: str | None = field(default=None, compare=False)
+    """How a number or a truth value is spelled: `1.10`, which as a number is 1.1."""
+
+    @property
+    def as_text(self) -> "Node":
+        """Return a number or a truth value as the text that spells it, others unchanged."""
+        return self if self.written is None else Node(self.written, self.line)
 
     def plain(self) -> object:
         """Give the value without its lines."""
@@ -69,8 +78,11 @@ def read_text(path: Path) -> str:
         DocumentError: It cannot be read, is too large or is not UTF-8.
     """
     try:
-        with path.open("rb") as file:
+        # A FIFO would be waited for, without an end.
+        with open_regular(path, follow=True) as file:
             data = file.read(MAX_BYTES + 1)
+    except NotRegularError as error:
+        raise DocumentError(f"{path}: cannot be read: it is not a regular file") from error
     except OSError as error:
         raise DocumentError(f"{path}: cannot be read: {error.strerror}") from error
     if len(data) > MAX_BYTES:
@@ -152,7 +164,8 @@ def _from_yaml(node: yaml.Node) -> Node:
         return Node(_mapping(node), line)
     if isinstance(node, yaml.SequenceNode):
         return Node([_from_yaml(item) for item in node.value], line)
-    return Node(_scalar(node), line)
+    value = _scalar(node)
+    return Node(value, line, str(node.value) if isinstance(value, _SPELLED) else None)
 
 
 def _mapping(node: yaml.MappingNode) -> dict[str, Node]:
@@ -162,7 +175,7 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Node]:
         if key in members:
             raise _refused(f"the key `{key}` is there twice", key_node.start_mark)
         # The key's line: a block that follows starts a line later, and people look for the key.
-        members[key] = Node(_from_yaml(value_node).value, key_node.start_mark.line + 1)
+        members[key] = replace(_from_yaml(value_node), line=key_node.start_mark.line + 1)
     return members
 
 
@@ -188,6 +201,7 @@ _SCALARS: Mapping[str, Callable[[str], object]] = {
     "int": int,
     "float": float,
 }
+_SPELLED = (bool, int, float)
 _TAGS = frozenset(_YAML + kind for kind in (*_SCALARS, "map", "seq"))
 
 
@@ -235,12 +249,15 @@ class _JsonLines:
             case "[":
                 return Node(list(self._items(depth)), line)
             case _:
-                return Node(self._scalar(), line)
+                begin = self._at
+                value = self._scalar()
+                is_spelled = isinstance(value, _SPELLED)
+                return Node(value, line, self._text[begin : self._at] if is_spelled else None)
 
     def _members(self, depth: int) -> Iterator[tuple[str, Node]]:
         for line in self._until("}"):
             key = str(self._scalar())
-            yield key, Node(self.read(depth + 1).value, line)
+            yield key, replace(self.read(depth + 1), line=line)
 
     def _items(self, depth: int) -> Iterator[Node]:
         for _ in self._until("]"):

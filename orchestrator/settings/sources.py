@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
 
-from orchestrator.sanitize import one_line
+from orchestrator.sanitize import is_text, one_line
 from orchestrator.settings.document import DocumentError, Node, read_document, read_text
 from orchestrator.settings.fields import (
     AGENT_FIELDS,
@@ -205,7 +205,9 @@ def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Set
     for name, value in environ.items():
         if not value or not name.startswith(PREFIX):
             continue
-        if name in _VARIABLES:
+        if name in _VARIABLES and not is_text(value):
+            problems.append(_no_text(f"environment variable `{name}`"))
+        elif name in _VARIABLES:
             field = _VARIABLES[name]
             value_given = _split(field, value)
             settings.append(Setting(field=field, value=value_given, kind="environment", name=name))
@@ -285,6 +287,8 @@ def _environment(
             problems.append(f"{where}: a variable needs a name, as in `NAME=value`")
         elif not equals and name not in environ:
             problems.append(_clean(f"{where}: `{name}` is not set in the environment"))
+        elif not is_text(value if equals else environ[name]):
+            problems.append(_no_text(f"{where}: the value of `{name}`"))
         else:
             variables[name] = value if equals else environ[name]
     return variables
@@ -311,6 +315,10 @@ def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(value) if isinstance(value, (tuple, list)) else ()
+
+
+def _no_text(what: str) -> str:
+    return _clean(f"{what} is not UTF-8 text")
 
 
 def _clean(line: str) -> str:

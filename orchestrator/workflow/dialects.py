@@ -5,13 +5,15 @@ Works on nodes, so that every part keeps the line it was written on.
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from orchestrator.settings.document import Node
 from orchestrator.workflow.manifest import ManifestTask
 
-_SHORTHAND = re.compile(r"(?P<agent>[A-Za-z][A-Za-z0-9_-]*):(?P<task>(?:[^\W\d_]|[\"'`]).*)", re.S)
-"""`backend:Implement it`; neither `note: this`, nor a URL, nor `localhost:80`, nor `std::move`."""
+_SHORTHAND = re.compile(r"(?P<agent>[a-z][A-Za-z0-9_-]*):(?P<task>(?:[^\W\d_]|[\"'`]).*)", re.S)
+"""`backend:Implement it`; neither `note: this`, nor a URL, nor `localhost:80`, nor `std::move`, nor
+`TODO:fix it`: profiles that begin with a capital are named by `agent`."""
+TEXTS = ("id", "name", "task", "agent", "agent_cli", "model", "image")
+"""Keys of a task that take a text; `010` and `1.10` are meant as they are spelled."""
 _NAMES = ("depends_on", "dependencies", "reduce", "inputs")
 LISTS = (*_NAMES, "resources", "paths", "touches", "setup")
 """Keys of a task whose list of one may be written without brackets."""
@@ -23,7 +25,12 @@ def as_manifest(root: Node) -> Node:
         staged = any(isinstance(item.value, list) for item in root.value)
         root = Node({"stages" if staged else "tasks": root}, root.line)
     return _with(
-        root, tasks=_each(_task), stages=_each(_stage), defaults=_task_members, policy=_policy
+        root,
+        name=_as_text,
+        tasks=_each(_task),
+        stages=_each(_stage),
+        defaults=_task_members,
+        policy=_policy,
     )
 
 
@@ -62,7 +69,17 @@ def _task(node: Node) -> Node:
 
 
 def _is_key(text: str) -> bool:
-    return bool(get_close_matches(text, ManifestTask.model_fields, n=1, cutoff=0.7))
+    """Tell a key, also one with a slip of the pen in it, from the name of a profile."""
+    return any(_is_slip(text, key) for key in ManifestTask.model_fields)
+
+
+def _is_slip(text: str, key: str) -> bool:
+    """Return whether one letter at most is wrong, missing, too many or swapped."""
+    begin = next((at for at, pair in enumerate(zip(text, key, strict=False)) if pair[0] != pair[1]),
+                 min(len(text), len(key)))  # fmt: skip
+    rest, wanted = text[begin:], key[begin:]
+    swapped = wanted[1:2] + wanted[:1] + wanted[2:]
+    return rest in (wanted, wanted[1:], swapped) or rest[1:] in (wanted, wanted[1:])
 
 
 def _from_text(text: str, node: Node) -> Node:
@@ -72,7 +89,7 @@ def _from_text(text: str, node: Node) -> Node:
 
 
 def _task_members(node: Node) -> Node:
-    reads = dict.fromkeys(LISTS, _as_list)
+    reads = dict.fromkeys(LISTS, _as_list) | dict.fromkeys(TEXTS, _as_text)
     return _with(node, **reads, foreach=_foreach, limits=_with)
 
 
@@ -81,13 +98,20 @@ def _policy(node: Node) -> Node:
 
 
 def _as_list(node: Node) -> Node:
+    node = _as_text(node)
+    if isinstance(node.value, list):
+        return Node([_as_text(item) for item in node.value], node.line)
     return Node([node], node.line) if isinstance(node.value, str) else node
+
+
+def _as_text(node: Node) -> Node:
+    return node.as_text
 
 
 def _foreach(node: Node) -> Node:
     if isinstance(node.value, list):
-        return Node({"items": node}, node.line)
-    return _with(node, glob=_as_list)
+        node = Node({"items": node}, node.line)
+    return _with(node, glob=_as_list, items=_each(_as_text))
 
 
 def _stage(node: Node) -> Node:

@@ -70,11 +70,15 @@ def _items_in(content: bytes | None, path: str) -> list[str]:
         raise ConfigError(f"`{path}` is not in the commit that the run starts from")
     try:
         found = json.loads(content)
+        spelled = json.loads(content, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"`{path}` is not JSON: {error}") from error
     if not isinstance(found, list):
         raise ConfigError(f"`{path}` does not hold a list")
-    return [as_text(item) for item in found]
+    return [
+        as_text(text if isinstance(item, (int, float)) else item)
+        for item, text in zip(found, spelled, strict=True)
+    ]
 
 
 def as_text(item: object) -> str:

@@ -13,7 +13,7 @@ from orchestrator.settings.fields import place, whole_schema
 from orchestrator.settings.structured import Part, problem_in
 
 _MOST = 50
-_HINT = "docs/reference/manifest.md lists the keys and what they take"
+_HINT = "`orchestrator spec schema` prints the keys and what they take"
 
 M = TypeVar("M", bound=BaseModel)
 

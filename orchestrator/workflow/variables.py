@@ -31,7 +31,7 @@ def variables_of(
     for name, node in listed.items():
         if name not in values and node.value is None:
             mistakes.add(node, f"`vars.{name}` has no value: give it one with `--var {name}=VALUE`")
-        values.setdefault(name, (as_text(node.plain()),))
+        values.setdefault(name, (as_text(node.as_text.plain()),))
     used = {use.name for use in _check(root, tasks, list(values), mistakes)}
     for name in given:
         if name not in listed and name not in used:

@@ -70,7 +70,6 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "error: missing command\n\nhint: `orchestrator --help` lists the options\n"),
         (["nonsense"],
          "error: unknown command: `nonsense`\n\nhint: `orchestrator --help` lists the commands\n"),
         (["paralel"], "error: unknown command: `paralel`\n\nhint: did you mean `parallel`?\n"),
@@ -94,11 +93,12 @@ def test_a_wrong_command_line_is_3(arguments, message, capsys):
     assert (shown.out, shown.err) == ("", message)
 
 
-def test_a_group_without_a_command_shows_its_help_on_stderr(capsys):
-    assert run(["image"]) == 3
+@pytest.mark.parametrize("arguments", [[], ["image"], ["spec"]])
+def test_without_a_command_the_help_is_shown(arguments, capsys):
+    assert run(arguments) == 0
     shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("Usage: orchestrator image ")
+    assert shown.out.startswith(f"Usage: {' '.join(['orchestrator', *arguments])} ")
+    assert shown.err == ""
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ class TestValidate:
             "`parallel_runs.agent`?\n"
             f"  {repository}/orchestrator.yaml:1: `parallel_runs.workers` is `0`: must be a whole "
             "number from 1 to 10 or `auto`\n"
-            "\nhint: docs/reference/configuration.md lists the keys and what they take\n"
+            "\nhint: `orchestrator config schema` prints the keys and what they take\n"
         )
 
     def test_a_file_that_nobody_named_is_a_stranger_s(self, file, capsys):

@@ -49,7 +49,7 @@ class TestValidate:
         assert capsys.readouterr().err == (
             f"error: {file}:3: `tasks[1].task` holds `{{{{what}}}}`, which nothing gives a value\n"
             "\n"
-            "hint: docs/reference/manifest.md lists the keys and what they take\n"
+            "hint: `orchestrator spec schema` prints the keys and what they take\n"
         )
 
     @pytest.mark.parametrize("entry", ["what", "=x", ""])

@@ -14,6 +14,7 @@ from orchestrator.events import Event, RunDone, RunStarted, WorkerDone, WorkerOu
 from orchestrator.record import RunDirectory
 from orchestrator.results import Reason, RunResult, Status, exit_code
 from orchestrator.runner import ParallelRunner
+from tests.support.live import newest
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import branches, configured, shell_run, show
@@ -294,20 +295,28 @@ def test_the_network_of_a_run_is_gone_afterwards(repo: Path, local_engine: Local
     assert local_engine.leftovers({}) == []
 
 
-def test_an_observer_that_breaks_breaks_no_worker(repo: Path, local_engine: LocalEngine) -> None:
-    running: list[int] = []
+@pytest.mark.parametrize("when", [RunStarted, WorkerStarted, WorkerDone, RunDone])
+def test_an_observer_that_breaks_breaks_no_run(
+    repo: Path, local_engine: LocalEngine, when: type[RunStarted]
+) -> None:
+    told: list[str] = []
 
     def broken(event: Event) -> None:
-        if isinstance(event, WorkerStarted):
-            running.append(len(local_engine.leftovers({})))
-            if event.worker_id == 1:
-                raise ValueError("the view broke")
+        told.append(event.type)
+        if isinstance(event, when):
+            raise ValueError("the view broke")
 
-    config = configured("sleep 60", "echo 2 > two", workers=1)
-    first, second = ParallelRunner(config, repo, engine=local_engine, emit=broken).run()
-    assert first.reason is Reason.INTERNAL_ERROR
-    assert (second.status, second.files_modified) == (Status.SUCCESS, ["two"])
-    assert running == [1, 1]
+    config = configured("echo 1 > one", "echo 2 > two", workers=1)
+    result = ParallelRunner(config, repo, engine=local_engine, emit=broken).execute()
+    assert [one.files_modified for one in result.results] == [["one"], ["two"]]
+    assert result.status is Status.SUCCESS
+    with newest(repo) as history:
+        assert (history.result(), history.directory.is_live()) == (result, False)
+        events = (history.directory.path / "events.ndjson").read_text()
+    assert events.count("the callback `emit` raised ValueError: the view broke: it is told") == 1
+    assert '"run_done"' in events
+    assert told.count(told[-1]) == 1
+    assert told[-1] == when.model_fields["type"].default
 
 
 @pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"])

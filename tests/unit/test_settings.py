@@ -488,7 +488,7 @@ class TestHints:
 
 
 def test_the_hint_names_the_file_that_was_named_and_no_other(tmp_path):
-    for text, top, words in [("{}", None, "docs/reference"), ("x: 1", None, "validate '"),
+    for text, top, words in [("{}", None, "config schema`"), ("x: 1", None, "validate '"),
                              ("x: 1", tmp_path, "validate` ")]:  # fmt: skip
         file = write(tmp_path, text, "a b.yaml" if top is None else "orchestrator.yaml")
         with pytest.raises(ConfigError) as caught:

@@ -87,7 +87,7 @@ def test_size_and_encoding(tmp_path):
     assert refusal(tmp_path, b"a" * (MAX_BYTES + 1)) == ": is larger than 256 KiB"
     assert refusal(tmp_path, b"a: \xff") == ": is not UTF-8 at byte 3"
     assert read(tmp_path, b"\xef\xbb\xbfa: 1").plain() == {"a": 1}
-    with pytest.raises(DocumentError, match="Is a directory"):
+    with pytest.raises(DocumentError, match="it is not a regular file"):
         read_document(tmp_path)
 
 

@@ -55,6 +55,12 @@ def outcome_of_events(tmp_path: Path, exit_code: int, *events: dict[str, Any]) -
     return outcome_of(out, err, exit_code)
 
 
+def outcome_of_stderr(tmp_path: Path, exit_code: int, said: str) -> AgentOutcome:
+    (tmp_path / "out").write_text("")
+    (tmp_path / "err").write_text(said)
+    return outcome_of(tmp_path / "out", tmp_path / "err", exit_code)
+
+
 def result(status: str, message: str | None = None) -> dict[str, Any]:
     error = {} if message is None else {"error": {"type": "unknown", "message": message}}
     return {"type": "result", "status": status, **error, "stats": {"total_tokens": 7}}
@@ -172,3 +178,19 @@ def test_budget_and_profile_are_refused() -> None:
     assert "--budget-per-worker" in refusal
     assert "--agent reviewer" in refusal
     assert load_agent("gemini").refusal(AgentSettings.of(ParallelConfig(tasks=("t",)))) is None
+
+
+def test_the_limit_of_turns_told_on_stderr_alone(tmp_path: Path) -> None:
+    said = {"type": "FatalTurnLimitedError", "message": "Reached max\nturns", "code": 53}
+    error = json.dumps({"session_id": "s", "error": said}, indent=2)
+    got = outcome_of_stderr(tmp_path, 53, f"Warning: x\n{error}\n")
+    assert (got.status, got.reason) == (PARTIAL, Reason.MAX_STEPS)
+    assert got.message == "Reached max turns"
+    got = outcome_of_stderr(tmp_path, 53, "Reached max session turns for this session.\n")
+    assert (got.status, got.reason) == (PARTIAL, Reason.MAX_STEPS)
+    got = outcome_of_stderr(tmp_path, 42, f"{error}\n")
+    assert (got.status, got.reason, got.message) == (
+        FAILED,
+        Reason.AGENT_ERROR,
+        "Reached max turns",
+    )

@@ -170,3 +170,21 @@ def test_it_is_found_by_its_name_and_given_no_keys() -> None:
     assert isinstance(agent, ShellAgent)
     assert agent.name == "shell"
     assert agent.inherited_env == ()
+
+
+@pytest.mark.parametrize("size", [131_071, 131_072, 700_000])
+@pytest.mark.parametrize("letter", ["x", "\u20ac"])
+def test_a_long_task_is_run_whole(size: int, letter: str) -> None:
+    text = letter * (size // len(letter.encode()) - 100)
+    task = (
+        f"said='{text}'\nIFS=-; set -- a b; printf '%s.' ${{#said}} $# \"${{task-none}}\"; exit 7\n"
+    )
+    task += "#" * (size - len(task.encode()))
+    spec = WorkerSpec(worker_id=1, task=task, model=None)
+    argv = ShellAgent().command(spec, AgentSettings(**SETTINGS)).argv
+    assert max(len(word.encode()) for word in argv) <= 131_071
+    done = subprocess.run([*argv], capture_output=True, env={"LC_ALL": "C.UTF-8"})
+    length = int(done.stdout.split(b".")[0])
+    assert length in (len(text), len(text.encode())), done.stderr
+    assert done.stdout.split(b".")[1:] == [b"2", b"none", b""]
+    assert done.returncode == 7

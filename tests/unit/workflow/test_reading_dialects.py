@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config import ParallelConfig
+from orchestrator.errors import ConfigError
 from orchestrator.settings import load_config
 from orchestrator.workflow.model import Task, Workflow, config_of
 from orchestrator.workflow.reading import read_workflow
@@ -307,3 +308,52 @@ class TestSquads:
             inputs=("a",),
             results_at=(0,),
         )
+
+
+class TestSpelling:
+    """Where a text is meant, a number is the text that spells it."""
+
+    TEXT = """\
+name: 1.10
+vars: {version: 1.10, yes_: yes, oct: 010, exp: 1e3, day: 2026-01-01, bool: True, time: 1:30}
+tasks:
+  - id: 010
+    model: 4.10
+    agent: off
+    task: "{{version}} {{yes_}} {{oct}} {{exp}} {{day}} {{bool}}"
+  - {id: b, depends_on: 010, task: "{{time}}"}
+  - {id: c, depends_on: [010, b], task: 1.0}
+  - {id: each, task: "{{item}}", foreach: [010, 1e3, 1.10, true, +5]}
+"""
+
+    def test_yaml(self, tmp_path: Path) -> None:
+        workflow = read(tmp_path, self.TEXT)
+        assert workflow.name == "1.10"
+        assert [one.task for one in workflow.tasks if one.group == "each"] == [
+            "010", "1e3", "1.10", "true", "+5",
+        ]  # fmt: skip
+        first = workflow["010"]
+        assert first.task == "1.10 yes 010 1e3 2026-01-01 True"
+        assert (first.settings.model, first.settings.agent) == ("4.10", "off")
+        assert workflow["b"].depends_on == ("010",)
+        assert workflow["b"].task == "1:30"
+        assert workflow["c"].depends_on == ("010", "b")
+        assert workflow["c"].task == "1.0"
+
+    def test_json(self, tmp_path: Path) -> None:
+        text = '{"vars": {"v": 1.10}, "tasks": [{"task": "{{v}} {{item}}", "foreach": [1e3, 2.0]}]}'
+        workflow = read(tmp_path, text, "flow.json")
+        assert [one.task for one in workflow.tasks] == ["1.10 1e3", "1.10 2.0"]
+
+    def test_what_stands_before_a_colon(self, tmp_path: Path) -> None:
+        text = "- checker: Run it\n- 'TODO:fix the bug'\n- 'Note:this'\n- 'backend:Implement it'\n"
+        tasks = read(tmp_path, text).tasks
+        assert [(one.settings.agent, one.task) for one in tasks] == [
+            ("checker", "Run it"), (None, "TODO:fix the bug"), (None, "Note:this"),
+            ("backend", "Implement it"),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("key", ["taks", "tasks", "tsk", "tassk", "check", "modle", "Task"])
+    def test_a_slip_of_the_pen_is_no_profile(self, tmp_path: Path, key: str) -> None:
+        with pytest.raises(ConfigError, match=f"`tasks\\[1].{key}` is unknown"):
+            read(tmp_path, f"- {key}: Run it\n")

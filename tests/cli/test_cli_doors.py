@@ -1,0 +1,128 @@
+"""Every text that comes in is decoded at the door: carried as it is, or refused with its place."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from tests.support.cli import orchestrator
+
+BAD = "\udcff"
+"""What Python makes of a byte that is no UTF-8."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["parallel", "--task", f"echo {BAD}"],
+            "argument 3 behind `--task` is not UTF-8 text: `ec",
+        ),
+        (["parallel", f"echo {BAD}"], "argument 2 is not UTF-8 text: `echo \ufffd`"),
+        (["spec", "validate", f"{BAD}.yaml"], "argument 3 is not UTF-8 text"),
+        (["parallel", "x", "--env", f"A={BAD}"], "argument 4 behind `--env` is not"),
+        ([BAD], "argument 1 is not UTF-8 text"),
+    ],
+)
+def test_an_argument_that_is_no_text(arguments, told, capsys):
+    assert run(arguments) == 3
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("repository")
+class TestVariables:
+    COMMAND = ("parallel", "--dry-run", "--agent-cli", "shell", "--workers", "1", "true")
+
+    def test_one_of_ours(self, monkeypatch, capsys):
+        monkeypatch.setenv("ORCHESTRATOR_IMAGE", f"a{BAD}")
+        assert run(self.COMMAND) == 3
+        told = "environment variable `ORCHESTRATOR_IMAGE` is not UTF-8 text"
+        assert told in capsys.readouterr().err
+
+    def test_one_that_is_passed_on(self, monkeypatch, capsys):
+        monkeypatch.setenv("FOO", BAD)
+        assert run([*self.COMMAND, "--env", "FOO"]) == 3
+        assert "option `--env`: the value of `FOO` is not UTF-8 text" in capsys.readouterr().err
+
+    def test_a_key(self, monkeypatch, capsys):
+        monkeypatch.setenv("OPENAI_API_KEY", BAD)
+        assert run(["parallel", "--dry-run", "--agent-cli", "codex", "x"]) == 3
+        told = "environment variable `OPENAI_API_KEY` is not UTF-8 text"
+        assert told in capsys.readouterr().err
+
+    def test_one_that_is_too_long_for_a_program(self, capsys):
+        assert run([*self.COMMAND, "--env", f"BIG={'x' * 131_072}"]) == 3
+        assert "variable `BIG` is 131076 bytes long: a program takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["ls"], ["parallel", "--dry-run", "x"], ["init", "--yes"]])
+def test_a_repository_whose_path_is_no_text(command, tmp_path, monkeypatch, capsys):
+    top = tmp_path / BAD
+    subprocess.run(["git", "init", "-q", os.fsencode(top)], check=True)
+    monkeypatch.chdir(top)
+    assert run(command) == 3
+    assert "the path of the repository is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_a_locale_that_knows_no_letters(tmp_path, home):  # noqa: ARG001
+    top = tmp_path / "dépôt"
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.invalid", "-C", str(top)]
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    command = ("parallel", "--dry-run", "--json", "--agent-cli", "shell", "--workers", "1")
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = orchestrator(*command, "echo déjà vu", cwd=top, env=env)
+    assert done.returncode == 0, done.stderr
+    (worker,) = done.json["workers"]
+    assert worker["task"] == "echo déjà vu"
+    assert worker["worktree_path"] == f"{top}/.architect-parallel-1"
+    done = orchestrator("nonsense-é", cwd=top, env=env)
+    assert done.returncode == 3
+    assert "unknown command: `nonsense-é`" in done.stderr
+
+
+class TestFiles:
+    """A FIFO is waited for without an end: none is read."""
+
+    @pytest.fixture
+    def fifo(self, repository) -> Path:
+        path = repository / "fifo.yaml"
+        os.mkfifo(path)
+        return path
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["spec", "validate", "fifo.yaml"],
+            ["spec", "validate", "SQUAD.md"],
+            ["config", "validate", "fifo.yaml"],
+            ["parallel", "--config", "fifo.yaml", "x"],
+            ["parallel", "--env-file", "fifo.yaml", "x"],
+            ["doctor", "--config", "fifo.yaml"],
+        ],
+        ids=" ".join,
+    )
+    @pytest.mark.timeout(20)
+    def test_a_fifo(self, command, fifo, capsys):
+        os.mkfifo(fifo.with_name("SQUAD.md"))
+        assert run(command) == (7 if command[0] == "doctor" else 3)
+        shown = capsys.readouterr()
+        assert "cannot be read: it is not a regular file" in shown.out + shown.err
+
+    def test_a_link_that_the_user_names(self, repository, capsys):
+        (repository / "real.yaml").write_text("tasks: [a]\n")
+        (repository / "link.yaml").symlink_to("real.yaml")
+        assert run(["spec", "validate", "link.yaml"]) == 0
+        assert "1 task" in capsys.readouterr().out
+
+
+def test_hints_name_nothing_that_only_a_clone_has():
+    package = Path(sys.modules["orchestrator"].__file__).parent
+    texts = {path.name: path.read_text() for path in package.rglob("*.py")}
+    found = [
+        name for name, text in texts.items() if "docs/reference" in text or "docs/guides" in text
+    ]
+    assert found == []
