@@ -20,10 +20,10 @@ def harvest() -> Iterator[Protection]:
     """Give every check of a pack, its commits and its trees."""
     yield from patches(
         "regular.py", (REGULAR, IMPORT),
-        ("links not followed", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+        ("links not followed", "os.O_RDONLY | no_link | os.O_NONBLOCK",
          "os.O_RDONLY | os.O_NONBLOCK"),
-        ("FIFOs not waited for", "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
-         "os.O_RDONLY | os.O_NOFOLLOW"),
+        ("FIFOs not waited for", "os.O_RDONLY | no_link | os.O_NONBLOCK",
+         "os.O_RDONLY | no_link"),
         ("regular files alone", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
     )  # fmt: skip
     yield from patches(

@@ -21,28 +21,8 @@ def settings() -> Iterator[Protection]:
         for key in keys:
             rest = named.format(", ".join(f'"{other}"' for other in keys if other != key))
             yield from patches(
-        "cli/app.py", ("tests/cli/test_cli_doors.py",),
-        ("arguments that are no text", "if not is_text(argument):", "if False:"),
-        ("a locale that knows no letters", "    _speak_utf8()\n", ""),
-    )  # fmt: skip
-    yield from patches(
-        "git.py", ("tests/cli/test_cli_doors.py",),
-        ("paths that are no text", "if not is_text(str(path)):", "if False:"),
-    )  # fmt: skip
-    yield from patches(
-        "settings/document.py", ("tests/cli/test_cli_doors.py", "tests/unit/workflow"),
-        ("settings from no FIFO", "with open_regular(path, follow=True) as file:",
-         'with path.open("rb") as file:'),
-        ("numbers as they are spelled", "self if self.written is None else", "self if True else"),
-    )  # fmt: skip
-    yield from patches(
-        "opening.py", ("tests/unit/test_runner.py -k observer",),
-        ("a callback that raises", "except Exception as error:  # noqa: BLE001 - the caller's own",
-         "except ZeroDivisionError as error:  # the caller's own"),
-    )  # fmt: skip
-    yield from patches(
-        "settings/guest.py", (SETTINGS,), (f"{key} of a named file alone", whole, rest)
-    )
+                "settings/guest.py", (SETTINGS,), (f"{key} of a named file alone", whole, rest)
+            )
     yield from patches(
         "settings/guest.py", (SETTINGS,),
         ("limits not above what holds",
@@ -131,4 +111,28 @@ def preflight() -> Iterator[Protection]:
         ("a preset is no wish", "and memory != preset", ""),
         ("crowding told", "    if config.auto_workers or config.workers <= fit:\n",
          "    if True:\n"),
+    )  # fmt: skip
+
+
+def doors() -> Iterator[Protection]:
+    """Give what texts and files that come in must pass."""
+    yield from patches(
+        "cli/app.py", ("tests/cli/test_cli_doors.py",),
+        ("arguments that are no text", "if not is_text(argument):", "if False:"),
+        ("a locale that knows no letters", "    _speak_utf8()\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "git.py", ("tests/cli/test_cli_doors.py",),
+        ("paths that are no text", "if not is_text(str(path)):", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "settings/document.py", ("tests/cli/test_cli_doors.py", "tests/unit/workflow"),
+        ("settings from no FIFO", "with open_regular(path, follow=True) as file:",
+         'with path.open("rb") as file:'),
+        ("numbers as they are spelled", "self if self.written is None else", "self if True else"),
+    )  # fmt: skip
+    yield from patches(
+        "opening.py", ("tests/unit/test_runner.py -k observer",),
+        ("a callback that raises", "except Exception as error:  # noqa: BLE001 - the caller's own",
+         "except ZeroDivisionError as error:  # the caller's own"),
     )  # fmt: skip

@@ -34,6 +34,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "triggers": tuple(of_runs.triggers()),
     "cleanup": tuple(of_cleanup.cleanup()),
     "settings": tuple(of_settings.settings()),
+    "doors": tuple(of_settings.doors()),
     "preflight": tuple(of_settings.preflight()),
     "workflows": tuple(of_workflows.workflows()),
 }
