@@ -6,6 +6,7 @@ They are checked by the rules of a harvest and become refs below `refs/orchestra
 """
 
 import json
+import os
 import re
 import shutil
 import time
@@ -109,7 +110,7 @@ def import_kept(
 
 def _read(path: Path) -> tuple[str, dict[str, str]] | None:
     """Return the commit that stands for all, and commits by safe names; None without a list."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     with open_handed_over(path) as file:
         text = file.read(_LARGEST_LIST)

@@ -10,6 +10,7 @@ TREES = "tests/unit/test_harvest_trees.py"
 HELPER = "tests/unit/test_harvest_helper.py"
 STORE = "tests/unit/test_helper_store.py"
 KEPT = "tests/git/test_kept.py"
+KEPT_IMPORT = "tests/unit/test_kept_import.py"
 STATES = "tests/fuzz/test_git_states.py"
 FUZZ = "tests/fuzz/test_import.py"
 INTEGRATION = "tests/git/test_integration.py"
@@ -91,7 +92,7 @@ def harvest() -> Iterator[Protection]:
 def kept() -> Iterator[Protection]:
     """Give what stands between a worker's other commits and the refs that keep them."""
     yield from patches(
-        "kept.py", (KEPT,),
+        "kept.py", (KEPT, KEPT_IMPORT),
         ("names are made harmless", '_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_"',
          'part[:_LONGEST_PART] or "_"'),
         ("names are no one's folder", "or name in folders or not", "or not"),

@@ -1,0 +1,137 @@
+"""What a worker hands over to be kept beside its branch is checked; refs name nothing else."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.harvest import Origin
+from orchestrator.kept import Kept, import_kept, kept_prefix
+from orchestrator.repository import KEPT, Repository
+from orchestrator.store import base_objects
+from tests.support.repository import git
+
+
+class Ground:
+    """A repository, the worker's clone of it, and what that hands over."""
+
+    def __init__(self, repo: Path, tmp_path: Path) -> None:
+        self.repo = repo
+        self.base = git(repo, "rev-parse", "HEAD")
+        objects = tmp_path / "objects"
+        shallow = base_objects(Repository(repo), self.base, objects, history="full")
+        self.origin = Origin(base=self.base, objects=objects, shallow=shallow)
+        self.out = tmp_path / "out"
+        self.out.mkdir()
+        self.clone = tmp_path / "clone"
+        git(tmp_path, "clone", "-q", str(repo), str(self.clone))
+        git(self.clone, "config", "user.name", "w")
+        git(self.clone, "config", "user.email", "w@example.org")
+
+    def commit(self, name: str, text: str = "text\n") -> str:
+        """Commit a file on top of the base."""
+        git(self.clone, "checkout", "-q", "--detach", self.base)
+        (self.clone / name).write_text(text)
+        git(self.clone, "add", "-A")
+        git(self.clone, "commit", "-qm", name)
+        return git(self.clone, "rev-parse", "HEAD")
+
+    def hand_over(self, packed: list[str], listed: dict[str, str]) -> None:
+        """Write a pack of some commits, and a list."""
+        tree = git(self.clone, "rev-parse", f"{self.base}^{{tree}}")
+        parents = [word for commit in (self.base, *packed) for word in ("-p", commit)]
+        bundle = git(self.clone, "commit-tree", tree, *parents, "-m", "all")
+        with (self.out / "kept.pack").open("wb") as file:
+            subprocess.run(
+                ["git", "pack-objects", "-q", "--stdout", "--revs", "--thin"], cwd=self.clone,
+                input=f"{bundle}\n^{self.base}\n".encode(), stdout=file, check=True,
+            )  # fmt: skip
+        rows = list(listed.items())
+        (self.out / "kept").write_text(json.dumps({"bundle": bundle, "refs": rows}))
+
+    def bring_in(self) -> Kept:
+        return import_kept(
+            Repository(self.repo),
+            out=self.out,
+            quarantine=self.out.with_name("quarantine"),
+            origin=self.origin,
+            prefix=kept_prefix("run", 1, attempt=1),
+        )
+
+    def refs(self) -> dict[str, str]:
+        form = "--format=%(refname) %(objectname)"
+        rows = git(self.repo, "for-each-ref", form, KEPT).splitlines()
+        return dict(row.removeprefix(f"{KEPT}run/1/").split(" ") for row in rows)
+
+
+@pytest.fixture
+def ground(repo: Path, tmp_path: Path) -> Ground:
+    return Ground(repo, tmp_path)
+
+
+def test_commits_become_refs_and_replace_those_of_a_process_that_died(ground: Ground) -> None:
+    one, two = ground.commit("one"), ground.commit("two")
+    ground.hand_over([one], {"heads/one": one})
+    ground.bring_in()
+    ground.hand_over([one, two], {"heads/one/deeper": one, "heads/two": two})
+    kept = ground.bring_in()
+    assert ground.refs() == {"heads/one/deeper": one, "heads/two": two}
+    assert kept.refs == tuple(f"{KEPT}run/1/{name}" for name in ground.refs())
+
+
+def test_no_ref_names_what_was_not_handed_over(ground: Ground) -> None:
+    git(ground.repo, "commit", "-q", "--allow-empty", "-m", "private")
+    private, one = git(ground.repo, "rev-parse", "HEAD"), ground.commit("one")
+    ground.hand_over([one], {"heads/one": one, "heads/private": private})
+    kept = ground.bring_in()
+    assert ground.refs() == {"heads/one": one}
+    assert "`heads/private` was refused" in " ".join(kept.notes)
+
+
+def test_what_would_not_fit_on_the_disk_is_not_kept(ground: Ground) -> None:
+    small, large = ground.commit("small"), ground.commit("large", "x" * 5000)
+    ground.origin = replace(ground.origin, room=4000)
+    ground.hand_over([small, large], {"heads/small": small, "heads/large": large})
+    kept = ground.bring_in()
+    assert ground.refs() == {"heads/small": small}
+    assert "`heads/large` was refused (the changed files have 5000 bytes" in kept.notes[0]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "no JSON", "[]", '{"bundle": 1, "refs": []}', "[" * 100_000,
+        '{"bundle": "%s", "refs": [["heads/x", "--all"]]}',
+        '{"bundle": "%s", "refs": [["heads/x", "HEAD"]]}',
+        '{"bundle": "%s", "refs": [["heads/x"]]}', '{"bundle": "%s", "refs": 7}',
+    ],
+)  # fmt: skip
+def test_a_list_that_is_none_keeps_nothing(ground: Ground, listed: str) -> None:
+    one = ground.commit("one")
+    ground.hand_over([one], {})
+    (ground.out / "kept").write_text(listed.replace("%s", one))
+    assert ground.bring_in().notes
+    assert ground.refs() == {}
+
+
+def test_a_list_that_is_a_link_or_a_fifo_is_not_read(ground: Ground, tmp_path: Path) -> None:
+    ground.hand_over([], {})
+    (ground.out / "kept").rename(tmp_path / "elsewhere")
+    (ground.out / "kept").symlink_to(tmp_path / "elsewhere")
+    assert "left no `kept`" in ground.bring_in().notes[0]
+    (ground.out / "kept").unlink()
+    os.mkfifo(ground.out / "kept")
+    assert "is not a file" in ground.bring_in().notes[0]
+
+
+def test_names_are_made_safe(ground: Ground) -> None:
+    one = ground.commit("one")
+    names = ["../../heads/main", "heads/\u202e\x1b]0;x", "heads/A", "heads/a", "heads/a/b"]
+    ground.hand_over([one], dict.fromkeys(names, one))
+    ground.bring_in()
+    found = ["_/_/heads/main", "heads/A", "heads/___0_x", "heads_a-2", "heads_a_b-2"]
+    assert sorted(ground.refs()) == found
+    assert git(ground.repo, "rev-parse", "main") == ground.base
