@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator import secret_files
 from orchestrator.agents.base import AgentSettings
 from orchestrator.caches import environment
-from orchestrator.config import BASE_IMAGE, Network
+from orchestrator.config import BASE_IMAGE, Limits, Network
 from orchestrator.context import RunContext, labels
 from orchestrator.engine.base import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
@@ -20,7 +20,11 @@ from orchestrator.workspace import HARVEST, HOME, OUT, Workspace
 
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
+ROOM = "ORCHESTRATOR_HARVEST_ROOM"
+"""Tells `harvest_helper` how many bytes it may write."""
 _HARVEST_TMP = 64 * 1024**2
+_MOMENT = 128 * 1024**2
+"""Bytes that a fast writer gets to the disk between its limit and its end."""
 _IN_TURN = """\
 exec 2>&1
 number=0
@@ -198,6 +202,12 @@ def helper_script() -> str:
     return _WITH_STATES.format(states=states) + package.joinpath("harvest_helper.py").read_text()
 
 
+def harvest_room(limits: Limits) -> int:
+    """Return the bytes that a worker's changes may have: on the disk, and as content of git-lfs."""
+    # A worker is stopped a moment after its limit, and what it wrote until then counts.
+    return 2 * limits.disk + _MOMENT
+
+
 def harvest_container(
     run: RunContext, spec: WorkerSpec, workspace: Workspace, *, onto: str | None = None
 ) -> ContainerSpec:
@@ -219,6 +229,7 @@ def harvest_container(
         command=("python3", "-I", "-S", "-c", helper_script(), *arguments),
         user=workspace.user_text,
         workdir="/",
+        env={ROOM: str(harvest_room(run.config.limits))},
         labels=labels(run, spec, role="harvest"),
         mounts=(*workspace.harvest_mounts(), TmpfsMount(target=_TMP, size=_HARVEST_TMP)),
         cpus=run.cpus,

@@ -26,6 +26,10 @@ LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 MOST_NOTES = 20
 MOST_POINTERS = 10_000
+ROOM = "ORCHESTRATOR_HARVEST_ROOM"
+"""The variable with the bytes that may be written beside what the worker wrote already."""
+_HOLES = 1024 * 1024
+"""Bytes of a file that are not on the disk; with fewer it is no sparse file."""
 MOST_NAMED = 100
 POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -48,6 +52,12 @@ class Harvest:
         self.out = out
         self.notes: list[str] = []
         self.left_out: list[str] = []
+        self.why: dict[str, str] = {}
+        """Why a file is left out, where it is not for its size."""
+        self.room = int(os.environ.get(ROOM, 1 << 32))
+        """Bytes of content of git-lfs that may still be handed over."""
+        self.holes = self.room
+        """Bytes that sparse files may still have beyond what they take on the disk."""
         self.objects = objects
         self.env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -140,12 +150,23 @@ class Harvest:
             make_usable(path, stat.S_IRUSR, info)
             if info.st_ctime_ns > self.since:
                 self.written.append(path[len(self.workspace) + 1 :])
-            if info.st_size > LARGEST_FILE:
-                self.left_out.append(os.path.relpath(path, self.workspace))
+            self._judge_size(os.path.relpath(path, self.workspace), info)
         elif not stat.S_ISLNK(info.st_mode) and not is_whiteout(info):
             self.note("special file removed", path)
             os.unlink(path)
         return False
+
+    def _judge_size(self, path: str, info: os.stat_result) -> None:
+        """Leave out files that are too large, or stand for more bytes than may be written."""
+        if info.st_size > LARGEST_FILE:
+            self.left_out.append(path)
+            return
+        holes = info.st_size - info.st_blocks * 512
+        if holes > _HOLES:
+            self.holes -= holes
+            if self.holes < 0:
+                self.left_out.append(path)
+                self.why[path] = "sparse file over the disk limit left out"
 
     def tidy_store(self) -> None:
         """Leave objects and packs alone in the store; all else is put aside.
@@ -266,7 +287,7 @@ class Harvest:
         self._leave_copies(parent)
         self._put_pointers(base)
         for path in self.left_out:
-            self.note(f"file over {LARGEST_FILE >> 20} MiB left out", path)
+            self.note(self.why.get(path, f"file over {LARGEST_FILE >> 20} MiB left out"), path)
         made = self._commit_tree(self.git("write-tree"), parent, message)
         try:
             self.others.keep_index(index, parent, made)
@@ -426,7 +447,7 @@ class Harvest:
         """Let files of git-lfs be pointers; hand over the content of those that are new."""
         if not os.path.exists(os.path.join(self.env["GIT_DIR"], "lfs.json")):
             return
-        given = {str(one[0]) for one in self._given("lfs.json").values()}
+        given = {str(one[0]): int(one[1]) for one in self._given("lfs.json").values()}
         form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=AMT")
         changed = self.start("diff-index", *form, base).stdout.split(b"\0")[:-1]
         asked = [*changed, *map(os.fsencode, self.left_out)]
@@ -434,23 +455,39 @@ class Harvest:
             "check-attr", "-z", "--stdin", "filter", stdin=b"".join(one + b"\0" for one in asked)
         ).stdout.split(b"\0")
         for path, value in list(zip(said[::3], said[2::3], strict=False))[:MOST_POINTERS]:
-            if value == b"lfs":
-                self._put_pointer(os.fsdecode(path), given)
+            if value == b"lfs" and not self._put_pointer(os.fsdecode(path), given):
+                self._leave_content(os.fsdecode(path), base)
 
-    def _put_pointer(self, path: str, given: "set[str]") -> None:
+    def _leave_content(self, path: str, base: str) -> None:
+        """Let a file of git-lfs be as it was, whose content does not fit."""
+        self.why[path] = "file of git-lfs over the disk limit left out"
+        if path not in self.left_out:
+            self.left_out.append(path)
+        was = self.start("ls-tree", "-z", "--full-tree", base, "--", path).stdout
+        gone = f"0 {'0' * len(base)}\t".encode() + os.fsencode(path) + b"\0"
+        self.git("update-index", "--add", "-z", "--index-info", stdin=was or gone)
+
+    def _put_pointer(self, path: str, given: "dict[str, int]") -> bool:
+        """Let a file be a pointer; False where its content is too large to be handed over."""
         try:
             descriptor = os.open(
                 os.path.join(self.workspace, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
             )
         except OSError:
-            return
+            return True
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode) or file.read(len(POINTER)) == POINTER:
-                return
+                return True
+            # A sparse file takes no room, and its copy takes all: its size decides, unread.
+            if info.st_size > self.room and info.st_size not in given.values():
+                return False
             file.seek(0)
             oid = hashlib.file_digest(file, "sha256").hexdigest()
             if oid not in given:
+                if info.st_size > self.room:
+                    return False
+                self.room -= info.st_size
                 folder = os.path.join(self.out, "lfs")
                 os.makedirs(folder, exist_ok=True)
                 file.seek(0)
@@ -463,6 +500,7 @@ class Harvest:
         self.git("update-index", "--add", "-z", "--index-info", stdin=line)
         if path in self.left_out:
             self.left_out.remove(path)
+        return True
 
     def keep_submodules(self) -> None:
         """Write down as patches what was changed in submodules: nobody may move those."""

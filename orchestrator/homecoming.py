@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.containers import harvest_container
+from orchestrator.containers import harvest_container, harvest_room
 from orchestrator.context import RunContext
 from orchestrator.errors import (
     EngineError,
@@ -32,9 +32,6 @@ from orchestrator.results import Reason, Status
 from orchestrator.submodule_trees import keep_patches
 from orchestrator.workspace import Workspace, remove_tree
 from orchestrator.worktree import ensure_worktree
-
-_MOMENT = 128 * 1024**2
-"""Bytes that a fast writer gets to the disk between its limit and its end."""
 
 
 def bring_home(
@@ -222,13 +219,8 @@ def _origin(run: RunContext, workspace: Workspace) -> Origin:
         start=workspace.start,
         objects=run.objects,
         shallow=run.shallow,
-        room=_room(run),
+        room=harvest_room(run.config.limits),
     )
-
-
-def _room(run: RunContext) -> int:
-    # A worker is stopped a moment after its limit, and what it wrote until then counts.
-    return 2 * run.config.limits.disk + _MOMENT
 
 
 def _let_in(
@@ -243,7 +235,9 @@ def _let_in(
     patches = keep_patches(workspace.store.root, workspace.store.out)
 
     def note(harvested: Harvested) -> None:
-        taken = take_objects(run.repository, workspace.store.out, room=_room(run))
+        taken = take_objects(
+            run.repository, workspace.store.out, room=harvest_room(run.config.limits)
+        )
         note_made(taken, workspace.store.root)
         checkpoints.note_harvested(harvested)
 

@@ -5,9 +5,10 @@ import threading
 import time
 from contextlib import suppress
 
-from orchestrator.containers import harvest_container
+from orchestrator.containers import harvest_container, harvest_room
 from orchestrator.context import RunContext
 from orchestrator.deadman import LATE
+from orchestrator.diskuse import disk_use
 from orchestrator.engine.base import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.git import FULL
@@ -20,6 +21,9 @@ HARVEST_TIMEOUT = 300.0
 """Seconds for committing and packing what a worker wrote."""
 DEATH = 30.0
 """Seconds after its output's end by which a container must have ended."""
+MEASURE = 0.5
+"""Seconds between two looks at what a harvest has written."""
+_MOST_FILES = 1_000_000
 _KILLED = 137
 """Exit code of a container that somebody killed; where we did, it is late, and told apart."""
 
@@ -61,7 +65,7 @@ def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace, onto: str |
     container = run.engine.start(harvest_container(run, spec, workspace, onto=onto))
     try:
         run.switch.running(spec.worker_id, HARVEST_TIMEOUT + LATE)
-        said = _last_words(container)
+        said = _last_words(container, workspace, room=3 * harvest_room(run.config.limits))
         run.switch.idle(spec.worker_id)
         if not workspace.is_packed():
             raise _failure(run, container, said)
@@ -71,20 +75,50 @@ def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace, onto: str |
     return container
 
 
-def _last_words(container: Container) -> bytes:
-    """Wait for the end of what the harvest says, and give that."""
-    deadline = time.monotonic() + HARVEST_TIMEOUT
-    late = threading.Timer(HARVEST_TIMEOUT, _kill, args=(container,))
-    late.start()
+def _last_words(container: Container, workspace: Workspace, *, room: int) -> bytes:
+    """Wait for the end of what the harvest says, and give that.
+
+    Raises:
+        HarvestRefusedError: It took too long, or wrote more than `room` bytes, and was ended.
+    """
+    ended = threading.Event()
+    refusals: list[str] = []
+    watch = threading.Thread(target=_watch, args=(container, workspace, room, ended, refusals))
+    watch.start()
     try:
         said = b""
         for chunk in container.logs():
             said = (said + chunk.data)[-4000:]
     finally:
-        late.cancel()
-    if time.monotonic() >= deadline:
-        raise HarvestRefusedError(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
+        ended.set()
+        watch.join()
+    if refusals:
+        raise HarvestRefusedError(refusals[0])
     return said
+
+
+def _watch(
+    container: Container,
+    workspace: Workspace,
+    room: int,
+    ended: threading.Event,
+    refusals: list[str],
+) -> None:
+    """End a harvest that takes too long or writes too much, and say why."""
+    deadline = time.monotonic() + HARVEST_TIMEOUT
+    while not ended.wait(min(MEASURE, max(0.0, deadline - time.monotonic()))):
+        if time.monotonic() >= deadline:
+            refusals.append(f"the harvest took longer than {HARVEST_TIMEOUT:.0f} s")
+        else:
+            places = (workspace.store.out, workspace.store.harvest)
+            size = disk_use(places, most_files=_MOST_FILES, seconds=MEASURE).size
+            if size <= room:
+                continue
+            refusals.append(
+                f"the harvest wrote {size >> 20} MiB; {room >> 20} MiB fit the disk limit"
+            )
+        _kill(container)
+        return
 
 
 def _kill(container: Container) -> None:
