@@ -342,6 +342,9 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("base",): lambda seen: (seen.result.results[0].summary or "").endswith("a"),
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_work_is_carried_over_when_asked",
     ("context",): f"{UNIT}/test_sharing.py::test_a_context_is_given_to_every_worker",
+    ("closed_stages",): (
+        f"{UNIT}/test_settings.py::test_its_commands_are_closed_unless_an_option_has_others"
+    ),
     ("max_workers",): (
         f"{UNIT}/test_settings.py"
         "::test_a_named_file_and_the_environment_raise_the_number_of_workers"

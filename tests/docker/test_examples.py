@@ -1,0 +1,147 @@
+"""Every example, run whole on the real daemon; agents are scripted."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.base import REPOSITORY
+from orchestrator.engine.docker import DockerEngine
+from tests.support.cli import orchestrator
+from tests.support.images import built_image
+from tests.support.repository import git, make_repository
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+IMAGE = f"orchestrator-test/example:{os.environ.get('PYTEST_XDIST_WORKER', 'latest')}"
+WORKFLOWS = {
+    "research": {"sessions", "payments", "search", "report"},
+    "analysis": {"review-1", "findings"},
+    "sections": {"auth", "api", "ui"},
+    "features": {"schema", "carts", "wish-lists", "reviews", "tests"},
+    "test-suites": {"unit", "style", "migrations", "reports"},
+}
+READ_ONLY = {"research", "analysis"}
+
+
+@pytest.fixture(scope="module")
+def scripted(docker_engine: DockerEngine) -> Iterator[str]:
+    """Build an image with an agent that does as it is told."""
+    with built_image(docker_engine, Path(__file__).parent / "scripted", IMAGE):
+        yield IMAGE
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A repository with parts, tests and no network."""
+    repo = make_repository(tmp_path / "shop")
+    for part in ("auth", "api", "ui"):
+        (repo / "src" / part).mkdir()
+        (repo / "src" / part / "main.py").write_text("def run():\n    return 1\n")
+    (repo / ".gitignore").write_text("__pycache__/\n")
+    (repo / "tests").mkdir()
+    (repo / "tests" / "test_it.py").write_text(
+        "import unittest\n\n\nclass It(unittest.TestCase):\n    def test_it(self):\n        pass\n"
+    )
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "parts")
+    return repo
+
+
+def test_every_workflow_has_a_row() -> None:
+    assert {path.stem for path in (EXAMPLES / "workflows").iterdir()} == WORKFLOWS.keys()
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow(shop: Path, scripted: str, name: str) -> None:
+    done = orchestrator(
+        "spec", "run", str(EXAMPLES / "workflows" / f"{name}.yaml"), "--json", "--cpus", "0.5",
+        "--memory", "256m", cwd=shop,
+        env={} if name == "test-suites" else {"ORCHESTRATOR_IMAGE": scripted},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = {one["name"]: one for one in done.json["results"]}
+    assert results.keys() == WORKFLOWS[name]
+    assert {one["status"] for one in results.values()} == {"success"}
+    wrote = any(one["files_modified"] for one in results.values())
+    assert wrote == (name not in READ_ONLY | {"test-suites"})
+    if name == "sections":
+        changed = {one["name"]: one["files_modified"] for one in results.values()}
+        assert changed == {part: [f"src/{part}/{part}.txt"] for part in results}
+
+
+def example(
+    repo: Path, name: str, *arguments: str, **env: str
+) -> "subprocess.CompletedProcess[str]":
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", str(EXAMPLES / name / "run.sh"), *arguments],
+        cwd=repo, env={**os.environ, "PATH": path, **env}, capture_output=True, text=True,
+        timeout=200, check=False,
+    )  # fmt: skip
+
+
+def results(file: Path) -> list[dict[str, Any]]:
+    return json.loads(file.read_text())["results"]
+
+
+def is_clean(repo: Path, engine: DockerEngine) -> bool:
+    branches = git(repo, "branch", "--list", "architect/*")
+    worktrees = list(repo.glob(".architect-*"))
+    return not (branches or worktrees or engine.leftovers({REPOSITORY: str(repo / ".git")}))
+
+
+def test_the_ci_runner(shop: Path, docker_engine: DockerEngine) -> None:
+    checks = ("python3 -m unittest discover -s tests", "python3 -m compileall -q src")
+    done = example(shop, "ci-runner", *checks)
+    assert done.returncode == 0, done.stderr
+    assert [one["status"] for one in results(shop / "run.json")] == ["success", "success"]
+    assert is_clean(shop, docker_engine)
+    done = example(shop, "ci-runner", "exit 3", checks[1])
+    assert done.returncode == 1
+    assert [one["exit_code"] for one in results(shop / "run.json")] == [3, 0]
+    assert is_clean(shop, docker_engine)
+    assert example(shop, "ci-runner").returncode == 3
+
+
+def test_the_sandbox_of_untrusted_tasks(shop: Path) -> None:
+    secret = shop.parent / "secret.txt"
+    secret.write_text("a secret of this machine")
+    tasks = shop.parent / "tasks.txt"
+    tasks.write_text(
+        f"echo done > done.txt\n\ncat {secret} || echo denied > denied.txt; env > env.txt\n"
+        "ls /sys/class/net > nets.txt; id -u > id.txt\n"
+    )
+    done = example(shop, "untrusted-tasks", str(tasks), MINE="t0psecret")
+    assert done.returncode == 0, done.stderr
+    first, second, third = results(shop / "results.json")
+    assert [first["files_modified"], first["status"]] == [["done.txt"], "success"]
+    assert second["files_modified"] == ["denied.txt", "env.txt"]
+    assert "t0psecret" not in git(shop, "show", f"{second['branch']}:env.txt")
+    assert git(shop, "show", f"{third['branch']}:nets.txt") == "lo"
+    assert git(shop, "show", f"{third['branch']}:id.txt") != "0"
+    assert not (shop / "done.txt").exists()
+
+
+def test_the_command_line(shop: Path, scripted: str, docker_engine: DockerEngine) -> None:
+    before = git(shop, "rev-parse", "HEAD")
+    limits = {"ORCHESTRATOR_MEMORY": "256m", "ORCHESTRATOR_NETWORK": "none"}
+    task = "Add a test for the parser"
+    done = example(
+        shop, "command-line", task, "one", "two", ORCHESTRATOR_IMAGE=scripted, **limits
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert git(shop, "diff", "--name-only", before, "HEAD") == "task.txt"
+    assert is_clean(shop, docker_engine)
+    done = example(
+        shop, "command-line", f"fail: {task}", "one", "two", ORCHESTRATOR_IMAGE=scripted, **limits
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert git(shop, "diff", "--name-only", before, "HEAD") == "task.txt"
