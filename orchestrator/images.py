@@ -128,8 +128,10 @@ class ImageBuilder:
         tag = project_tag(project)
         labels = {RECIPE: project.digest, PROJECT: str(project.source)}
         if not self._keeps(tag, labels):
+            left_out = {"left_out": project.left_out} if project.left_out else {}
             self.engine.build(
                 project.context,
+                **left_out,
                 dockerfile=str(project.dockerfile),
                 tag=tag,
                 args={**project.args, **proxy_args(self.environ)},

@@ -55,6 +55,8 @@ class ProjectImage:
     context: Path
     args: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
+    left_out: frozenset[str] = frozenset()
+    """Paths below the context, with `/`, that the build does not see: `untracked.held_back`."""
     unused: tuple[str, ...] = ()
     """Keys of the source that say nothing of the image, or nothing that is understood here."""
 

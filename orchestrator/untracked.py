@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git import GitCommandError
 from orchestrator.regular import NotRegularError, open_regular
 from orchestrator.repository import DIRECTORIES, Repository
@@ -95,6 +95,55 @@ def is_secret(path: str) -> bool:
     return bool(_SECRET_FOLDERS.intersection(folders)) or any(
         fnmatchcase(name, one) for one in _SECRET_FILES
     )
+
+
+def held_back(folder: Path) -> frozenset[str]:
+    """List what must not go into an image that is built from a folder.
+
+    That is git's own directory, workers' worktrees, and untracked files that are logs or may hold a
+    secret. What git tracks is the project's own.
+
+    Args:
+        folder: The context of the build, in a repository or not.
+
+    Returns:
+        Paths below it, with `/`; what lies in a directory among them is meant too.
+    """
+    tracked = _tracked(folder)
+    found: set[str] = set()
+    for place, folders, files in os.walk(folder):
+        inside = os.path.relpath(place, folder).replace(os.sep, "/")
+        prefix = "" if inside == "." else f"{inside}/"
+        never = [name for name in (*folders, *files) if name == ".git" or _is_a_workers(name)]
+        private = [name for name in files if _is_private(f"{prefix}{name}", tracked)]
+        found |= {f"{prefix}{name}" for name in (*never, *private)}
+        folders[:] = [name for name in folders if name not in never]
+    return frozenset(found)
+
+
+def _is_a_workers(name: str) -> bool:
+    return name.startswith(DIRECTORIES)
+
+
+def _is_private(path: str, tracked: frozenset[str]) -> bool:
+    return path not in tracked and (is_secret(path) or _is_log(path))
+
+
+def _is_log(path: str) -> bool:
+    return path.endswith(".log") or "logs" in path.split("/")[:-1]
+
+
+def _tracked(folder: Path) -> frozenset[str]:
+    """List the paths below a folder that git tracks; none where there is no repository."""
+    try:
+        repository = Repository(folder)
+        listed = repository.git.run("ls-files", "-z", "--full-name")
+    except OrchestratorError:
+        return frozenset()
+    below = os.path.relpath(folder.resolve(), repository.top.resolve()).replace(os.sep, "/")
+    prefix = "" if below == "." else f"{below}/"
+    paths = (os.fsdecode(path) for path in listed.split(b"\0") if path)
+    return frozenset(path.removeprefix(prefix) for path in paths if path.startswith(prefix))
 
 
 def secret_lines(top: Path, copies: Copies) -> dict[str, str]:

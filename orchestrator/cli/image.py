@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from json import dumps
@@ -21,14 +22,19 @@ from orchestrator.engine import load_engine
 from orchestrator.engine.base import Engine, Progress
 from orchestrator.errors import ConfigError
 from orchestrator.images import ImageBuilder, ImageStatus, image_statuses
-from orchestrator.project_image import read_project
+from orchestrator.project_image import ProjectImage, read_project
 from orchestrator.sanitize import one_line
+from orchestrator.untracked import held_back
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Make and list the images that workers run in.",
 )
+
+
+_SHOWN = 5
+"""Names of files that a line gives."""
 
 
 class AgentImage(StrEnum):
@@ -78,7 +84,7 @@ def build(
             "`--tag` names an agent's image, and `shell` has none of its own",
             hint=f"`shell` tasks run in `{BASE_IMAGE}`",
         )
-    own = read_project(project) if project else None
+    own = _project(project, quiet=quiet) if project else None
     with _engine() as engine, _shown(quiet=quiet) as progress:
         builder = ImageBuilder(
             engine=engine, environ=os.environ, progress=progress, use_cache=not no_cache
@@ -91,6 +97,20 @@ def build(
     if own and own.unused and not quiet:
         tell(f"note: {own.source}: not used: {', '.join(own.unused)}")
     show(made)
+
+
+def _project(path: Path, *, quiet: bool) -> ProjectImage:
+    """Read how a project's image is made, and keep secrets of the checkout out of it."""
+    found = read_project(path)
+    if found.image is not None:
+        return found
+    left_out = held_back(found.context)
+    names = sorted(name for name in left_out if name != ".git")
+    if names and not quiet:
+        shown = ", ".join(one_line(name) for name in names[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        tell(f"not in the image, for git does not track it: {shown}{more}")
+    return replace(found, left_out=left_out)
 
 
 @app.command("ls")

@@ -463,6 +463,7 @@ class ImageEngine(Protocol):
         progress: Progress,
         use_cache: bool = True,
         target: str | None = None,
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         """Build an image from a folder.
 
@@ -475,6 +476,8 @@ class ImageEngine(Protocol):
             progress: Called with each line that is printed.
             use_cache: Keep steps that were done before.
             target: The stage to build. Default: the last one.
+            left_out: Paths below the folder, with `/`, that the build does not see, beside those of
+                the folder's `.dockerignore`.
 
         Raises:
             ImageBuildError: A step failed; the message ends with what it printed last.

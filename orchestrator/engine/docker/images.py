@@ -1,17 +1,21 @@
 """Images, through the Docker SDK."""
 
 import json
+import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import docker
 import docker.errors
+from docker.api.build import process_dockerfile
 from docker.utils import parse_repository_tag
+from docker.utils.build import create_archive, exclude_paths
 
 from orchestrator.engine.base import ImageInfo, Progress
 from orchestrator.engine.docker.errors import translated
@@ -88,12 +92,17 @@ class DockerImages:
         progress: Progress,
         use_cache: bool = True,
         target: str | None = None,
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
-        """Build an image from a folder."""
-        with _building(f"build `{tag}`"):
+        """Build an image from a folder, but for some of its files."""
+        with (
+            _building(f"build `{tag}`"),
+            _archive(context, dockerfile, left_out) as (archive, name),
+        ):
             stream = self._client.build(
-                path=str(context),
-                dockerfile=dockerfile,
+                fileobj=archive,
+                custom_context=True,
+                dockerfile=name,
                 tag=tag,
                 buildargs=dict(args),
                 labels=dict(labels),
@@ -111,6 +120,37 @@ class DockerImages:
         repository, name = _split(tag)
         with translated(f"tag `{image}`"):
             self._client.tag(image, repository, tag=name, force=True)
+
+
+@contextmanager
+def _archive(
+    context: Path, dockerfile: str, left_out: frozenset[str]
+) -> Iterator[tuple[IO[bytes], str]]:
+    """Pack what a build sees, as the SDK does; give the archive and the Dockerfile's name in it.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    root = str(context.resolve())
+    listed = context / ".dockerignore"
+    lines = listed.read_text(errors="surrogateescape").splitlines() if listed.is_file() else []
+    ignored = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
+    name, text = process_dockerfile(dockerfile, root)
+    inside = name or dockerfile
+    paths = sorted(exclude_paths(root, ignored, dockerfile=inside))
+    files = [path for path in paths if not _is_below(path.replace(os.sep, "/"), left_out)]
+    # A Dockerfile from elsewhere lies beside the context's files, and is not copied with them.
+    beside: list[tuple[str, str]] = []
+    if text is not None:
+        beside = [(".dockerignore", "\n".join([*ignored, inside])), (inside, text)]
+    with TemporaryFile() as archive:
+        create_archive(root, files=files, fileobj=archive, extra_files=beside)
+        yield archive, inside
+
+
+def _is_below(path: str, folders: frozenset[str]) -> bool:
+    ends = (place for place, letter in enumerate(f"{path}/") if letter == "/")
+    return any(path[:end] in folders for end in ends)
 
 
 def _listed(image: Mapping[str, Any]) -> ImageInfo:
