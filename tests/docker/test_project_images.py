@@ -5,6 +5,7 @@ from pathlib import Path
 
 import docker
 import pytest
+from docker.models.images import Image
 from typer.testing import CliRunner
 
 from orchestrator.cli.app import app
@@ -14,6 +15,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import ImageBuildError
 from orchestrator.images import ImageBuilder, image_statuses
 from orchestrator.project_image import ProjectImage, read_project
+from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
@@ -156,3 +158,60 @@ def test_the_command_line_makes_a_project_s_image_for_shell_tasks(shop: Path) ->
     listed = CliRunner().invoke(app, ["image", "ls"])
     (line,) = (line for line in listed.stdout.splitlines() if line.startswith(tag))
     assert line.split()[-1] == "ready"
+
+
+def test_nothing_private_of_the_checkout_is_in_the_image(
+    client: docker.DockerClient, tmp_path: Path, shop: Path
+) -> None:
+    make_repository(shop)
+    (shop / "Dockerfile").write_text(
+        f"FROM {BASE_IMAGE} AS first\nRUN echo {tmp_path} > /first\n"
+        f"FROM {BASE_IMAGE}\nCOPY --from=first /first /\nCOPY . /all\n"
+    )
+    (shop / ".dockerignore").write_text("# all but this\nignored\n!.env\n")
+    (shop / ".npmrc").write_text("registry=http://localhost\n")
+    git(shop, "add", ".npmrc", "Dockerfile")
+    for name in ("ignored", "kept.txt", ".env", "run.log", "sub/.env.local", "sub/id_rsa"):
+        (shop / name).parent.mkdir(exist_ok=True)
+        (shop / name).write_text("private")
+    (shop / ".architect-parallel-1").mkdir()
+    (shop / ".architect-parallel-1" / "a").write_text("a worker's")
+    done = CliRunner().invoke(
+        app, ["image", "build", "--agent", "shell", "--from", str(shop / "Dockerfile")]
+    )
+    assert done.exit_code == 0, done.stderr
+    assert (
+        "not in the image, for git does not track it: .architect-parallel-1, .env," in done.stderr
+    )
+    listed = client.containers.run(
+        done.stdout.strip(), ["find", "/all", "-type", "f"], network_mode="none", remove=True
+    )
+    names = {line.removeprefix("/all/") for line in listed.decode().split()}
+    # What a new repository has beside: a file, and a folder with one.
+    assert {"Dockerfile", ".npmrc", "kept.txt"} <= names
+    private = {".env", "run.log", "sub/.env.local", "sub/id_rsa", "ignored"}
+    assert not private & names
+    assert not [name for name in names if name.startswith((".git/", ".architect-"))]
+    # The first stage has no name, and goes; so does what a second build takes the name of.
+    assert unnamed(client, tmp_path) == []
+    old = client.images.get(done.stdout.strip()).id
+    again = ["image", "build", "--agent", "shell", "--no-cache", "--from"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.images.ImageBuilder.build_base", lambda *_: None)
+        done = CliRunner().invoke(app, [*again, str(shop / "Dockerfile")])
+    assert done.exit_code == 0, done.stderr
+    assert client.images.get(done.stdout.strip()).id != old
+    assert unnamed(client, tmp_path) == []
+
+
+def unnamed(client: docker.DockerClient, top: Path) -> list[str]:
+    """List the images without a name that come from a project, whoever else builds meanwhile."""
+    found = client.images.list(filters={"dangling": True})
+    return [one.id for one in found if any(str(top) in told for told in _told(one))]
+
+
+def _told(image: Image) -> list[str]:
+    try:
+        return [*image.labels.values(), *(layer["CreatedBy"] or "" for layer in image.history())]
+    except docker.errors.NotFound:
+        return []

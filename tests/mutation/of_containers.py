@@ -10,6 +10,7 @@ FLAGS = "tests/contract/test_docker_flags.py"
 CONTRACT = "tests/contract/test_engine_contract.py"
 NETWORK = "tests/docker/test_network.py"
 HOST = "tests/contract/test_host_closed.py"
+PROJECT_IMAGES = "tests/docker/test_project_images.py"
 SERVICES = "tests/unit/test_worker_services.py"
 _NETWORKS = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
@@ -123,6 +124,28 @@ network), network=network)", "    return replace(run, network=network)"),
         ("a base URL opens a web port", "_PORTS.get(parts.scheme, 0)", "5432"),
         ("no runtime whose network stays open",
          "return runtime is None or runtime in _FILTERED", "return True"),
+    )  # fmt: skip
+
+
+def images() -> Iterator[Protection]:
+    """Give what keeps the user's own files out of images, and images off the machine."""
+    yield from patches(
+        "untracked.py", (PROJECT_IMAGES,),
+        ("git's directory in no image", 'name == ".git" or _is_a_workers(name)',
+         "_is_a_workers(name)"),
+        ("workers' worktrees in no image", 'name == ".git" or _is_a_workers(name)',
+         'name == ".git"'),
+        ("no secret of a checkout in an image", "(is_secret(path) or _is_log(path))",
+         "_is_log(path)"),
+        ("no log of a checkout in an image", "(is_secret(path) or _is_log(path))",
+         "is_secret(path)"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/images.py", (PROJECT_IMAGES,),
+        ("no stage left without a name", "                steps.remove(self._client)",
+         "                pass"),
+        ("no old image left without a name",
+         "            remove_unnamed(self._client, before.id, parents=True)", "            pass"),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "container": tuple(of_containers.container()),
     "engine": tuple(of_containers.engine()),
     "network": tuple(of_containers.guard()),
+    "images": tuple(of_containers.images()),
     "services": tuple(of_containers.services()),
     "git": tuple(of_git.gate()),
     "repository": tuple(of_git.repository()),

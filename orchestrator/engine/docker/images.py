@@ -19,6 +19,7 @@ from docker.utils.build import create_archive, exclude_paths
 
 from orchestrator.engine.base import ImageInfo, Progress
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.steps import Steps, remove_unnamed
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
 from orchestrator.sanitize import one_line
 
@@ -73,7 +74,7 @@ class DockerImages:
         repository, name = _split(tag)
         # JSON's quoting is the Dockerfile's, but for `$`, which is a variable there.
         changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()]
-        with _building(f"import `{tag}`"):
+        with _building(f"import `{tag}`"), self._in_the_place_of(tag, labels):
             answer = self._client.import_image_from_file(
                 str(tarball), repository=repository, tag=name, changes=changes
             )
@@ -94,9 +95,11 @@ class DockerImages:
         target: str | None = None,
         left_out: frozenset[str] = frozenset(),
     ) -> None:
-        """Build an image from a folder, but for some of its files."""
+        """Build an image from a folder, but for some of its files; no unnamed image is left."""
+        steps = Steps()
         with (
             _building(f"build `{tag}`"),
+            self._in_the_place_of(tag, labels),
             _archive(context, dockerfile, left_out) as (archive, name),
         ):
             stream = self._client.build(
@@ -113,7 +116,18 @@ class DockerImages:
                 forcerm=True,
                 decode=True,
             )
-            _follow(stream, action=f"build `{tag}`", progress=progress)
+            try:
+                _follow(steps.following(stream), action=f"build `{tag}`", progress=progress)
+            finally:
+                steps.remove(self._client)
+
+    @contextmanager
+    def _in_the_place_of(self, tag: str, labels: Mapping[str, str]) -> Iterator[None]:
+        """Remove the image that has the name now, once another has it, if it is one of ours."""
+        before = self.image_info(tag)
+        yield
+        if before is not None and labels and labels.keys() <= before.labels.keys():
+            remove_unnamed(self._client, before.id, parents=True)
 
     def tag(self, image: str, *, tag: str) -> None:
         """Give an image a second name."""
