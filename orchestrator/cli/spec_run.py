@@ -106,6 +106,8 @@ def run(
     workflow = _read(given, settings, earlier, runs=not dry_run)
     if workflow.network == "none":
         _refuse_open_networks(configured)
+    if settings.auto_workers:
+        settings = settings.model_copy(update={"workers": run_config(settings, workflow).workers})
     view = make_view(quiet=quiet)
     programs = _programs(given, settings, workflow)
     runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)

@@ -93,7 +93,7 @@ class Maker:
         source = source_of(foreach, one.id)
         try:
             items = (
-                [as_text(item) for item in foreach.items or ()]
+                [as_text(item) for item in foreach.items or (foreach.words or "").split()]
                 if source is None
                 else self.expand(source)
             )

@@ -66,6 +66,8 @@ class Foreach(Model):
 
     items: tuple[Scalar, ...] | None = None
     """The items themselves; `foreach: [a, b]` says the same."""
+    words: str | None = Field(default=None, min_length=1)
+    """The words of a text, such as those of a variable: `{{issues}}` with `--var "issues=1 2"`."""
     glob: Patterns | None = None
     """Files of the commit that the run starts from, relative to its top: `src/**/*.py`, `*.md`."""
     json_file: str | None = Field(default=None, min_length=1, alias="json")
@@ -76,7 +78,7 @@ class Foreach(Model):
     @model_validator(mode="after")
     def _one_source(self) -> "Foreach":
         if len(self.model_fields_set) != 1:
-            raise ValueError("it needs one of `items`, `glob`, `json` and `command`")
+            raise ValueError("it needs one of `items`, `words`, `glob`, `json` and `command`")
         return self
 
 

@@ -28,6 +28,24 @@ def read(
     return read_workflow(path, variables=variables, expand=expand)
 
 
+def test_words_of_a_variable(tmp_path: Path) -> None:
+    text = """
+vars: {issues: null}
+tasks:
+  - {id: solve, task: "Solve issue {{item}}", foreach: {words: "{{issues}}"}}
+  - {id: check, task: "true", depends_on: [solve]}
+"""
+    found = read(tmp_path, text, variables={"issues": " #12\t#15\n"})
+    assert texts(found) == {
+        "solve-1": "Solve issue #12", "solve-2": "Solve issue #15", "check": "true",
+    }  # fmt: skip
+    assert "|quote" not in "".join(found.warnings)
+    shell = text.replace("id: solve,", "id: solve, agent_cli: shell,")
+    (warning,) = read(tmp_path, shell, variables={"issues": "$(id)"}).warnings
+    assert "`|quote` makes it a word" in warning
+    assert list(texts(read(tmp_path, text, variables={"issues": " "}))) == ["check"]
+
+
 def texts(reading: Reading) -> dict[str, str]:
     return {task.id: task.task for task in reading.workflow.tasks}
 

@@ -168,7 +168,7 @@ CASES = {
     ),
     "no source": (
         "tasks: [{id: a, task: '{{item}}', foreach: {glob: x, json: y}}]",
-        "1: `tasks[1].foreach`: it needs one of `items`, `glob`, `json` and `command`",
+        "1: `tasks[1].foreach`: it needs one of `items`, `words`, `glob`, `json` and `command`",
     ),
     "no item told": (
         "tasks: [{id: a, foreach: [x]}]",
