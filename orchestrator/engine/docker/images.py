@@ -124,9 +124,9 @@ class DockerImages:
     @contextmanager
     def _in_the_place_of(self, tag: str, labels: Mapping[str, str]) -> Iterator[None]:
         """Remove the image that has the name now, once another has it, if it is one of ours."""
-        before = self.image_info(tag)
+        before = self.image_info(tag) if labels else None
         yield
-        if before is not None and labels and labels.keys() <= before.labels.keys():
+        if before is not None and labels.keys() <= before.labels.keys():
             remove_unnamed(self._client, before.id, parents=True)
 
     def tag(self, image: str, *, tag: str) -> None:
