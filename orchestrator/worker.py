@@ -196,11 +196,13 @@ def _result(
 
 
 def failure(run: RunContext, spec: WorkerSpec, reason: Reason, message: str) -> WorkerResult:
-    """Give the result of a worker whose container never ran."""
-    commit = run.base
-    if run.directory.attempts(spec.worker_id):
-        with suppress(OrchestratorError):
-            commit = run.repository.resolve(f"refs/heads/{spec.branch}")
+    """Give the result of a worker whose end was not seen: what it starts from, and its branch."""
+    # In a workflow a task has a base of its own, which `run` need not be told of yet.
+    base = run.directory.base_of(spec.worker_id) or run.base
+    commit = base
+    with suppress(OrchestratorError):
+        tip = run.repository.resolve(f"refs/heads/{spec.branch}")
+        commit = base if tip == run.run_base else tip
     return WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,
@@ -212,6 +214,6 @@ def failure(run: RunContext, spec: WorkerSpec, reason: Reason, message: str) -> 
         task=spec.task,
         reason=reason,
         message=message,
-        base=run.base,
+        base=base,
         commit=commit,
     )

@@ -8,9 +8,11 @@ import pytest
 
 from orchestrator import changes as listing
 from orchestrator.config import Isolation, Limits, Triggers
+from orchestrator.context import RunContext
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
+from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
 from orchestrator.runner import ParallelRunner
 from orchestrator.workflow.model import Task, Workflow, run_config
@@ -416,3 +418,29 @@ def test_a_task_with_a_program_of_its_own_has_what_is_configured_for_that(
     done = by_name(result)
     assert [done[name].model for name in ("ours", "theirs")] == ["one", "two"]
     assert [show(repo, f"{done[name].branch}:who") for name in done] == ["", "theirs"]
+
+
+@pytest.mark.parametrize("broken", ["orchestrator.schedule.attempt", "orchestrator.worker.check"])
+def test_a_bug_of_ours_in_a_dependent_task_names_its_own_base_and_commit(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Before its container, or when its work is on its branch already."""
+    module, _, name = broken.rpartition(".")
+    real = getattr(__import__(module, fromlist=[name]), name)
+
+    def breaks(run: RunContext, spec: WorkerSpec, *rest: object) -> object:
+        if spec.name == "second":
+            raise RuntimeError("a bug")
+        return real(run, spec, *rest)
+
+    monkeypatch.setattr(broken, breaks)
+    done = run_workflow(
+        repo, local_engine,
+        task("first", "echo first > first.txt"),
+        task("second", "echo second > second.txt", "first"),
+    )  # fmt: skip
+    second, tip = done["second"], git(repo, "rev-parse", done["second"].branch)
+    assert second.reason is Reason.INTERNAL_ERROR
+    assert second.base == done["first"].commit
+    assert second.commit == tip
+    assert (second.commit == second.base) is (name == "attempt")
