@@ -6,6 +6,7 @@ In the worker's state directory, each written whole before the step that it stan
     services        what holds the network of its services; when they are ready
     setup.json      how its setup ended; before the container goes
     container.json  what runs its task; before the start
+    noticed.json    what somebody should look at, as it was noticed
     ending.json     how that ended; before the container goes
     teardown.json   how its teardown ended; before the container goes
     harvest.json    the commit that its branch is to have; before the branch moves
@@ -24,12 +25,13 @@ from orchestrator.events import Stage
 from orchestrator.harvest import Harvested
 from orchestrator.judge import Ending
 from orchestrator.record import write_atomically
-from orchestrator.results import CheckResult, WorkerResult
+from orchestrator.results import CheckResult, Noticed, WorkerResult
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _Kept = TypeVar("_Kept")
 _ENDING = TypeAdapter(Ending)
 _CHECKS = TypeAdapter(list[CheckResult])
+_NOTICED = TypeAdapter(tuple[Noticed, ...])
 _GIVEN_UP = "attempt.json"
 _HARVESTED = TypeAdapter(Harvested)
 
@@ -108,6 +110,14 @@ class Checkpoints:
     def note_ending(self, ending: Ending) -> None:
         """Keep how its container ended."""
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
+
+    def noticed(self) -> tuple[Noticed, ...]:
+        """Give what was noticed of the task while it ran."""
+        return self._read("noticed.json", _NOTICED) or ()
+
+    def note_noticed(self, noticed: tuple[Noticed, ...]) -> None:
+        """Keep what was noticed: whoever takes over tells it in the result."""
+        write_atomically(self._directory / "noticed.json", _NOTICED.dump_json(noticed).decode())
 
     def services(self) -> str | None:
         """Give the container that holds the network of its services, if they got ready."""

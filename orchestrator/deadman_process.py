@@ -3,7 +3,8 @@
 Started by `orchestrator.deadman`, as a program of its own that needs nothing but Python. It reads
 what it is told from its standard input, line by line:
 
-    starting WORKER MOMENT  about to start a container, which must be dead by then if we are gone
+    starting WORKER MOMENT  about to start a container, which must be dead by then if whoever starts
+                            it is gone, and a minute later in any case
     running WORKER MOMENT   the worker's containers must be dead by then; `-` for no deadline
     idle WORKER             none of its containers that has a deadline runs now
     forget                  all containers are gone
@@ -26,6 +27,8 @@ from pathlib import Path
 
 RESUME = 60.0
 """Seconds for somebody to resume a run before the services of idle workers are ended."""
+SLOW = 60.0
+"""Seconds more for a container that is being started, while there is somebody who starts it."""
 _AGAIN = (2.0, 5.0, 15.0, 30.0)
 """Seconds before a command that failed is tried again; the last one holds from then on."""
 _LOOK = 30.0
@@ -58,7 +61,7 @@ class Switch:
         self._owner = self._signed()
         self._running: dict[str, float] = {}
         self._starting: set[str] = set()
-        """Those among them whose moment counts only without the process in charge."""
+        """Those among them whose container is being started."""
         self._endless: set[str] = set()
         self._idle: set[str] = set()
         self._failures = 0
@@ -100,17 +103,19 @@ class Switch:
         """Whether nothing is left to watch."""
         return self.alone and (not self._running or self._signed() != self._owner)
 
+    def _moment(self, worker: str) -> float:
+        return self._running[worker] + (SLOW if worker in self._starting else 0.0)
+
     def rest(self) -> float:
         """Return the seconds until something may be late."""
-        moments = (self._running[one] for one in self._running.keys() - self._starting)
+        moments = (self._moment(worker) for worker in self._running)
         first = max(min(moments, default=uptime() + _LOOK), self._not_before)
         return min(max(first - uptime(), 0.0), _LOOK)
 
     def act(self, *, at_once: bool = False) -> None:
         """Kill the containers of workers that are late; with `at_once`, of all with a deadline."""
         now = uptime()
-        watched = self._running.keys() - self._starting
-        late = sorted(one for one in watched if at_once or self._running[one] <= now)
+        late = sorted(one for one in self._running if at_once or self._moment(one) <= now)
         if not late or (now < self._not_before and not at_once) or self.is_done:
             return
         if self._kill(late):

@@ -7,10 +7,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.plan import WorkerSpec
-from orchestrator.results import RunResult, WorkerResult
+from orchestrator.results import RunResult, Trigger, WorkerResult
 
 Stream = Literal["stdout", "stderr"]
-Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
 
 
 Stage = Literal["setup", "teardown", "check"]

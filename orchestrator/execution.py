@@ -3,8 +3,11 @@
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -37,8 +40,8 @@ from orchestrator.judge import Ending, Stop
 from orchestrator.logs import WorkerLog
 from orchestrator.meter import Meter, mib
 from orchestrator.ports import WorkerPorts
-from orchestrator.results import Reason
-from orchestrator.triggers import Scope, Sentry
+from orchestrator.results import Noticed, Reason
+from orchestrator.triggers import Found, Scope, Sentry, asking
 
 TICK = 0.2
 """Seconds between two looks at the clock and the cancel button."""
@@ -48,6 +51,10 @@ _DEATH = 15.0
 """Seconds after SIGKILL by which the engine must have seen the end."""
 _LAST = 5.0
 """Seconds at the end for a measurement, and for callbacks, that are under way."""
+_MOST_NOTICED = 20
+"""What was noticed of a worker that its result has, the latest."""
+_ASKED = 1.0
+"""Seconds of silence behind a question, for a worker that is stopped to have waited there."""
 _PORT_ATTEMPTS = 20
 
 
@@ -223,15 +230,26 @@ def attend(
     log: WorkerLog,
     cancel: CancelButton,
     emit: Emit,
+    checkpoints: Checkpoints | None = None,
 ) -> Ending:
     """Watch a container that was started, by us or by another process, until it is dead.
+
+    Args:
+        container: The container.
+        terms: How long and how much it may.
+        launched: How it was started.
+        log: Takes its output.
+        cancel: Somebody may ask for its end.
+        emit: Is told.
+        checkpoints: Keep what is noticed on the way, for a process that takes over.
 
     Raises:
         EngineUnavailableError: The engine went away, and did not come back.
     """
     watch = _Watch(
-        container=container, terms=terms, launched=launched, log=log, cancel=cancel, emit=emit
-    )
+        container=container, terms=terms, launched=launched, log=log, cancel=cancel, emit=emit,
+        checkpoints=checkpoints,
+    )  # fmt: skip
     ports = dict(container.ports)
     try:
         watch.found = container.state()
@@ -245,15 +263,19 @@ def attend(
         # Its end was not seen: whoever resumes the run finds it, or what became of it.
         raise watch.error
     terms.switch.idle(terms.worker_id)
+    stopped = watch.stopped or watch.overdue
+    if stopped is not None and watch.stopped is None:
+        watch.note_question()
     return Ending(
         started_at=watch.found.started_at,
         duration=watch.duration,
         exit_status=watch.exit_status,
-        stopped=watch.stopped or watch.overdue,
+        stopped=stopped,
         error=None if watch.error is None else watch.error.message,
         ports=tuple(ports.items()),
         peak_memory=watch.meter.peak_memory,
         limits_hit=tuple(watch.meter.limits_hit),
+        interventions=tuple(watch.interventions),
     )
 
 
@@ -283,6 +305,7 @@ class _Watch:
     log: WorkerLog
     cancel: CancelButton
     emit: Emit
+    checkpoints: Checkpoints | None
     exit_status: ExitStatus | None = None
     stopped: Stop | None = None
     noticed: Stop | None = None
@@ -290,6 +313,9 @@ class _Watch:
     bug: BaseException | None = None
     ended_at: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
+    _asked: Found | None = None
+    """The question that it waits behind when it is stopped."""
+    _noting: threading.Lock = field(default_factory=threading.Lock)
     found: ContainerState = _UNKNOWN
     """How far it had come before we watched."""
 
@@ -302,6 +328,8 @@ class _Watch:
             self.container, self.terms.limits, self.terms.writable, before=self.launched.before
         )
         self.sentry = Sentry(self.terms.triggers, self.terms.scope)
+        earlier = self.checkpoints.noticed() if self.checkpoints else ()
+        self.interventions = deque(earlier, maxlen=_MOST_NOTICED)
         # Another process may have started it, a while ago.
         self._started = time.monotonic() - (self.launched.age or 0.0)
 
@@ -333,6 +361,8 @@ class _Watch:
             self._notice()
 
     def _tell_stopping(self) -> None:
+        if self._asked is not None and self.terms.stage is None:
+            self._note(self._asked)
         reason = self.stopped.reason if self.stopped else None
         self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=str(reason)))
 
@@ -394,6 +424,8 @@ class _Watch:
                 return
             self.stopped = self._reason_to_stop(deadline)
             if self.stopped is not None:
+                if time.monotonic() - self.log.heard_at >= _ASKED:
+                    self._asked = asking(self.log.signs)
                 self._stop()
                 return
 
@@ -433,9 +465,28 @@ class _Watch:
         for one in self.sentry.look(self.log.signs, heard_at=self.log.heard_at):
             if stops:
                 self.noticed = self.noticed or one.stop
+            self._note(one)
             self.emit(
                 Intervention(worker_id=number, trigger=one.trigger, detail=one.detail, stops=stops)
             )
+
+    def note_question(self) -> None:
+        """Note the question that the output of an unwatched container ends with, if it does."""
+        if self.terms.stage is None and (asked := asking(self.log.signs)) is not None:
+            self._note(asked)
+
+    def _note(self, found: Found) -> None:
+        """Keep what was found for the result, once."""
+        with self._noting:
+            if any((one.trigger, one.detail) == (found.trigger, found.detail)
+                   for one in self.interventions):  # fmt: skip
+                return
+            noticed = Noticed(trigger=found.trigger, detail=found.detail, at=datetime.now(UTC))
+            self.interventions.append(noticed)
+            kept = tuple(self.interventions)
+        if self.checkpoints is not None:
+            with suppress(OSError):  # a full disk: it is in the result of this process
+                self.checkpoints.note_noticed(kept)
 
     def _stop(self) -> None:
         """SIGTERM, grace, SIGKILL: dead within grace + 1 s whatever the processes do."""

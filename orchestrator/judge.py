@@ -6,7 +6,7 @@ from datetime import datetime
 
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.engine.base import ExitStatus
-from orchestrator.results import CheckResult, Reason, Status
+from orchestrator.results import CheckResult, Noticed, Reason, Status
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Ending:
     ports: tuple[tuple[int, int], ...] = ()
     peak_memory: int | None = None
     limits_hit: tuple[str, ...] = ()
+    interventions: tuple[Noticed, ...] = ()
+    """What somebody should have looked at while it ran."""
     log_failure: str | None = None
     """Why the log on disk is not whole, if it is not."""
 
@@ -108,7 +110,10 @@ def _by_engine(ending: Ending) -> Verdict | None:
         return Verdict(Status.FAILED, Reason.ENGINE_ERROR, ending.error)
     if ending.stopped is not None:
         status = _STATUS_OF_STOP.get(ending.stopped.reason, Status.FAILED)
-        return Verdict(status, ending.stopped.reason, ending.stopped.measured)
+        message = ending.stopped.measured
+        if status is Status.TIMEOUT and ending.interventions:
+            message = f"{message}; noticed before: {ending.interventions[-1].detail}"
+        return Verdict(status, ending.stopped.reason, message)
     if ending.exit_status is not None and ending.exit_status.oom_killed:
         return Verdict(Status.FAILED, Reason.OOM, "killed: it needed more memory than its limit")
     return None

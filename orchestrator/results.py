@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -76,6 +77,23 @@ class CheckResult(BaseModel):
     """Why it did not pass, in one line."""
 
 
+Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
+"""Why somebody should look at a worker."""
+
+
+class Noticed(BaseModel):
+    """Something for which somebody should have looked at a worker while it ran."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    trigger: Trigger
+    """`silence`, `repeated_error`, `needs_input` or `out_of_scope`."""
+    detail: str
+    """One line for people."""
+    at: datetime
+    """When it was noticed."""
+
+
 class WorkerResult(BaseModel):
     """What one worker did. The first nine fields are those of `architect parallel`."""
 
@@ -146,6 +164,9 @@ class WorkerResult(BaseModel):
     """Container port to the port on 127.0.0.1 where it was published."""
     limits_hit: list[str] = Field(default_factory=list)
     """Limits it ran into, also when it got over them."""
+    interventions: list[Noticed] = Field(default_factory=list)
+    """What somebody should have looked at while it ran, the latest 20: triggers that were set, and
+    a question that it waited behind at its deadline."""
     peak_memory: int | None = None
     """Bytes in use, the most that was measured, once a second."""
     started_at: datetime | None = None

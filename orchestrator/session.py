@@ -95,7 +95,10 @@ def run_task(
         except (OrchestratorError, OSError) as error:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))
         try:
-            ending = attend(container, terms, launched, log=log, cancel=cancel, emit=run.emit)
+            ending = attend(
+                container, terms, launched,
+                log=log, cancel=cancel, emit=run.emit, checkpoints=checkpoints,
+            )  # fmt: skip
         except EngineUnavailableError:
             stack.pop_all()  # the container may run on, and needs its secrets
             raise

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from orchestrator.config import Triggers
 from orchestrator.errors import OrchestratorError
-from orchestrator.events import Stream, Trigger
+from orchestrator.events import Stream
 from orchestrator.git import Git
 from orchestrator.judge import Stop
 from orchestrator.patterns import outside
-from orchestrator.results import Reason
+from orchestrator.results import Reason, Trigger
 from orchestrator.sanitize import one_line
 from orchestrator.walk import Walk
 
@@ -79,7 +79,6 @@ class Signs:
 
     def __init__(self, wishes: Triggers) -> None:
         self._repeats = wishes.repeated_errors
-        self._wanted = bool(wishes.repeated_errors or wishes.prompts)
         self._started: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._kinds: OrderedDict[bytes, int] = OrderedDict()
         self.repeated: str | None = None
@@ -89,7 +88,7 @@ class Signs:
 
     def feed(self, stream: Stream, data: bytes) -> None:
         """Take a chunk of output."""
-        if not self._wanted or not data:
+        if not data:
             return
         text = self._started[stream] + data
         self._started[stream] = text[text.rfind(b"\n") + 1 :][:_LINE]
@@ -122,6 +121,12 @@ class Signs:
         last = self.end.rstrip(b"\r\n").rpartition(b"\n")[2].rpartition(b"\r")[2]
         text = one_line(last.decode("utf-8", "replace"), limit=_LINE)
         return text if _PROMPT.search(text) else None
+
+
+def asking(signs: Signs) -> Found | None:
+    """Give the question that a worker's output ends with, if it does."""
+    prompt = signs.prompt()
+    return None if prompt is None else Found("needs_input", f"it waits for an answer: {prompt}")
 
 
 @dataclass
@@ -191,9 +196,9 @@ class Sentry:
             yield Found("silence", f"it printed nothing for {wishes.silence:g} s")
         if wishes.prompts and silent >= wishes.prompts and heard_at != self._asked_since:
             self._asked_since = heard_at
-            prompt = signs.prompt()
-            if prompt is not None:
-                yield Found("needs_input", f"it waits for an answer: {prompt}")
+            asked = asking(signs)
+            if asked is not None:
+                yield asked
         if signs.repeated is not None and signs.repeated not in self._told:
             line, signs.repeated = signs.repeated, None
             self._told = {line}

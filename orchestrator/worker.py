@@ -189,6 +189,7 @@ def _result(
         cost_known=cost is not None,
         ports=dict(ending.ports),
         limits_hit=list(ending.limits_hit),
+        interventions=list(ending.interventions),
         peak_memory=ending.peak_memory,
         started_at=ending.started_at,
         log=str(run.directory.worker(spec.worker_id)),

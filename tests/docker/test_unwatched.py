@@ -17,7 +17,9 @@ pytestmark = pytest.mark.docker
 DEADLINE, GRACE = 3, 1
 LATE = 12
 """Seconds after both by which all is dead on a machine that has much else to do."""
-STUBBORN = "trap '' TERM; echo begun > work.txt; while :; do sleep 0.1; done"
+STUBBORN = (
+    "trap '' TERM; echo begun > work.txt; printf 'Go on? (y/n) '; while :; do sleep 0.1; done"
+)
 
 
 @pytest.fixture
@@ -43,14 +45,27 @@ def begun(repo: Path, *arguments: str) -> "subprocess.Popen[bytes]":
     )  # fmt: skip
 
 
+def worker_directory(repo: Path) -> Path:
+    """Give the state directory of a worker, as soon as it has printed something."""
+    runs = repo / ".git" / "orchestrator" / "runs"
+
+    def found() -> list[Path]:
+        logs = runs.glob("*/worker-1/stdout.log")
+        return [log.parent for log in logs if log.stat().st_size]
+
+    return Path(eventually(found, "output")[0])
+
+
 @pytest.mark.parametrize("whole_group", [False, True])
 def test_killed_workers_die_at_their_deadline_and_their_work_is_kept(
     client: docker.APIClient, repo: Path, whole_group: bool
 ) -> None:
-    process = begun(repo, STUBBORN)
-    eventually(lambda: "worker" in running(client, repo), "the start")
+    """What was noticed before, or would have been, is told by whoever resumes the run."""
+    process = begun(repo, STUBBORN, *(("--prompts", "0.3") if whole_group else ()))
+    directory = worker_directory(repo)
     started = time.monotonic()
     if whole_group:
+        eventually((directory / "noticed.json").is_file, "the question")
         os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
@@ -59,7 +74,9 @@ def test_killed_workers_die_at_their_deadline_and_their_work_is_kept(
     assert time.monotonic() - started < DEADLINE + GRACE + LATE
     done = orchestrator("resume", "--json", cwd=repo)
     assert (done.returncode, done.results[1]["status"]) == (5, "timeout")
-    assert "unwatched" in done.results[1]["message"]
+    message, (noticed,) = done.results[1]["message"], done.results[1]["interventions"]
+    assert "unwatched; noticed before: it waits for an answer: Go on? (y/n)" in message
+    assert noticed["trigger"] == "needs_input"
     assert git(repo, "show", "architect/parallel-1:work.txt") == "begun"
 
 
@@ -69,7 +86,7 @@ def test_a_process_that_stands_still_keeps_no_worker_alive(
     """Stopped by a signal, it watches nobody; when it goes on, it tells what was."""
     process = begun(repo, STUBBORN)
     try:
-        eventually(lambda: "worker" in running(client, repo), "the start")
+        worker_directory(repo)
         started = time.monotonic()
         process.send_signal(signal.SIGSTOP)
         eventually(lambda: not running(client, repo), "the end of a worker that nobody watches")

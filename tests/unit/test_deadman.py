@@ -107,19 +107,22 @@ class TestWhatItDecides:
         switch.leave_alone()
         assert switch.is_done
 
-    def test_a_start_that_takes_long_is_killed_only_when_we_are_gone(
-        self, killer: Killer, now: Callable[[float], None]
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_a_start_has_more_time_while_somebody_starts_it(
+        self, killer: Killer, now: Callable[[float], None], is_there: bool
     ) -> None:
         """Its deadline counts from the start, which comes when the engine has made it."""
         switch = killer.switch()
         switch.take(f"starting 1 {deadman_process.uptime() + 5}")
+        if not is_there:
+            switch.leave_alone()
         now(6)
         switch.act()
-        assert killer.killed == []
-        assert switch.rest() > 1
-        switch.leave_alone()
+        assert killer.killed == ([] if is_there else ["1"])
+        assert (switch.rest() > 1) is is_there or switch.is_done
+        now(deadman_process.SLOW)
         switch.act()
-        assert (killer.killed, switch.is_done) == (["1"], True)
+        assert killer.killed == ["1"]
 
     def test_services_are_ended_a_while_after_the_process_is_gone(
         self, killer: Killer, now: Callable[[float], None]

@@ -184,6 +184,60 @@ class TestHostileOutput:
         assert found.detail.isprintable()
 
 
+class TestResults:
+    """What was noticed on the way is in the result."""
+
+    QUESTION = "echo working; printf 'Overwrite? (y/n) '; exec sleep 60"
+
+    def noticed(self, worker: WorkerResult) -> list[tuple[str, str]]:
+        return [(one.trigger, one.detail) for one in worker.interventions]
+
+    def test_all_that_was_told(self, repo: Path, local_engine: LocalEngine) -> None:
+        task = "echo error; echo error; printf 'go on? (y/n) '; sleep 1.2; echo on; sleep 1.2"
+        worker, found, _ = watched(
+            repo, local_engine, task, silence=0.5, prompts=0.5, repeated_errors=2
+        )
+        assert worker.status is Status.SUCCESS
+        told = dict.fromkeys((event.trigger, event.detail) for event in found)
+        assert self.noticed(worker) == list(told)
+        assert {one.trigger for one in worker.interventions} == {
+            "repeated_error", "silence", "needs_input",
+        }  # fmt: skip
+        assert worker.message is None
+
+    @pytest.mark.parametrize("triggers", [{}, {"prompts": 0.3}])
+    def test_a_question_at_the_deadline(
+        self, repo: Path, local_engine: LocalEngine, triggers: dict[str, float]
+    ) -> None:
+        """Whether or not somebody wished to be told of it while there was time."""
+        config = configured(
+            self.QUESTION, timeout_per_worker=2, triggers=Triggers(**triggers),
+            limits=Limits(grace=GRACE),
+        )  # fmt: skip
+        (worker,) = ParallelRunner(config, repo, engine=local_engine).run()
+        asked = "it waits for an answer: Overwrite? (y/n)"
+        assert worker.message == f"stopped at its deadline of 2 s; noticed before: {asked}"
+        assert self.noticed(worker) == [("needs_input", asked)]
+
+    def test_output_that_passes_by_is_no_question(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        config = configured(
+            "while :; do printf 'sure? (y/n) '; sleep 0.1; done", timeout_per_worker=1.5,
+            limits=Limits(grace=GRACE),
+        )  # fmt: skip
+        (worker,) = ParallelRunner(config, repo, engine=local_engine).run()
+        assert (worker.message, worker.interventions) == ("stopped at its deadline of 1.5 s", [])
+
+    def test_many_of_them_are_bounded(self, repo: Path, local_engine: LocalEngine) -> None:
+        lines = "for k in a b c d e f g h i j k l m n o p q r s t u v w x y z"
+        task = f"{lines}; do echo error $k; echo error $k; sleep 0.25; done"
+        worker, found, _ = watched(repo, local_engine, task, repeated_errors=2)
+        assert len(found) > 20
+        assert len(worker.interventions) == 20
+        assert worker.interventions[-1].detail.endswith("error z")
+
+
 class TestFiles:
     @pytest.fixture
     def sentry(self, repo: Path) -> Callable[[], Sentry]:
