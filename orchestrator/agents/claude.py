@@ -28,6 +28,7 @@ from orchestrator.agents.claims import (
     summarized,
 )
 from orchestrator.agents.ends import HTTP_REASONS, contradicted
+from orchestrator.agents.long_task import is_long, on_stdin
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.resets import retry_after
 from orchestrator.agents.unreported import unreported
@@ -137,8 +138,11 @@ class ClaudeAgent:
             "--max-budget-usd": None if settings.budget is None else str(settings.budget),
         }
         given = (word for name, value in options.items() if value for word in (name, value))
+        command = (*_COMMAND, *given)
+        task = spec.task
         return AgentCommand(
-            argv=(*_COMMAND, *given, "--", spec.task),
+            # Without a task on its command line it reads one from stdin.
+            argv=on_stdin(task, command) if is_long(task) else (*command, "--", task),
             env=_ENVIRONMENT | _api_environment(settings.api_base),
         )
 

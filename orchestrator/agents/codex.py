@@ -26,6 +26,7 @@ from orchestrator.agents.claims import (
     summarized,
 )
 from orchestrator.agents.ends import HTTP_REASONS, contradicted
+from orchestrator.agents.long_task import is_long, on_stdin
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, json_lines, parse_object
 from orchestrator.agents.resets import retry_after
@@ -126,7 +127,11 @@ class CodexAgent:
         # JSON's strings, numbers and booleans are TOML's too.
         given = (word for name in wanted for word in ("-c", f"{name}={json.dumps(wanted[name])}"))
         model = () if spec.model is None else ("--model", spec.model)
-        return AgentCommand(argv=(*_WITH_KEY, *_COMMAND, *given, *model, "--", spec.task))
+        command = (*_WITH_KEY, *_COMMAND, *given, *model)
+        task = spec.task
+        # `-` is the task on stdin.
+        argv = on_stdin(task, (*command, "-")) if is_long(task) else (*command, "--", task)
+        return AgentCommand(argv=argv)
 
     def progress_reader(self) -> ProgressReader:
         """Count what it does."""

@@ -26,6 +26,7 @@ from orchestrator.agents.claims import (
     summarized,
 )
 from orchestrator.agents.ends import HTTP_REASONS
+from orchestrator.agents.long_task import on_stdin
 from orchestrator.agents.reports import json_lines, parse_object, text_tail
 from orchestrator.agents.resets import retry_after
 from orchestrator.agents.unreported import unreported
@@ -36,12 +37,12 @@ from orchestrator.results import Reason, Status
 
 # On its command line the task would be put into quotes, or be taken for an option. Its library
 # wants the version in the address where Anthropic's own do not.
-_WITH_TASK: Final = (
+_WITH_VERSION: Final = (
     "sh",
     "-c",
     'case "${ANTHROPIC_BASE_URL:-}" in ""|*/v1) ;; '
-    '*) export ANTHROPIC_BASE_URL="${ANTHROPIC_BASE_URL%/}/v1" ;; esac; '
-    'printf %s "$0" > "$HOME/task"; exec "$@" < "$HOME/task"',
+    '*) export ANTHROPIC_BASE_URL="${ANTHROPIC_BASE_URL%/}/v1" ;; esac; exec "$@"',
+    "sh",
 )
 _COMMAND: Final = (
     "opencode",
@@ -144,7 +145,7 @@ class OpencodeAgent:
         given = () if profile is None else ("--agent", profile)
         model = ("--model", _qualified(spec.model))
         return AgentCommand(
-            argv=(*_WITH_TASK, spec.task, *_COMMAND, *given, *model),
+            argv=on_stdin(spec.task, (*_WITH_VERSION, *_COMMAND, *given, *model)),
             env=_ENVIRONMENT
             | {"OPENCODE_CONFIG_CONTENT": json.dumps(_config(spec.model, settings))},
         )

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.agents.base import (
-    LONGEST_WORD,
     AgentCommand,
     AgentOutcome,
     AgentOutput,
@@ -21,6 +20,7 @@ from orchestrator.agents.claims import (
     describe_exit,
     summarized,
 )
+from orchestrator.agents.long_task import is_long, pieces
 from orchestrator.agents.refusals import unkept
 from orchestrator.agents.reports import find_report, last_line, parse_object, text_tail
 from orchestrator.config import BASE_IMAGE
@@ -33,8 +33,6 @@ _LONGEST_LINE: Final = 16 * 1024
 """Characters of a line that are worth parsing while the command still prints."""
 _TAIL: Final = 4 * MOST_SAID
 """Bytes that are more characters than are wanted."""
-_PIECE: Final = LONGEST_WORD // 4
-"""Characters of a long task that are one word of the command line, whatever they are in UTF-8."""
 _JOIN: Final = """task=$(IFS=; printf %s "$*"); set --; eval "unset task
 $task\""""
 _DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}
@@ -107,10 +105,9 @@ class ShellAgent:
 
 
 def _argv(task: str) -> tuple[str, ...]:
-    if len(task.encode("utf-8", "replace")) <= LONGEST_WORD:
-        return ("sh", "-c", "--", task)
-    pieces = (task[at : at + _PIECE] for at in range(0, len(task), _PIECE))
-    return ("sh", "-c", _JOIN, "sh", *pieces)
+    if is_long(task):
+        return ("sh", "-c", _JOIN, "sh", *pieces(task))
+    return ("sh", "-c", "--", task)
 
 
 def _last_lines(output: AgentOutput) -> str | None:

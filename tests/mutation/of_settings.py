@@ -132,6 +132,13 @@ def doors() -> Iterator[Protection]:
         ("numbers as they are spelled", "self if self.written is None else", "self if True else"),
     )  # fmt: skip
     yield from patches(
+        "preflight.py", ("tests/unit/agents/test_long_task.py", "tests/cli/test_cli_doors.py"),
+        ("arguments that a program can take", "if max(words) > LONGEST_WORD:", "if False:"),
+        ("variables that a program can take", "variables[longest] > LONGEST_WORD:", "False:"),
+        ("a command line that a program can take",
+         "if sum(words) + sum(variables.values()) > LONGEST_LINE:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
         "opening.py", ("tests/unit/test_runner.py -k observer",),
         ("a callback that raises", "except Exception as error:  # noqa: BLE001 - the caller's own",
          "except ZeroDivisionError as error:  # the caller's own"),

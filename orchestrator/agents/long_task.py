@@ -1,0 +1,33 @@
+"""Give a program a task that is longer than one argument may be: in pieces, and by its stdin."""
+
+from typing import Final
+
+from orchestrator.agents.base import LONGEST_WORD
+
+_PIECE: Final = LONGEST_WORD // 4
+"""Characters of a long task that are one word of the command line, whatever they are in UTF-8."""
+_ON_STDIN: Final = (
+    'n=$1; shift; : > "$HOME/task"; while [ "$n" -gt 0 ]; do '
+    'printf %s "$1" >> "$HOME/task"; n=$((n - 1)); shift; done; exec "$@" < "$HOME/task"'
+)
+
+
+def is_long(task: str) -> bool:
+    """Return whether a task does not fit into one argument, with an option's name before it."""
+    return len(task.encode("utf-8", "replace")) > LONGEST_WORD - 100
+
+
+def pieces(task: str) -> tuple[str, ...]:
+    """Cut a task into words that each fit into one argument."""
+    return tuple(task[at : at + _PIECE] for at in range(0, len(task), _PIECE))
+
+
+def on_stdin(task: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command line that starts a program with a long task as its stdin.
+
+    Args:
+        task: What the program reads.
+        argv: The program's command line.
+    """
+    parts = pieces(task)
+    return ("sh", "-c", _ON_STDIN, "sh", str(len(parts)), *parts, *argv)

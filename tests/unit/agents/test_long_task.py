@@ -1,0 +1,50 @@
+"""A task that is longer than one argument may be reaches its program, or is refused before."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agents import load_agent
+from orchestrator.agents.base import LONGEST_WORD, AgentSettings
+from orchestrator.agents.long_task import on_stdin
+from orchestrator.config import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.plan import WorkerSpec
+from orchestrator.preflight import check_settings
+
+TASK = "-e '%s' \\n $HOME\n" + "\u20ac" * 300_000 + "\n\n"
+
+
+def test_a_program_reads_it_from_stdin_as_it_is(tmp_path: Path) -> None:
+    argv = on_stdin(TASK, ("sh", "-c", 'cat; printf "|%s" "$@"', "sh", "one", "--two"))
+    assert max(len(word.encode()) for word in argv) <= LONGEST_WORD
+    done = subprocess.run(argv, capture_output=True, env={"HOME": str(tmp_path)}, check=True)
+    assert done.stdout.decode() == f"{TASK}|one|--two"
+
+
+@pytest.mark.parametrize(("name", "end"), [("claude", None), ("codex", "-"), ("opencode", None)])
+def test_programs_that_read_stdin(name: str, end: str | None) -> None:
+    config = ParallelConfig(tasks=("x" * 500_000,), agent_cli=name)
+    settings = AgentSettings.of(config)
+    agent = load_agent(name)
+    argv = agent.command(WorkerSpec(worker_id=1, task=config.tasks[0], model=None), settings).argv
+    assert max(map(len, argv)) <= LONGEST_WORD
+    assert "--" not in argv
+    if end is not None:
+        assert argv[-1] == end
+    check_settings(config, agent)
+
+
+@pytest.mark.parametrize("name", ["architect", "gemini", "aider", "mini"])
+def test_programs_that_take_an_argument_alone(name: str) -> None:
+    agent = load_agent(name)
+    with pytest.raises(ConfigError, match=f"`{name}` would be started with an argument of 2000.."):
+        check_settings(ParallelConfig(tasks=("x" * 200_000,), agent_cli=name), agent)
+    check_settings(ParallelConfig(tasks=("x" * 130_000,), agent_cli=name), agent)
+
+
+def test_more_than_the_kernel_takes_in_all() -> None:
+    config = ParallelConfig(tasks=("x" * 1024**2,), agent_cli="shell")
+    with pytest.raises(ConfigError, match="a program takes 1048576 at most"):
+        check_settings(config, load_agent("shell"))
