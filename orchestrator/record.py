@@ -412,7 +412,7 @@ def _locked(lease: IO[str]) -> bool:
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader, or a crash at any instant, finds all of it or the old one."""
     scratch = path.with_name(f"{path.name}.new")
-    with scratch.open("w") as file:
+    with scratch.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -128,7 +128,10 @@ def list_images(
         table.add_column(title, no_wrap=True)
     for status in statuses:
         table.add_row(*_row(status))
-    Console().print(table)
+    console = Console()
+    with console.capture() as drawn:
+        console.print(table)
+    show(drawn.get().rstrip("\n"))
 
 
 def _as_object(status: ImageStatus) -> dict[str, object]:
