@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator import deadman_process
+from orchestrator.engine import installed_engines
+from orchestrator.engine.base import ContainerEngine
 
 LATE = 2.0
 """Seconds after a deadline and its grace at which the switch acts: our own clock comes first."""
@@ -130,6 +132,13 @@ class DeadMan:
                 os.close(read)
             os.set_blocking(self._pipe, False)
             os.write(self._pipe, "".join(self._lines.values()).encode())
+
+
+def make_switch(engine: ContainerEngine, run: Path) -> Switch:
+    """Make the switch of a run, or one that watches nothing where it could not reach the engine."""
+    if engine.name not in installed_engines():
+        return NO_SWITCH
+    return DeadMan(engine.name, run)
 
 
 def _moment(seconds: float | None) -> str:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from orchestrator.caches import find_caches
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.context import Ground, RunContext, labels
-from orchestrator.deadman import LATE, NO_SWITCH, DeadMan, Switch
-from orchestrator.engine import installed_engines
+from orchestrator.deadman import LATE, Switch, make_switch
 from orchestrator.engine.base import MANAGED, ROLE, RUN, WORKER, ContainerEngine
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
@@ -176,9 +175,7 @@ def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
 
 def _switch(ground: Ground, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
     """Make the switch of a run, and tell it of containers that another process started."""
-    if ground.engine.name not in installed_engines():
-        return NO_SWITCH  # No other process could connect to it.
-    switch = DeadMan(ground.engine.name, directory.path)
+    switch = make_switch(ground.engine, directory.path)
     for spec in running:
         checkpoints = Checkpoints(directory.worker(spec.worker_id))
         launched = checkpoints.launch()

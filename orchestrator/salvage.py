@@ -6,6 +6,7 @@ from orchestrator.agents import load_agent
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.config import BASE_IMAGE
 from orchestrator.context import RunContext
+from orchestrator.deadman import make_switch
 from orchestrator.engine.base import ContainerEngine
 from orchestrator.events import ignore
 from orchestrator.execution import Cancel
@@ -68,7 +69,10 @@ def salvage(
         objects = ready_more(repository, directory, base, since=record.base, by=spec.worker_id)
         run = replace(run, base=base, objects=objects)
     workspace = reopen(repository, directory, spec, base=base, objects=run.objects)
-    harvested = harvest(run, spec, workspace, Checkpoints(store.root))
+    try:
+        harvested = harvest(run, spec, workspace, Checkpoints(store.root))
+    finally:
+        run.switch.close(forget=True)
     workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     run.shared.collect(spec)
     if harvested.refused is not None:
@@ -109,5 +113,6 @@ def _context(
         emit=ignore,
         cancel=Cancel(),
         pace=Pace(0),
+        switch=make_switch(engine, directory.path),
         resumed=True,
     )
