@@ -27,7 +27,7 @@ class Attack:
     status: str = "success"
     reason: str | None = None
     refused: str | None = None
-    """What the message says when nothing of it is let in."""
+    """What the message says when not all of it is let in."""
     note: str | None = None
     """What the message says of what was left out."""
     within: float | None = None
@@ -75,8 +75,8 @@ def load(name: str) -> Attack:
         said.setdefault(key, []).append(value)
     status, _, reason = said.get("ends", ["success"])[0].partition(" ")
     refused = said.get("refused", [None])[0]
-    if refused is not None:
-        status, reason = "failed", "harvest_refused"
+    if refused is not None and "ends" not in said:
+        status, reason = "partial", "harvest_refused"
     return Attack(
         name=name,
         what=script.splitlines()[0].removeprefix("# "),
