@@ -43,6 +43,8 @@ class _Command:
 COMMANDS: Mapping[str, _Command] = {
     "parallel": _Command("parallel", "parallel", "Run tasks at once, each in its own container."),
     "spec": _Command("spec", "app", "Run tasks that depend on each other, from a file."),
+    "run": _Command("spec_run", "run", "Same as `spec run`."),
+    "run-one": _Command("run_one", "run_one", "Run one task, for loops of a shell."),
     "ls": _Command("ls", "ls", "List runs and what is left of them."),
     "watch": _Command("watch", "watch", "Show a run as it goes on."),
     "wait": _Command("wait", "wait", "Wait for a run's end and show its result."),

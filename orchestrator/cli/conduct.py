@@ -4,12 +4,12 @@ from typing import Protocol
 
 from orchestrator.cli.interruption import Interruption
 from orchestrator.cli.live import View
-from orchestrator.cli.messages import tell_failure
-from orchestrator.cli.report import show_run
+from orchestrator.cli.messages import show, tell_failure
+from orchestrator.cli.report import show_run, summary_line
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import OrchestratorError
 from orchestrator.events import Notice
-from orchestrator.results import RunResult
+from orchestrator.results import RunResult, exit_code
 from orchestrator.workflow.model import Workflow
 
 
@@ -31,6 +31,7 @@ def conduct(
     workflow: Workflow | None = None,
     quiet: bool,
     as_json: bool,
+    summary: bool = False,
 ) -> int:
     """Run to the end, show the result, give the exit code.
 
@@ -41,6 +42,7 @@ def conduct(
         workflow: Whose tasks it has.
         quiet: Say nothing beside the result.
         as_json: Show that as JSON.
+        summary: Show that in one line.
 
     Raises:
         OrchestratorError: It could not start.
@@ -59,7 +61,11 @@ def conduct(
                 raise
             tell_failure(error)
             return interruption.exit_code
-        code = show_run(result, config, workflow=workflow, quiet=quiet, as_json=as_json)
+        if summary:
+            show(summary_line(result))
+            code = exit_code(result.results, fail_on=config.fail_on)
+        else:
+            code = show_run(result, config, workflow=workflow, quiet=quiet, as_json=as_json)
     return interruption.exit_code or code
 
 

@@ -218,6 +218,23 @@ Config = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Nothing on stderr unless it goes wrong.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, not a table.")]
+Summary = Annotated[bool, typer.Option("--summary", help="One line on stdout, not a table.")]
+WhenBusy = Annotated[
+    Text,
+    typer.Option(
+        "--when-busy",
+        metavar="start|wait|leave",
+        help="While another run of the repository goes on: `wait` for its end, or `leave` with 0.",
+    ),
+]
+AtOnce = Annotated[
+    bool | None,
+    typer.Option(
+        "--parallel/--no-parallel",
+        help="`--no-parallel`: one task at a time, as `--workers 1`.",
+        show_default=False,
+    ),
+]
 Detach = Annotated[
     bool, typer.Option("--detach", help="Go on in the background and print the run's id.")
 ]

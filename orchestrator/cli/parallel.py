@@ -14,6 +14,7 @@ from orchestrator.cli.conduct import conduct
 from orchestrator.cli.live import View, make_view
 from orchestrator.cli.messages import show, show_json, tell
 from orchestrator.cli.planned import plan_json, plan_table
+from orchestrator.cli.turns import turn
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.repository import find_top
@@ -23,7 +24,10 @@ from orchestrator.settings.needs import without_effect
 from orchestrator.workflow.model import Workflow
 
 _NOT_SETTINGS = frozenset(
-    {"positional", "task", "config", "quiet", "json", "dry_run", "detach", "secret"}
+    {
+        *("positional", "task", "config", "quiet", "json", "dry_run", "detach", "secret"),
+        *("summary", "when_busy", "at_once"),
+    }
 )
 
 _UNCHECKED = "the engine, its images and the machine's size were not checked: `orchestrator doctor`"
@@ -33,6 +37,7 @@ def parallel(
     positional: options.Positional = None,
     task: options.Task = None,
     workers: options.Workers = None,
+    at_once: options.AtOnce = None,
     models: options.Models = None,
     model: options.Model = None,
     agent: options.Agent = None,
@@ -92,22 +97,25 @@ def parallel(
     notify: options.Notify = None,
     fail_on: options.FailOn = None,
     json: options.Json = False,
+    summary: options.Summary = False,
+    when_busy: options.WhenBusy = None,
     dry_run: options.DryRun = False,
     detach: options.Detach = False,
 ) -> None:
     """Run tasks at once, each worker in its own git worktree and container."""
     given = dict(locals())
     settings = _configure(given)
-    view = make_view(quiet=quiet)
-    runner = ParallelRunner(settings, emit=view)
-    do(runner, settings, view, given)
+    with turn(given):
+        view = make_view(quiet=quiet)
+        runner = ParallelRunner(settings, emit=view)
+        do(runner, settings, view, given)
 
 
 def _configure(given: dict[str, Any]) -> ParallelConfig:
     tasks = ([given["positional"]] if given["positional"] is not None else []) + (
         given["task"] or []
     )
-    asked = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
+    asked = asked_of(given, _NOT_SETTINGS)
     config = load_config(
         options={"tasks": tuple(tasks), "secrets": tuple(given["secret"] or ()), **asked},
         environ=os.environ,
@@ -118,6 +126,27 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
     if idle:
         raise mistakes(idle, "give what it needs, or leave it out", "command line")
     return config
+
+
+def asked_of(given: Mapping[str, Any], others: frozenset[str]) -> dict[str, Any]:
+    """Give the options that are settings; `--no-parallel` is one worker.
+
+    Args:
+        given: All options.
+        others: Names of options that are no settings.
+
+    Raises:
+        ConfigError: `--no-parallel` and `--workers` say different things.
+    """
+    asked = {name: value for name, value in given.items() if name not in others}
+    if given["at_once"] is False:
+        if given["workers"] not in (None, "1"):
+            raise ConfigError(
+                "`--no-parallel` and `--workers` do not go together",
+                hint="`--no-parallel` is `--workers 1`",
+            )
+        asked["workers"] = "1"
+    return asked
 
 
 def do(
@@ -134,12 +163,20 @@ def do(
         raise ConfigError(
             "`--dry-run` and `--detach` do not go together", hint="leave one of them out"
         )
+    if given["summary"] and (as_json or given["dry_run"] or given["detach"]):
+        raise ConfigError(
+            "`--summary` does not go together with `--json`, `--dry-run` or `--detach`",
+            hint="leave one of them out",
+        )
     if given["dry_run"]:
         _show_plan(runner, quiet=quiet, as_json=as_json)
     elif given["detach"]:
         _detach(runner, view, quiet=quiet, as_json=as_json)
     else:
-        code = conduct(runner, config, view, workflow=workflow, quiet=quiet, as_json=as_json)
+        code = conduct(
+            runner, config, view,
+            workflow=workflow, quiet=quiet, as_json=as_json, summary=given["summary"],
+        )  # fmt: skip
         raise typer.Exit(code)
 
 

@@ -163,6 +163,35 @@ def show_run(
     return exit_code(result.results, fail_on=config.fail_on)
 
 
+def summary_line(result: RunResult) -> str:
+    """Give a run in one line: what failed, how long it took, what it cost."""
+    good = sum(worker.status is Status.SUCCESS for worker in result.results)
+    others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
+    named = [_in_short(worker) for worker in others[:_NAMED]]
+    more = [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
+    known = all(worker.cost_known for worker in result.results)
+    return "; ".join(
+        [
+            f"run {result.run_id}: {result.status.value}",
+            f"{good} of {len(result.results)} workers succeeded",
+            *named,
+            *more,
+            duration(result.duration),
+            f"cost {money(result.cost, known=known)}",
+        ]
+    )
+
+
+_NAMED = 3
+"""Workers that the line of a run names."""
+
+
+def _in_short(worker: WorkerResult) -> str:
+    name = f" ({one_line(worker.name, limit=60)})" if worker.name else ""
+    why = f" ({worker.reason.value})" if worker.reason else ""
+    return f"worker {worker.worker_id}{name} {worker.status.value}{why}"
+
+
 def after_run(result: RunResult) -> str:
     """Say where the work is and how to get rid of it."""
     first = result.results[0]

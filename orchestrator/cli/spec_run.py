@@ -15,7 +15,8 @@ from orchestrator.cli.interruption import Interruption
 from orchestrator.cli.live import make_view
 from orchestrator.cli.manifests import File, From, Only, Variables, selected, tell_about, variables
 from orchestrator.cli.messages import show, tell, tell_failure
-from orchestrator.cli.parallel import do
+from orchestrator.cli.parallel import asked_of, do
+from orchestrator.cli.turns import turn
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Notice
@@ -36,6 +37,7 @@ _NOT_SETTINGS = frozenset(
     {
         *("file", "var", "only", "from_", "after"),
         *("config", "quiet", "json", "dry_run", "detach", "secret"),
+        *("summary", "when_busy", "at_once"),
     }
 )
 _NOT_OF_WORKFLOWS = {
@@ -59,6 +61,7 @@ def run(
     from_: From = None,
     after: After = None,
     workers: options.Workers = None,
+    at_once: options.AtOnce = None,
     agent_cli: options.AgentCli = None,
     model: options.Model = None,
     agent: options.Agent = None,
@@ -91,29 +94,35 @@ def run(
     config: options.Config = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
+    summary: options.Summary = False,
+    when_busy: options.WhenBusy = None,
     dry_run: options.DryRun = False,
     detach: options.Detach = False,
 ) -> None:
     """Run a workflow: every task when those it depends on are over, from what they made."""
     given = dict(locals())
-    configured = _configure(given)
-    settings = configured.config
-    earlier = None if after is None else earlier_run(after)
-    if earlier is not None:
-        if base is not None:
-            raise ConfigError("`--after` starts from where that run did: leave `--base` out")
-        settings = settings.model_copy(update={"base": earlier.base, "include_uncommitted": False})
-    workflow = _read(given, settings, earlier, runs=not dry_run)
-    if workflow.network == "none":
-        _refuse_open_networks(configured)
-    if settings.auto_workers:
-        settings = settings.model_copy(update={"workers": run_config(settings, workflow).workers})
-    view = make_view(quiet=quiet)
-    programs = _programs(given, settings, workflow)
-    runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)
-    if dry_run and not json:
-        show("\n".join([*_waves(settings, workflow, programs), ""]))
-    do(runner, settings, view, given, workflow=workflow)
+    with turn(given):
+        configured = _configure(given)
+        settings = configured.config
+        earlier = None if after is None else earlier_run(after)
+        if earlier is not None:
+            if base is not None:
+                raise ConfigError("`--after` starts from where that run did: leave `--base` out")
+            settings = settings.model_copy(
+                update={"base": earlier.base, "include_uncommitted": False}
+            )
+        workflow = _read(given, settings, earlier, runs=not dry_run)
+        if workflow.network == "none":
+            _refuse_open_networks(configured)
+        if settings.auto_workers:
+            workers_now = run_config(settings, workflow).workers
+            settings = settings.model_copy(update={"workers": workers_now})
+        view = make_view(quiet=quiet)
+        programs = _programs(given, settings, workflow)
+        runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)
+        if dry_run and not json:
+            show("\n".join([*_waves(settings, workflow, programs), ""]))
+        do(runner, settings, view, given, workflow=workflow)
 
 
 def _refuse_open_networks(settings: Settings) -> None:
@@ -152,7 +161,7 @@ def _waves(
 
 
 def _configure(given: dict[str, Any]) -> Settings:
-    asked = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
+    asked = asked_of(given, _NOT_SETTINGS)
     settings = load_settings(
         options={"secrets": tuple(given["secret"] or ()), **asked},
         environ=os.environ,

@@ -77,6 +77,23 @@ def test_a_workflow(shop: Path, scripted: str, name: str) -> None:
         assert changed == {part: [f"src/{part}/{part}.txt"] for part in results}
 
 
+def test_what_a_schedule_runs(shop: Path) -> None:
+    folder = EXAMPLES / "scheduled"
+    (shop / "nightly.yaml").write_text((folder / "nightly.yaml").read_text())
+    commands = [
+        line[line.index("spec run") :].split()
+        for name in ("crontab", "orchestrator.service")
+        for line in (folder / name).read_text().splitlines()
+        if "spec run" in line and not line.startswith("#")
+    ]
+    assert [command[:3] for command in commands] == [["spec", "run", "nightly.yaml"]] * 2
+    for command in commands:
+        done = orchestrator(*command, cwd=shop)
+        assert (done.returncode, done.stderr) == (0, "")
+        (line,) = done.stdout.splitlines()
+        assert ": success; 2 of 2 workers succeeded; " in line
+
+
 def example(
     repo: Path, name: str, *arguments: str, **env: str
 ) -> "subprocess.CompletedProcess[str]":

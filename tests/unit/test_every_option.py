@@ -111,6 +111,9 @@ OTHER_OPTIONS = {
     "dry_run": "tests/docker/test_workflows.py::test_stages_one_after_the_other",
     "detach": "tests/docker/test_resume.py::*",
     "file": "tests/cli/test_cli_spec.py::test_what_a_file_comes_to",
+    "at_once": "tests/cli/test_cli_scheduled.py::test_no_parallel_is_one_worker",
+    "summary": "tests/cli/test_cli_scheduled.py::test_a_summary_is_one_line",
+    "when_busy": "tests/cli/test_cli_scheduled.py::test_a_second_run_leaves_or_waits",
     "var": "tests/cli/test_cli_spec.py::test_what_a_file_comes_to",
     "only": "tests/cli/test_cli_spec.py::test_some_of_it",
     "from_": "tests/cli/test_cli_spec.py::test_a_run_takes_the_part",
@@ -344,6 +347,9 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("context",): f"{UNIT}/test_sharing.py::test_a_context_is_given_to_every_worker",
     ("closed_stages",): (
         f"{UNIT}/test_settings.py::test_its_commands_are_closed_unless_an_option_has_others"
+    ),
+    ("auto_workers",): (
+        f"{UNIT}/test_admission.py::test_with_auto_all_that_workers_may_use_is_set_aside"
     ),
     ("max_workers",): (
         f"{UNIT}/test_settings.py"

@@ -1,0 +1,68 @@
+"""Let a scheduled run wait for other runs of its repository, or leave."""
+
+import fcntl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import typer
+
+from orchestrator.cli.messages import tell
+from orchestrator.errors import ConfigError
+from orchestrator.record import all_runs
+from orchestrator.repository import Repository
+
+START, WAIT, LEAVE = "start", "wait", "leave"
+_PAUSE = 1.0
+"""Seconds between two looks."""
+
+
+@contextmanager
+def turn(given: Mapping[str, Any]) -> Iterator[None]:
+    """Keep to `--when-busy`: the block runs when this run may start.
+
+    Args:
+        given: The options of the command.
+
+    Raises:
+        ConfigError: The option has another value.
+        RepositoryError: There is no repository.
+    """
+    asked = given["when_busy"] or START
+    if asked not in (START, WAIT, LEAVE):
+        raise ConfigError(
+            "option `--when-busy`: must be `start`, `wait` or `leave`",
+            hint="`start` is the default",
+        )
+    if asked == START or given["dry_run"]:
+        yield
+        return
+    repository = Repository(Path.cwd())
+    repository.state_dir.mkdir(parents=True, exist_ok=True)
+    # Held until this run has ended, or is live and seen as such.
+    with (repository.state_dir / "turn").open("w") as lock:
+        _wait(repository, lock, leaves=asked == LEAVE, quiet=given["quiet"])
+        yield
+
+
+def _wait(repository: Repository, lock: IO[str], *, leaves: bool, quiet: bool) -> None:
+    told = False
+    while busy := _busy(repository, lock):
+        if not (told or quiet):
+            tell(f"{busy}: {'nothing was started' if leaves else 'waiting for its end'}")
+            told = True
+        if leaves:
+            raise typer.Exit(0)
+        time.sleep(_PAUSE)
+
+
+def _busy(repository: Repository, lock: IO[str]) -> str | None:
+    """Say what this run would have to wait for; the lock is taken where that is nothing."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return "another run of this repository goes on"
+    live = [run.run_id for run in all_runs(repository.state_dir) if run.is_live()]
+    return f"run {live[0]} goes on" if live else None

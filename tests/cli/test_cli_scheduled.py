@@ -1,0 +1,124 @@
+"""Options for runs that nobody watches, and the shortcuts: one worker, one task, `run FILE`."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import parallel as command
+from orchestrator.cli import spec_run, turns
+from orchestrator.cli.app import run
+from orchestrator.record import RunDirectory
+from orchestrator.repository import Repository
+
+SHELL = ("--agent-cli", "shell")
+
+
+@pytest.fixture
+def runner(monkeypatch, result):
+    """Stand where the runner would, for both commands."""
+
+    class Runner:
+        configs: list[Any] = []  # noqa: RUF012
+
+        def __init__(self, config, **_: object) -> None:
+            Runner.configs.append(config)
+
+        def execute(self):
+            return result
+
+        def cancel(self, *, kill: bool = False) -> None:
+            pass
+
+    for module in (command, spec_run):
+        monkeypatch.setattr(module, "ParallelRunner", Runner)
+    return Runner
+
+
+@pytest.fixture
+def flow(repository) -> str:
+    (repository / "flow.yaml").write_text("tasks: [{id: a, task: 'true'}, {id: b, task: 'true'}]")
+    return "flow.yaml"
+
+
+def test_no_parallel_is_one_worker(flow, runner, capsys):
+    run(["parallel", "a", "--task", "b", "--no-parallel", *SHELL])
+    run(["spec", "run", flow, "--no-parallel", *SHELL])
+    run(["parallel", "a", "--no-parallel", "--workers", "1", *SHELL])
+    run(["parallel", "a", "--parallel", "--workers", "2", *SHELL])
+    assert [config.workers for config in runner.configs] == [1, 1, 1, 2]
+    capsys.readouterr()
+    assert run(["parallel", "a", "--no-parallel", "--workers", "2", *SHELL]) == 3
+    assert "`--no-parallel` and `--workers` do not go together" in capsys.readouterr().err
+
+
+def test_run_is_spec_run(flow, runner):
+    run(["run", flow, "--workers", "2", *SHELL])
+    assert [config.workers for config in runner.configs] == [2]
+
+
+@pytest.mark.usefixtures("repository")
+def test_run_one_is_one_worker_with_one_task(runner, capsys):
+    run(["run-one", "do it", "--cpus", "0.5", *SHELL])
+    (config,) = runner.configs
+    assert (config.tasks, config.workers, config.limits.cpus) == (("do it",), 1, 0.5)
+    capsys.readouterr()
+    assert run(["run-one", "do it", "--workers", "2"]) == 3
+    assert run(["run-one", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--memory" in shown
+    assert "--models CSV" not in shown
+
+
+@pytest.mark.usefixtures("repository", "runner")
+def test_a_summary_is_one_line(result, capsys):
+    assert run(["parallel", "a", "--summary", "--quiet", *SHELL]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    (line,) = shown.out.splitlines()
+    assert line.startswith(f"run {result.run_id}: {result.status.value}; ")
+    assert f" of {len(result.results)} workers succeeded; worker " in line
+    for other in ("--json", "--dry-run", "--detach"):
+        assert run(["parallel", "a", "--summary", other, *SHELL]) == 3
+
+
+@pytest.mark.usefixtures("runner")
+def test_a_second_run_leaves_or_waits(repository, runner, monkeypatch, capsys):
+    monkeypatch.setattr(turns, "_PAUSE", 0.02)
+    live = RunDirectory(Repository(repository).state_dir / "runs" / "20260101-000000-abcdef")
+    live.path.mkdir(parents=True)
+    (live.path / "lease").touch()
+    assert live.take_over()
+    assert run(["parallel", "a", "--when-busy", "leave", *SHELL]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", f"run {live.run_id} goes on: nothing was started\n")
+    assert run(["parallel", "a", "--when-busy", "leave", "--quiet", *SHELL]) == 0
+    assert capsys.readouterr().err == ""
+    assert runner.configs == []
+    ended: list[float] = []
+
+    def end() -> None:
+        time.sleep(0.3)
+        ended.append(time.monotonic())
+        live.release()
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    assert run(["parallel", "a", "--when-busy", "wait", "--quiet", *SHELL]) == 1
+    thread.join()
+    assert time.monotonic() > ended[0]
+    assert len(runner.configs) == 1
+    assert run(["parallel", "a", "--when-busy", "sometimes", *SHELL]) == 3
+    assert "must be `start`, `wait` or `leave`" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("runner")
+def test_two_that_wait_do_not_start_at_one_time(repository):
+    repository_ = Repository(repository)
+    repository_.state_dir.mkdir(parents=True, exist_ok=True)
+    given = {"when_busy": "wait", "dry_run": False, "quiet": True}
+    with turns.turn(given), (repository_.state_dir / "turn").open("w") as other:
+        assert turns._busy(repository_, other) == "another run of this repository goes on"
+    with (repository_.state_dir / "turn").open("w") as other:
+        assert turns._busy(repository_, other) is None
