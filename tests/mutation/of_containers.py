@@ -120,7 +120,8 @@ network), network=network)", "    return replace(run, network=network)"),
     )  # fmt: skip
     yield from patches(
         "egress.py", (RULES, "tests/docker/test_runtime.py"),
-        ("base URLs of the agent program alone", "for name in names if", "for name in environment if"),
+        ("base URLs of the agent program alone", "for name in names if",
+         "for name in environment if"),
         ("a base URL opens a web port", "_PORTS.get(parts.scheme, 0)", "5432"),
         ("no runtime whose network stays open",
          "return runtime is None or runtime in _FILTERED", "return True"),
