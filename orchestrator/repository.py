@@ -30,6 +30,18 @@ _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
 _threads = threading.Lock()
 
 
+_FETCHING = {
+    **{f"protocol.{one}.allow": "always" for one in ("https", "http", "ssh", "git")},
+    # As a fetch of the user's own: old repositories have mistakes that harm nobody.
+    "transfer.fsckObjects": "false",
+}
+_FOR_FETCH = (
+    *("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS"),
+    *("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
+)
+"""Variables that a fetch of the user's own would have."""
+
+
 def find_top(root: Path) -> Path:
     """Give the top level of the repository around `root`.
 
@@ -93,9 +105,11 @@ class Repository:
             RepositoryError: There is none.
         """
         try:
-            return self.git.text(
-                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
-            )
+            # In two steps: what follows `:/` is all text that is searched for.
+            found = self.git.text("rev-parse", "--verify", "--quiet", "--end-of-options", revision)
+            if found.startswith("^"):
+                raise GitCommandError(("rev-parse",), 1, "a commit that is left out is no base")
+            return self.git.text("rev-parse", "--verify", "--quiet", f"{found}^{{commit}}")
         except GitCommandError as error:
             if revision == "HEAD":
                 raise RepositoryError(
@@ -105,6 +119,29 @@ class Repository:
             raise RepositoryError(
                 f"no such commit: `{revision}`", hint="`--base` takes a branch, tag or commit"
             ) from error
+
+    def fetch(self, base: str) -> None:
+        """Fetch from the remote that a base is a branch of.
+
+        Args:
+            base: Such as `origin/main`.
+
+        Raises:
+            ConfigError: The base is of no remote.
+            RepositoryError: Git could not fetch.
+        """
+        name = base.removeprefix("refs/remotes/")
+        remotes = [
+            one for one in self.git.text("remote").splitlines() if name.startswith(f"{one}/")
+        ]
+        if not remotes:
+            raise ConfigError(
+                f"`--fetch`: `{base}` is no branch of a remote",
+                hint="as in `--base origin/main --fetch`",
+            )
+        env = {key: os.environ[key] for key in _FOR_FETCH if key in os.environ}
+        git = Git(self.git_dir, work_tree=self.top, config=_FETCHING, env=env)
+        git.run("fetch", "--quiet", "--no-recurse-submodules", "--", max(remotes, key=len))
 
     def is_dirty(self) -> bool:
         """Tell whether the checkout differs from its HEAD, untracked files included."""

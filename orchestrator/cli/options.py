@@ -131,7 +131,12 @@ Dotenv = Annotated[
         "--dotenv", metavar="FILE", help="Add ports and services to this file, as `.env`."
     ),
 ]
-Base = Annotated[Text, _setting("base", "REF", "The commit that workers start from.")]
+Fetch = Annotated[
+    bool, typer.Option("--fetch", help="Fetch first from the remote of `--base origin/main`.")
+]
+Base = Annotated[
+    Text, _setting("base", "REF", "The commit that workers start from, in any form git takes.")
+]
 
 
 def _from_here(file: str | None) -> str | None:

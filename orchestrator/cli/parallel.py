@@ -17,7 +17,7 @@ from orchestrator.cli.planned import plan_json, plan_table
 from orchestrator.cli.turns import turn
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError
-from orchestrator.repository import find_top
+from orchestrator.repository import Repository, find_top
 from orchestrator.runner import ParallelRunner
 from orchestrator.settings import load_config, mistakes
 from orchestrator.settings.needs import without_effect
@@ -26,7 +26,7 @@ from orchestrator.workflow.model import Workflow
 _NOT_SETTINGS = frozenset(
     {
         *("positional", "task", "config", "quiet", "json", "dry_run", "detach", "secret"),
-        *("summary", "when_busy", "at_once"),
+        *("summary", "when_busy", "at_once", "fetch"),
     }
 )
 
@@ -80,6 +80,7 @@ def parallel(
     budget_total: options.BudgetTotal = None,
     tokens_total: options.TokensTotal = None,
     base: options.Base = None,
+    fetch: options.Fetch = False,
     include_uncommitted: options.IncludeUncommitted = None,
     context: options.Context = None,
     retries: options.Retries = None,
@@ -106,6 +107,7 @@ def parallel(
     given = dict(locals())
     settings = _configure(given)
     with turn(given):
+        fetch_base(given, settings.base)
         view = make_view(quiet=quiet)
         runner = ParallelRunner(settings, emit=view)
         do(runner, settings, view, given)
@@ -147,6 +149,17 @@ def asked_of(given: Mapping[str, Any], others: frozenset[str]) -> dict[str, Any]
             )
         asked["workers"] = "1"
     return asked
+
+
+def fetch_base(given: Mapping[str, Any], base: str) -> None:
+    """Fetch from the remote of the base, where that is asked for.
+
+    Raises:
+        ConfigError: The base is of no remote.
+        RepositoryError: Git could not fetch.
+    """
+    if given["fetch"] and not given["dry_run"]:
+        Repository(Path.cwd()).fetch(base)
 
 
 def do(

@@ -15,7 +15,7 @@ from orchestrator.cli.interruption import Interruption
 from orchestrator.cli.live import make_view
 from orchestrator.cli.manifests import File, From, Only, Variables, selected, tell_about, variables
 from orchestrator.cli.messages import show, tell, tell_failure
-from orchestrator.cli.parallel import asked_of, do
+from orchestrator.cli.parallel import asked_of, do, fetch_base
 from orchestrator.cli.turns import turn
 from orchestrator.config import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
@@ -37,7 +37,7 @@ _NOT_SETTINGS = frozenset(
     {
         *("file", "var", "only", "from_", "after"),
         *("config", "quiet", "json", "dry_run", "detach", "secret"),
-        *("summary", "when_busy", "at_once"),
+        *("summary", "when_busy", "at_once", "fetch"),
     }
 )
 _NOT_OF_WORKFLOWS = {
@@ -83,6 +83,7 @@ def run(
     secret: options.Secret = None,
     checks: options.Check = None,
     base: options.Base = None,
+    fetch: options.Fetch = False,
     include_uncommitted: options.IncludeUncommitted = None,
     context: options.Context = None,
     retries: options.Retries = None,
@@ -111,6 +112,7 @@ def run(
             settings = settings.model_copy(
                 update={"base": earlier.base, "include_uncommitted": False}
             )
+        fetch_base(given, settings.base)
         workflow = _read(given, settings, earlier, runs=not dry_run)
         if workflow.network == "none":
             _refuse_open_networks(configured)

@@ -1,5 +1,6 @@
 """Options for runs that nobody watches, and the shortcuts: one worker, one task, `run FILE`."""
 
+import json
 import threading
 import time
 from typing import Any
@@ -11,6 +12,7 @@ from orchestrator.cli import spec_run, turns
 from orchestrator.cli.app import run
 from orchestrator.record import RunDirectory
 from orchestrator.repository import Repository
+from tests.support.repository import git
 
 SHELL = ("--agent-cli", "shell")
 
@@ -122,3 +124,33 @@ def test_two_that_wait_do_not_start_at_one_time(repository):
         assert turns._busy(repository_, other) == "another run of this repository goes on"
     with (repository_.state_dir / "turn").open("w") as other:
         assert turns._busy(repository_, other) is None
+
+
+def test_a_base_is_fetched_first(repository, tmp_path, capsys):
+    remote, other = tmp_path / "remote.git", tmp_path / "other"
+    git(repository, "init", "-q", "--bare", str(remote))
+    git(repository, "remote", "add", "origin", str(remote))
+    git(repository, "push", "-q", "origin", "HEAD:refs/heads/main")
+    git(repository, "clone", "-q", "-b", "main", str(remote), str(other))
+    who = ("-c", "user.name=n", "-c", "user.email=e@example.invalid")
+    git(other, *who, "commit", "-q", "--allow-empty", "-m", "later work")
+    git(other, "push", "-q", "origin", "HEAD:main")
+    command = ["parallel", "true", *SHELL, "--network", "none"]
+    before = git(repository, "rev-parse", "origin/main")
+    # The run ends for want of an engine, after the fetch.
+    assert run([*command, "--base", "origin/main"]) == 7
+    assert git(repository, "rev-parse", "origin/main") == before
+    assert run([*command, "--base", "origin/main", "--fetch"]) == 7
+    later = git(other, "rev-parse", "HEAD")
+    assert git(repository, "rev-parse", "origin/main") == later
+    capsys.readouterr()
+    for base in ("origin/main", ":/later", "origin/main~0", later[:9], "refs/remotes/origin/main"):
+        assert run([*command, "--base", base, "--dry-run", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["base"] == later
+    for base in (":/no such text", "HEAD:file", "-q", "nothing", "^HEAD"):
+        assert run([*command, f"--base={base}", "--dry-run"]) == 3
+    assert run([*command, "--fetch"]) == 3
+    assert "`HEAD` is no branch of a remote" in capsys.readouterr().err
+    git(repository, "remote", "set-url", "origin", str(tmp_path / "gone"))
+    assert run([*command, "--base", "origin/main", "--fetch"]) == 3
+    assert "`git fetch` failed" in capsys.readouterr().err

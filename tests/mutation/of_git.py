@@ -123,7 +123,7 @@ def repository() -> Iterator[Protection]:
     yield from patches(
         "repository.py", tests,
         ("a revision is no option", '"--end-of-options", ', "",
-         "what is put after it makes none of it an option: defence in depth"),
+         "what git answers to an option is no commit: defence in depth"),
         ("one at a time", "            fcntl.flock(file, fcntl.LOCK_EX)\n", ""),
         ("a branch moves from where it was", "new, old)", "new)"),
         ("a branch is dropped where it was", '{branch}", at)', '{branch}")'),

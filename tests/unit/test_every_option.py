@@ -112,6 +112,7 @@ OTHER_OPTIONS = {
     "detach": "tests/docker/test_resume.py::*",
     "file": "tests/cli/test_cli_spec.py::test_what_a_file_comes_to",
     "at_once": "tests/cli/test_cli_scheduled.py::test_no_parallel_is_one_worker",
+    "fetch": "tests/cli/test_cli_scheduled.py::test_a_base_is_fetched_first",
     "summary": "tests/cli/test_cli_scheduled.py::test_a_summary_is_one_line",
     "when_busy": "tests/cli/test_cli_scheduled.py::test_a_second_run_leaves_or_waits",
     "var": "tests/cli/test_cli_spec.py::test_what_a_file_comes_to",
