@@ -31,7 +31,7 @@ def check_runtime(runtime: str | None) -> None:
     if not _is_filtered(runtime):
         raise UnsupportedError(
             f"with runtime `{runtime}` the network cannot be closed to this machine",
-            hint="use `--network none` with it",
+            hint="use `--network none` with it; `orchestrator doctor` lists the engine's runtimes",
         )
 
 

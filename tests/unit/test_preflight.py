@@ -18,10 +18,16 @@ from orchestrator.config import (
     Service,
 )
 from orchestrator.engine.base import EngineFeatures
-from orchestrator.errors import AuthenticationError, ConfigError
+from orchestrator.errors import AuthenticationError, ConfigError, UnsupportedError
 from orchestrator.events import Notice
 from orchestrator.plan import room
-from orchestrator.preflight import check_machine, choose_agent, crowding, missing_keys
+from orchestrator.preflight import (
+    check_ground,
+    check_machine,
+    choose_agent,
+    crowding,
+    missing_keys,
+)
 from orchestrator.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
@@ -213,3 +219,9 @@ class TestMachine:
         ).run()  # fmt: skip
         assert [line for line in told if "room for `--workers 1`" in line] == told
         assert len(told) == 1
+
+
+def test_a_runtime_that_is_not_there_is_told_as_that(repo: Path, local_engine: LocalEngine) -> None:
+    config = configured("true", isolation=Isolation(runtime="nosuch", network="open"))
+    with pytest.raises(UnsupportedError, match="the local engine has no runtime `nosuch`"):
+        check_ground(config, repo, local_engine, None)
