@@ -70,6 +70,7 @@ _ENVIRONMENT = {
 }
 SIZE_AND_TIME: Mapping[str, str] = {"core.checkStat": "minimal", "core.trustctime": "false"}
 """Settings for an index of files that have another owner or place now, which is no change."""
+_LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # What git may learn from the caller's environment; every GIT_* of theirs could point it elsewhere.
 _KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")
 
@@ -130,7 +131,7 @@ def _at_most(kind: int, wanted: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
-UNTRUSTED = Limits(memory=768 * 1024**2, cpu=120, time=300.0)
+UNTRUSTED = Limits(memory=768 * 1024**2, cpu=240, time=300.0)
 """The limits of every process that reads objects, trees or commits of a worker's."""
 
 
@@ -345,7 +346,8 @@ class Git:
                 )  # fmt: skip
                 reader = subprocess.Popen(
                     limits.around([*program, str(answers), str(to_git)]), stdin=asked,
-                    stdout=subprocess.PIPE, stderr=said, env={}, cwd="/", start_new_session=True,
+                    stdout=subprocess.PIPE, stderr=said, env=_libraries(), cwd="/",
+                    start_new_session=True,
                     pass_fds=(answers, to_git),
                 )  # fmt: skip
             finally:
@@ -421,6 +423,11 @@ class Git:
             ) from error
         except subprocess.TimeoutExpired as error:
             raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
+
+
+def _libraries() -> dict[str, str]:
+    """Return what a Python needs of the environment to find its own libraries."""
+    return {name: os.environ[name] for name in _LIBRARIES if name in os.environ}
 
 
 def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
