@@ -33,7 +33,8 @@ class Killer:
         program = run / "kill"
         program.write_text(
             f"#!/bin/sh\nshift\nwhile [ -e {run}/broken ]; do exit 1; done\n"
-            f'printf "%s " "$@" >> {self._said}; env > {run}/env; pwd > {run}/place\n'
+            f"env > {run}/env; pwd > {run}/place\n"
+            f'printf "%s " "$@" >> {self._said}\n'
         )
         program.chmod(0o700)
         self.command = [str(program)]
