@@ -120,13 +120,14 @@ def _earlier(run: RunContext, spec: WorkerSpec) -> list[WorkerResult]:
 
 
 def _summed_up(result: WorkerResult, attempts: Sequence[WorkerResult]) -> WorkerResult:
-    """Let a last result say what all attempts cost together."""
+    """Let a last result say what all attempts cost together, and name all that they left."""
     tokens = [one.tokens for one in attempts if one.tokens is not None]
     return result.model_copy(
         update={
             "cost": sum(one.cost for one in attempts),
             "cost_known": any(one.cost_known for one in attempts),
             "tokens": sum(tokens) if tokens else None,
+            "kept_refs": list(dict.fromkeys(ref for one in attempts for ref in one.kept_refs)),
         }
     )
 
