@@ -330,7 +330,8 @@ class Git:
             most: Bytes that it may print.
 
         Raises:
-            GitCommandError: It failed, ran into its limits, or printed too much.
+            GitCommandError: It failed, or ran into its limits.
+            OutputTooLongError: It printed more than `most`.
         """
         limits = self._limits or UNTRUSTED
         answers, to_program = os.pipe()
@@ -347,8 +348,7 @@ class Git:
                 reader = subprocess.Popen(
                     limits.around([*program, str(answers), str(to_git)]), stdin=asked,
                     stdout=subprocess.PIPE, stderr=said, env=_libraries(), cwd="/",
-                    start_new_session=True,
-                    pass_fds=(answers, to_git),
+                    pass_fds=(answers, to_git), start_new_session=True,
                 )  # fmt: skip
             finally:
                 for descriptor in ours:
@@ -363,6 +363,8 @@ class Git:
                 clock.cancel()
                 _end(git, reader)
                 git.wait()
+            if len(verdict) > most:
+                raise _too_long(_BATCH, most)
             if reader.returncode != 0:
                 raise GitCommandError(_BATCH, reader.returncode, _words(said))
         return verdict

@@ -104,7 +104,7 @@ def test_what_a_limited_command_prints_is_bounded(
     assert len(ours.run("cat-file", "blob", blob)) == 1001
     with pytest.raises(OutputTooLongError):
         ours.within(AMPLE).run("cat-file", "blob", blob)
-    with pytest.raises(GitCommandError):
+    with pytest.raises(OutputTooLongError):
         ours.within(AMPLE).consult((sys.executable, "-c", "print('x' * 100)"), b"", most=100)
 
 
