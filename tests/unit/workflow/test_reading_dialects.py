@@ -136,7 +136,7 @@ class TestExamples:
         assert config.workers == 4
 
 
-PAGES = Path(__file__).parents[3] / "docs" / "examples"
+PAGES = Path(__file__).parents[3] / "examples" / "workflows"
 
 
 @pytest.mark.parametrize("path", sorted(PAGES.iterdir()), ids=lambda path: path.stem)
