@@ -5,6 +5,7 @@ Part of `make check`; needs no daemon. A generated part of a page stands between
 """
 
 import argparse
+import ast
 import io
 import json
 import os
@@ -19,10 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from orchestrator.cli.app import COMMANDS, run
-from orchestrator.engine import base as engine_base
-from orchestrator.results import Reason, WorkerResult
-from orchestrator.settings import json_schema
-from orchestrator.settings.fields import (
+from orchestrator.config.fields import (
     AGENT_FIELDS,
     BLOCKS,
     TOP_FIELDS,
@@ -31,9 +29,18 @@ from orchestrator.settings.fields import (
     in_words,
     whole_schema,
 )
-from orchestrator.settings.sources import NO_VARIABLE, flag
-from orchestrator.workflow.manifest import Foreach, Manifest, ManifestTask, Stage, TaskDefaults
-from orchestrator.workflow.schema import json_schema as manifest_schema
+from orchestrator.config.loading import json_schema
+from orchestrator.config.sources import NO_VARIABLE, flag
+from orchestrator.engine import labels as engine_labels
+from orchestrator.results import Reason, WorkerResult
+from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
+from orchestrator.workflow.parsing.manifest import (
+    Foreach,
+    Manifest,
+    ManifestTask,
+    Stage,
+    TaskDefaults,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = Path("docs/reference/config.schema.json")
@@ -101,7 +108,7 @@ def missing_words(root: Path) -> Iterator[str]:
 
 def label_names() -> list[str]:
     """List the labels that the engine's objects carry."""
-    constants = (value for name, value in vars(engine_base).items() if name.isupper())
+    constants = (value for name, value in vars(engine_labels).items() if name.isupper())
     return [value for value in constants if isinstance(value, str)]
 
 
@@ -252,9 +259,24 @@ def layers(_: str) -> str:
     """List the import layers, the topmost first."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    (listed,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
-    lines = (layer.replace("orchestrator.", "").replace(" |", ",") for layer in listed)
+    listed = next(one["layers"] for one in contracts if one["type"] == "layers")
+    lines = (
+        layer.replace("orchestrator.", "").replace(" |", ",").replace(" :", ",") for layer in listed
+    )
     return "\n".join(["```text", *lines, "```"])
+
+
+def rooms(_: str) -> str:
+    """List the packages with their purposes, as their docstrings say."""
+    rows = []
+    for init in sorted((ROOT / "orchestrator").rglob("__init__.py")):
+        package = init.parent.relative_to(ROOT / "orchestrator").as_posix()
+        purpose = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+        if package != ".":
+            rows.append(
+                f"| `{package}/` | {purpose.partition(chr(10) * 2)[0].replace(chr(10), ' ')} |"
+            )
+    return "\n".join(["| Room | Purpose |", "|---|---|", *rows])
 
 
 GENERATORS: Mapping[str, Callable[[str], str]] = {
@@ -264,6 +286,7 @@ GENERATORS: Mapping[str, Callable[[str], str]] = {
     "variables": variables,
     "result": result_table,
     "layers": layers,
+    "rooms": rooms,
 }
 
 if __name__ == "__main__":

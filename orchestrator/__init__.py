@@ -4,10 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.config import Isolation, Limits, ParallelConfig
+    from orchestrator.config.container import Isolation, Limits
+    from orchestrator.config.run import ParallelConfig
     from orchestrator.errors import OrchestratorError
     from orchestrator.results import Reason, RunResult, Status, WorkerResult
-    from orchestrator.runner import ParallelRunner
+    from orchestrator.runs.runner import ParallelRunner
 
 __all__ = [
     "Isolation",
@@ -22,10 +23,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "config": ("Isolation", "Limits", "ParallelConfig"),
+    "config.container": ("Isolation", "Limits"),
+    "config.run": ("ParallelConfig",),
     "errors": ("OrchestratorError",),
     "results": ("Reason", "RunResult", "Status", "WorkerResult"),
-    "runner": ("ParallelRunner",),
+    "runs.runner": ("ParallelRunner",),
 }
 
 

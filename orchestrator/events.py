@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.plan import WorkerSpec
 from orchestrator.results import RunResult, Trigger, WorkerResult
+from orchestrator.worker_spec import WorkerSpec
 
 Stream = Literal["stdout", "stderr"]
 

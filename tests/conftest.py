@@ -9,9 +9,10 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.cli.ci import CI_VARIABLES
-from orchestrator.engine.base import MANAGED, REPOSITORY, Leftover
+from orchestrator.cli.output.ci import CI_VARIABLES
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.labels import MANAGED, REPOSITORY
+from orchestrator.engine.protocol import Leftover
 from orchestrator.errors import EngineUnavailableError
 from tests.support.images import build_agent_image
 from tests.support.local_engine import LocalEngine

@@ -3,7 +3,7 @@
 from importlib.metadata import EntryPoint, entry_points
 
 from orchestrator.agents.base import Agent
-from orchestrator.agents.foreign import ForeignAgent
+from orchestrator.agents.plugin import ForeignAgent
 from orchestrator.errors import ConfigError
 
 _OURS = "orchestrator.agents."

@@ -14,16 +14,16 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import described, summarized
-from orchestrator.agents.refusals import unkept
-from orchestrator.agents.reports import text_tail
-from orchestrator.agents.resets import retry_after
-from orchestrator.agents.starter import starter
-from orchestrator.agents.unreported import unreported
-from orchestrator.config import worker_image
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.agents.launcher import starter
+from orchestrator.agents.output.fields import described, summarized
+from orchestrator.agents.output.no_report import unreported
+from orchestrator.agents.output.reset_times import retry_after
+from orchestrator.agents.output.search import text_tail
+from orchestrator.agents.unsupported import unkept
+from orchestrator.engine.images.names import worker_image
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 _MODEL: Final = "AIDER_MODEL"
 _ENVIRONMENT: Final = {

@@ -15,7 +15,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import (
+from orchestrator.agents.output.fields import (
     Claims,
     Cost,
     Count,
@@ -26,14 +26,14 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
-from orchestrator.agents.ends import contradicted
-from orchestrator.agents.refusals import unkept
-from orchestrator.agents.reports import find_report, last_line, text_tail
-from orchestrator.agents.resets import retry_after
-from orchestrator.config import DEFAULT_IMAGE
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.agents.output.no_report import contradicted
+from orchestrator.agents.output.reset_times import retry_after
+from orchestrator.agents.output.search import find_report, last_line, text_tail
+from orchestrator.agents.unsupported import unkept
+from orchestrator.engine.images.names import DEFAULT_IMAGE
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = frozenset({"status", "stop_reason", "steps"})
 _INHERITED: Final = (

@@ -16,7 +16,8 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import (
+from orchestrator.agents.long_task import is_long, on_stdin
+from orchestrator.agents.output.fields import (
     Claims,
     Count,
     Text,
@@ -25,16 +26,14 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
-from orchestrator.agents.ends import HTTP_REASONS, contradicted
-from orchestrator.agents.long_task import is_long, on_stdin
-from orchestrator.agents.refusals import unkept
-from orchestrator.agents.reports import find_report, json_lines, parse_object
-from orchestrator.agents.resets import retry_after
-from orchestrator.agents.unreported import unreported
-from orchestrator.config import worker_image
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
+from orchestrator.agents.output.reset_times import retry_after
+from orchestrator.agents.output.search import find_report, json_lines, parse_object
+from orchestrator.agents.unsupported import unkept
+from orchestrator.engine.images.names import worker_image
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 # Of the two names of its key it takes the first; whoever has a server of their own may have none.
 _WITH_KEY: Final = (

@@ -16,7 +16,7 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import (
+from orchestrator.agents.output.fields import (
     Claims,
     Count,
     Text,
@@ -25,15 +25,14 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
-from orchestrator.agents.ends import HTTP_REASONS, contradicted
-from orchestrator.agents.refusals import unkept
-from orchestrator.agents.reports import find_report, json_lines, parse_object
-from orchestrator.agents.resets import retry_after
-from orchestrator.agents.unreported import unreported
-from orchestrator.config import worker_image
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
+from orchestrator.agents.output.reset_times import retry_after
+from orchestrator.agents.output.search import find_report, json_lines, parse_object
+from orchestrator.agents.unsupported import unkept
+from orchestrator.engine.images.names import worker_image
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 # Its settings come from files alone. Of the system's, which no repository overrides, it takes none
 # that is not root's. It does not start without a key, which a server of one's own may not want.

@@ -12,7 +12,8 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import (
+from orchestrator.agents.launcher import starter
+from orchestrator.agents.output.fields import (
     Claims,
     Cost,
     Count,
@@ -21,15 +22,14 @@ from orchestrator.agents.claims import (
     described,
     summarized,
 )
-from orchestrator.agents.refusals import unkept
-from orchestrator.agents.reports import find_report
-from orchestrator.agents.resets import retry_after
-from orchestrator.agents.starter import starter
-from orchestrator.agents.unreported import unreported
-from orchestrator.config import worker_image
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.agents.output.no_report import unreported
+from orchestrator.agents.output.reset_times import retry_after
+from orchestrator.agents.output.search import find_report
+from orchestrator.agents.unsupported import unkept
+from orchestrator.engine.images.names import worker_image
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = frozenset({"mini_version", "exit_status"})
 _MODEL: Final = "MSWEA_MODEL_NAME"

@@ -15,7 +15,8 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import (
+from orchestrator.agents.long_task import on_stdin
+from orchestrator.agents.output.fields import (
     Claims,
     Cost,
     Count,
@@ -25,15 +26,13 @@ from orchestrator.agents.claims import (
     fields,
     summarized,
 )
-from orchestrator.agents.ends import HTTP_REASONS
-from orchestrator.agents.long_task import on_stdin
-from orchestrator.agents.reports import json_lines, parse_object, text_tail
-from orchestrator.agents.resets import retry_after
-from orchestrator.agents.unreported import unreported
-from orchestrator.config import worker_image
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.agents.output.no_report import HTTP_REASONS, unreported
+from orchestrator.agents.output.reset_times import retry_after
+from orchestrator.agents.output.search import json_lines, parse_object, text_tail
+from orchestrator.engine.images.names import worker_image
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 # On its command line the task would be put into quotes, or be taken for an option. Its library
 # wants the version in the address where Anthropic's own do not.

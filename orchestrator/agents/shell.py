@@ -11,7 +11,8 @@ from orchestrator.agents.base import (
     AgentSettings,
     ProgressReader,
 )
-from orchestrator.agents.claims import (
+from orchestrator.agents.long_task import is_long, pieces
+from orchestrator.agents.output.fields import (
     MOST_SAID,
     Claims,
     Cost,
@@ -20,13 +21,12 @@ from orchestrator.agents.claims import (
     describe_exit,
     summarized,
 )
-from orchestrator.agents.long_task import is_long, pieces
-from orchestrator.agents.refusals import unkept
-from orchestrator.agents.reports import find_report, last_line, parse_object, text_tail
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.agents.output.search import find_report, last_line, parse_object, text_tail
+from orchestrator.agents.unsupported import unkept
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}), frozenset({"tokens"}))
 _LONGEST_LINE: Final = 16 * 1024

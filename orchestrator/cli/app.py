@@ -17,11 +17,11 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.cli.ci import check_switch
-from orchestrator.cli.messages import show, tell, tell_error, tell_failure
-from orchestrator.cli.usage import usage_message
+from orchestrator.cli.output.ci import check_switch
+from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
+from orchestrator.cli.usage_errors import usage_message
 from orchestrator.errors import ConfigError, OrchestratorError
-from orchestrator.sanitize import is_text, one_line
+from orchestrator.text.sanitize import is_text, one_line
 
 USAGE = 3
 BUG = 70
@@ -41,28 +41,34 @@ class _Command:
 
 
 COMMANDS: Mapping[str, _Command] = {
-    "parallel": _Command("parallel", "parallel", "Run tasks at once, each in its own container."),
-    "spec": _Command("spec", "app", "Run tasks that depend on each other, from a file."),
-    "run": _Command("spec_run", "run", "Same as `spec run`."),
+    "parallel": _Command(
+        "commands.parallel", "parallel", "Run tasks at once, each in its own container."
+    ),
+    "spec": _Command("commands.spec", "app", "Run tasks that depend on each other, from a file."),
+    "run": _Command("commands.spec_run", "run", "Same as `spec run`."),
     "run-one": _Command("run_one", "run_one", "Run one task, for loops of a shell."),
-    "ls": _Command("ls", "ls", "List runs and what is left of them."),
-    "watch": _Command("watch", "watch", "Show a run as it goes on."),
-    "wait": _Command("wait", "wait", "Wait for a run's end and show its result."),
-    "logs": _Command("logs", "logs", "Show what workers printed."),
-    "events": _Command("logs", "events", "Print a run's events as NDJSON."),
-    "resume": _Command("resume", "resume", "Go on with a run whose process died."),
-    "retry": _Command("retry", "retry", "Do a worker of an ended run over again."),
-    "stop": _Command("stop", "stop", "Stop workers of a run, and keep what they wrote."),
-    "exec": _Command("inside", "exec_", "Run a command in a running worker's container."),
-    "shell": _Command("inside", "shell", "Open a shell in a running worker's container."),
-    "parallel-cleanup": _Command("cleanup", "parallel_cleanup", "Remove what finished runs left."),
-    "gc": _Command("cleanup", "gc", "Remove old workers that are merged and clean."),
-    "restore": _Command("cleanup", "restore", "Bring back what a cleanup kept."),
-    "image": _Command("image", "app", "Build and list the images that workers run in."),
-    "cache": _Command("cache", "app", "Fill and list the caches that workers find."),
-    "init": _Command("init", "init", "Write a configuration file that fits the project."),
-    "config": _Command("config", "app", "Show and check the configuration."),
-    "doctor": _Command("doctor", "doctor", "Check that a run could start on this machine."),
+    "ls": _Command("commands.ls", "ls", "List runs and what is left of them."),
+    "watch": _Command("commands.watch", "watch", "Show a run as it goes on."),
+    "wait": _Command("commands.wait", "wait", "Wait for a run's end and show its result."),
+    "logs": _Command("commands.logs", "logs", "Show what workers printed."),
+    "events": _Command("commands.logs", "events", "Print a run's events as NDJSON."),
+    "resume": _Command("commands.resume", "resume", "Go on with a run whose process died."),
+    "retry": _Command("commands.retry", "retry", "Do a worker of an ended run over again."),
+    "stop": _Command("commands.stop", "stop", "Stop workers of a run, and keep what they wrote."),
+    "exec": _Command("commands.exec", "exec_", "Run a command in a running worker's container."),
+    "shell": _Command("commands.exec", "shell", "Open a shell in a running worker's container."),
+    "parallel-cleanup": _Command(
+        "commands.cleanup", "parallel_cleanup", "Remove what finished runs left."
+    ),
+    "gc": _Command("commands.cleanup", "gc", "Remove old workers that are merged and clean."),
+    "restore": _Command("commands.cleanup", "restore", "Bring back what a cleanup kept."),
+    "image": _Command("commands.image", "app", "Build and list the images that workers run in."),
+    "cache": _Command("commands.cache", "app", "Fill and list the caches that workers find."),
+    "init": _Command("init.command", "init", "Write a configuration file that fits the project."),
+    "config": _Command("commands.config", "app", "Show and check the configuration."),
+    "doctor": _Command(
+        "commands.doctor", "doctor", "Check that a run could start on this machine."
+    ),
 }
 
 

@@ -5,8 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli.formats import size
-from orchestrator.config import Isolation, Limits, ParallelConfig, Project, Triggers
+from orchestrator.cli.output.formats import size
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.project import Project
+from orchestrator.config.run import ParallelConfig, Triggers
 
 _DEFAULTS: dict[str, Any] = {
     name: field.default

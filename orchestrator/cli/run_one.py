@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from orchestrator.cli.parallel import parallel
+from orchestrator.cli.commands.parallel import parallel
 
 _OF_SEVERAL = frozenset(
     {

@@ -9,10 +9,10 @@ from typing import IO, Any
 
 import typer
 
-from orchestrator.cli.messages import tell
+from orchestrator.cli.output.messages import tell
 from orchestrator.errors import ConfigError
-from orchestrator.record import all_runs
-from orchestrator.repository import Repository
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import all_runs
 
 START, WAIT, LEAVE = "start", "wait", "leave"
 _PAUSE = 1.0

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 
-from orchestrator.engine.base import ContainerEngine, Engine
+from orchestrator.engine.protocol import ContainerEngine, Engine
 from orchestrator.errors import ConfigError
 
 

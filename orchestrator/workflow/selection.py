@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from orchestrator.errors import ConfigError
-from orchestrator.sanitize import one_line
+from orchestrator.text.sanitize import one_line
+from orchestrator.text.suggest import did_you_mean
 from orchestrator.workflow.model import Earlier, Task, Workflow
-from orchestrator.workflow.written import did_you_mean
 
 
 class Selection(NamedTuple):

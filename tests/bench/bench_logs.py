@@ -31,8 +31,9 @@ for _ in range(%d // len(chunk)):
 _OURS = """
 import json, resource, sys, time
 from pathlib import Path
-from orchestrator.config import Isolation, ParallelConfig
-from orchestrator.runner import ParallelRunner
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
+from orchestrator.runs.runner import ParallelRunner
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.perf_counter()
 result = ParallelRunner(ParallelConfig(

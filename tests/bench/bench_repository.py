@@ -15,11 +15,14 @@ from typing import Any
 
 import measure
 
-from orchestrator import homecoming, preparation, worker
-from orchestrator.config import Isolation, ParallelConfig
-from orchestrator.runner import ParallelRunner
-from orchestrator.workspace import Workspace
-from orchestrator.worktree import Worktree
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
+from orchestrator.git.worktree import Worktree
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.worker import harvest as homecoming
+from orchestrator.worker import lifecycle as worker
+from orchestrator.worker import prepare as preparation
+from orchestrator.workspace.mounts import Workspace
 
 # Module or class, function, the part of the story that it is.
 PARTS: tuple[tuple[object, str, str], ...] = (

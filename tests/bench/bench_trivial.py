@@ -11,11 +11,12 @@ from pathlib import Path
 
 import measure
 
-from orchestrator.config import Isolation, ParallelConfig
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.repository import Repository
-from orchestrator.runner import ParallelRunner
-from orchestrator.workspace import choose_mode
+from orchestrator.git.repository import Repository
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.workspace.overlay_probe import choose_mode
 
 REFERENCE_IMAGE = "orchestrator/worker:architect"
 TASKS = {"nothing": "true", "one file": "echo work > work.txt"}

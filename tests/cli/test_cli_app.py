@@ -30,7 +30,7 @@ def failing(monkeypatch):
             """Fail."""
             raise error
 
-        monkeypatch.setattr("orchestrator.cli.doctor.doctor", doctor)
+        monkeypatch.setattr("orchestrator.cli.commands.doctor.doctor", doctor)
 
     return set_error
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.ci import guarded, guarded_json
-from orchestrator.cli.inside import _Sink
+from orchestrator.cli.commands.exec import _Sink
+from orchestrator.cli.output.ci import guarded, guarded_json
 from orchestrator.results import Reason, Status
-from orchestrator.sanitize import lines
+from orchestrator.text.sanitize import lines
 from tests.cli.conftest import worker
 from tests.support.ci_parsers import HOSTILE_LINES, GitHubRunner, commands_in
 from tests.support.live import newest
@@ -165,9 +165,9 @@ class TestCommands:
 
 
 def test_a_result_steers_nothing(result, system, capsys):
-    from orchestrator.cli.lines import done_line, notice_line
-    from orchestrator.cli.messages import tell
-    from orchestrator.cli.report import after_run, run_json, run_table
+    from orchestrator.cli.output.event_lines import done_line, notice_line
+    from orchestrator.cli.output.messages import tell
+    from orchestrator.cli.output.report import after_run, run_json, run_table
 
     said = EVIL
     bad = worker(1, Status.FAILED, reason=Reason.AGENT_FAILED, message=said, task=f"{said}\n::x::")

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.backups import RestoredWorker
-from orchestrator.cleanup import CleanedWorker, CleanupReport
-from orchestrator.cli import cleanup as command
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.report import CleanedWorker, CleanupReport
+from orchestrator.cleanup.restore import RestoredWorker
 from orchestrator.cli.app import run
+from orchestrator.cli.commands import cleanup as command
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.remains import Wanted
 
 NOTHING = CleanupReport(workers=(), live=(), leftovers=0)
 

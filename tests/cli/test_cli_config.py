@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.settings import json_schema
+from orchestrator.config.loading import json_schema
 
 TEXT = """\
 parallel_runs: {agent_cli: shell, timeout_per_worker: 90}

@@ -5,12 +5,13 @@ import subprocess
 
 import pytest
 
-from orchestrator import git
-from orchestrator.cli import doctor as command
 from orchestrator.cli.app import run
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE
-from orchestrator.engine.base import EngineFeatures, ImageInfo
+from orchestrator.cli.commands import doctor as command
+from orchestrator.engine.image_protocol import ImageInfo
+from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import EngineUnavailableError
+from orchestrator.git import command as git
 
 GB = 1024**3
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.cli import spec_graph
 from orchestrator.cli.app import run
+from orchestrator.cli.commands import spec_graph
 
 RELEASE = """\
 name: Release

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.settings.document import read_document
+from orchestrator.config.document import read_document
 
 
 @pytest.fixture

@@ -6,20 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import inside
 from orchestrator.cli.app import run
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import (
-    MANAGED,
-    REPOSITORY,
-    ROLE,
-    RUN,
-    WORKER,
-    Container,
-    ContainerSpec,
-)
-from orchestrator.record import all_runs
-from orchestrator.repository import Repository
+from orchestrator.cli.commands import exec as inside
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
+from orchestrator.engine.protocol import Container
+from orchestrator.engine.spec import ContainerSpec
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.record import RunDirectory
+from orchestrator.state.run_directory import RunDirectory
 from tests.support.cli import start
 from tests.support.live import LiveRun, killed_run, newest
 from tests.support.local_engine import LocalEngine

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import listing
-from orchestrator.cleanup import cleanup
+from orchestrator.cleanup.remove import cleanup
 from orchestrator.cli.app import run
-from orchestrator.listing import Listing
+from orchestrator.state import listing
+from orchestrator.state.listing import Listing
 from tests.support.live import LiveRun, killed_run, newest
 from tests.support.runs import shell_run
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.board import BoardView
-from orchestrator.cli.live import PlainView
-from orchestrator.cli.report import after_run, run_table
+from orchestrator.cli.output.live_table import BoardView
+from orchestrator.cli.output.report import after_run, run_table
+from orchestrator.cli.output.views import PlainView
 from orchestrator.events import (
     Intervention,
     RunStarted,
@@ -19,8 +19,8 @@ from orchestrator.events import (
     WorkerStarted,
     WorkerStopping,
 )
-from orchestrator.plan import WorkerSpec
 from orchestrator.results import CheckResult, Reason, RunResult, Status, WorkerResult, sum_up
+from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -8,10 +8,11 @@ import threading
 
 import pytest
 
-from orchestrator.cli import parallel as command
 from orchestrator.cli.app import run
-from orchestrator.cli.interruption import Interruption
-from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.cli.commands import parallel as command
+from orchestrator.cli.signals import Interruption
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ImageNotFoundError
 from orchestrator.events import Notice
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.cli.formats import count, duration, money, table
-from orchestrator.cli.report import after_run, run_table
+from orchestrator.cli.output.formats import count, duration, money, table
+from orchestrator.cli.output.report import after_run, run_table
 from orchestrator.results import RunResult, Status
 
 

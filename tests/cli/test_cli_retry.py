@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import retry as command
 from orchestrator.cli.app import run
-from orchestrator.config import Isolation, ParallelConfig
-from orchestrator.history import choose_run
-from orchestrator.record import all_runs
-from orchestrator.runner import ParallelRunner
+from orchestrator.cli.commands import retry as command
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.history import choose_run
+from orchestrator.state.run_directory import all_runs
 from tests.support.live import LiveRun
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import parallel as command
-from orchestrator.cli import spec_run, turns
+from orchestrator.cli import turns
 from orchestrator.cli.app import run
-from orchestrator.record import RunDirectory
-from orchestrator.repository import Repository
+from orchestrator.cli.commands import parallel as command
+from orchestrator.cli.commands import spec_run
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import RunDirectory
 from tests.support.repository import git
 
 SHELL = ("--agent-cli", "shell")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.manifests import selected
+from orchestrator.cli.spec_arguments import selected
 from orchestrator.errors import ConfigError
-from orchestrator.workflow.reading import read_workflow
-from orchestrator.workflow.schema import json_schema
+from orchestrator.workflow.parsing.json_schema import json_schema
+from orchestrator.workflow.parsing.reader import read_workflow
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 RELEASE = """\

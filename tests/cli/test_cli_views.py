@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.board import MAX_FINISHED, BoardView
-from orchestrator.cli.live import PlainView, QuietView, make_view
+from orchestrator.cli.output.live_table import MAX_FINISHED, BoardView
+from orchestrator.cli.output.views import PlainView, QuietView, make_view
 from orchestrator.events import (
     Intervention,
     Notice,
@@ -23,7 +23,7 @@ from orchestrator.events import (
     WorkerStarted,
     WorkerStopping,
 )
-from orchestrator.plan import WorkerSpec
+from orchestrator.worker_spec import WorkerSpec
 
 HOSTILE = "\x1b[2J\x1b]0;pwned\x07[red]not[/red] [/] \u202eevil\r\n\x9b31m{x}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.report import run_json, run_table
+from orchestrator.cli.output.report import run_json, run_table
 from orchestrator.results import RunResult
 from tests.support.cli import start
 from tests.support.live import LiveRun, killed_run, newest

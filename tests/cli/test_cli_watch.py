@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.report import run_table
-from orchestrator.cli.watch import _LastLines
+from orchestrator.cli.commands.watch import _LastLines
+from orchestrator.cli.output.report import run_table
 from orchestrator.events import WorkerOutput
 from tests.support.cli import start
 from tests.support.live import LiveRun, eventually, killed_run, newest

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.base import MANAGED, REPOSITORY, RUN, ContainerEngine
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
+from orchestrator.engine.protocol import ContainerEngine
 from tests.support.containers import USER, Run, Starter, finish
 
 

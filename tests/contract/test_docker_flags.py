@@ -8,9 +8,10 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import MANAGED, REPOSITORY, ROLE, Egress, TmpfsMount
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
+from orchestrator.engine.spec import Egress, TmpfsMount
 from orchestrator.errors import EngineError
 from tests.support.containers import Run, Starter, bind, finish
 

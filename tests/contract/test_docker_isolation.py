@@ -11,8 +11,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.base import OverlayMount, TmpfsMount
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.spec import OverlayMount, TmpfsMount
 from orchestrator.errors import EngineError, PortTakenError
 from tests.support.containers import USER, Run, Starter, bind, finish
 

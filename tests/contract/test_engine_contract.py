@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import ContainerEngine, ExitStatus
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.protocol import ContainerEngine, ExitStatus
 from orchestrator.errors import (
     EngineError,
     ImageNotFoundError,

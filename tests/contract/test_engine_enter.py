@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from orchestrator.engine.base import ContainerEngine, InnerProcess, TerminalSize
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.protocol import ContainerEngine, InnerProcess, TerminalSize
 from orchestrator.errors import NotRunningError
 from tests.support.containers import USER, Starter, finish
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager, suppress
 import docker
 import pytest
 
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import ROLE, Egress
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import ROLE
+from orchestrator.engine.spec import Egress
 from orchestrator.errors import EngineError
 from tests.support.bridge import bridge_gateway
 from tests.support.containers import Starter, finish

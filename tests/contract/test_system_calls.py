@@ -8,9 +8,9 @@ import platform
 
 import pytest
 
-from orchestrator.engine.base import Egress
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.seccomp import profile
+from orchestrator.engine.spec import Egress
 from tests.support.containers import Run, Starter, finish
 
 pytestmark = pytest.mark.docker

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import docker
 import pytest
 
-from orchestrator.engine.base import MANAGED
-from orchestrator.recipes import INSTALLERS
+from orchestrator.engine.images.recipes import INSTALLERS
+from orchestrator.engine.labels import MANAGED
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.caches import generations
-from orchestrator.config import BASE_IMAGE
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.repository import Repository
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.git.repository import Repository
+from orchestrator.workspace.caches import generations
 from tests.support.cli import orchestrator
 from tests.support.repository import git, make_repository
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.base import REPOSITORY
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.labels import REPOSITORY
 from tests.support.cli import orchestrator
 from tests.support.images import built_image
 from tests.support.repository import git, make_repository

@@ -9,12 +9,13 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.config import BASE_IMAGE
 from orchestrator.engine import load_engine
-from orchestrator.engine.base import MANAGED, Engine
+from orchestrator.engine.images.builder import RECIPE, ImageBuilder
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.images.recipes import ca_bundle
+from orchestrator.engine.labels import MANAGED
+from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ImageBuildError, ImageNotFoundError
-from orchestrator.images import RECIPE, ImageBuilder
-from orchestrator.recipes import ca_bundle
 
 pytestmark = pytest.mark.docker
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.base import REPOSITORY, ROLE
+from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.cli import orchestrator, start
 from tests.support.repository import make_repository
 

@@ -9,12 +9,13 @@ from docker.models.images import Image
 from typer.testing import CliRunner
 
 from orchestrator.cli.app import app
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import MANAGED, Engine
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.images.builder import ImageBuilder, image_statuses
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.images.project import ProjectImage, read_project
+from orchestrator.engine.labels import MANAGED
+from orchestrator.engine.protocol import Engine
 from orchestrator.errors import ImageBuildError
-from orchestrator.images import ImageBuilder, image_statuses
-from orchestrator.project_image import ProjectImage, read_project
 from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
@@ -197,7 +198,7 @@ def test_nothing_private_of_the_checkout_is_in_the_image(
     old = client.images.get(done.stdout.strip()).id
     again = ["image", "build", "--agent", "shell", "--no-cache", "--from"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.images.ImageBuilder.build_base", lambda *_: None)
+        patch.setattr("orchestrator.engine.images.builder.ImageBuilder.build_base", lambda *_: None)
         done = CliRunner().invoke(app, [*again, str(shop / "Dockerfile")])
     assert done.exit_code == 0, done.stderr
     assert client.images.get(done.stdout.strip()).id != old

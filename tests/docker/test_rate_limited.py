@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Isolation, Limits, ParallelConfig, Provider, RateLimit
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.run import ParallelConfig, Provider, RateLimit
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.events import Event, ProviderPaused, WorkerRetrying, WorkerStarted
 from orchestrator.results import Status
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.bridge import bridge_gateway
 from tests.support.model_script import Rule, Scenario, Turn
 from tests.support.model_server import ModelServer

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.base import REPOSITORY
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.history import WorkerState
+from orchestrator.engine.labels import REPOSITORY
+from orchestrator.state.history import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually, states
 from tests.support.repository import git, make_repository

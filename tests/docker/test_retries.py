@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Isolation, Limits, ParallelConfig, Triggers
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.events import Event, Intervention
 from orchestrator.results import Reason, Status
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.repository import git
 from tests.support.runs import show
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.base import REPOSITORY
+from orchestrator.engine.labels import REPOSITORY
 from tests.support.cli import orchestrator, start
 from tests.support.repository import git
 

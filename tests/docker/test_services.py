@@ -14,9 +14,9 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.engine.base import REPOSITORY, ROLE, WORKER
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.rules import own_addresses
+from orchestrator.engine.labels import REPOSITORY, ROLE, WORKER
 from tests.support.cli import orchestrator, start
 from tests.support.images import built_image
 from tests.support.live import eventually

@@ -18,10 +18,10 @@ from typing import Any
 import docker
 import pytest
 
-from orchestrator.config import Limits
-from orchestrator.engine.base import REPOSITORY
+from orchestrator.config.container import Limits
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.runner import ParallelRunner
+from orchestrator.engine.labels import REPOSITORY
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.cli import Completed, orchestrator, start
 from tests.support.images import built_image
 from tests.support.random_workflows import check_carried_out, random_workflow

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from orchestrator.config.loading import json_schema, load_config
 from orchestrator.results import RunResult, WorkerResult
-from orchestrator.settings import json_schema, load_config
-from orchestrator.workflow.reading import read_workflow
-from orchestrator.workflow.schema import json_schema as manifest_schema
+from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
+from orchestrator.workflow.parsing.reader import read_workflow
 from tests.docs.markdown import ROOT, Block, blocks, pages
 from tests.docs.session import Step, ci_scripts, run_session, steps
 from tests.e2e.conftest import caller_environment

@@ -8,7 +8,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.images.names import BASE_IMAGE
 from tests.docs.markdown import blocks
 from tests.docs.session import matches, steps
 from tests.e2e.conftest import caller_environment, run_git

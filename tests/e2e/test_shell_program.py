@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.images.names import BASE_IMAGE
 from tests.e2e.agent_suite import Task, TaskSuite, published
 from tests.support.model_script import Scenario
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from orchestrator import git
 from orchestrator.cli.app import main
+from orchestrator.git import command as git
 from tests.faults.points import FLOW_POINTS, GIT_POINTS, POINTS, GitPoint, Point
 
 _BETWEEN = 0.3

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import docker
 
-from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.images.names import BASE_IMAGE
 
 _PATIENCE = 90.0
 

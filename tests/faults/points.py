@@ -64,12 +64,14 @@ def _named(**points: Point | tuple[Point, Point]) -> dict[str, Point]:
     return found
 
 
-_RECORD = "orchestrator.record:"
-_NOTES = "orchestrator.checkpoints:Checkpoints."
-_WRITE = "orchestrator.record:write_atomically"
+_RECORD = "orchestrator.state.run_directory:"
+_NOTES = "orchestrator.state.checkpoints:Checkpoints."
+_WRITE = "orchestrator.files.atomic:write_atomically"
 
 POINTS = _named(
-    planning=Point(target="orchestrator.runner:check_grounds", when="before", outcome="nothing"),
+    planning=Point(
+        target="orchestrator.runs.runner:check_grounds", when="before", outcome="nothing"
+    ),
     create=(
         Point(target=f"{_RECORD}RunDirectory.create", when="before", outcome="nothing"),
         Point(target=f"{_RECORD}RunDirectory.create", when="after", outcome="refused"),
@@ -79,19 +81,19 @@ POINTS = _named(
         target=f"{_RECORD}RunDirectory.create", when="after", private=False, brief=True
     ),
     claim=Point(
-        target="orchestrator.repository:Repository.claim", when="after", outcome="refused"
+        target="orchestrator.git.repository:Repository.claim", when="after", outcome="refused"
     ),
     claimed=Point(
-        target="orchestrator.repository:Repository.claim", when="after", private=False
+        target="orchestrator.git.repository:Repository.claim", when="after", private=False
     ),
     keep_inputs=(
         Point(
-            target="orchestrator.reservation:keep_inputs", when="before", outcome="refused",
+            target="orchestrator.runs.reservation:keep_inputs", when="before", outcome="refused",
             brief=True,
         ),
-        Point(target="orchestrator.reservation:keep_inputs", when="after"),
+        Point(target="orchestrator.runs.reservation:keep_inputs", when="after"),
     ),
-    base_objects=_around("orchestrator.preparation:base_objects"),
+    base_objects=_around("orchestrator.worker.prepare:base_objects"),
     write_shallow=_around(f"{_RECORD}RunDirectory.write_shallow"),
     probe=Point(
         target="orchestrator.engine.docker.container:DockerContainer.wait", when="before",
@@ -99,72 +101,78 @@ POINTS = _named(
     ),
     create_network=_around("orchestrator.engine.docker.engine:DockerEngine.create_network"),
     close_host=_around("orchestrator.engine.docker.engine:close_host"),
-    add_worktree=_around("orchestrator.preparation:add_worktree"),
-    second_worktree=_around("orchestrator.preparation:add_worktree", nth=2),
-    make_store=_around("orchestrator.preparation:make_store"),
+    add_worktree=_around("orchestrator.worker.prepare:add_worktree"),
+    second_worktree=_around("orchestrator.worker.prepare:add_worktree", nth=2),
+    make_store=_around("orchestrator.worker.prepare:make_store"),
     note_prepared=_around(f"{_NOTES}note_prepared"),
-    lay_out=_around("orchestrator.secret_files:_write_files"),
+    lay_out=_around("orchestrator.state.secret_files:_write_files"),
     guard=_around("orchestrator.engine.docker.engine:start_guard"),
-    guard_ready=Point(target="orchestrator.engine.docker.guard:_await_ready", when="before"),
-    setup=_around("orchestrator.stages:start_again", stages=True, brief_after=True),
+    guard_ready=Point(target="orchestrator.engine.docker.firewall:_await_ready", when="before"),
+    setup=_around("orchestrator.worker.stages:start_again", stages=True, brief_after=True),
     note_setup=_around(f"{_NOTES}note_stage", stages=True),
-    teardown=_around("orchestrator.stages:start_again", argument="-teardown", stages=True),
+    teardown=_around("orchestrator.worker.stages:start_again", argument="-teardown", stages=True),
     note_teardown=_around(
         f"{_NOTES}note_stage", argument="teardown", stages=True
     ),
-    checked_out=_around("orchestrator.checks:make_store", stages=True),
-    first_check=_around("orchestrator.stages:start_again", argument="-check-1", stages=True),
+    checked_out=_around("orchestrator.worker.checks:make_store", stages=True),
+    first_check=_around("orchestrator.worker.stages:start_again", argument="-check-1", stages=True),
     note_check=_around(f"{_NOTES}note_checks", stages=True),
     last_check=_around(f"{_NOTES}note_checks", nth=4, stages=True),
     container=(
-        Point(target="orchestrator.execution:create", when="before"),
-        Point(target="orchestrator.execution:create", when="after", brief=True),
+        Point(target="orchestrator.execution.launch:create", when="before"),
+        Point(target="orchestrator.execution.launch:create", when="after", brief=True),
     ),
     note_launch=Point(target=f"{_NOTES}note_launch", when="after"),
-    start=Point(target="orchestrator.checkpoints:Launch.starting_now", when="before", brief=True),
-    second_start=Point(
-        target="orchestrator.checkpoints:Launch.starting_now", when="before", nth=2
+    start=Point(
+        target="orchestrator.state.checkpoints:Launch.starting_now", when="before", brief=True
     ),
-    output=Point(target="orchestrator.logs:WorkerLog.write", when="after", brief=True),
-    second_output=Point(target="orchestrator.logs:WorkerLog.write", when="after", nth=2),
+    second_start=Point(
+        target="orchestrator.state.checkpoints:Launch.starting_now", when="before", nth=2
+    ),
+    output=Point(target="orchestrator.execution.output:WorkerLog.write", when="after", brief=True),
+    second_output=Point(
+        target="orchestrator.execution.output:WorkerLog.write", when="after", nth=2
+    ),
     wait=Point(
         target="orchestrator.engine.docker.container:DockerContainer.wait", when="after", nth=2
     ),
     note_ending=_around(f"{_NOTES}note_ending"),
-    container_removal=_around("orchestrator.session:_removed"),
+    container_removal=_around("orchestrator.worker.agent_container:_removed"),
     pack=(
-        Point(target="orchestrator.packing:pack", when="before"),
-        Point(target="orchestrator.packing:pack", when="after", brief=True),
+        Point(target="orchestrator.worker.pack:pack", when="before"),
+        Point(target="orchestrator.worker.pack:pack", when="after", brief=True),
     ),
-    pack_start=Point(target="orchestrator.packing:_last_words", when="before"),
-    check=_around("orchestrator.harvest:_make_quarantine"),
-    let_in=_around("orchestrator.harvest:let_in"),
+    pack_start=Point(target="orchestrator.worker.pack:_last_words", when="before"),
+    check=_around("orchestrator.git.quarantine:_make_quarantine"),
+    let_in=_around("orchestrator.git.quarantine:let_in"),
     note_harvested=_around(f"{_NOTES}note_harvested"),
-    move_branch=_around("orchestrator.repository:Repository.move_branch"),
-    update=_around("orchestrator.worktree:Worktree.update"),
+    move_branch=_around("orchestrator.git.repository:Repository.move_branch"),
+    update=_around("orchestrator.git.worktree:Worktree.update"),
     update_behind_scratch=Point(
-        target="orchestrator.worktree:Worktree.update", when="before", pause=2.0, brief=True
+        target="orchestrator.git.worktree:Worktree.update", when="before", pause=2.0, brief=True
     ),
-    scratch=_around("orchestrator.homecoming:discard_scratch"),
-    handover=_around("orchestrator.handover:take"),
-    handover_moved=Point(target="orchestrator.handover:_cleaned", when="before"),
+    scratch=_around("orchestrator.worker.harvest:discard_scratch"),
+    handover=_around("orchestrator.workspace.artifacts:take"),
+    handover_moved=Point(target="orchestrator.workspace.artifacts:_cleaned", when="before"),
     result=(
         Point(target=f"{_RECORD}RunDirectory.write_result", when="before"),
         Point(target=f"{_RECORD}RunDirectory.write_result", when="after", brief=True),
     ),
     second_result=_around(f"{_RECORD}RunDirectory.write_result", nth=2),
     run_result=_around(f"{_RECORD}RunDirectory.write_run_result"),
-    sweep=_around("orchestrator.opening:_sweep"),
-    forget=_around("orchestrator.opening:forget"),
+    sweep=_around("orchestrator.runs.shared_resources:_sweep"),
+    forget=_around("orchestrator.runs.shared_resources:forget"),
 )  # fmt: skip
 
 FLOW_POINTS = _named(
-    flow_merge=_around("orchestrator.inflow:integrate", nth=4),
+    flow_merge=_around("orchestrator.scheduling.dependencies:integrate", nth=4),
     flow_base=_around(f"{_RECORD}RunDirectory.note_base", nth=3),
-    flow_move=Point(target="orchestrator.inflow:_move_branch", when="after", nth=3, brief=True),
-    flow_objects=_around("orchestrator.inflow:ready_more", nth=3),
-    flow_pack=Point(target="orchestrator.preparation:pack_since", when="before", nth=3),
-    flow_inputs=_around("orchestrator.sharing:Shared.give_inputs"),
+    flow_move=Point(
+        target="orchestrator.scheduling.dependencies:_move_branch", when="after", nth=3, brief=True
+    ),
+    flow_objects=_around("orchestrator.scheduling.dependencies:ready_more", nth=3),
+    flow_pack=Point(target="orchestrator.worker.prepare:pack_since", when="before", nth=3),
+    flow_inputs=_around("orchestrator.workspace.shared_files:Shared.give_inputs"),
     flow_start=Point(
         target="orchestrator.engine.docker.container:DockerContainer.start",
         when="after",

@@ -13,7 +13,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from orchestrator.engine.base import REPOSITORY, WORKER
+from orchestrator.engine.labels import REPOSITORY, WORKER
 from tests.faults.counter import tally
 from tests.faults.daemon import own_daemon
 from tests.faults.world import World

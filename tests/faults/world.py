@@ -15,8 +15,8 @@ from typing import Any
 import docker
 
 from orchestrator.cli.app import run
-from orchestrator.engine.base import REPOSITORY
-from orchestrator.record import RunDirectory, all_runs
+from orchestrator.engine.labels import REPOSITORY
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.faults.counter import Tally
 from tests.support.cli import Completed, orchestrator
 from tests.support.repository import fingerprint, git, make_repository

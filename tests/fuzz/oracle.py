@@ -8,11 +8,11 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator.changes import changes
 from orchestrator.errors import OrchestratorError
-from orchestrator.harvest import Harvested, import_harvest
-from orchestrator.leaks import leaks
-from orchestrator.redact import Redactor
+from orchestrator.git.changes import changes
+from orchestrator.git.quarantine import Harvested, import_harvest
+from orchestrator.git.secret_scan import leaks
+from orchestrator.text.redact import Redactor
 from tests.fuzz.world import BRANCH, World
 
 Snapshot = dict[str, tuple[int, str]]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import harvest_helper
-from orchestrator.harvest import import_harvest
-from orchestrator.kept import import_kept, kept_prefix
+from orchestrator.git.kept_refs import import_kept, kept_prefix
+from orchestrator.git.quarantine import import_harvest
+from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.fuzz.seeds import Seeds
 from tests.fuzz.states import Worker
 from tests.fuzz.world import BRANCH, World, add_store, make_world

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator import harvest_helper
-from orchestrator.containers import helper_script
-from orchestrator.store import Store
+from orchestrator.state.worker_directory import Store
+from orchestrator.worker.container_specs import helper_script
+from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.fuzz.oracle import Snapshot, check_import, plain, snapshot
 from tests.fuzz.seeds import Seeds
 from tests.fuzz.workers import HostileWorker

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.harvest import Origin
-from orchestrator.repository import Repository
-from orchestrator.store import Store, StoreOptions, base_objects, make_store
-from orchestrator.worktree import Worktree
+from orchestrator.git.quarantine import Origin
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import Worktree
+from orchestrator.state.worker_directory import Store
+from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
 from tests.fuzz.objects import Entry
 from tests.support.repository import git
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import git as gate
 from orchestrator.errors import RepositoryError
-from orchestrator.git import Git, GitCommandError, Limits, OutputTooLongError
-from orchestrator.repository import Repository
+from orchestrator.git import command as gate
+from orchestrator.git.command import Git, GitCommandError, Limits, OutputTooLongError
+from orchestrator.git.repository import Repository
 from tests.support.repository import git
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import capacity
-from orchestrator.cleanup import cleanup
-from orchestrator.config import Isolation
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.container import Isolation
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
-from orchestrator.record import all_runs
-from orchestrator.remains import Wanted
-from orchestrator.repository import Repository
-from orchestrator.runner import ParallelRunner
+from orchestrator.git.repository import Repository
+from orchestrator.runs import capacity
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run
@@ -152,6 +152,6 @@ def test_a_run_tells_of_one_that_died(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Event] = []
-    monkeypatch.setattr("orchestrator.runner.abandoned", lambda *_: ["run X died"])
+    monkeypatch.setattr("orchestrator.runs.runner.abandoned", lambda *_: ["run X died"])
     ParallelRunner(configured("true"), repo, engine=local_engine, emit=told.append).execute()
     assert "run X died" in [event.message for event in told if isinstance(event, Notice)]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import changes as listing
-from orchestrator.changes import changed_paths, changes, patch
 from orchestrator.errors import RepositoryError
-from orchestrator.repository import Repository
+from orchestrator.git import changes as listing
+from orchestrator.git.changes import changed_paths, changes, patch
+from orchestrator.git.repository import Repository
 from tests.support.repository import git
 
 

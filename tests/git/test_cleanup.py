@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backups import restore
-from orchestrator.cleanup import CleanupReport, cleanup
-from orchestrator.engine.base import MANAGED, REPOSITORY, RUN, ContainerSpec
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cleanup.report import CleanupReport
+from orchestrator.cleanup.restore import restore
+from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
-from orchestrator.record import all_runs
-from orchestrator.repository import Repository
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show

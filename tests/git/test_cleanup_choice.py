@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup import CleanupReport, cleanup
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import MANAGED, REPOSITORY, ROLE, RUN, WORKER, ContainerSpec, Leftover
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.orphans import abandoned
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cleanup.report import CleanupReport
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
+from orchestrator.engine.protocol import Leftover
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import ConfigError, EngineError
-from orchestrator.leftovers import abandoned
-from orchestrator.record import RunDirectory, all_runs
-from orchestrator.remains import Wanted
-from orchestrator.repository import Repository
+from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, shell_run, show
@@ -309,7 +312,9 @@ def test_what_is_cleaned_up_of_a_dead_run_is_not_done_again(
 ) -> None:
     """The rest may be resumed, and keeps what it needs for that."""
     forgotten: list[str] = []
-    monkeypatch.setattr("orchestrator.cleanup.forget", lambda run_id, _: forgotten.append(run_id))
+    monkeypatch.setattr(
+        "orchestrator.cleanup.remove.forget", lambda run_id, _: forgotten.append(run_id)
+    )
     shell_run(repo, engine, COMMIT, "true")
     run = die(repo, 1, 2)
     run.objects.mkdir(exist_ok=True)

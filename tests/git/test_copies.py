@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup import cleanup
-from orchestrator.config import Isolation
-from orchestrator.copies import copy_in
+from orchestrator.cleanup.inventory import is_clean, owners
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.container import Isolation
 from orchestrator.errors import ConfigError
-from orchestrator.remains import is_clean, owners
-from orchestrator.repository import BACKUPS, Repository
+from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.results import Status, WorkerResult
-from orchestrator.untracked import LIST, choose_copies, is_secret
+from orchestrator.workspace.copy_untracked import copy_in
+from orchestrator.workspace.untracked import LIST, choose_copies, is_secret
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import shell_run

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.drivers import keep_off
-from orchestrator.plan import WorkerSpec
-from orchestrator.repository import Repository
-from orchestrator.worktree import Worktree, add_worktree
+from orchestrator.git.disarm import keep_off
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import Worktree, add_worktree
+from orchestrator.worker_spec import WorkerSpec
 from tests.support.repository import git, make_repository
 
 

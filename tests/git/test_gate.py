@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.changes import changes
 from orchestrator.errors import RepositoryError
-from orchestrator.git import Git, GitCommandError, discover
-from orchestrator.repository import Repository
+from orchestrator.git.changes import changes
+from orchestrator.git.command import Git, GitCommandError, discover
+from orchestrator.git.repository import Repository
 from tests.support.repository import git, make_repository
 
 

@@ -22,12 +22,12 @@ SECONDS = 60.0
 READ = """
 import json, resource, sys
 from pathlib import Path
-from orchestrator.changes import changes
+from orchestrator.git.changes import changes
 from orchestrator.errors import OrchestratorError
-from orchestrator.harvest import Origin, import_harvest
-from orchestrator.leaks import leaks
-from orchestrator.redact import Redactor
-from orchestrator.repository import Repository
+from orchestrator.git.quarantine import Origin, import_harvest
+from orchestrator.git.secret_scan import leaks
+from orchestrator.text.redact import Redactor
+from orchestrator.git.repository import Repository
 top, base, tip, objects, out, quarantine, branch = sys.argv[1:]
 repository, said = Repository(Path(top)), None
 try:

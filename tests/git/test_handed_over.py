@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lfs import content_since, find_content, note_made, take_objects
-from orchestrator.repository import Repository
-from orchestrator.submodule_trees import keep_patches
+from orchestrator.git.lfs import content_since, find_content, note_made, take_objects
+from orchestrator.git.repository import Repository
+from orchestrator.workspace.submodules import keep_patches
 from tests.support.lfs import pointer, store, stored, with_content
 from tests.support.repository import git
 

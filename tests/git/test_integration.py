@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import integration
 from orchestrator.errors import ConfigError, RepositoryError
-from orchestrator.integration import MergeConflict, Tip, integrate
-from orchestrator.repository import Repository
+from orchestrator.git import merge as integration
+from orchestrator.git.merge import MergeConflict, Tip, integrate
+from orchestrator.git.repository import Repository
 from tests.support.repository import fingerprint, git
 
 Content = str | bytes | tuple[str, str] | None

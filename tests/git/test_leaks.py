@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import leaks as module
-from orchestrator.leaks import Search, leak_notes, leaks
-from orchestrator.redact import Redactor
-from orchestrator.repository import Repository
+from orchestrator.git import secret_scan as module
+from orchestrator.git.repository import Repository
+from orchestrator.git.secret_scan import Search, leak_notes, leaks
+from orchestrator.text.redact import Redactor
 from tests.support.repository import git
 
 VALUE = "correct-horse-battery"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git import Git, GitCommandError
+from orchestrator.git.command import Git, GitCommandError
 
 
 def test_a_lock_that_goes_away_is_waited_for(repo: Path) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backups import restore
-from orchestrator.cleanup import cleanup
-from orchestrator.record import RunDirectory, all_runs
-from orchestrator.remains import RecordedWorker, Wanted
-from orchestrator.repository import Repository
+from orchestrator.cleanup.inventory import RecordedWorker, Wanted
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cleanup.restore import restore
+from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status
-from orchestrator.retry import same_again
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.rerun import same_again
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.workflow.model import Task, Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

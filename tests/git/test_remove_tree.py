@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.workspace import remove_tree
+from orchestrator.files.remove_tree import remove_tree
 
 ORDINARY = 20_001
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backups import restore
-from orchestrator.cleanup import cleanup
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cleanup.restore import restore
 from orchestrator.errors import ConfigError
-from orchestrator.record import all_runs
-from orchestrator.repository import Repository
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, shell_run

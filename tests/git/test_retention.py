@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup import cleanup
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.remove import cleanup
 from orchestrator.cli.app import run
 from orchestrator.events import Notice
-from orchestrator.record import all_runs
-from orchestrator.remains import Wanted
-from orchestrator.repository import Repository
-from orchestrator.runner import ParallelRunner
+from orchestrator.git.repository import Repository
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup import cleanup
+from orchestrator.cleanup.remove import cleanup
 from orchestrator.results import Status, WorkerResult
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.repository import Repository
-from orchestrator.runner import ParallelRunner
-from orchestrator.submodules import Submodules, ready_submodules
+from orchestrator.git.repository import Repository
+from orchestrator.git.submodules import Submodules, ready_submodules
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
 from tests.support.runs import configured

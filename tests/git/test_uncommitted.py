@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from orchestrator.cleanup import cleanup
-from orchestrator.remains import Wanted
-from orchestrator.repository import BASES
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.git.repository import BASES
 from orchestrator.results import Status
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
 from tests.support.runs import configured, shell_run, show

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RepositoryError
-from orchestrator.plan import WorkerSpec
-from orchestrator.repository import Repository
-from orchestrator.store import settle
-from orchestrator.worktree import Worktree, add_worktree
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import Worktree, add_worktree
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.private_git import settle
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run
@@ -125,7 +125,7 @@ def test_attributes_that_take_git_for_ever_end(
         blob = git(repo, "hash-object", "-w", "--no-filters", name)
         git(repo, "update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
     slow = git(repo, "commit-tree", git(repo, "write-tree"), "-p", base, "-m", "slow")
-    monkeypatch.setattr("orchestrator.worktree.CHECKOUT_TIMEOUT", 1.0)
+    monkeypatch.setattr("orchestrator.git.worktree.CHECKOUT_TIMEOUT", 1.0)
 
     with pytest.raises(RepositoryError, match="took longer"):
         update(repo, worktree, base, slow)

@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.engine.base import MANAGED, REPOSITORY
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.errors import OrchestratorError
 from tests.mutation.protection import Protection
 from tests.mutation.protections import PROTECTIONS

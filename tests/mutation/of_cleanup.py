@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tests.mutation.protection import Protection, patches
 
 CLEANUP = "tests/git/test_cleanup.py"
-KEPT = "tests/git/test_kept.py"
+KEPT = "tests/git/test_kept_refs.py"
 CHOICE = "tests/git/test_cleanup_choice.py"
 RESTORE = "tests/git/test_restore.py"
 ACCEPTANCE = "tests/docker/test_acceptance.py"
@@ -14,7 +14,8 @@ ACCEPTANCE = "tests/docker/test_acceptance.py"
 def cleanup() -> Iterator[Protection]:
     """Give every check before something is removed."""
     yield from patches(
-        "cleanup.py", (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
+        "cleanup/remove.py",
+        (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
         ("backups", '                repository.git.run("update-ref", backup, kept)\n',
          "                pass\n"),
         ("live runs left alone", "        if held:\n            _clean_workers(",
@@ -28,14 +29,19 @@ def cleanup() -> Iterator[Protection]:
          "    if False:\n"),
     )  # fmt: skip
     yield from patches(
-        "backups.py", (CLEANUP, RESTORE),
+        "cleanup/backups.py",
+        (CLEANUP, RESTORE),
         ("filters off in a snapshot", "            config=repository.without_filters(),\n", ""),
         ("backups not overwritten", "if held is None or repository.git.succeeds(",
          "if True or repository.git.succeeds("),
+    )  # fmt: skip
+    yield from patches(
+        "cleanup/restore.py",
+        (CLEANUP, RESTORE),
         ("what is in the way of a restore stays", "    if problems:\n", "    if False:\n"),
     )  # fmt: skip
     yield from patches(
-        "remains.py", (CHOICE, KEPT),
+        "cleanup/inventory.py", (CHOICE, KEPT),
         ("what only workers have is not merged",
          "others = {ref for ref in refs if not ref.startswith(BRANCHES)}", "others = set(refs)"),
         ("what was pushed is not merged", "others - pushed_refs(repository)", "others"),
@@ -44,7 +50,8 @@ def cleanup() -> Iterator[Protection]:
         ("uncommitted work is not clean", " and is_clean(repository, worker)", ""),
     )  # fmt: skip
     yield from patches(
-        "record.py", ("tests/unit/test_record.py",),
+        "state/run_directory.py",
+        ("tests/unit/test_record.py",),
         ("records are the user's own", "self.path.chmod(0o700)", "self.path.chmod(0o755)"),
         ("the caller's variables not recorded", "exclude=without", "exclude={}"),
         ("results are read to a bound", "file.read(most + 1)", "file.read()"),

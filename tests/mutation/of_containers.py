@@ -23,7 +23,8 @@ _NETWORKS = (
 def container() -> Iterator[Protection]:
     """Give every flag of a container."""
     yield from patches(
-        "engine/docker/container.py", (FLAGS, ISOLATION, CONTRACT),
+        "engine/docker/arguments.py",
+        (FLAGS, ISOLATION, CONTRACT),
         ("capabilities dropped", 'cap_drop=["ALL"]', "cap_drop=[]"),
         ("no new privileges", '["no-new-privileges", *filtered]', "[*filtered]"),
         ("a seccomp profile of our own", '["no-new-privileges", *filtered]',
@@ -52,6 +53,10 @@ def container() -> Iterator[Protection]:
         ("no health check of the image's", '"healthcheck": {"test": ["NONE"]},', ""),
         ("labels of its overlay", "no_copy=True, labels=dict(labels)", "no_copy=True, labels={}"),
         ("read-only mounts", "read_only=mount.read_only", "read_only=False"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/container.py",
+        (FLAGS, ISOLATION, CONTRACT),
         ("anonymous volumes removed", "v=True, force=True", "v=False, force=True"),
         ("removed while it runs", "v=True, force=True", "v=True, force=False"),
         ("paused containers can be stopped", 'if state["Paused"]:', "if False:"),
@@ -93,7 +98,7 @@ def guard() -> Iterator[Protection]:
         ("host's rules go with their maker", '"flags owner;"', '""'),
     )  # fmt: skip
     yield from patches(
-        "engine/docker/guard.py", (RULES, FLAGS, NETWORK, HOST),
+        "engine/docker/firewall.py", (RULES, FLAGS, NETWORK, HOST),
         ("no run goes on with host rules that do not stand", "    if problem is not None:\n"
          "        holder.remove()\n        raise EngineError(problem)\n", ""),
         ("rules stand before the worker starts", "        _await_ready(guard)\n", ""),
@@ -114,12 +119,13 @@ def guard() -> Iterator[Protection]:
         ("guard's processes", "_PIDS = 16", "_PIDS = 17"),
     )  # fmt: skip
     yield from patches(
-        "opening.py", ("tests/unit/test_runner_repositories.py",),
+        "runs/shared_resources.py",
+        ("tests/unit/test_runner_repositories.py",),
         ("host closed to a run's network", "    return replace(_with_host_closed(run, name, \
 network), network=network)", "    return replace(run, network=network)"),
     )  # fmt: skip
     yield from patches(
-        "egress.py", (RULES, "tests/docker/test_runtime.py"),
+        "engine/egress.py", (RULES, "tests/docker/test_runtime.py"),
         ("base URLs of the agent program alone", "for name in names if",
          "for name in environment if"),
         ("a base URL opens a web port", "_PORTS.get(parts.scheme, 0)", "5432"),
@@ -131,7 +137,7 @@ network), network=network)", "    return replace(run, network=network)"),
 def images() -> Iterator[Protection]:
     """Give what keeps the user's own files out of images, and images off the machine."""
     yield from patches(
-        "untracked.py", (PROJECT_IMAGES,),
+        "workspace/untracked.py", (PROJECT_IMAGES,),
         ("git's directory in no image", 'name == ".git" or _is_a_workers(name)',
          "_is_a_workers(name)"),
         ("workers' worktrees in no image", 'name == ".git" or _is_a_workers(name)',
@@ -153,7 +159,7 @@ def images() -> Iterator[Protection]:
 def services() -> Iterator[Protection]:
     """Give what closes a worker's services, and keeps them to that worker."""
     yield from patches(
-        "services.py", (SERVICES,),
+        "worker/services.py", (SERVICES,),
         ("five capabilities", '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),
         ("network of the worker's", 'run.network if is_open else "none"', "run.network"),
         ("rules of the worker's", "run.egress if is_open else None", "None"),

@@ -31,7 +31,7 @@ _PROGRAMS = {
 def gate() -> Iterator[Protection]:
     """Give every setting and variable of every git command, and its bounds."""
     yield from patches(
-        "git.py", (GATE, "tests/git", "tests/unit/test_runner_repositories.py"),
+        "git/command.py", (GATE, "tests/git", "tests/unit/test_runner_repositories.py"),
         ("hooks off", '    "core.hooksPath": os.devnull,\n', ""),
         ("fsmonitor off", '    "core.fsmonitor": "false",\n', ""),
         ("attributes file off", '    "core.attributesFile": os.devnull,\n', ""),
@@ -83,7 +83,7 @@ def gate() -> Iterator[Protection]:
 def comparisons() -> Iterator[Protection]:
     """Give what bounds the list of what a worker changed."""
     yield from patches(
-        "changes.py", ("tests/git/test_changes.py", GATE),
+        "git/changes.py", ("tests/git/test_changes.py", GATE),
         ("comparisons run no textconv", '"--no-textconv", ', "",
          "counting lines runs none: defence in depth"),
         ("comparisons run no external diff", '"--no-ext-diff", ', "",
@@ -102,7 +102,7 @@ def comparisons() -> Iterator[Protection]:
 def searches() -> Iterator[Protection]:
     """Give what the search for secrets in commits keeps to."""
     yield from patches(
-        "leaks.py", ("tests/git/test_leaks.py",),
+        "git/secret_scan.py", ("tests/git/test_leaks.py",),
         ("names of refs are searched", "    for ref in refs:", "    for ref in ():"),
         ("number of objects", "if number >= MAX_OBJECTS:", "if False:"),
         ("bytes and time", "if room < len(piece.data) or time.monotonic() > deadline:",
@@ -121,7 +121,8 @@ def repository() -> Iterator[Protection]:
              "tests/unit/test_harvest_import.py")  # fmt: skip
     empty = "to this git an empty `process` says the same: defence in depth"
     yield from patches(
-        "repository.py", tests,
+        "git/repository.py",
+        tests,
         ("a revision is no option", '"--end-of-options", ', "",
          "what git answers to an option is no commit: defence in depth"),
         ("one at a time", "            fcntl.flock(file, fcntl.LOCK_EX)\n", ""),
@@ -135,7 +136,7 @@ def repository() -> Iterator[Protection]:
          '"process": ""}'),
     )  # fmt: skip
     yield from patches(
-        "drivers.py", ("tests/git/test_drivers.py",),
+        "git/disarm.py", ("tests/git/test_drivers.py",),
         *((f"programs of the tree: {name}", f'    (r"{pattern}', '    (r"no-such-key')
           for name, pattern in _PROGRAMS.items()),
         ("programs at a place that is computed",

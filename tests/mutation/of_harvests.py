@@ -10,7 +10,7 @@ TREES = "tests/unit/test_harvest_trees.py"
 HELPER = "tests/unit/test_harvest_helper.py"
 ROOM = "tests/unit/test_harvest_room.py"
 STORE = "tests/unit/test_helper_store.py"
-KEPT = "tests/git/test_kept.py"
+KEPT = "tests/git/test_kept_refs.py"
 KEPT_IMPORT = "tests/unit/test_kept_import.py"
 STATES = "tests/fuzz/test_git_states.py"
 FUZZ = "tests/fuzz/test_import.py"
@@ -21,7 +21,7 @@ FUZZ_HELPER = "tests/fuzz/test_helper.py"
 def harvest() -> Iterator[Protection]:
     """Give every check of a pack, its commits and its trees."""
     yield from patches(
-        "regular.py", (REGULAR, IMPORT),
+        "files/safe_open.py", (REGULAR, IMPORT),
         ("links not followed", "os.O_RDONLY | no_link | os.O_NONBLOCK",
          "os.O_RDONLY | os.O_NONBLOCK"),
         ("FIFOs not waited for", "os.O_RDONLY | no_link | os.O_NONBLOCK",
@@ -29,7 +29,7 @@ def harvest() -> Iterator[Protection]:
         ("regular files alone", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "harvest.py", (IMPORT, TREES, FUZZ),
+        "git/quarantine.py", (IMPORT, TREES, FUZZ),
         ("files are read in part", "file.read(limit)", "file.read()"),
         ("the tip is an id", "if not _OBJECT_ID.fullmatch(tip):", "if False:"),
         ("packs checked strictly", 'quarantine, origin, "--strict")', "quarantine, origin)"),
@@ -64,7 +64,7 @@ def harvest() -> Iterator[Protection]:
          "(ValueError, HarvestRefusedError)"),
     )  # fmt: skip
     yield from patches(
-        "trees.py", (TREES, IMPORT, FUZZ),
+        "git/tree_checks.py", (TREES, IMPORT, FUZZ),
         ("submodules", "in sorted(forest.gitlinks - gitlinks):", "in ():"),
         ("git directories in disguise", "if forest.disguised - allowed:", "if False:"),
         ("number of files", "if entries > bounds.entries:", "if False:"),
@@ -94,7 +94,7 @@ def harvest() -> Iterator[Protection]:
 def kept() -> Iterator[Protection]:
     """Give what stands between a worker's other commits and the refs that keep them."""
     yield from patches(
-        "kept.py", (KEPT, KEPT_IMPORT),
+        "git/kept_refs.py", (KEPT, KEPT_IMPORT),
         ("names are made harmless", '_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_"',
          'part[:_LONGEST_PART] or "_"'),
         ("names are no one's folder", "or name in folders or not", "or not"),
@@ -111,7 +111,7 @@ def kept() -> Iterator[Protection]:
         ("the last good commit is found", "if self.let_in(chain[middle]) is None:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "harvest_states.py", (KEPT, STATES),
+        "worker/in_container/git_states.py", (KEPT, STATES),
         ("commits in no ref", "for commit in sorted(heads):", "for commit in ():"),
         ("every stash", "for number, entry in enumerate(entries):",
          "for number, entry in enumerate(list(entries)[:1]):"),
@@ -122,7 +122,7 @@ def kept() -> Iterator[Protection]:
          "found = [name for name in () if"),
     )  # fmt: skip
     yield from patches(
-        "harvest_helper.py", (KEPT, STATES),
+        "worker/in_container/pack_work.py", (KEPT, STATES),
         ("files are read that were written", "        self._forget_times()\n", ""),
         ("files added by force", "        self._take_staged(index, parent)\n", ""),
         ("sparse checkouts delete nothing", "        self._restore_sparse(index, parent)\n", ""),
@@ -135,7 +135,7 @@ def kept() -> Iterator[Protection]:
 def integration() -> Iterator[Protection]:
     """Give what stands between several workers' commits and the one that is merged from them."""
     yield from patches(
-        "integration.py", (INTEGRATION,),
+        "git/merge.py", (INTEGRATION,),
         ("no drivers of the user's", '    "GIT_CONFIG_GLOBAL": devnull,\n', ""),
         ("no drivers of the system's", '    "GIT_CONFIG_NOSYSTEM": "1",\n', "",
          "no other user can write there: defence in depth"),
@@ -175,11 +175,11 @@ def helper() -> Iterator[Protection]:
     """Give what the harvest's own container keeps to."""
     image = "nothing that a worker writes is there: defence in depth"
     yield from patches(
-        "harvest_helper.py", ("tests/git/test_copies.py",),
+        "worker/in_container/pack_work.py", ("tests/git/test_copies.py",),
         ("copies in no commit", "        self._leave_copies(parent)\n", ""),
     )  # fmt: skip
     yield from patches(
-        "harvest_helper.py", (ROOM,),
+        "worker/in_container/pack_work.py", (ROOM,),
         ("content of git-lfs counts", "self.room -= info.st_size", "pass"),
         ("size of content is judged unread",
          "if info.st_size > self.room and info.st_size not in given.values():", "if False:",
@@ -187,11 +187,11 @@ def helper() -> Iterator[Protection]:
         ("sparse files count", "if self.holes < 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "packing.py", (ROOM,),
+        "worker/pack.py", (ROOM,),
         ("what a harvest writes is measured", "if size <= room:", "if True:"),
     )  # fmt: skip
     yield from patches(
-        "harvest_helper.py", (STORE, HELPER, FUZZ_HELPER),
+        "worker/in_container/pack_work.py", (STORE, HELPER, FUZZ_HELPER),
         ("links in the store not followed", "os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.",
          "os.open(path, os.O_RDONLY | os."),
         ("FIFOs in the store not waited for", "(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)",
@@ -238,7 +238,7 @@ def helper() -> Iterator[Protection]:
         ("few notes", "self.notes[:MOST_NOTES]", "self.notes"),
     )  # fmt: skip
     yield from patches(
-        "containers.py", (HELPER,),
+        "worker/container_specs.py", (HELPER,),
         ("nothing imported from elsewhere", '"python3", "-I", "-S", "-c"', '"python3", "-S", "-c"',
          "it runs in the root of a read-only image, with no variables: defence in depth"),
     )  # fmt: skip

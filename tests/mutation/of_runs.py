@@ -15,7 +15,8 @@ CLEANUP = "tests/git/test_cleanup.py"
 def workspace() -> Iterator[Protection]:
     """Give what a worker sees of the host, and how it is made and removed."""
     yield from patches(
-        "workspace.py", ("tests/unit/test_workspace.py",),
+        "workspace/mounts.py",
+        ("tests/unit/test_workspace.py",),
         ("pointer read-only", 'target=f"{WORKSPACE}/.git", read_only=True',
          'target=f"{WORKSPACE}/.git", read_only=False'),
         ("objects read-only", "target=OBJECTS, read_only=True", "target=OBJECTS, read_only=False"),
@@ -27,7 +28,8 @@ def workspace() -> Iterator[Protection]:
         ("read-only worktree", "            read_only=self.read_only,\n        )", "        )"),
     )  # fmt: skip
     yield from patches(
-        "workspace.py", ("tests/git/test_remove_tree.py",),
+        "files/remove_tree.py",
+        ("tests/git/test_remove_tree.py",),
         ("removal follows no link", "if not stat.S_ISDIR(entry.lstat().st_mode):",
          "if not stat.S_ISDIR(entry.stat().st_mode):"),
         ("removal follows no link further down", "if not child.is_dir(follow_symlinks=False):",
@@ -37,34 +39,36 @@ def workspace() -> Iterator[Protection]:
         ("what is locked is removed", "            directory.chmod(0o700)\n", "            pass\n"),
     )  # fmt: skip
     yield from patches(
-        "objects.py", ("tests/unit/test_workspace.py", RUNS),
+        "git/object_packs.py", ("tests/unit/test_workspace.py", RUNS),
         ("the base's objects alone", '"--revs", stdin=f"{commit}\\n".encode()',
          '"--all", stdin=b""'),
         ("objects not writable", "(Path(folder) / name).chmod(0o444)",
          "(Path(folder) / name).chmod(0o666)"),
     )  # fmt: skip
     yield from patches(
-        "copies.py", ("tests/git/test_copies.py",),
+        "workspace/copy_untracked.py",
+        ("tests/git/test_copies.py",),
         ("copies through no link", "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW",
          "os.O_RDONLY | os.O_DIRECTORY"),
     )  # fmt: skip
     yield from patches(
-        "untracked.py", ("tests/git/test_copies.py",),
+        "workspace/untracked.py", ("tests/git/test_copies.py",),
         ("secrets copied by name alone", "    _refuse_secrets(asked, patterns)\n", ""),
         ("links out of the repository not copied", "_leads_out(top, path):", "False:"),
     )  # fmt: skip
     yield from patches(
-        "lfs.py", ("tests/git/test_handed_over.py",),
+        "git/lfs.py", ("tests/git/test_handed_over.py",),
         ("objects are what their names say", ".hexdigest() == oid\n", ".hexdigest() != \"\"\n"),
         ("no more objects than there is room for", "if size > room:", "if False:"),
         ("no content by its name alone", "if one.oid in known)", ")"),
     )  # fmt: skip
     yield from patches(
-        "submodules.py", ("tests/git/test_submodules.py",),
+        "git/submodules.py", ("tests/git/test_submodules.py",),
         ("names of submodules lead nowhere else", ' and _is_usable(name):', ":"),
     )  # fmt: skip
     yield from patches(
-        "store.py", ("tests/unit/test_workspace.py", "tests/unit/test_harvest_helper.py", RUNS),
+        "workspace/private_git.py",
+        ("tests/unit/test_workspace.py", "tests/unit/test_harvest_helper.py", RUNS),
         ("no gc of the worker's",
          "[gc]\\n\\tauto = 0\\n[maintenance]\\n\\tauto = false\\n", ""),
         ("settings are one line each", '.replace("\\n", " ")', ""),
@@ -75,7 +79,7 @@ def workspace() -> Iterator[Protection]:
          '        index=store.root / "index",\n'),
     )  # fmt: skip
     yield from patches(
-        "worktree.py",
+        "git/worktree.py",
         ("tests/git/test_worktree.py", "tests/git/test_drivers.py", RUNS,
          f"{ACCEPTANCE} -k filters"),
         ("filters off when a worktree is added",
@@ -95,18 +99,19 @@ def limits() -> Iterator[Protection]:
     """Give what ends a worker, and what keeps its end its own."""
     ends = (LIMITS, RUNS, f"{ACCEPTANCE} -k disk_log_inodes")
     yield from patches(
-        "meter.py", ends,
+        "execution/limits.py", ends,
         ("disk limit", "if written > limits.disk:", "if False:"),
         ("file limit", "elif made > limits.inodes:", "elif False:"),
     )  # fmt: skip
     yield from patches(
-        "meter.py", (LIMITS, "tests/attacks/test_limits.py"),
+        "execution/limits.py", (LIMITS, "tests/attacks/test_limits.py"),
         ("locked directories", "elif self._locked * _MEASURE_DISK > _PATIENCE * MEASURE:",
          "elif False:"),
         ("fork bombs ended", "if self._at_pids_limit >= _PATIENCE:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "execution.py", ends,
+        "execution/supervisor.py",
+        ends,
         ("log limit", "if self.log.size > limits.log_limit:", "if False:"),
         ("silence", "if limits.idle_timeout and", "if False and"),
         ("deadline", "if now >= deadline:", "if False:"),
@@ -114,19 +119,21 @@ def limits() -> Iterator[Protection]:
         ("SIGKILL after grace", '        self.container.kill("SIGKILL")\n', ""),
     )  # fmt: skip
     yield from patches(
-        "execution.py", ("tests/unit/test_runner_slots.py",),
+        "execution/launch.py",
+        ("tests/unit/test_runner_slots.py",),
         ("removed when it does not start", "        container.remove()\n        raise",
          "        raise"),
     )  # fmt: skip
     yield from patches(
-        "session.py", ("tests/unit/test_runner_slots.py", "tests/unit/test_runner.py"),
+        "worker/agent_container.py",
+        ("tests/unit/test_runner_slots.py", "tests/unit/test_runner.py"),
         ("removed at its end", "        problem = _removed(container)\n",
          "        problem = None\n"),
         ("removed whatever happens", "            _removed(container)\n            raise",
          "            raise"),
     )  # fmt: skip
     yield from patches(
-        "logs.py", ("tests/unit/test_logs.py", "tests/unit/test_runner_secrets.py"),
+        "execution/output.py", ("tests/unit/test_logs.py", "tests/unit/test_runner_secrets.py"),
         ("log on disk bounded", "kept = data[: self._room]", "kept = data"),
         ("lines bounded", "(started + tail)[:_LINE]", "started + tail"),
         ("lines sanitized", 'line = one_line(raw[:1000].decode("utf-8", "replace").strip())',
@@ -136,13 +143,13 @@ def limits() -> Iterator[Protection]:
          "self._take(stream, redacted._held)"),
     )  # fmt: skip
     yield from patches(
-        "diskuse.py", (LIMITS, RUNS, "tests/attacks/test_limits.py"),
+        "files/disk_usage.py", (LIMITS, RUNS, "tests/attacks/test_limits.py"),
         ("measuring is bounded", "if late or files > most_files:", "if False:"),
         ("hard links count once",
          "if info.st_nlink == 1 or info.st_ino not in linked:", "if True:"),
     )  # fmt: skip
     yield from patches(
-        "walk.py", ("tests/unit/test_walk.py", LIMITS),
+        "files/walk.py", ("tests/unit/test_walk.py", LIMITS),
         ("walks follow no link", "os.O_NOFOLLOW | ", ""),
         ("walks see links as links", "entry.stat(follow_symlinks=False)", "entry.stat()"),
         ("walks go by descriptor", "os.open(name, _DIRECTORY, dir_fd=self._end())",
@@ -156,7 +163,7 @@ def limits() -> Iterator[Protection]:
          "            except OSError:\n                self.hidden += 1\n                return"),
     )  # fmt: skip
     yield from patches(
-        "deadman_process.py", (DEADMAN, UNWATCHED),
+        "execution/dead_man_process.py", (DEADMAN, UNWATCHED),
         ("killed when late", "if at_once or self._moment(one) <= now", "if at_once"),
         ("services do not stay for ever", "        for worker in self._idle:\n"
          "            self._running[worker] = uptime() + RESUME\n", ""),
@@ -166,33 +173,38 @@ def limits() -> Iterator[Protection]:
         ("a signal ends no run", "at_once=asked and switch.alone", "at_once=asked"),
     )  # fmt: skip
     yield from patches(
-        "deadman.py", (DEADMAN, UNWATCHED),
+        "execution/dead_man_switch.py", (DEADMAN, UNWATCHED),
         ("a switch in a session of its own", "start_new_session=True,", ""),
         ("no secrets for the switch", "env=_environment(os.environ),", "env=dict(os.environ),"),
         ("a switch that was killed is replaced",
          "            self._start()\n", "            self._pipe or self._start()\n"),
     )  # fmt: skip
     yield from patches(
-        "overdue.py", (DEADMAN,),
+        "execution/overdue.py", (DEADMAN,),
         ("what starts later is left alone", "started.timestamp() <= before", "True"),
     )  # fmt: skip
     yield from patches(
-        "execution.py", ("tests/unit/test_clock.py", "tests/unit/test_triggers.py", UNWATCHED),
+        "execution/supervisor.py",
+        ("tests/unit/test_clock.py", "tests/unit/test_triggers.py", UNWATCHED),
         ("the clock waits for no measurement", "        self.looker.start()\n",
          "        self._look_once = self.meter.look()\n"),
         ("a question at the deadline is told", "            self._note(self._asked)\n",
          "            pass\n"),
-        ("the switch is told of a deadline", "self.switch.running(self.worker_id, self._late(age))",
-         "pass"),
         ("the clock waits for no callback", "        self.teller.start()\n",
          "        self._tell_stopping()\n"),
+    )  # fmt: skip
+    yield from patches(
+        "execution/launch.py",
+        ("tests/unit/test_clock.py", "tests/unit/test_triggers.py", UNWATCHED),
+        ("the switch is told of a deadline", "self.switch.running(self.worker_id, self._late(age))",
+         "pass"),
     )  # fmt: skip
 
 
 def words() -> Iterator[Protection]:
     """Give what cleans and judges what a worker says."""
     yield from patches(
-        "sanitize.py", ("tests/unit/test_sanitize.py",),
+        "text/sanitize.py", ("tests/unit/test_sanitize.py",),
         ("control characters", '{"Cc", "Cf"', '{"Cf"'),
         ("invisible characters", '"Cf", ', ""),
         ("lone surrogates", '"Cs", ', ""),
@@ -203,18 +215,18 @@ def words() -> Iterator[Protection]:
         ("length", "clean if len(clean) <= limit else clean[: limit - 1] + ELLIPSIS", "clean"),
     )  # fmt: skip
     yield from patches(
-        "logs.py", ("tests/unit/test_logs.py",),
+        "execution/output.py", ("tests/unit/test_logs.py",),
         ("a record that a worker's progress does not fill", "not (now or since > wait)", "False"),
         ("fewer records the longer it runs", "max(_RECORDED, age * _RECORDED_SHARE)",
          "_RECORDED"),
     )  # fmt: skip
     yield from patches(
-        "triggers.py", ("tests/unit/test_triggers.py",),
+        "execution/watchdog.py", ("tests/unit/test_triggers.py",),
         ("a bounded number of interventions", "self._news(signs, heard_at=heard_at), self._left)",
          "self._news(signs, heard_at=heard_at), None)"),
     )  # fmt: skip
     yield from patches(
-        "cli/ci.py", ("tests/cli/test_cli_ci.py",),
+        "cli/output/ci.py", ("tests/cli/test_cli_ci.py",),
         ("commands for CI systems in a line", '_ANYWHERE.sub(f"#{_MARK}", text)', "text"),
         ("commands for CI systems at a line's start",
          r'_LEADING.sub(rf"\1{_MARK}", _ANYWHERE.sub(f"#{_MARK}", text))',
@@ -226,17 +238,18 @@ def words() -> Iterator[Protection]:
          r'return text.replace("##", r"\u0023\u0023")', "return text"),
     )  # fmt: skip
     yield from patches(
-        "cli/inside.py", ("tests/cli/test_cli_ci.py",),
+        "cli/commands/exec.py", ("tests/cli/test_cli_ci.py",),
         ("commands in pieces from a container", r'text.rfind("\n") + 1', "len(text)"),
         ("a container's words in a job", "if self._in_ci:\n            self._show_lines",
          "if False:\n            self._show_lines"),
     )  # fmt: skip
     yield from patches(
-        "cli/logs.py", ("tests/cli/test_cli_ci.py",),
+        "cli/commands/logs.py", ("tests/cli/test_cli_ci.py",),
         ("raw bytes in a job", "if raw and not force and in_ci(os.environ):", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "judge.py", ("tests/unit/test_judge.py",),
+        "execution/verdict.py",
+        ("tests/unit/test_judge.py",),
         ("what was seen outranks what is claimed",
          "    if seen is not None:\n        return seen\n", ""),
         ("a failed exit is no success", "    if failed and ending.exit_status is not None:\n"
@@ -247,7 +260,7 @@ def words() -> Iterator[Protection]:
 def secrets() -> Iterator[Protection]:
     """Give what keeps a secret in memory, and out of everything else."""
     yield from patches(
-        "redact.py", ("tests/unit/test_redact.py",),
+        "text/redact.py", ("tests/unit/test_redact.py",),
         ("values replaced",
          "self._expression.sub(lambda found: self._label(found[0]), data)", "data"),
         ("in base64", "        yield from _base64_forms(piece, before)\n", "        pass\n"),
@@ -275,7 +288,7 @@ def secrets() -> Iterator[Protection]:
     )  # fmt: skip
     made = "the directory is new and the caller's alone: defence in depth"
     yield from patches(
-        "secret_files.py", ("tests/unit/test_secret_files.py",),
+        "state/secret_files.py", ("tests/unit/test_secret_files.py",),
         ("in memory alone", "if _is_in_memory(root) and os", "if os"),
         ("in memory: the innermost mount", "len(mount.parts) >= len(best.parts)", "True"),
         ("in memory: where a link leads", "place = directory.resolve()", "place = directory"),
@@ -307,7 +320,8 @@ def secrets() -> Iterator[Protection]:
          "                pass\n"),
     )  # fmt: skip
     yield from patches(
-        "containers.py", ("tests/unit/test_runner_secrets.py", "tests/docker/test_secrets.py"),
+        "worker/container_specs.py",
+        ("tests/unit/test_runner_secrets.py", "tests/docker/test_secrets.py"),
         ("read-only to the worker", "target=secret_files.TARGET, read_only=True",
          "target=secret_files.TARGET, read_only=False"),
         ("out of a commit's message", "one_line(run.redactor.text(spec.task), limit=500)",
@@ -319,7 +333,7 @@ def triggers() -> Iterator[Protection]:
     """Give what keeps a worker's output from costing us, and a notification from harming."""
     tests = ("tests/unit/test_triggers.py",)
     yield from patches(
-        "triggers.py", tests,
+        "execution/watchdog.py", tests,
         ("few kinds of errors remembered", "if len(self._kinds) > _KINDS:", "if False:"),
         ("a line without end not kept",
          'self._started[stream] = text[text.rfind(b"\\n") + 1 :][:_LINE]',
@@ -335,7 +349,7 @@ def triggers() -> Iterator[Protection]:
         ("few files looked at", "most=_MOST_FILES", "most=10**9"),
     )  # fmt: skip
     yield from patches(
-        "notify.py", tests,
+        "runs/notifications.py", tests,
         ("no shell", "shlex.split(command),", '["sh", "-c", command],'),
         ("a command that hangs is ended", "        timeout=_TIMEOUT,\n        check=False,",
          "        check=False,"),
@@ -350,7 +364,7 @@ def caches() -> Iterator[Protection]:
     """Give what keeps workers from changing caches for others."""
     tests = ("tests/unit/test_caches.py", "tests/docker/test_caches_offline.py")
     yield from patches(
-        "caches.py", tests,
+        "workspace/caches.py", tests,
         ("a copy of its own",
          "_copy(lower, place, user)\n        return BindMount(source=place",
          "_copy(lower, place, user)\n        return BindMount(source=lower"),
@@ -364,16 +378,17 @@ def caches() -> Iterator[Protection]:
         ("kept while a run goes on", "if any(run.is_live()", "if False and any(run.is_live()"),
     )  # fmt: skip
     yield from patches(
-        "worker.py", tests,
+        "worker/lifecycle.py", tests,
         ("published when all went well",
          "not run.caches.warms or verdict.status is not Status.SUCCESS", "not run.caches.warms"),
     )  # fmt: skip
     yield from patches(
-        "checks.py", tests,
+        "worker/checks.py", tests,
         ("not the worker's own for checks", 'mode="bind", caches=caches, ', 'mode="bind", '),
     )  # fmt: skip
     yield from patches(
-        "workspace.py", tests,
+        "workspace/mounts.py",
+        tests,
         ("counted by the disk limit", "self.store.git, *_growing(self.caches)", "self.store.git"),
         ("gone with the scratch", "remove_tree(self.store.root / CACHES)", "pass"),
     )  # fmt: skip

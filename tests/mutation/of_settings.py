@@ -21,10 +21,12 @@ def settings() -> Iterator[Protection]:
         for key in keys:
             rest = named.format(", ".join(f'"{other}"' for other in keys if other != key))
             yield from patches(
-                "settings/guest.py", (SETTINGS,), (f"{key} of a named file alone", whole, rest)
+                "config/untrusted_file.py",
+                (SETTINGS,),
+                (f"{key} of a named file alone", whole, rest),
             )
     yield from patches(
-        "settings/guest.py", (SETTINGS,),
+        "config/untrusted_file.py", (SETTINGS,),
         ("limits not above what holds",
          '    *(("limits", name) for name in Limits.model_fields),\n', ""),
         ("network not more open", '("network", "read_only", "history")),',
@@ -46,7 +48,7 @@ def settings() -> Iterator[Protection]:
          "by_field.get(f)"),
     )  # fmt: skip
     yield from patches(
-        "settings/__init__.py", (SETTINGS,),
+        "config/loading.py", (SETTINGS,),
         ("keys of a found file refused", "[] if named else out_of_bounds(file_layer)", "[]"),
         ("a found file bounded", "_merged(layers) if named else _bounded(layers, path)",
          "_merged(layers)"),
@@ -54,12 +56,12 @@ def settings() -> Iterator[Protection]:
         ("no link of a repository followed", "None if named else top", "None"),
     )  # fmt: skip
     yield from patches(
-        "settings/document.py", (SETTINGS,),
+        "config/document.py", (SETTINGS,),
         ("no folder that is a link followed", "(path, *(below / folder for folder in folders))",
          "(path,)"),
     )  # fmt: skip
     yield from patches(
-        "containers.py", (STAGES,),
+        "worker/container_specs.py", (STAGES,),
         ("agents' keys for agents alone", "            **command.default_env,\n"
          "            **command.env,\n            **({} if",
          "            **command.default_env,\n            **run.inherited_env,\n"
@@ -71,12 +73,13 @@ def settings() -> Iterator[Protection]:
          "run.config"),
     )  # fmt: skip
     yield from patches(
-        "stages.py", (STAGES,),
+        "worker/stages.py", (STAGES,),
         ("no secrets for a found file's commands",
          "Secrets(values={}, root=None) if self.job.closed else run.secrets", "run.secrets"),
     )  # fmt: skip
     yield from patches(
-        "config.py", (SETTINGS, STAGES),
+        "config/run.py",
+        (SETTINGS, STAGES),
         ("no network for a found file's setup",
          '"none" if "setup" in self.closed_stages else self.isolation.network',
          "self.isolation.network"),
@@ -85,17 +88,18 @@ def settings() -> Iterator[Protection]:
          "self.isolation.network"),
     )  # fmt: skip
     yield from patches(
-        "workflow/model.py", ("tests/unit/test_runner_workflow.py",),
+        "workflow/planning.py",
+        ("tests/unit/test_runner_workflow.py",),
         ("a private workflow closes every network", 'if workflow.network == "none":', "if False:"),
     )  # fmt: skip
     yield from patches(
-        "cli/spec_run.py", ("tests/cli/test_cli_spec.py",),
+        "cli/commands/spec_run.py", ("tests/cli/test_cli_spec.py",),
         ("a private workflow opened by no option",
          "        _refuse_open_networks(configured)",
          "        pass"),
     )  # fmt: skip
     yield from patches(
-        "warming.py", ("tests/unit/test_caches.py",),
+        "runs/cache_warming.py", ("tests/unit/test_caches.py",),
         ("no found file's setup on the internet", 'if "setup" in config.closed_stages:',
          "if False:"),
     )  # fmt: skip
@@ -104,8 +108,13 @@ def settings() -> Iterator[Protection]:
 def preflight() -> Iterator[Protection]:
     """Give what stops a run before it starts."""
     yield from patches(
-        "preflight.py", (PREFLIGHT,),
+        "runs/preflight.py",
+        (PREFLIGHT,),
         ("no run without a key", "    if missing is not None:\n        raise missing\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "runs/machine_check.py",
+        (PREFLIGHT,),
         ("no memory beyond the machine's", "if memory > features.memory and", "if False and"),
         ("no CPUs beyond the machine's", "cpus > features.cpus:", "False:"),
         ("a preset is no wish", "and memory != preset", ""),
@@ -122,24 +131,26 @@ def doors() -> Iterator[Protection]:
         ("a locale that knows no letters", "    _speak_utf8()\n", ""),
     )  # fmt: skip
     yield from patches(
-        "git.py", ("tests/cli/test_cli_doors.py",),
+        "git/command.py", ("tests/cli/test_cli_doors.py",),
         ("paths that are no text", "if not is_text(str(path)):", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "settings/document.py", ("tests/cli/test_cli_doors.py", "tests/unit/workflow"),
+        "config/document.py", ("tests/cli/test_cli_doors.py", "tests/unit/workflow"),
         ("settings from no FIFO", "with open_regular(path, follow=True) as file:",
          'with path.open("rb") as file:'),
         ("numbers as they are spelled", "self if self.written is None else", "self if True else"),
     )  # fmt: skip
     yield from patches(
-        "preflight.py", ("tests/unit/agents/test_long_task.py", "tests/cli/test_cli_doors.py"),
+        "runs/preflight.py",
+        ("tests/unit/agents/test_long_task.py", "tests/cli/test_cli_doors.py"),
         ("arguments that a program can take", "if max(words) > LONGEST_WORD:", "if False:"),
         ("variables that a program can take", "variables[longest] > LONGEST_WORD:", "False:"),
         ("a command line that a program can take",
          "if sum(words) + sum(variables.values()) > LONGEST_LINE:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "opening.py", ("tests/unit/test_runner.py -k observer",),
+        "runs/recorder.py",
+        ("tests/unit/test_runner.py -k observer",),
         ("a callback that raises", "except Exception as error:  # noqa: BLE001 - the caller's own",
          "except ZeroDivisionError as error:  # the caller's own"),
     )  # fmt: skip

@@ -13,7 +13,7 @@ PROMPTS = "tests/unit/workflow/test_prompts.py"
 def sharing() -> Iterator[Protection]:
     """Give what bounds what a worker hands over, and what it reads of others."""
     yield from patches(
-        "handover.py", (HANDOVER,),
+        "workspace/artifacts.py", (HANDOVER,),
         ("findings through no link and from no FIFO", "with open_regular(path) as file:",
          'with path.open("rb") as file:'),
         ("findings bounded", "return file.read(MOST_FINDINGS + _MARGIN)", "return file.read()"),
@@ -33,7 +33,7 @@ def sharing() -> Iterator[Protection]:
         ("what was taken stays", "if place.is_dir() and not kept.exists():", "if place.is_dir():"),
     )  # fmt: skip
     yield from patches(
-        "sharing.py", (SHARING,),
+        "workspace/shared_files.py", (SHARING,),
         ("shared files read-only", "target=SHARED, read_only=True",
          "target=SHARED, read_only=False"),
         ("inputs read-only", "target=INPUTS, read_only=True", "target=INPUTS, read_only=False"),
@@ -51,15 +51,16 @@ def sharing() -> Iterator[Protection]:
          'with (top / file).open("rb") as opened:'),
     )  # fmt: skip
     yield from patches(
-        "workspace.py", (SHARING,),
+        "workspace/mounts.py",
+        (SHARING,),
         ("what is handed over counts as written", ", *_growing(self.shared)", ""),
     )  # fmt: skip
     yield from patches(
-        "checks.py", (SHARING,),
+        "worker/checks.py", (SHARING,),
         ("checks see nothing that is shared", "caches=caches, shared=())", "caches=caches)"),
     )  # fmt: skip
     yield from patches(
-        "workflow/bulletin.py", (BULLETIN,),
+        "workflow/shared_findings.py", (BULLETIN,),
         ("no forged heading", r'_HEADING.sub(r"\1####", lines(findings).strip())',
          "lines(findings).strip()"),
         ("findings reach nothing else", "if not _REACHES.search(text):", "if True:"),
@@ -67,20 +68,21 @@ def sharing() -> Iterator[Protection]:
         ("all findings bounded", "if room < 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "inflow.py", ("tests/unit/test_runner_workflow.py",),
+        "scheduling/dependencies.py", ("tests/unit/test_runner_workflow.py",),
         ("no results in a command at its start", 'if run.agent.name == "shell":', "if False:",
          "refused before: no task that is a command has a place for them"),
     )  # fmt: skip
     yield from patches(
-        "preflight.py", ("tests/unit/test_runner_workflow.py",),
+        "runs/preflight.py",
+        ("tests/unit/test_runner_workflow.py",),
         ("no results in a command", 'config.agent_cli == "shell" and task.results_at', "False"),
     )  # fmt: skip
     yield from patches(
-        "workflow/variables.py", ("tests/unit/workflow/test_reading_mistakes.py",),
+        "workflow/parsing/variables.py", ("tests/unit/workflow/test_reading_mistakes.py",),
         ("no results in a file's commands", "if _is_command(task, defaults):", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "workflow/prompts.py", (PROMPTS,),
+        "workflow/reduce_prompt.py", (PROMPTS,),
         ("results are looked at once", "return _PLACE.sub(lambda found",
          "task = _PLACE.sub(lambda found: text if found else '', task)\n"
          "    return _PLACE.sub(lambda found"),

@@ -12,14 +12,14 @@ RUNNER = "tests/unit/test_runner_workflow.py"
 def workflows() -> Iterator[Protection]:
     """Return what decides on a workflow's order, bases and exit code."""
     yield from patches(
-        "inflow.py", (RUNNER,),
+        "scheduling/dependencies.py", (RUNNER,),
         ("a task that was not needed passes work on", "        elif result.reason is not "
          "Reason.CONFLICT and name in tasks:\n            pending.extend("
          "reversed(_before(tasks[name])))\n", ""),
         ("no commit of a task that never ran", " and not result.never_ran:", ":"),
     )  # fmt: skip
     yield from patches(
-        "admission.py", ("tests/unit/test_admission.py", RUNNER),
+        "scheduling/admission.py", ("tests/unit/test_admission.py", RUNNER),
         ("no more than the machine has",
          "if not fits(demands, cpus=machine.cpus, memory=machine.memory):", "if False:"),
         ("nothing starts while memory is short", "if free is not None and free <",
@@ -27,7 +27,7 @@ def workflows() -> Iterator[Protection]:
         ("nothing starts while the disk is full", "if disk < _LEAST_DISK:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "queueing.py", (RUNNER,),
+        "scheduling/queue.py", (RUNNER,),
         ("admission without a workflow", "            if not self._admission(",
          "            if False and not self._admission("),
     )  # fmt: skip
@@ -37,7 +37,7 @@ def workflows() -> Iterator[Protection]:
          "one.required and one.reason is Reason.DEPENDENCY", "False"),
     )  # fmt: skip
     yield from patches(
-        "patterns.py", ("tests/unit/test_patterns.py",),
+        "text/path_patterns.py", ("tests/unit/test_patterns.py",),
         ("brackets that are in a name match it", "if 0 < size <= last and", "if False and"),
         ("a name with a slash is from the top", 'if not anchored and "/" not in text.rstrip("/"):',
          "if not anchored:"),
@@ -45,7 +45,7 @@ def workflows() -> Iterator[Protection]:
          "names = [path]\n        last"),
     )  # fmt: skip
     yield from patches(
-        "worker.py", (RUNNER,),
+        "worker/lifecycle.py", (RUNNER,),
         ("a scope holds without a workflow", "if not paths or tip == run.base",
          "if not paths or not run.workflow or tip == run.base"),
         ("a scope holds for what is not listed", "if not changed.total or not changed.is_whole:",
@@ -59,12 +59,12 @@ def workflows() -> Iterator[Protection]:
         ("batches known by what they do", "if name not in found and left[digest]:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "cli/earlier.py", (AFTER,),
+        "cli/previous_run.py", (AFTER,),
         ("a live run refused", "    if directory.is_live():", "    if False:"),
         ("a purged run refused", "    there.check_kept(workflow, done)\n", ""),
     )  # fmt: skip
     yield from patches(
-        "expansion.py", ("tests/unit/test_expansion.py",),
+        "runs/foreach_items.py", ("tests/unit/test_expansion.py",),
         ("a command of foreach is stopped", "            runner.cancel(kill=kill)",
          "            pass"),
         ("edits of the checkout listed", "base_commit(repository, self._config)",

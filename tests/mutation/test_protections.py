@@ -4,8 +4,10 @@ import ast
 
 import pytest
 
-from orchestrator import drivers, git, harvest_helper
 from orchestrator.engine.docker import rules
+from orchestrator.git import command as git
+from orchestrator.git import disarm as drivers
+from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.mutation.check import ROOT
 from tests.mutation.protection import Protection
 from tests.mutation.protections import PROTECTIONS

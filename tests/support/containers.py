@@ -5,14 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import (
-    BindMount,
-    Container,
-    ContainerEngine,
-    ContainerSpec,
-    ExitStatus,
-)
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.protocol import Container, ContainerEngine, ExitStatus
+from orchestrator.engine.spec import BindMount, ContainerSpec
 
 USER = 20_001
 Run = Callable[..., tuple[ExitStatus, bytes, bytes]]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import docker
 
-from orchestrator.engine.base import ImageEngine
-from orchestrator.images import ImageBuilder, proxy_args
+from orchestrator.engine.image_protocol import ImageEngine
+from orchestrator.engine.images.builder import ImageBuilder, proxy_args
 
 
 @contextmanager

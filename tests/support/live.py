@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.base import ContainerEngine
-from orchestrator.history import RunHistory, WorkerState, choose_run
-from orchestrator.record import all_runs
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.results import RunResult
+from orchestrator.state.history import RunHistory, WorkerState, choose_run
+from orchestrator.state.run_directory import all_runs
 from tests.support.runs import shell_run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,21 +22,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator.config import BASE_IMAGE
-from orchestrator.engine.base import (
-    BindMount,
-    ContainerSpec,
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.protocol import (
     ContainerState,
-    Egress,
     EngineFeatures,
     ExitStatus,
     Leftover,
     LogChunk,
     Measurement,
     TerminalSize,
-    TmpfsMount,
     Usage,
 )
+from orchestrator.engine.spec import BindMount, ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import (
     EngineError,
     ImageNotFoundError,
@@ -45,8 +42,8 @@ from orchestrator.errors import (
     UnsupportedError,
 )
 from orchestrator.events import Stream
-from orchestrator.store import OBJECTS, STORE, WORKSPACE
-from orchestrator.workspace import HARVEST
+from orchestrator.workspace.mounts import HARVEST
+from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE
 from tests.support.local_process import LocalProcess
 
 _CHUNK = 64 * 1024
@@ -56,7 +53,7 @@ _SHARED = "/tmp"
 
 
 class LocalEngine:
-    """See `orchestrator.engine.base.ContainerEngine`."""
+    """See `orchestrator.engine.protocol.ContainerEngine`."""
 
     name = "local"
 
@@ -201,7 +198,7 @@ class LocalEngine:
 
 
 class LocalContainer:
-    """See `orchestrator.engine.base.Container`."""
+    """See `orchestrator.engine.protocol.Container`."""
 
     def __init__(self, engine: LocalEngine, spec: ContainerSpec, scratch: Path) -> None:
         self.id = f"local-{secrets.token_hex(6)}"

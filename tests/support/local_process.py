@@ -9,14 +9,14 @@ import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from orchestrator.engine.base import LogChunk, TerminalSize
+from orchestrator.engine.protocol import LogChunk, TerminalSize
 from orchestrator.events import Stream
 
 _CHUNK = 64 * 1024
 
 
 class LocalProcess:
-    """See `orchestrator.engine.base.InnerProcess`."""
+    """See `orchestrator.engine.protocol.InnerProcess`."""
 
     def __init__(
         self,

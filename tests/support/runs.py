@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config import Isolation, Limits, ParallelConfig, Project
-from orchestrator.engine.base import ContainerEngine
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.project import Project
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.results import RunResult
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.repository import git
 
 GRACE = 0.3

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.admission import Admission, readings
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import EngineFeatures
-from orchestrator.workflow.model import Task, demand_of
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.scheduling.admission import Admission, readings
+from orchestrator.workflow.model import Task
+from orchestrator.workflow.planning import demand_of
 from tests.support.local_engine import LocalEngine
 
 GIB = 1024**3

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cleanup import cleanup
-from orchestrator.cli.earlier import earlier_run, without_done
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cli.previous_run import earlier_run, without_done
 from orchestrator.errors import ConfigError
-from orchestrator.record import RunDirectory
 from orchestrator.results import RunResult
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory
 from orchestrator.workflow.contents import digests, matches, with_digests
-from orchestrator.workflow.foreach import Source
 from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.reading import Reading, read_workflow
+from orchestrator.workflow.parsing.foreach import Source
+from orchestrator.workflow.parsing.reader import Reading, read_workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, show

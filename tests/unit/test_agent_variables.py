@@ -6,9 +6,10 @@ import pytest
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.config import Isolation, ParallelConfig
-from orchestrator.plan import WorkerSpec
-from orchestrator.runner import ParallelRunner
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.worker_spec import WorkerSpec
 from tests.support.local_engine import LocalEngine
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.plan import WorkerSpec
+from orchestrator.worker_spec import WorkerSpec
 
 
 def _command(model: str | None, *, api_base: str | None = None) -> AgentCommand:

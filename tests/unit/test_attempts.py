@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.attempts import RETRIED
-from orchestrator.cleanup import cleanup
-from orchestrator.config import ParallelConfig
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.run import ParallelConfig
 from orchestrator.events import Event, Notice, WorkerPreparing, WorkerRetrying, WorkerStarted
-from orchestrator.history import attempts
-from orchestrator.record import RunDirectory
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.resume import ResumedRun
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.history import attempts
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.worker.attempts import RETRIED
 from tests.support.live import ROOT, newest
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint, git
@@ -137,7 +137,7 @@ class TestAttempts:
     def test_an_attempt_that_could_not_be_prepared_is_one(
         self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from orchestrator import preparation
+        from orchestrator.worker import prepare as preparation
 
         calls = []
 
@@ -375,16 +375,16 @@ shell_run(
 )
 """
 _STEPS = [
-    ("orchestrator.checkpoints:Checkpoints.note_given_up", 1),
-    ("orchestrator.attempts:_set_aside", 1),
-    ("orchestrator.attempts:_back_to_base", 1),
-    ("orchestrator.repository:Repository.move_branch", 2),
-    ("orchestrator.worktree:Worktree.update", 2),
-    ("orchestrator.checkpoints:Checkpoints.note_given_up", 2),
-    ("orchestrator.preparation:make_store", 2),
-    ("orchestrator.checkpoints:Checkpoints.note_prepared", 2),
-    ("orchestrator.checkpoints:Checkpoints.note_ending", 2),
-    ("orchestrator.repository:Repository.move_branch", 4),
+    ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 1),
+    ("orchestrator.worker.attempts:_set_aside", 1),
+    ("orchestrator.worker.attempts:_back_to_base", 1),
+    ("orchestrator.git.repository:Repository.move_branch", 2),
+    ("orchestrator.git.worktree:Worktree.update", 2),
+    ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 2),
+    ("orchestrator.worker.prepare:make_store", 2),
+    ("orchestrator.state.checkpoints:Checkpoints.note_prepared", 2),
+    ("orchestrator.state.checkpoints:Checkpoints.note_ending", 2),
+    ("orchestrator.git.repository:Repository.move_branch", 4),
 ]
 _OF_BASE_ALONE = ("_back_to_base", "move_branch")
 
@@ -398,7 +398,7 @@ class TestKilled:
         retry_from: str,
     ) -> None:  # fmt: skip
         if retry_from == "keep" and target.endswith(_OF_BASE_ALONE):
-            target, nth = "orchestrator.repository:Repository.move_branch", 2
+            target, nth = "orchestrator.git.repository:Repository.move_branch", 2
         task = flaky(tally, failures=2)
         command = [sys.executable, "-c", _CODE, str(repo), str(tmp_path / "e"), task, retry_from]
         done = subprocess.run(

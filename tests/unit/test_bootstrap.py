@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bootstrap import bootstrap
+from orchestrator.engine.images.debian import bootstrap
 from orchestrator.errors import ImageBuildError
 
 

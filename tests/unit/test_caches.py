@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import pip_wheels
-from orchestrator.caches import (
+from orchestrator.config.container import Limits
+from orchestrator.engine.spec import BindMount
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository
+from orchestrator.results import Reason, Status
+from orchestrator.runs.cache_warming import Warming, warming_config
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.worker.in_container import pip_wheels
+from orchestrator.workspace.caches import (
     Caches,
     environment,
     find_caches,
@@ -16,14 +23,7 @@ from orchestrator.caches import (
     publish,
     ready_caches,
 )
-from orchestrator.caches import remove_generations as remove
-from orchestrator.config import Limits
-from orchestrator.engine.base import BindMount
-from orchestrator.errors import ConfigError
-from orchestrator.record import RunDirectory
-from orchestrator.repository import Repository
-from orchestrator.results import Reason, Status
-from orchestrator.warming import Warming, warming_config
+from orchestrator.workspace.caches import remove_generations as remove
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run, show

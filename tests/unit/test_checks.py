@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Check, Isolation, Project
-from orchestrator.engine.base import ROLE, BindMount, ContainerSpec
+from orchestrator.config.container import Isolation
+from orchestrator.config.project import Check, Project
+from orchestrator.engine.labels import ROLE
+from orchestrator.engine.spec import BindMount, ContainerSpec
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.events import Event, WorkerStage
-from orchestrator.judge import Verdict, judge_checks
-from orchestrator.record import RunDirectory, all_runs
+from orchestrator.execution.verdict import Verdict, judge_checks
 from orchestrator.results import CheckResult, Reason, Status, exit_code
-from orchestrator.resume import ResumedRun
-from orchestrator.runner import ParallelRunner
-from orchestrator.store import WORKSPACE
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.workspace.private_git import WORKSPACE
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run

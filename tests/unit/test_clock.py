@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Limits
-from orchestrator.diskuse import DiskUse
-from orchestrator.engine.base import Usage
+from orchestrator.config.container import Limits
+from orchestrator.engine.protocol import Usage
 from orchestrator.events import Event, WorkerOutput, WorkerStopping
+from orchestrator.files.disk_usage import DiskUse
 from orchestrator.results import Reason, WorkerResult
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import configured
 
@@ -25,7 +25,7 @@ NOTHING = DiskUse(size=0, files=0, hidden=0)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.execution._LAST", 0.2)
+    monkeypatch.setattr("orchestrator.execution.supervisor._LAST", 0.2)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_measuring_that_hangs_keeps_nobody_alive(
         hung.wait(BLOCKED)
         return NOTHING
 
-    monkeypatch.setattr("orchestrator.meter.disk_use", measured)
+    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
     result, lived = life(repo, local_engine)
     assert result.reason is Reason.TIMEOUT
     assert lived < DEADLINE + GRACE + 1
@@ -71,7 +71,7 @@ def test_an_engine_that_does_not_say_what_is_used_keeps_nobody_alive(
         hung.wait(BLOCKED)
         return None
 
-    monkeypatch.setattr("orchestrator.meter.MEASURE", 0.0)
+    monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.0)
     monkeypatch.setattr(LocalContainer, "usage", usage)
     result, lived = life(repo, local_engine)
     assert result.reason is Reason.TIMEOUT
@@ -100,7 +100,7 @@ def test_the_log_limit_does_not_wait_for_measuring(
         hung.wait(BLOCKED)
         return NOTHING
 
-    monkeypatch.setattr("orchestrator.meter.disk_use", measured)
+    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
     flood = "sleep 1; head -c 2000000 /dev/zero"
     result, lived = life(repo, local_engine, flood, deadline=30.0)
     assert result.reason is Reason.LOG_LIMIT

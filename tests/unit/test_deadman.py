@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import deadman, deadman_process
-from orchestrator.deadman import DeadMan
-from orchestrator.deadman_process import Switch, uptime
-from orchestrator.engine.base import MANAGED, RUN, WORKER, ContainerSpec
-from orchestrator.overdue import kill_workers
+from orchestrator.engine.labels import MANAGED, RUN, WORKER
+from orchestrator.engine.spec import ContainerSpec
+from orchestrator.execution import dead_man_process as deadman_process
+from orchestrator.execution import dead_man_switch as deadman
+from orchestrator.execution.dead_man_process import Switch, uptime
+from orchestrator.execution.dead_man_switch import DeadMan
+from orchestrator.execution.overdue import kill_workers
 from tests.support.live import eventually
 from tests.support.local_engine import LocalContainer, LocalEngine
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.config import BASE_IMAGE, Isolation, Project, Service
+from orchestrator.config.container import Isolation
+from orchestrator.config.project import Project, Service
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, show

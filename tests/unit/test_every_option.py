@@ -15,23 +15,19 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.parallel import parallel
-from orchestrator.cli.spec_run import run as spec_run
-from orchestrator.config import (
-    Check,
-    Isolation,
-    Limits,
-    ParallelConfig,
-    Project,
-    Service,
-    Triggers,
-)
-from orchestrator.engine.base import ROLE, BindMount, ContainerSpec, EngineFeatures, TmpfsMount
+from orchestrator.cli.commands.parallel import parallel
+from orchestrator.cli.commands.spec_run import run as spec_run
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.needs import NEEDS
+from orchestrator.config.project import Check, Project, Service
+from orchestrator.config.run import ParallelConfig, Triggers
+from orchestrator.engine.labels import ROLE
+from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, RunStarted
 from orchestrator.results import RunResult
-from orchestrator.runner import ParallelRunner
-from orchestrator.settings.needs import NEEDS
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Task, WorkerSettings, Workflow
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git

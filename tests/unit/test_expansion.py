@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.events import Emit, Event, WorkerStarted
-from orchestrator.expansion import Expansion
-from orchestrator.workflow.foreach import Source
+from orchestrator.runs.foreach_items import Expansion
+from orchestrator.workflow.parsing.foreach import Source
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.events import WorkerMeasured
-from orchestrator.gauge import Gauge, changed_files
-from orchestrator.store import Store
+from orchestrator.state.monitor import Gauge, changed_files
+from orchestrator.state.worker_directory import Store
 from tests.support.live import LiveRun, eventually, newest
 from tests.support.local_engine import LocalEngine
 
@@ -83,7 +83,7 @@ def test_too_many_files_to_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert changed_files(store, tmp_path / "worktree") is None, "nothing to compare the times with"
     (store.harvest / "index").touch()
     assert changed_files(store, tmp_path / "worktree") == 0
-    monkeypatch.setattr("orchestrator.gauge.MOST_FILES", 3)
+    monkeypatch.setattr("orchestrator.state.monitor.MOST_FILES", 3)
     for name in "abc":
         (store.copy / name).touch()
     assert changed_files(store, tmp_path / "worktree") is None

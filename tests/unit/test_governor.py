@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator.config import Provider, RateLimit
+from orchestrator.config.run import Provider, RateLimit
 from orchestrator.events import Event, ProviderPaused, SlotsChanged
-from orchestrator.governor import (
+from orchestrator.execution.token_bucket import provider_of
+from orchestrator.scheduling.rate_limits import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     QUIET,
     REPEATED,
     Governor,
     Start,
-    provider_of,
 )
 
 HOUR = 3600.0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.handover import (
+from orchestrator.text.redact import Redactor
+from orchestrator.workspace.artifacts import (
     MOST_FINDINGS,
     MOST_LISTED,
     Handover,
@@ -17,7 +18,6 @@ from orchestrator.handover import (
     make_place,
     take,
 )
-from orchestrator.redact import Redactor
 
 USER = (os.getuid(), os.getgid())
 NOBODY = Redactor()
@@ -83,7 +83,7 @@ def test_what_was_cut_short_is_gone_on_with(place: Path, monkeypatch: pytest.Mon
     (place / "artifacts" / "a").write_text("a")
     os.mkfifo(place / "artifacts" / "fifo")
     with monkeypatch.context() as cut:
-        cut.setattr("orchestrator.handover._cleaned", lambda _: 1 / 0)
+        cut.setattr("orchestrator.workspace.artifacts._cleaned", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             taken(place)
     make_place(place.parent, USER)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import harvest
 from orchestrator.errors import RepositoryError
-from orchestrator.harvest import Harvested, HarvestRefusedError, Origin, import_harvest
-from orchestrator.repository import Repository
-from orchestrator.store import base_objects
+from orchestrator.git import quarantine as harvest
+from orchestrator.git.quarantine import Harvested, HarvestRefusedError, Origin, import_harvest
+from orchestrator.git.repository import Repository
+from orchestrator.workspace.private_git import base_objects
 from tests.fuzz.objects import Thing, number, raw_delta, whole
 from tests.support.repository import git, make_repository
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import containers, harvest_helper, packing
-from orchestrator.config import Limits
+from orchestrator.config.container import Limits
 from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.worker import container_specs as containers
+from orchestrator.worker import pack as packing
+from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.support.lfs import pointer, stored, with_content
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, shell_run, show

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import harvest
+from orchestrator.git import quarantine as harvest
 from tests.support.repository import git
 from tests.unit.test_harvest_import import Ground
 

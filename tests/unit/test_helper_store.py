@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.harvest_helper import NESTED, Harvest
+from orchestrator.worker.in_container.pack_work import NESTED, Harvest
 from tests.support.repository import git
 
 ID = "1" * 40

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import images, recipes
-from orchestrator.cli.image import AgentImage
-from orchestrator.config import BASE_IMAGE, DEFAULT_IMAGE, image_hint, worker_image
-from orchestrator.engine.base import ImageInfo, Progress
+from orchestrator.cli.commands.image import AgentImage
+from orchestrator.engine.image_protocol import ImageInfo, Progress
+from orchestrator.engine.images import builder as images
+from orchestrator.engine.images import recipes
+from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
+from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE, image_hint, worker_image
+from orchestrator.engine.images.recipes import (
+    INSTALLERS,
+    ca_bundle,
+    index_args,
+    proxy_args,
+    recipe_hash,
+)
 from orchestrator.errors import ImageBuildError
-from orchestrator.images import ImageBuilder, ImageStatus, image_statuses
-from orchestrator.recipes import INSTALLERS, ca_bundle, index_args, proxy_args, recipe_hash
 
 UPSTREAM = "debian:trixie-slim"
 

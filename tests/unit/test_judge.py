@@ -3,9 +3,10 @@
 import pytest
 
 from orchestrator.agents.base import AgentOutcome
-from orchestrator.engine.base import ExitStatus
-from orchestrator.judge import Ending, Stop, judge
+from orchestrator.engine.protocol import ExitStatus
+from orchestrator.execution.verdict import judge
 from orchestrator.results import Reason, Status
+from orchestrator.state.endings import Ending, Stop
 
 SUCCESS = AgentOutcome(status=Status.SUCCESS, cost=0.5)
 PARTIAL = AgentOutcome(status=Status.PARTIAL, reason=Reason.MAX_STEPS, message="50 steps")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.harvest import Origin
-from orchestrator.kept import Kept, import_kept, kept_prefix
-from orchestrator.repository import KEPT, Repository
-from orchestrator.store import base_objects
+from orchestrator.git.kept_refs import Kept, import_kept, kept_prefix
+from orchestrator.git.quarantine import Origin
+from orchestrator.git.repository import KEPT, Repository
+from orchestrator.workspace.private_git import base_objects
 from tests.support.repository import git
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from orchestrator.agents.base import AgentProgress, ProgressReader
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.engine.base import LogChunk
+from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Event, WorkerOutput, WorkerProgress
-from orchestrator.logs import WorkerLog
-from orchestrator.redact import Redactor
+from orchestrator.execution.output import WorkerLog
+from orchestrator.text.redact import Redactor
 
 
 class Heard(list[Event]):
@@ -148,7 +148,9 @@ def test_what_an_agent_says_of_its_progress_does_not_grow_the_record(
 ) -> None:
     began = time.monotonic()
     now = itertools.count(began, 0.01)
-    monkeypatch.setattr("orchestrator.logs.time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(
+        "orchestrator.execution.output.time", SimpleNamespace(monotonic=lambda: next(now))
+    )
     for number in range(20_000):
         log.write(out(b'{"cost": %d}\n' % number))
     seconds = next(now) - began

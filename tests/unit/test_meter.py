@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Limits
-from orchestrator.diskuse import DiskUse, disk_use
-from orchestrator.engine.base import Usage
-from orchestrator.meter import Meter
+from orchestrator.config.container import Limits
+from orchestrator.engine.protocol import Usage
+from orchestrator.execution.limits import Meter
+from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.results import Reason
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, shell_run
@@ -51,7 +51,7 @@ class _Forking:
 
 
 def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.meter.MEASURE", 0.0)
+    monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.0)
     meter = Meter(_Forking(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     looks = 0
     while meter.verdict is None:
@@ -64,8 +64,8 @@ def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_keeping_directories_locked_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in them cannot be counted; a build may lock one for a moment."""
-    monkeypatch.setattr("orchestrator.meter.MEASURE", 0.01)
-    monkeypatch.setattr("orchestrator.meter._MEASURE_DISK", 0.01)
+    monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.01)
+    monkeypatch.setattr("orchestrator.execution.limits._MEASURE_DISK", 0.01)
     seen: list[int] = []
 
     def measured(*_: object, **__: object) -> DiskUse:
@@ -73,7 +73,7 @@ def test_keeping_directories_locked_ends_it(monkeypatch: pytest.MonkeyPatch) -> 
         seen.append(0 if len(seen) == 2 else 1)
         return DiskUse(size=0, files=0, hidden=seen[-1])
 
-    monkeypatch.setattr("orchestrator.meter.disk_use", measured)
+    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
     meter = Meter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     deadline = time.monotonic() + 10
     while meter.verdict is None and time.monotonic() < deadline:

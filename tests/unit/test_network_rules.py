@@ -7,9 +7,9 @@ import re
 import pytest
 
 from orchestrator.agents import load_agent
-from orchestrator.egress import allowed_destinations, base_urls, check_runtime
-from orchestrator.engine.base import Egress
 from orchestrator.engine.docker import rules
+from orchestrator.engine.egress import allowed_destinations, base_urls, check_runtime
+from orchestrator.engine.spec import Egress
 from orchestrator.errors import UnsupportedError
 
 GATEWAY = "172.17.0.1"

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.base import ContainerSpec, LogChunk
+from orchestrator.engine.protocol import LogChunk
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.history import RunState, choose_run
-from orchestrator.record import RunDirectory, all_runs
-from orchestrator.repository import Repository
+from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status
-from orchestrator.resume import ResumedRun
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.state.history import RunState, choose_run
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import shell_run, show
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.patterns import matching, outside, overlap, parse, problem
+from orchestrator.text.path_patterns import matching, outside, overlap, parse, problem
 
 PATHS = [
     "a.py", "src/top.py", "src/app/x.py", "src/app/[id]/page.tsx", "docs/src/a.md", "README.md",

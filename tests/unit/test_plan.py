@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.config import ParallelConfig
-from orchestrator.plan import job_count, plan_workers
+from orchestrator.config.run import ParallelConfig
+from orchestrator.workflow.planning import job_count, plan_workers
 
 CASES = [
     # tasks, models, workers, what each worker gets

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.config import ParallelConfig
-from orchestrator.plan import repeated_task_notice
+from orchestrator.config.run import ParallelConfig
+from orchestrator.workflow.planning import repeated_task_notice
 
 
 def test_the_default_number_of_workers_repeats_a_task():

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.config import Isolation
-from orchestrator.engine.base import ContainerSpec
+from orchestrator.config.container import Isolation
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError
-from orchestrator.ports import LOWEST, SIZE, PortBlocks
-from orchestrator.record import RunDirectory
+from orchestrator.execution.ports import LOWEST, SIZE, PortBlocks
 from orchestrator.results import Status
+from orchestrator.state.run_directory import RunDirectory
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import shell_run
 
@@ -130,7 +130,7 @@ def test_a_block_in_which_somebody_listens_is_passed_over(
 
 
 def test_when_all_are_taken_it_says_so(blocks: PortBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.ports._can_listen", lambda _: False)
+    monkeypatch.setattr("orchestrator.execution.ports._can_listen", lambda _: False)
     with pytest.raises(EngineError, match="no ports are free"):
         blocks.first_port(1)
 

@@ -6,29 +6,19 @@ import pytest
 
 from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentSettings
-from orchestrator.agents.refusals import unkept
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.config import (
-    BASE_IMAGE,
-    DEFAULT_IMAGE,
-    Isolation,
-    Limits,
-    ParallelConfig,
-    Project,
-    Service,
-)
-from orchestrator.engine.base import EngineFeatures
+from orchestrator.agents.unsupported import unkept
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.project import Project, Service
+from orchestrator.config.run import ParallelConfig
+from orchestrator.config.sizing import room
+from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE
+from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError, UnsupportedError
 from orchestrator.events import Notice
-from orchestrator.plan import room
-from orchestrator.preflight import (
-    check_ground,
-    check_machine,
-    choose_agent,
-    crowding,
-    missing_keys,
-)
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.machine_check import check_machine, crowding
+from orchestrator.runs.preflight import check_ground, choose_agent, missing_keys
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
 from tests.support.runs import configured

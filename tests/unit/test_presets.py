@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.formats import size
-from orchestrator.config import Isolation, Limits, ParallelConfig
+from orchestrator.cli.output.formats import size
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.fields import FIELDS, is_size
+from orchestrator.config.loading import load_config
+from orchestrator.config.presets import PRESETS
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
-from orchestrator.presets import PRESETS
-from orchestrator.settings import load_config
-from orchestrator.settings.fields import FIELDS, is_size
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "presets.md"
 ANY = ParallelConfig(tasks=("t",))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.images.project import read_project
 from orchestrator.errors import ConfigError
-from orchestrator.project_image import read_project
 
 DEVCONTAINER = """// For editors.
 {

@@ -4,10 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import BASE_IMAGE
+from orchestrator.engine.images.builder import (
+    AGENT,
+    PROJECT,
+    RECIPE,
+    ImageBuilder,
+    image_statuses,
+    project_tag,
+)
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.images.project import read_project
 from orchestrator.errors import ImageBuildError
-from orchestrator.images import AGENT, PROJECT, RECIPE, ImageBuilder, image_statuses, project_tag
-from orchestrator.project_image import read_project
 from tests.unit.test_image_recipes import ShelfEngine
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import ParallelConfig
-from orchestrator.purse import Allotment, Funds, Purse
+from orchestrator.config.run import ParallelConfig
 from orchestrator.results import Status, WorkerResult
+from orchestrator.scheduling.budget import Allotment, Funds, Purse
 
 
 def config(**rest: Any) -> ParallelConfig:

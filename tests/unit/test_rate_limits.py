@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.lines import alert_line, retry_line
-from orchestrator.config import Provider, RateLimit
+from orchestrator.cli.output.event_lines import alert_line, retry_line
+from orchestrator.config.run import Provider, RateLimit
 from orchestrator.events import Event, ProviderPaused, WorkerRetrying, WorkerStarted
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
-from orchestrator.resume import ResumedRun
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.live import ROOT, newest
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -228,7 +228,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from orchestrator.events import ProviderPaused
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import configured
 

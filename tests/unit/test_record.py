@@ -13,18 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import record as record_module
-from orchestrator.config import Isolation, ParallelConfig
+from orchestrator.config.container import Isolation
+from orchestrator.config.run import ParallelConfig
 from orchestrator.events import Notice, WorkerOutput, WorkerPreparing
-from orchestrator.plan import plan_workers
-from orchestrator.record import (
-    RunDirectory,
-    RunRecord,
-    all_runs,
-    new_run_id,
-    write_atomically,
-)
+from orchestrator.files.atomic import write_atomically
 from orchestrator.results import Status, WorkerResult, sum_up
+from orchestrator.state import run_directory as record_module
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_record import RunRecord, new_run_id
+from orchestrator.workflow.planning import plan_workers
 from tests.support.live import eventually
 
 
@@ -78,7 +75,8 @@ def test_it_is_live_until_released(directory: RunDirectory) -> None:
 def test_it_is_not_live_once_its_process_is_killed(tmp_path: Path, record: RunRecord) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from orchestrator.record import RunDirectory, RunRecord\n"
+        "from orchestrator.state.run_directory import RunDirectory\n"
+        "from orchestrator.state.run_record import RunRecord\n"
         "record = RunRecord.model_validate_json(sys.argv[2])\n"
         "directory = RunDirectory(Path(sys.argv[1])); directory.create(record)\n"
         "print('held', flush=True); time.sleep(60)"
@@ -102,8 +100,9 @@ def test_a_git_that_outlives_its_run_has_the_lease(
     os.mkfifo(fifo)
     code = (
         "import sys; from pathlib import Path\n"
-        "from orchestrator.git import Git\n"
-        "from orchestrator.record import RunDirectory, RunRecord\n"
+        "from orchestrator.git.command import Git\n"
+        "from orchestrator.state.run_directory import RunDirectory\n"
+        "from orchestrator.state.run_record import RunRecord\n"
         "record = RunRecord.model_validate_json(sys.argv[2])\n"
         "run = RunDirectory(Path(sys.argv[1])); run.create(record)\n"
         "Git(Path(sys.argv[3])).run('cat-file', '--batch', stdin=open(sys.argv[4], 'rb'))"
@@ -181,7 +180,7 @@ def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "file"
     code = (
         "import sys; from pathlib import Path\n"
-        "from orchestrator.record import write_atomically\n"
+        "from orchestrator.files.atomic import write_atomically\n"
         "print('up', flush=True)\n"
         "for n in range(10**9): write_atomically(Path(sys.argv[1]), str(n % 10) * 1_000_000)"
     )

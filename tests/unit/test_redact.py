@@ -10,8 +10,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from orchestrator.redact import Redactor, secret_variables
 from orchestrator.results import Status, WorkerResult
+from orchestrator.text.redact import Redactor, secret_variables
 
 TOKEN = b's3cr3t/T0ken+with?odd&chars="q" \\ end'
 PEM = "\n".join(

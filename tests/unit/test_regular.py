@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.regular import NotRegularError, open_regular
+from orchestrator.files.safe_open import NotRegularError, open_regular
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ import pytest
 
 from orchestrator.agents.base import AgentSettings, ProgressReader
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.config import Isolation
-from orchestrator.engine.base import ROLE, WORKER, ContainerSpec
+from orchestrator.config.container import Isolation
+from orchestrator.engine.labels import ROLE, WORKER
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError, PortTakenError
 from orchestrator.events import Event, RunDone, RunStarted, WorkerDone, WorkerOutput, WorkerStarted
-from orchestrator.record import RunDirectory
 from orchestrator.results import Reason, RunResult, Status, exit_code
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory
 from tests.support.live import newest
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import fingerprint, git

@@ -11,17 +11,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator import harvest, preparation, worker
 from orchestrator.agents.base import AgentOutcome
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.config import Isolation
-from orchestrator.engine.base import (
-    ROLE,
-    ContainerSpec,
-    ContainerState,
-    EngineFeatures,
-    Leftover,
-)
+from orchestrator.config.container import Isolation
+from orchestrator.engine.labels import ROLE
+from orchestrator.engine.protocol import ContainerState, EngineFeatures, Leftover
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
@@ -29,13 +24,16 @@ from orchestrator.errors import (
     UnsupportedError,
 )
 from orchestrator.events import Event, WorkerStarted
-from orchestrator.git import Git, GitCommandError
-from orchestrator.logs import WorkerLog
-from orchestrator.record import RunDirectory, all_runs
+from orchestrator.execution.output import WorkerLog
+from orchestrator.git import quarantine as harvest
+from orchestrator.git.command import Git, GitCommandError
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
-from orchestrator.resume import ResumedRun
-from orchestrator.runner import ParallelRunner
-from orchestrator.secret_files import Secrets
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.secret_files import Secrets
+from orchestrator.worker import lifecycle as worker
+from orchestrator.worker import prepare as preparation
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.random_workflows import check_carried_out, random_workflow

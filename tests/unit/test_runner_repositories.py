@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Isolation, Network
-from orchestrator.engine.base import ROLE
+from orchestrator.config.container import Isolation, Network
+from orchestrator.engine.labels import ROLE
 from orchestrator.errors import (
     ConfigError,
     EngineError,
@@ -17,7 +17,7 @@ from orchestrator.errors import (
 )
 from orchestrator.events import Event, Notice
 from orchestrator.results import Status
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git, make_repository
 from tests.support.runs import configured, shell_run

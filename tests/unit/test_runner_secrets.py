@@ -6,11 +6,11 @@ import pytest
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.config import Isolation
-from orchestrator.engine.base import ExitStatus
+from orchestrator.config.container import Isolation
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.events import Event
 from orchestrator.results import Reason
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Isolation
+from orchestrator.config.container import Isolation
 from orchestrator.errors import EngineError
 from orchestrator.events import Event, WorkerStarted
 from orchestrator.results import Status
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import changes as listing
-from orchestrator.config import Isolation, Limits, Triggers
-from orchestrator.context import RunContext
-from orchestrator.engine.base import ContainerEngine
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.run import Triggers
+from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
-from orchestrator.plan import WorkerSpec
+from orchestrator.git import changes as listing
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
-from orchestrator.runner import ParallelRunner
-from orchestrator.workflow.model import Task, Workflow, run_config
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.worker.context import RunContext
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.planning import run_config
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run, show
@@ -420,7 +422,9 @@ def test_a_task_with_a_program_of_its_own_has_what_is_configured_for_that(
     assert [show(repo, f"{done[name].branch}:who") for name in done] == ["", "theirs"]
 
 
-@pytest.mark.parametrize("broken", ["orchestrator.schedule.attempt", "orchestrator.worker.check"])
+@pytest.mark.parametrize(
+    "broken", ["orchestrator.scheduling.scheduler.attempt", "orchestrator.worker.lifecycle.check"]
+)
 def test_a_bug_of_ours_in_a_dependent_task_names_its_own_base_and_commit(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from orchestrator.sanitize import lines, one_line
+from orchestrator.text.sanitize import lines, one_line
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from orchestrator.config.document import DocumentError, read_document
+from orchestrator.config.loading import check_file, json_schema
 from orchestrator.errors import ConfigError
-from orchestrator.settings import check_file, json_schema
-from orchestrator.settings.document import DocumentError, read_document
-from orchestrator.workflow.reading import read_workflow
-from orchestrator.workflow.schema import json_schema as manifest_schema
+from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
+from orchestrator.workflow.parsing.reader import read_workflow
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Draft202012Validator(json_schema())

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import secret_files
-from orchestrator.config import Isolation
+from orchestrator.config.container import Isolation
+from orchestrator.config.loading import load_config
 from orchestrator.errors import ConfigError, EngineError
-from orchestrator.secret_files import forget, memory_root, read_secrets
-from orchestrator.settings import load_config
+from orchestrator.state import secret_files
+from orchestrator.state.secret_files import forget, memory_root, read_secrets
 
 OWNER = (os.getuid(), os.getgid())
 

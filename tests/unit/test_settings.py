@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import ParallelConfig, Provider, RateLimit
+from orchestrator.config.fields import FIELDS
+from orchestrator.config.loading import FileCheck, check_file, json_schema, load_config
+from orchestrator.config.run import ParallelConfig, Provider, RateLimit
+from orchestrator.config.untrusted_file import BOUNDED, NAMED_ONLY
 from orchestrator.errors import ConfigError
-from orchestrator.settings import FileCheck, check_file, json_schema, load_config
-from orchestrator.settings.fields import FIELDS
-from orchestrator.settings.guest import BOUNDED, NAMED_ONLY
 
 DOCUMENTED = """\
 parallel_runs:
@@ -740,7 +740,8 @@ def test_variables_of_others_are_left_alone(name):
 
 def test_the_published_schema_is_up_to_date():
     assert SCHEMA.read_text() == json.dumps(json_schema(), indent=2) + "\n", (
-        "write it anew: python -c 'import json; from orchestrator.settings import json_schema; "
+        "write it anew: python -c 'import json; "
+        "from orchestrator.config.loading import json_schema; "
         f"print(json.dumps(json_schema(), indent=2))' > {SCHEMA}"
     )
 

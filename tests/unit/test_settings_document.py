@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from orchestrator.settings.document import MAX_BYTES, DocumentError, read_document
+from orchestrator.config.document import MAX_BYTES, DocumentError, read_document
 
 
 def read(tmp_path, text: str | bytes, name: str = "c.yaml") -> object:

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from orchestrator import sharing
-from orchestrator.config import Isolation, Limits
-from orchestrator.engine.base import BindMount
+from orchestrator.config.container import Isolation, Limits
+from orchestrator.engine.spec import BindMount
 from orchestrator.errors import ConfigError
 from orchestrator.events import WorkerDone, WorkerPreparing, WorkerRetrying, ignore
-from orchestrator.plan import WorkerSpec
-from orchestrator.record import RunDirectory, all_runs
-from orchestrator.redact import Redactor
-from orchestrator.repository import Repository
+from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.resume import ResumedRun
-from orchestrator.runner import ParallelRunner
-from orchestrator.sharing import INPUTS, OUT, SHARED, Input, Shared, variables
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.text.redact import Redactor
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace import shared_files as sharing
+from orchestrator.workspace.shared_files import INPUTS, OUT, SHARED, Input, Shared, variables
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run, show

@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.checkpoints import Checkpoints
-from orchestrator.config import Isolation, Project, StageKey
-from orchestrator.engine.base import ROLE, ContainerSpec
+from orchestrator.config.container import Isolation
+from orchestrator.config.project import Project
+from orchestrator.config.run import StageKey
+from orchestrator.engine.labels import ROLE
+from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.events import Event, WorkerStage, WorkerStageDone, WorkerStarted
-from orchestrator.record import RunDirectory, all_runs
 from orchestrator.results import Reason, Status
-from orchestrator.resume import ResumedRun
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run, show

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.events import Event, WorkerPreparing, WorkerStarted
-from orchestrator.pace import CalledOffError, Pace
+from orchestrator.execution.start_throttle import CalledOffError, Pace
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import configured, shell_run
 

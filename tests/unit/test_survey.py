@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.settings import check_file
-from orchestrator.settings.document import read_document
-from orchestrator.survey import Choice, Findings, Tree, look_at, written
-from orchestrator.survey.written import comment, scalar
+from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
+from orchestrator.cli.init.render import comment, scalar
+from orchestrator.config.document import read_document
+from orchestrator.config.loading import check_file
 
 TESTED = '{"scripts": {"test": "vitest"}}'
 NO_TEST = '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.tail import LineTail, Tail, last_line
+from orchestrator.files.tail import LineTail, Tail, last_line
 
 
 @pytest.fixture

@@ -11,18 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import notify, triggers
-from orchestrator.config import Limits, Triggers
+from orchestrator.config.container import Limits
+from orchestrator.config.loading import load_config
+from orchestrator.config.run import Triggers
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Intervention, Notice, RunDone, WorkerDone
-from orchestrator.notification import notification
-from orchestrator.notify import Notifier, send
-from orchestrator.record import all_runs
-from orchestrator.repository import Repository
+from orchestrator.execution import watchdog as triggers
+from orchestrator.execution.watchdog import Scope, Sentry, Signs
+from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
-from orchestrator.runner import ParallelRunner
-from orchestrator.settings import load_config
-from orchestrator.triggers import Scope, Sentry, Signs
+from orchestrator.runs import notifications as notify
+from orchestrator.runs.notification_messages import notification
+from orchestrator.runs.notifications import Notifier, send
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, configured, shell_run, show
 

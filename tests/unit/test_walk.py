@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.diskuse import disk_use
-from orchestrator.walk import Walk
+from orchestrator.files.disk_usage import disk_use
+from orchestrator.files.walk import Walk
 
 MANY = 1000
 

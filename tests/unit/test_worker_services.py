@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.config import BASE_IMAGE, Isolation, ParallelConfig, Project, Service
-from orchestrator.engine.base import ROLE, ContainerSpec, TmpfsMount
+from orchestrator.config.container import Isolation
+from orchestrator.config.project import Project, Service
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import ROLE
+from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError
 from orchestrator.events import Event, Notice
-from orchestrator.record import all_runs
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
-from orchestrator.resume import ResumedRun
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.resume import ResumedRun
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.runs import configured
 
@@ -180,7 +184,7 @@ def test_one_that_ends_under_its_worker_is_told_of(
 def test_its_log_is_bounded_and_without_secrets(
     repo: Path, local_engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.services._LOG", 1000)
+    monkeypatch.setattr("orchestrator.worker.services._LOG", 1000)
     monkeypatch.setenv("THE_TOKEN", "correct-horse-battery")
     said = "echo correct-horse-battery; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end"
     said += f"; touch {tmp_path}/said"

@@ -9,21 +9,21 @@ from typing import Literal
 
 import pytest
 
-from orchestrator.engine.base import BindMount, TmpfsMount
-from orchestrator.git import Git
-from orchestrator.repository import Repository
-from orchestrator.store import (
+from orchestrator.engine.spec import BindMount, TmpfsMount
+from orchestrator.git.command import Git
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import Worktree, open_worktree
+from orchestrator.state.worker_directory import Store
+from orchestrator.workspace.mounts import HARVEST, OUT, WRITTEN, Mode, Workspace, worker_user
+from orchestrator.workspace.private_git import (
     OBJECTS,
     STORE,
     WORKSPACE,
-    Store,
     StoreOptions,
     base_objects,
     change_owner,
     make_store,
 )
-from orchestrator.workspace import HARVEST, OUT, WRITTEN, Mode, Workspace, worker_user
-from orchestrator.worktree import Worktree, open_worktree
 from tests.support.repository import git
 
 

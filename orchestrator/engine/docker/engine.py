@@ -9,18 +9,8 @@ import docker
 import docker.errors
 import docker.utils
 
-from orchestrator.config import image_hint
-from orchestrator.engine.base import (
-    ContainerSpec,
-    Egress,
-    EngineFeatures,
-    Leftover,
-    Measurement,
-    TerminalSize,
-    TmpfsMount,
-)
+from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.container import (
-    SHARED_NETWORK,
     DockerContainer,
     adopt,
     measure,
@@ -29,11 +19,14 @@ from orchestrator.engine.docker.container import (
     repeatable,
 )
 from orchestrator.engine.docker.errors import translated
-from orchestrator.engine.docker.guard import close_host, create, start_guard
+from orchestrator.engine.docker.firewall import close_host, create, start_guard
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.seccomp import is_supported, profile
 from orchestrator.engine.docker.support import check_address, check_engine
+from orchestrator.engine.images.names import image_hint
+from orchestrator.engine.protocol import EngineFeatures, Leftover, Measurement, TerminalSize
+from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
 # Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
@@ -44,7 +37,7 @@ _VOLUME = 1024**3
 
 
 class DockerEngine(DockerImages):
-    """See `orchestrator.engine.base.Engine`."""
+    """See `orchestrator.engine.protocol.Engine`."""
 
     name = "docker"
 

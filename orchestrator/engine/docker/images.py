@@ -17,11 +17,11 @@ from docker.api.build import process_dockerfile
 from docker.utils import parse_repository_tag
 from docker.utils.build import create_archive, exclude_paths
 
-from orchestrator.engine.base import ImageInfo, Progress
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.steps import Steps, remove_unnamed
+from orchestrator.engine.image_protocol import ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
-from orchestrator.sanitize import one_line
+from orchestrator.text.sanitize import one_line
 
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
@@ -30,7 +30,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class DockerImages:
-    """See `orchestrator.engine.base.ImageEngine`."""
+    """See `orchestrator.engine.image_protocol.ImageEngine`."""
 
     def __init__(self, client: docker.APIClient) -> None:
         self._client = client

@@ -8,8 +8,8 @@ from typing import Any
 import docker
 import docker.errors
 
-from orchestrator.engine.base import LogChunk, TerminalSize
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.protocol import LogChunk, TerminalSize
 from orchestrator.errors import EngineError, NotRunningError
 from orchestrator.events import Stream
 
@@ -24,7 +24,7 @@ _TICK = 0.05
 
 
 class DockerProcess:
-    """See `orchestrator.engine.base.InnerProcess`."""
+    """See `orchestrator.engine.protocol.InnerProcess`."""
 
     def __init__(
         self,

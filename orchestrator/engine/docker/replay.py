@@ -6,8 +6,8 @@ from queue import Queue
 
 import docker
 
-from orchestrator.engine.base import LogChunk
 from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Stream
 
 _AHEAD = 16

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.engine.base import Egress
+from orchestrator.engine.spec import Egress
 
 HOST = "host.docker.internal"
 CLOSED = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents import inside
-from orchestrator.agents.starter import starter
+from orchestrator.agents import in_container as inside
+from orchestrator.agents.launcher import starter
 
 TRAJECTORY = Path(__file__).parents[2] / "data" / "agents" / "mini" / "ok.traj.json"
 START = (sys.executable, *starter()[1:])

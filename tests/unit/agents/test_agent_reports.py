@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents.reports import find_report, json_lines, last_line, parse_object, text_tail
+from orchestrator.agents.output.search import (
+    find_report,
+    json_lines,
+    last_line,
+    parse_object,
+    text_tail,
+)
 
 KEYS = frozenset({"status", "stop_reason", "steps"})
 REPORT: dict[str, object] = {
@@ -216,7 +222,7 @@ def test_a_hostile_file_costs_little_time(output: Path, pattern: bytes) -> None:
 _PEAK = """
 import sys
 from pathlib import Path
-from orchestrator.agents.reports import find_report
+from orchestrator.agents.output.search import find_report
 def peak():
     # Not `ru_maxrss`: it counts what the process was before exec, which is pytest.
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentOutput
-from orchestrator.engine.base import ExitStatus
+from orchestrator.engine.protocol import ExitStatus
 
 RECORDED = Path(__file__).parents[2] / "data" / "agents"
 DONE = "Done: wrote hello.txt"

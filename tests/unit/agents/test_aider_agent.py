@@ -14,10 +14,10 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
 )
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 RECORDED = Path(__file__).parents[2] / "data" / "agents" / "aider"
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

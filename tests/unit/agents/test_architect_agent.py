@@ -9,9 +9,9 @@ import pytest
 from orchestrator.agents import load_agent
 from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentSettings
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 RECORDED = Path(__file__).parents[2] / "data" / "agents" / "architect"
 SUCCESS, PARTIAL, FAILED, TIMEOUT = Status.SUCCESS, Status.PARTIAL, Status.FAILED, Status.TIMEOUT

@@ -13,10 +13,10 @@ import pytest
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
 from orchestrator.agents.codex import CodexAgent
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 RECORDED = Path(__file__).parents[2] / "data" / "agents" / "codex"
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

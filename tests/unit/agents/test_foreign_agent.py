@@ -16,14 +16,14 @@ from orchestrator.agents.base import (
     AgentProgress,
     AgentSettings,
 )
-from orchestrator.agents.foreign import ForeignAgent
+from orchestrator.agents.plugin import ForeignAgent
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import ExitStatus
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError
-from orchestrator.plan import WorkerSpec
 from orchestrator.results import Reason, Status
-from orchestrator.runner import ParallelRunner
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.worker_spec import WorkerSpec
 from tests.support.local_engine import LocalEngine
 from tests.support.plugin import install
 

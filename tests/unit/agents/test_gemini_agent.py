@@ -10,10 +10,10 @@ import pytest
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentCommand, AgentOutcome, AgentOutput, AgentSettings
 from orchestrator.agents.gemini import GeminiAgent
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 RECORDED = Path(__file__).parents[2] / "data" / "agents" / "gemini"
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

@@ -8,10 +8,10 @@ import pytest
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import LONGEST_WORD, AgentSettings
 from orchestrator.agents.long_task import on_stdin
-from orchestrator.config import ParallelConfig
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
-from orchestrator.plan import WorkerSpec
-from orchestrator.preflight import check_settings
+from orchestrator.runs.preflight import check_settings
+from orchestrator.worker_spec import WorkerSpec
 
 TASK = "-e '%s' \\n $HOME\n" + "\u20ac" * 300_000 + "\n\n"
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents import inside, load_agent
+from orchestrator.agents import in_container as inside
+from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentCommand, AgentOutcome, AgentOutput, AgentSettings
 from orchestrator.agents.mini import MiniAgent
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 RECORDED = Path(__file__).parents[2] / "data" / "agents" / "mini"
 TRAJECTORY = RECORDED / "ok.traj.json"

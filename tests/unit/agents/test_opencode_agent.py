@@ -16,10 +16,10 @@ from orchestrator.agents.base import (
     AgentSettings,
 )
 from orchestrator.agents.opencode import OpencodeAgent
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 RECORDED = Path(__file__).parents[2] / "data" / "agents" / "opencode"
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED

@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
-from orchestrator.config import ParallelConfig
-from orchestrator.engine.base import ExitStatus
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError
-from orchestrator.preflight import check_settings
 from orchestrator.results import Reason, Status
+from orchestrator.runs.preflight import check_settings
 
 LONG = "Rate limit reached for gpt-4o in organization org-0123456789 on tokens per min (TPM): " * 3
 SAID = f"litellm.RateLimitError: RateLimitError: {LONG}. Please try again in 1.5s."

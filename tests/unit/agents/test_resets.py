@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from orchestrator.agents.resets import resets_in
+from orchestrator.agents.output.reset_times import resets_in
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)  # a Saturday
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0

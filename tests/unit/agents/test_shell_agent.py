@@ -10,9 +10,9 @@ import pytest
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.engine.base import ExitStatus
-from orchestrator.plan import WorkerSpec
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
 
 SETTINGS: dict[str, Any] = {
     "profile": "build",

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.config import ParallelConfig
+from orchestrator.config.run import ParallelConfig
 from orchestrator.events import (
     Notice,
     RunStarted,
@@ -15,12 +15,13 @@ from orchestrator.events import (
     WorkerRetrying,
     WorkerStarted,
 )
-from orchestrator.plan import WorkerSpec
-from orchestrator.record import RunDirectory, RunRecord
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.status_file import StatusFile
-from orchestrator.workflow.board import StatusBoard
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import RunRecord
+from orchestrator.state.status_file import StatusFile
+from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.status_table import StatusBoard
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CHAIN = Workflow(

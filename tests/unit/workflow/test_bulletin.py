@@ -5,7 +5,13 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from orchestrator.workflow.bulletin import MOST_FINDINGS, Entry, bulletin, merged_findings, title_of
+from orchestrator.workflow.shared_findings import (
+    MOST_FINDINGS,
+    Entry,
+    bulletin,
+    merged_findings,
+    title_of,
+)
 
 
 def test_it_has_the_shape_that_people_write() -> None:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.workflow.critical import Summary, summarise
 from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.timing import Summary, summarise
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

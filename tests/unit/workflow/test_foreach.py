@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.patterns import matching
-from orchestrator.workflow.foreach import LONGEST_ITEM, Expand, Source, expander
+from orchestrator.text.path_patterns import matching
 from orchestrator.workflow.model import MOST_TASKS
-from orchestrator.workflow.reading import Reading, read_workflow
+from orchestrator.workflow.parsing.foreach import LONGEST_ITEM, Expand, Source, expander
+from orchestrator.workflow.parsing.reader import Reading, read_workflow
 
 
 def read(

@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.workflow.mermaid import mermaid
+from orchestrator.workflow.drawing.graph import shape_of
+from orchestrator.workflow.drawing.mermaid import mermaid
+from orchestrator.workflow.drawing.svg import svg
+from orchestrator.workflow.drawing.terminal import picture
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.picture import picture
-from orchestrator.workflow.reading import read_workflow
-from orchestrator.workflow.shape import shape_of
-from orchestrator.workflow.svg import svg
+from orchestrator.workflow.parsing.reader import read_workflow
 
 WORKFLOWS = Path(__file__).parents[2] / "data" / "workflows"
 NORTH, EAST, SOUTH, WEST = (0, -1), (1, 0), (0, 1), (-1, 0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.workflow.prompts import INPUTS, LIMIT, MOST, render_prompt
+from orchestrator.workflow.reduce_prompt import INPUTS, LIMIT, MOST, render_prompt
 
 
 def result(number: int = 1, **rest: Any) -> WorkerResult:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import ParallelConfig
+from orchestrator.config.loading import load_config
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
-from orchestrator.settings import load_config
-from orchestrator.workflow.model import Task, Workflow, config_of
-from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.parsing.reader import read_workflow
+from orchestrator.workflow.planning import config_of
 
 EXAMPLES = Path(__file__).parents[2] / "data" / "workflows"
 Edges = Mapping[str, tuple[str, ...]]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from orchestrator.errors import ConfigError
-from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.parsing.reader import read_workflow
 
 EXAMPLES = Path(__file__).parents[2] / "data" / "workflows"
 FULL = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.parsing.reader import read_workflow
 
 
 def mistakes(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.model import Earlier, Workflow
-from orchestrator.workflow.reading import read_workflow
+from orchestrator.workflow.parsing.reader import read_workflow
 from orchestrator.workflow.selection import missing, only, starting_at
 
 TEXT = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.workflow.reading import read_workflow
-from orchestrator.workflow.topology import cycles, in_order
+from orchestrator.workflow.parsing.reader import read_workflow
+from orchestrator.workflow.parsing.toposort import cycles, in_order
 
 Graph = dict[str, list[str]]
 

@@ -1,7 +1,7 @@
 """What `--dry-run` says of a workflow's order."""
 
+from orchestrator.workflow.drawing.waves import wave_lines
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.waves import wave_lines
 
 
 def lines(*tasks: Task, slots: int = 4) -> list[str]:

@@ -1,0 +1,1 @@
+"""Read what agent programs print: reports, refusals, limits."""

@@ -1,0 +1,81 @@
+"""Figures and words that an agent claims: what cannot be true counts as not said."""
+
+import signal
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from orchestrator.text.sanitize import ELLIPSIS, lines, one_line
+
+_MAX_COST: Final = 1e6
+"""USD. Bounded so that no sum of claims can become infinite."""
+_MAX_COUNT: Final = 10**12
+_MAX_TEXT: Final = 4096
+MOST_SAID: Final = 4000
+"""Characters of what an agent says at its end."""
+
+
+def _cost(value: object) -> float | None:
+    # A bool is an int to Python, but `"cost": true` says nothing. NaN fails the comparison.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= _MAX_COST else None
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MAX_COUNT else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _text(value: object) -> str | None:
+    return value[:_MAX_TEXT] if isinstance(value, str) else None
+
+
+def _words(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+Cost = Annotated[float | None, BeforeValidator(_cost)]
+Count = Annotated[int | None, BeforeValidator(_count)]
+Flag = Annotated[bool | None, BeforeValidator(_flag)]
+Text = Annotated[str | None, BeforeValidator(_text)]
+Words = Annotated[str | None, BeforeValidator(_words)]
+"""A text of any length: no longer than the report that it is part of."""
+
+
+class Claims(BaseModel):
+    """The fields read of a report; all others are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def fields(value: object) -> Mapping[str, object]:
+    """Give the fields of an object; of anything else, none."""
+    return value if isinstance(value, dict) else {}
+
+
+def described(text: str | None) -> str | None:
+    """Put what an agent says on one line, safe to show; None when there is nothing in it."""
+    return one_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
+
+
+def summarized(text: str | None) -> str | None:
+    """Give the end of what an agent says, safe to show; None when there is nothing in it."""
+    # Every character that is cut may have become two: the end of a line in a log of Windows.
+    clean = lines((text or "")[-2 * MOST_SAID :]).strip()
+    return (clean if len(clean) <= MOST_SAID else ELLIPSIS + clean[1 - MOST_SAID :]) or None
+
+
+def describe_exit(exit_code: int) -> str:
+    """Say how a program ended: `exited with 3`, `ended by SIGKILL`."""
+    try:
+        # A shell, and Docker, report death by a signal as 128 and its number.
+        return f"ended by {signal.Signals(exit_code - 128).name}"
+    except ValueError:
+        return f"exited with {exit_code}"

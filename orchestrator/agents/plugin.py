@@ -1,0 +1,184 @@
+"""An adapter that somebody else wrote: whatever is wrong with it is said in one line."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Final, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from orchestrator.agents.base import (
+    Agent,
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+    ProgressReader,
+)
+from orchestrator.agents.output.fields import described, summarized
+from orchestrator.engine.protocol import ExitStatus
+from orchestrator.errors import ConfigError
+from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it must not contain NUL")
+    return text
+
+
+_METHODS: Final = ("missing_key", "refusal", "command", "progress_reader", "outcome")
+_Text = Annotated[str, Field(min_length=1)]
+_Word = Annotated[str, AfterValidator(_without_nul)]
+_Count = Annotated[int, Field(ge=0)]
+_Cost = Annotated[float, Field(ge=0)]
+_PartT = TypeVar("_PartT", bound="_Part")
+
+
+class _Part(BaseModel):
+    """What an adapter hands over, checked: its own classes may have let anything through."""
+
+    model_config = ConfigDict(strict=True, from_attributes=True, allow_inf_nan=False)
+
+
+class _Face(_Part):
+    name: _Text
+    image: _Text
+    inherited_env: tuple[_Text, ...]
+    droppings: tuple[_Text, ...]
+
+
+class _Command(_Part):
+    argv: tuple[_Word, ...] = Field(min_length=1)
+    env: Mapping[_Text, _Word]
+    default_env: Mapping[_Text, _Word]
+
+
+class _Progress(_Part):
+    cost: _Cost | None
+    tokens: _Count | None = None
+    steps: _Count | None
+
+
+class _Outcome(_Part):
+    status: Status
+    reason: Reason | None
+    message: str | None
+    steps: _Count
+    cost: _Cost | None
+    tokens: _Count | None
+    summary: str | None
+    retry_after: _Cost | None = None
+
+
+_OPTIONAL_TEXT: Final[TypeAdapter[str | None]] = TypeAdapter(
+    _Text | None, config=ConfigDict(strict=True)
+)
+
+
+class ForeignAgent:
+    """Stands before somebody else's adapter, and lets nothing through that is not as it must be."""
+
+    def __init__(self, name: str, package: str, load: Callable[[], Callable[[], Agent]]) -> None:
+        """Make the adapter.
+
+        Args:
+            name: What it is called by.
+            package: Where it comes from.
+            load: Gives what makes it.
+
+        Raises:
+            ConfigError: It cannot be had, or is none.
+        """
+        self.name = name
+        self._package = package
+        with self._guarded("loading it"):
+            self._agent = load()()
+            face = _checked(_Face, self._agent)
+        missing = [name for name in _METHODS if not callable(getattr(self._agent, name, None))]
+        if missing:
+            raise self._broken(f"it has no method `{missing[0]}`")
+        if face.name != name:
+            raise self._broken(f"it calls itself `{face.name}`")
+        self.image = face.image
+        self.inherited_env = face.inherited_env
+        self.droppings = face.droppings
+
+    def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
+        """Ask it.
+
+        Raises:
+            ConfigError: It broke.
+        """
+        with self._guarded("missing_key"):
+            return _OPTIONAL_TEXT.validate_python(self._agent.missing_key(model, environment))
+
+    def refusal(self, settings: AgentSettings) -> str | None:
+        """Ask it.
+
+        Raises:
+            ConfigError: It broke.
+        """
+        with self._guarded("refusal"):
+            return _OPTIONAL_TEXT.validate_python(self._agent.refusal(settings))
+
+    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
+        """Ask it.
+
+        Raises:
+            ConfigError: It broke.
+        """
+        with self._guarded("command"):
+            checked = _checked(_Command, self._agent.command(spec, settings))
+        return AgentCommand(**dict(checked))
+
+    def progress_reader(self) -> ProgressReader:
+        """Ask it, and check all that its reader says.
+
+        Raises:
+            ConfigError: It broke; the reader raises the same.
+        """
+        with self._guarded("progress_reader"):
+            read = self._agent.progress_reader()
+
+        def guarded(line: str) -> AgentProgress | None:
+            with self._guarded("progress_reader"):
+                said = read(line)
+                checked = None if said is None else _checked(_Progress, said)
+            return None if checked is None else AgentProgress(**dict(checked))
+
+        return guarded
+
+    def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
+        """Ask it; that it broke is an outcome too, for the work was done."""
+        try:
+            with self._guarded("outcome"):
+                checked = _checked(_Outcome, self._agent.outcome(output, exit_status))
+        except ConfigError as error:
+            return AgentOutcome(
+                status=Status.FAILED, reason=Reason.AGENT_ERROR, message=error.message
+            )
+        said = {"message": described(checked.message), "summary": summarized(checked.summary)}
+        return AgentOutcome(**{**dict(checked), **said})
+
+    @contextmanager
+    def _guarded(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join((what, *map(str, first["loc"])))
+            raise self._broken(f"{place}: {first['msg']}") from error
+        except Exception as error:
+            raise self._broken(f"{what}: {type(error).__name__}: {error}") from error
+
+    def _broken(self, what: str) -> ConfigError:
+        return ConfigError(
+            described(f"the adapter for `{self.name}` is broken: {what}") or "",
+            hint=f"it comes with the package `{self._package}`: tell who made that, or remove it",
+        )
+
+
+def _checked(part: type[_PartT], given: object) -> _PartT:
+    return part.model_validate(given)

@@ -1,0 +1,1 @@
+"""Remove, back up, restore and recover what runs left behind."""

@@ -1,0 +1,272 @@
+"""What runs left in the repository: whose it is, how old, and whether it can go without loss."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from orchestrator.cleanup.recovery import is_stranded
+from orchestrator.errors import RepositoryError
+from orchestrator.git.command import Git, GitCommandError
+from orchestrator.git.kept_refs import kept_prefix
+from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
+from orchestrator.git.worktree import Worktree, open_worktree
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_record import RunRecord
+from orchestrator.state.worker_directory import Store
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.copy_untracked import unchanged
+
+BRANCHES_AND_REMOTES = ("refs/heads", "refs/remotes")
+_REMOTES = "refs/remotes/"
+_TO_THE_SECOND = len("20260101-093000")
+_SIGNS_OF_LIFE = ("run.json", "lease", "events.ndjson")
+
+
+@dataclass(frozen=True)
+class RecordedWorker:
+    """A worker of a run that has a record."""
+
+    directory: RunDirectory
+    record: RunRecord
+    spec: WorkerSpec
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.spec.worker_id
+
+    @property
+    def path(self) -> Path:
+        """Where its worktree is, or was."""
+        return self.record.top / self.spec.directory
+
+    @property
+    def ref(self) -> str:
+        """Its branch."""
+        return f"refs/heads/{self.spec.branch}"
+
+    @property
+    def base(self) -> str:
+        """What it started from: what others made, or what its run did."""
+        return self.directory.base_of(self.number) or self.record.base
+
+    def has_made(self, commit: str) -> bool:
+        """Tell whether a commit is more than what others made that it started from."""
+        return commit != self.directory.base_of(self.number)
+
+    def worktree(self) -> Worktree | None:
+        """Give its worktree, or None when there is none, or something else in its place."""
+        try:
+            return open_worktree(self.path, self.spec.branch)
+        except RepositoryError:
+            return None
+
+    def copies(self) -> frozenset[str]:
+        """Name the copies of untracked files in its worktree that nobody changed."""
+        return unchanged(self.directory.worker(self.number), self.path)
+
+    def is_present(self, refs: frozenset[str]) -> bool:
+        """Tell whether its worktree is there, or its branch among `refs`."""
+        return self.path.exists() or self.ref in refs
+
+    def still_owns_its_number(self, repository: Repository) -> bool:
+        """Tell whether no later run has its number. To be called with the lock held."""
+        since = self.directory.run_id[:_TO_THE_SECOND]
+        return all(
+            record.created_at <= self.record.created_at
+            or all(spec.worker_id != self.number for spec in record.workers)
+            for run in all_runs(repository.state_dir)
+            if run.run_id[:_TO_THE_SECOND] >= since and (record := run.record()) is not None
+        )
+
+    def age(self) -> float:
+        """Give the seconds since its end; of a run that died, since its last sign of life."""
+        state = self.directory.worker(self.number)
+        result = state / "result.json"
+        signs = [self.directory.path / name for name in _SIGNS_OF_LIFE]
+        times = list(_times([result])) or list(_times([*signs, *state.glob("*.log")]))
+        return time.time() - max(times, default=0.0)
+
+
+def base_ref(record: RunRecord) -> str | None:
+    """Name the ref that holds a run's base, where the run made that itself."""
+    return f"{BASES}{record.run_id}" if record.config.include_uncommitted else None
+
+
+def _times(files: list[Path]) -> Iterator[float]:
+    for file in files:
+        with suppress(OSError):
+            yield file.stat().st_mtime
+
+
+def owners(repository: Repository) -> dict[int, RecordedWorker]:
+    """Give the worker that each number stands for: that of the newest run which had it."""
+    recorded = [(run, record) for run in all_runs(repository.state_dir) if (record := run.record())]
+    # Ids of one second sort by chance.
+    recorded.sort(key=lambda entry: entry[1].created_at)
+    found = {
+        spec.worker_id: RecordedWorker(run, record, spec)
+        for run, record in recorded
+        for spec in record.workers
+    }
+    return dict(sorted(found.items()))
+
+
+def worker_refs(repository: Repository) -> frozenset[str]:
+    """List the workers' branches."""
+    listing = ("for-each-ref", "--format=%(refname)", "refs/heads/architect")
+    return frozenset(repository.git.text(*listing).splitlines())
+
+
+def worktrees(repository: Repository) -> frozenset[int]:
+    """Give the numbers of the workers' worktrees, those that live runs will yet make included."""
+    names = (path.name.removeprefix(DIRECTORIES) for path in repository.top.glob(f"{DIRECTORIES}*"))
+    found = {int(name) for name in names if name.isdecimal()}
+    for run in all_runs(repository.state_dir):
+        record = run.record() if run.is_live() else None
+        for spec in record.workers if record else ():
+            if run.result(spec.worker_id) is None:
+                found.add(spec.worker_id)
+    return frozenset(found)
+
+
+def commit_of(repository: Repository, ref: str) -> str | None:
+    """Give the commit that a ref names, or None."""
+    try:
+        return repository.git.text("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    except GitCommandError:
+        return None
+
+
+def head_of(repository: Repository, worktree: Worktree) -> str | None:
+    """Give the commit a worktree is at: its user may have committed, or checked something out."""
+    return commit_of(repository, f"worktrees/{worktree.git_dir.name}/HEAD")
+
+
+def is_reached(repository: Repository, commit: str, *places: str) -> bool:
+    """Tell whether a ref below `places` reaches `commit` that is no worker's own.
+
+    A worker's branch is its own, and so is what it was pushed to.
+    """
+    listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", *places)
+    refs = repository.git.text(*listing).splitlines()
+    others = {ref for ref in refs if not ref.startswith(BRANCHES)}
+    return bool(others and others - pushed_refs(repository))
+
+
+def pushed_refs(repository: Repository) -> frozenset[str]:
+    """Name the remote-tracking refs of workers' branches, by name or as git is told to push."""
+    form = "--format=%(upstream)%00%(push)"
+    listed = repository.git.text("for-each-ref", form, "refs/heads/architect").splitlines()
+    configured = {ref for line in listed for ref in line.split("\0") if ref.startswith(_REMOTES)}
+    remotes = repository.git.text("for-each-ref", "--format=%(refname)", _REMOTES).splitlines()
+    named = {ref for ref in remotes if f"/{BRANCHES.removeprefix('refs/heads/')}" in ref}
+    return frozenset(configured | named)
+
+
+def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
+    """Tell whether a branch, local or remote, has all that a worker committed."""
+    if is_stranded(worker.directory, worker.spec):
+        return False
+    worktree = worker.worktree()
+    head = head_of(repository, worktree) if worktree else None
+    tips = {commit_of(repository, worker.ref), head} - {None}
+    made = (tip for tip in tips if tip and worker.has_made(tip))
+    return all(is_reached(repository, tip, *BRANCHES_AND_REMOTES) for tip in made)
+
+
+def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
+    """Tell whether a remote has all that a worker committed, as far as this repository knows."""
+    worktree = worker.worktree()
+    head = head_of(repository, worktree) if worktree else None
+    made = {commit_of(repository, worker.ref), head} - {None, worker.base}
+    home = all(is_on_a_remote(repository, tip) for tip in made if tip)
+    return home and not is_stranded(worker.directory, worker.spec)
+
+
+def is_on_a_remote(repository: Repository, commit: str) -> bool:
+    """Tell whether a remote-tracking ref reaches a commit."""
+    listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", _REMOTES)
+    return bool(repository.git.text(*listing))
+
+
+def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
+    """Name the refs that keep what a worker left and its branch does not have."""
+    place = kept_prefix(worker.directory.run_id, worker.number, attempt=1)
+    return tuple(repository.git.text("for-each-ref", "--format=%(refname)", place).splitlines())
+
+
+def is_refused(worker: RecordedWorker) -> bool:
+    """Tell whether work of a worker is in its state directory alone, as it was refused."""
+    store = Store(root=worker.directory.worker(worker.number))
+    wrote = store.upper.is_dir() or store.copy.is_dir()
+    return wrote and store.git.is_dir() and worker.directory.result(worker.number) is not None
+
+
+def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
+    """Tell whether a worker's worktree has nothing that is not committed."""
+    worktree = worker.worktree()
+    if worktree is None:
+        return not worker.path.exists()
+    git = Git(worktree.git_dir, work_tree=worktree.path, config=repository.without_filters())
+    copies = worker.copies()
+    which = "all" if copies else "normal"
+    try:
+        status = git.run("status", "--porcelain", "-z", f"--untracked-files={which}")
+        entries = (os.fsdecode(entry) for entry in status.split(b"\0") if entry)
+        return all(entry.startswith("?? ") and entry[3:] in copies for entry in entries)
+    except GitCommandError:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which workers are to go: those of which all of this is true."""
+
+    workers: tuple[int, ...] = ()
+    """Only these numbers. Default: all."""
+    merged: bool = False
+    """Only those whose branch is merged and whose worktree has nothing uncommitted."""
+    pushed: bool = False
+    """Only those that a remote has, with nothing uncommitted; with `merged`, either is enough."""
+    older_than: timedelta | None = None
+    """Only those whose end is longer ago."""
+
+    def includes(self, repository: Repository, worker: RecordedWorker, *, present: bool) -> bool:
+        """Tell whether a worker is to go.
+
+        Args:
+            repository: The repository.
+            worker: The worker.
+            present: There is a worktree or a branch of its own.
+        """
+        if not self.reaches(worker):
+            return False
+        if not (self.merged or self.pushed):
+            return True
+        if not present:
+            return not is_stranded(worker.directory, worker.spec)
+        return self._is_elsewhere(repository, worker) and is_clean(repository, worker)
+
+    def _is_elsewhere(self, repository: Repository, worker: RecordedWorker) -> bool:
+        if self.merged and is_merged(repository, worker):
+            return True
+        return self.pushed and is_pushed(repository, worker)
+
+    def allows_purge(self, repository: Repository, ref: str) -> bool:
+        """Tell whether a backup may go: of merged or pushed workers only what is elsewhere."""
+        if not (self.merged or self.pushed):
+            return True
+        if self.merged and is_reached(repository, ref, *BRANCHES_AND_REMOTES):
+            return True
+        return self.pushed and is_on_a_remote(repository, ref)
+
+    def reaches(self, worker: RecordedWorker) -> bool:
+        """Tell whether its number and its age are right."""
+        if self.workers and worker.number not in self.workers:
+            return False
+        return self.older_than is None or worker.age() >= self.older_than.total_seconds()

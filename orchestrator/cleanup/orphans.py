@@ -1,0 +1,96 @@
+"""What finished runs left in the engine; one object that cannot be removed keeps no other."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+
+from orchestrator.engine.labels import MANAGED, REPOSITORY, RUN, WORKER
+from orchestrator.engine.protocol import ContainerEngine, Leftover
+from orchestrator.errors import OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import RunDirectory
+
+_AT_ONCE = 8
+_ORDER = ("container", "volume", "network")
+"""What is used by another comes after it."""
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """An object that could not be removed, and why."""
+
+    leftover: Leftover
+    problem: str
+
+    def __str__(self) -> str:
+        """Say which it is and what the engine said."""
+        return f"{self.leftover.kind} {self.leftover.id[:12]}: {self.problem}"
+
+
+def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str, list[Leftover]]:
+    """List the engine's objects of this repository, by run.
+
+    Raises:
+        EngineError: The engine does not answer.
+    """
+    found = defaultdict(list)
+    labels = {MANAGED: "true", REPOSITORY: str(repository.common_dir)}
+    for leftover in engine.leftovers(labels):
+        found[leftover.labels.get(RUN, "")].append(leftover)
+    return found
+
+
+def worker_of(leftover: Leftover) -> int | None:
+    """Give the number of the worker it belongs to; None when it is the whole run's."""
+    number = leftover.labels.get(WORKER, "")
+    return int(number) if number.isdecimal() else None
+
+
+def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
+    """Remove objects, and give those that stayed."""
+    stuck: list[Stuck] = []
+
+    def remove(leftover: Leftover) -> None:
+        try:
+            engine.remove(leftover)
+        except OrchestratorError as error:
+            stuck.append(Stuck(leftover, error.message))
+
+    def place(leftover: Leftover) -> int:
+        return _ORDER.index(leftover.kind)
+
+    # An engine that is stuck on one takes a minute to say so.
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="remove") as pool:
+        for _, same in groupby(sorted(leftovers, key=place), key=place):
+            list(pool.map(remove, same))
+    return stuck
+
+
+def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
+    """Say of every run that is over and has containers all the same what can be done about it."""
+    notices = []
+    try:
+        found = find_leftovers(repository, engine)
+    except OrchestratorError:
+        # Whoever asks has work to do with the engine, and is told then.
+        return []
+    for run_id, leftovers in sorted(found.items()):
+        containers = any(leftover.kind == "container" for leftover in leftovers)
+        run = RunDirectory(repository.state_dir / "runs" / run_id)
+        record = run.record()
+        if containers and record is not None and not run.is_live():
+            died = any(run.result(spec.worker_id) is None for spec in record.workers)
+            notices.append(_notice(run_id, died=died))
+    return notices
+
+
+def _notice(run_id: str, *, died: bool) -> str:
+    cleanup = f"`orchestrator parallel-cleanup --run {run_id}`"
+    if not died:
+        return f"run {run_id} ended and left containers behind: {cleanup} removes them"
+    return (
+        f"run {run_id} died; its containers are still there: "
+        f"`orchestrator resume {run_id}` or {cleanup}"
+    )

@@ -1,0 +1,304 @@
+"""Remove what finished runs left; nothing that was written is lost, and no live run is touched.
+
+Whatever of a worker is dirty or unmerged is first kept as a backup, from where `restore` brings it
+back. Every run is cleaned up with its lease held, so that nobody resumes it meanwhile.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.cleanup.backups import backup_ref, list_attempts, list_backups, work_to_keep
+from orchestrator.cleanup.inventory import (
+    RecordedWorker,
+    Wanted,
+    base_ref,
+    commit_of,
+    is_refused,
+    kept_of,
+    owners,
+    worker_refs,
+)
+from orchestrator.cleanup.orphans import find_leftovers, remove_all, worker_of
+from orchestrator.cleanup.recovery import is_stranded, salvage
+from orchestrator.cleanup.report import CleanedWorker, CleanupReport
+from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
+from orchestrator.engine.protocol import ContainerEngine, Leftover
+from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.command import GitCommandError
+from orchestrator.git.kept_refs import list_kept
+from orchestrator.git.quarantine import HarvestRefusedError
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import remove_worktree
+from orchestrator.state.history import named_run
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.secret_files import forget
+
+
+@dataclass(kw_only=True)
+class _Cleanup:
+    """One clean-up: what it is to do, and what it has done."""
+
+    repository: Repository
+    engine: ContainerEngine | None
+    wanted: Wanted
+    purge: bool
+    dry_run: bool
+    owners: dict[int, RecordedWorker]
+    refs: frozenset[str]
+    backups: list[tuple[str, int, str]]
+    leftovers: dict[str, list[Leftover]] = field(default_factory=dict)
+    cleaned: list[CleanedWorker] = field(default_factory=list)
+    live: list[str] = field(default_factory=list)
+    removed: int = 0
+    problems: list[str] = field(default_factory=list)
+    purged: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    freed: int = 0
+
+    def report(self) -> CleanupReport:
+        return CleanupReport(
+            workers=tuple(sorted(self.cleaned, key=lambda worker: worker.worker_id)),
+            live=tuple(self.live),
+            leftovers=self.removed,
+            problems=tuple(self.problems),
+            purged=tuple(self.purged),
+            freed=self.freed,
+            unchecked=tuple(self.unchecked),
+        )
+
+
+def cleanup(
+    root: Path,
+    *,
+    engine: ContainerEngine | None,
+    wanted: Wanted | None = None,
+    run_id: str | None = None,
+    purge: bool = False,
+    dry_run: bool = False,
+) -> CleanupReport:
+    """Remove worktrees, branches and Docker objects of finished runs.
+
+    Args:
+        root: Anywhere in the repository.
+        engine: None leaves its objects alone.
+        wanted: Only some workers. Default: all.
+        run_id: Only this run. Default: all.
+        purge: Drop the backups too, old ones and those of attempts included.
+        dry_run: Touch nothing, only say what would be done.
+
+    Raises:
+        RepositoryError: There is no repository.
+        ConfigError: There is no such run or worker.
+    """
+    repository = Repository(root)
+    runs = _select(repository, run_id)
+    job = _Cleanup(
+        repository=repository,
+        engine=engine,
+        wanted=wanted or Wanted(),
+        purge=purge,
+        dry_run=dry_run,
+        owners=owners(repository),
+        refs=worker_refs(repository),
+        backups=_dropped(repository) if purge else [],
+    )
+    _check_numbers(runs, job.wanted.workers)
+    if engine is not None:
+        try:
+            job.leftovers = find_leftovers(repository, engine)
+        except OrchestratorError as error:
+            job.problems.append(error.message)
+            job.engine = None
+    for run in runs:
+        _clean_run(job, run)
+    if run_id is None and job.wanted == Wanted():
+        _remove_stray(job)
+    return job.report()
+
+
+def _dropped(repository: Repository) -> list[tuple[str, int, str]]:
+    """List what `purge` drops: run, worker's number and ref."""
+    return [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
+
+
+def _select(repository: Repository, run_id: str | None) -> list[RunDirectory]:
+    runs = list(all_runs(repository.state_dir))
+    if run_id is None:
+        return runs
+    return [named_run(runs, run_id)]
+
+
+def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> None:
+    if not workers:
+        return
+    records = [record for run in runs if (record := run.record()) is not None]
+    known = sorted({spec.worker_id for record in records for spec in record.workers})
+    missing = [str(number) for number in workers if number not in known]
+    if missing:
+        numbers = ", ".join(str(number) for number in known) or "none"
+        raise ConfigError(
+            f"no such worker: {', '.join(missing)}", hint=f"workers that runs had: {numbers}"
+        )
+
+
+def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
+    with job.repository.lock():
+        # A run that is being made, with the lock held, has no lease for a moment.
+        record = run.record()
+        if record is None:
+            _drop_unrecorded(job, run)
+            return
+    workers = [RecordedWorker(run, record, spec) for spec in record.workers]
+    with run.held() as held:
+        if held:
+            _clean_workers(job, run, workers)
+        elif not job.wanted.workers or {one.number for one in workers} & {*job.wanted.workers}:
+            job.live.append(run.run_id)
+
+
+def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
+    """Remove what a process left that died before it could write down what it was to do."""
+    if (run.path / "run.json").exists() or job.wanted != Wanted() or job.dry_run:
+        return
+    with run.held() as held:
+        if held:
+            remove_tree(run.path)
+
+
+def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorker]) -> None:
+    if job.engine is None and any(run.result(worker.number) is None for worker in workers):
+        job.unchecked.append(run.run_id)
+    owned = {number for number, owner in job.owners.items() if owner.directory.path == run.path}
+    present = {one.number for one in workers if one.number in owned and one.is_present(job.refs)}
+    chosen = {
+        worker.number
+        for worker in workers
+        if job.wanted.includes(job.repository, worker, present=worker.number in present)
+    }
+    occupied = _remove_leftovers(job, run, chosen)
+    going = [worker for worker in workers if worker.number in present & chosen]
+    cleaned = [_clean(job, worker, occupied=worker.number in occupied) for worker in going]
+    job.cleaned += cleaned
+    purged = {worker.number for worker in workers if job.purge and job.wanted.reaches(worker)}
+    _purge(job, run, purged)
+    if job.dry_run:
+        return
+    present -= {worker.worker_id for worker in cleaned if worker.problem is None}
+    keep = base_ref(workers[0].record) if workers else None
+    if keep is not None and not present:
+        job.repository.git.run("update-ref", "-d", keep)
+    contained = job.engine is None or bool(occupied)
+    if not contained and not unfinished(workers, present):
+        # A run that is not over may be resumed, and needs what it was given.
+        forget(run.run_id, os.environ)
+    refused_too = set() if contained else purged
+    job.freed += drop_scratch(workers, present=present, refused_too=refused_too)
+
+
+def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:
+    """Remove the engine's objects of the chosen workers; give the workers that still have some."""
+    found = job.leftovers.get(run.run_id, [])
+    if job.engine is None:
+        return set()
+    going = [leftover for leftover in found if worker_of(leftover) in chosen]
+    staying = [leftover for leftover in found if worker_of(leftover) not in {*chosen, None}]
+    if chosen and not staying:
+        going += [leftover for leftover in found if worker_of(leftover) is None]
+    stuck = [] if job.dry_run else remove_all(job.engine, going)
+    job.removed += len(going) - len(stuck)
+    job.problems += [f"{one} (run {run.run_id})" for one in stuck]
+    kept = [*staying, *(one.leftover for one in stuck)]
+    return {worker_of(leftover) for leftover in kept if leftover.kind == "container"}
+
+
+def _remove_stray(job: _Cleanup) -> None:
+    """Remove what belongs to no run: an `init` that was killed left it."""
+    found = job.leftovers.get("", [])
+    stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
+    job.removed += len(found) - len(stuck)
+    job.problems += [str(one) for one in stuck]
+
+
+def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedWorker:
+    result = CleanedWorker(
+        run_id=worker.directory.run_id,
+        worker_id=worker.number,
+        branch=worker.spec.branch,
+        worktree=str(worker.path),
+    )
+    try:
+        if is_stranded(worker.directory, worker.spec) and not job.purge:
+            note = _salvaged(job, worker, occupied=occupied)
+            result = result.model_copy(update={"note": note})
+        elif is_refused(worker):
+            verb = "is dropped with it" if job.purge else "is kept in"
+            place = worker.directory.worker(worker.number)
+            result = result.model_copy(update={"note": f"work that was refused {verb} {place}"})
+        backup = _keep_and_remove(job, worker)
+    except (OrchestratorError, OSError) as error:
+        said = error.message if isinstance(error, OrchestratorError) else str(error)
+        return result.model_copy(update={"problem": said})
+    kept = () if job.purge else kept_of(job.repository, worker)
+    return result.model_copy(update={"backup": backup, "kept_refs": kept})
+
+
+def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
+    repository = job.repository
+    with repository.lock():
+        if not worker.still_owns_its_number(repository):
+            raise RepositoryError("another run has taken its number meanwhile")
+        tip = commit_of(repository, worker.ref)
+        kept = None if job.purge else work_to_keep(repository, worker, tip)
+        backup = backup_ref(repository, worker, kept) if kept else None
+        if not job.dry_run:
+            if kept and backup:
+                repository.git.run("update-ref", backup, kept)
+            _remove(repository, worker, tip)
+            conclude(repository, worker, tip)
+    return backup
+
+
+def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
+    """Put a dead run's work on its branch before the branch is kept; say what came of it."""
+    if job.engine is None:
+        raise RepositoryError("its run died; its work can only be brought home with the engine")
+    if occupied:
+        raise RepositoryError("its run died; its work is brought home when its container is gone")
+    if job.dry_run:
+        return "its run died; its work would be committed first"
+    try:
+        salvage(job.repository, job.engine, worker.directory, worker.record, worker.spec)
+    except HarvestRefusedError as error:
+        kept = worker.directory.worker(worker.number)
+        return f"its run died; its work was refused ({error.message}) and is kept in {kept}"
+    return "its run died; its work was committed first"
+
+
+def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
+    if worker.path.exists() and worker.worktree() is None:
+        raise RepositoryError(f"{worker.path} is not the worktree any more; it was left alone")
+    try:
+        remove_worktree(repository, worker.path)
+    except GitCommandError:
+        if worker.path.exists():
+            raise
+    if tip is None:
+        return
+    elsewhere = repository.git.text("for-each-ref", "--format=%(worktreepath)", worker.ref)
+    if elsewhere:
+        raise RepositoryError(f"`{worker.spec.branch}` is checked out in {elsewhere}")
+    repository.drop_branch(worker.spec.branch, at=tip)
+
+
+def _purge(job: _Cleanup, run: RunDirectory, numbers: set[int]) -> None:
+    for run_id, number, ref in job.backups:
+        if run_id != run.run_id or number not in numbers:
+            continue
+        if not job.wanted.allows_purge(job.repository, ref):
+            continue
+        job.purged.append(ref)
+        if not job.dry_run:
+            job.repository.git.run("update-ref", "-d", ref)

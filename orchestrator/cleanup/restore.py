@@ -1,0 +1,120 @@
+"""Restore a worker's branch and worktree from its backup."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.cleanup.backups import list_backups
+from orchestrator.cleanup.inventory import commit_of
+from orchestrator.errors import ConfigError
+from orchestrator.git.kept_refs import list_kept
+from orchestrator.git.repository import BACKUPS, Repository
+from orchestrator.git.worktree import add_worktree
+from orchestrator.state.run_directory import all_runs
+from orchestrator.worker_spec import WorkerSpec
+
+
+class RestoredWorker(BaseModel):
+    """A worker whose branch and worktree are back."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    worker_id: int
+    branch: str
+    worktree: str
+    kept_refs: tuple[str, ...] = ()
+    """Refs that keep what else the worker left."""
+
+
+def restore(
+    root: Path, *, workers: tuple[int, ...] = (), run_id: str | None = None
+) -> tuple[RestoredWorker, ...]:
+    """Bring back branches and worktrees that a clean-up kept as backups, the newest first.
+
+    Args:
+        root: Anywhere in the repository.
+        workers: Only these numbers. Default: all that have a backup.
+        run_id: Only of this run; the beginning of its id is enough.
+
+    Raises:
+        ConfigError: There is no such backup, or something is in its way; nothing was restored.
+    """
+    repository = Repository(root)
+    chosen = _choose(repository, workers, run_id)
+    with repository.lock():
+        _check_free(repository, chosen)
+        return tuple(_restore(repository, number, *place) for number, place in chosen.items())
+
+
+def _choose(
+    repository: Repository, workers: tuple[int, ...], run_id: str | None
+) -> dict[int, tuple[str, str]]:
+    wanted = run_id or ""
+    backups = [one for one in list_backups(repository) if one[0].startswith(wanted)]
+    if wanted and len({run for run, _, _ in backups}) > 1:
+        raise ConfigError(f"`{run_id}` is the beginning of more than one run's id")
+    chosen = {
+        number: (run, ref) for run, number, ref in backups if not workers or number in workers
+    }
+    missing = set(workers) - set(chosen)
+    if missing or not chosen:
+        numbers = ", ".join(str(number) for number in sorted(missing))
+        what = f"worker {numbers}" if numbers else "any worker"
+        kept = [ref for _, number, ref in list_kept(repository) if number in missing]
+        hint = f"backups are under {BACKUPS}: `git for-each-ref {BACKUPS}`"
+        if kept:
+            hint = f"what it left beside its branch is kept: `git branch NAME {kept[0]}`"
+        raise ConfigError(f"no backup of {what}", hint=hint)
+    return dict(sorted(chosen.items()))
+
+
+def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> None:
+    live = {
+        spec.worker_id: run.run_id
+        for run in all_runs(repository.state_dir)
+        if run.is_live() and (record := run.record()) is not None
+        for spec in record.workers
+    }
+    taken = [number for number in chosen if number in live]
+    if taken:
+        raise ConfigError(
+            f"worker {taken[0]} is one of run {live[taken[0]]}, which is live",
+            hint="restore it when that run has ended and is cleaned up",
+        )
+    ways = {number: _in_the_way(repository, number) for number in chosen}
+    problems = [problem for number in chosen for problem in ways[number]]
+    if problems:
+        numbers = " ".join(str(number) for number, found in ways.items() if found)
+        raise ConfigError(
+            "; ".join(problems), hint=f"clean up first: `orchestrator parallel-cleanup {numbers}`"
+        )
+
+
+def _in_the_way(repository: Repository, number: int) -> list[str]:
+    spec = _spec(number)
+    problems = []
+    if (repository.top / spec.directory).exists():
+        problems.append(f"{repository.top / spec.directory} exists already")
+    if commit_of(repository, f"refs/heads/{spec.branch}"):
+        problems.append(f"the branch `{spec.branch}` exists already")
+    return problems
+
+
+def _spec(number: int) -> WorkerSpec:
+    return WorkerSpec(worker_id=number, task="", model=None)
+
+
+def _restore(repository: Repository, number: int, run_id: str, ref: str) -> RestoredWorker:
+    spec = _spec(number)
+    repository.exclude_worktrees()
+    repository.git.run("branch", "--no-track", spec.branch, ref)
+    worktree = add_worktree(repository, spec)
+    kept = (ref for run, worker, ref in list_kept(repository) if (run, worker) == (run_id, number))
+    return RestoredWorker(
+        run_id=run_id,
+        worker_id=number,
+        branch=spec.branch,
+        worktree=str(worktree.path),
+        kept_refs=tuple(kept),
+    )

@@ -1,0 +1,113 @@
+"""What a run that is over keeps in its state directory, and what of that can go."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.cleanup.inventory import RecordedWorker
+from orchestrator.errors import OrchestratorError
+from orchestrator.files.disk_usage import disk_use
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.changes import changes
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import HALF_MADE
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.workspace.artifacts import ARTIFACTS, HANDED
+from orchestrator.workspace.mounts import CHECKED, PROBE
+from orchestrator.workspace.shared_files import INPUTS_PLACE
+
+_ASIDE = ("upper", "copy", "overlay", "caches", HANDED)
+_MOST_FILES = 100_000
+"""Files that are counted before they are dropped."""
+_REFUSED = ("git", "harvest", "out", CHECKED)
+
+
+def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:
+    """Tell whether a run could go on: a worker has no result, and still has its place.
+
+    Args:
+        workers: All of the run's.
+        present: Numbers of those which still have a worktree or a branch.
+    """
+    return any(
+        worker.number in present and worker.directory.result(worker.number) is None
+        for worker in workers
+    )
+
+
+def conclude(repository: Repository, worker: RecordedWorker, commit: str | None) -> None:
+    """Write the result of a worker that its run died without: nobody is to do its task again.
+
+    Args:
+        repository: The repository.
+        worker: The worker, its worktree and branch gone.
+        commit: What its branch pointed at.
+    """
+    if worker.directory.result(worker.number) is not None:
+        return
+    result = WorkerResult(
+        worker_id=worker.number,
+        branch=worker.spec.branch,
+        model=worker.spec.model_name,
+        status=Status.FAILED,
+        reason=Reason.CANCELLED,
+        message="its run died, and was cleaned up",
+        worktree_path=str(worker.path),
+        task=worker.spec.task,
+        attempts=len(worker.directory.attempts(worker.number)) + 1,
+        commit=commit,
+        log=str(worker.directory.worker(worker.number)),
+    )
+    with suppress(OrchestratorError, OSError):
+        changed = changes(repository, base=worker.base, tip=commit or worker.base)
+        result = result.model_copy(
+            update={
+                "files_modified": list(changed.files),
+                "files_total": changed.total,
+                "insertions": changed.insertions,
+                "deletions": changed.deletions,
+            }
+        )
+    worker.directory.write_result(result)
+
+
+def drop_scratch(
+    workers: Sequence[RecordedWorker], *, present: Collection[int], refused_too: Collection[int]
+) -> int:
+    """Drop what the workers of a run that is over need no more; records and logs stay.
+
+    Args:
+        workers: All of the run's, its lease held.
+        present: Numbers of those which still have a worktree or a branch.
+        refused_too: Numbers of those whose work is dropped even where it was never let in.
+
+    Returns:
+        Bytes of workers' files that were dropped.
+    """
+    freed = 0
+    if workers and not unfinished(workers, present):
+        workers[0].directory.drop_objects()
+        remove_tree(workers[0].directory.path / INPUTS_PLACE)
+        remove_tree(workers[0].directory.path / PROBE)
+    for worker in workers:
+        if worker.number not in present:
+            attempts = (path for _, path in worker.directory.attempts(worker.number))
+            for state in (worker.directory.worker(worker.number), *attempts):
+                freed += _drop(state, refused_too=worker.number in refused_too)
+    return freed
+
+
+def _drop(state: Path, *, refused_too: bool) -> int:
+    wrote = any((state / name).exists() for name in ("upper", "copy"))
+    if wrote and (state / "git").exists() and not refused_too:
+        return 0
+    written = [state / name for name in ("upper", "copy")]
+    freed = disk_use(written, most_files=_MOST_FILES).size
+    for name in (*_ASIDE, *_REFUSED):
+        if (state / name).exists():
+            remove_tree(state / name)
+    if refused_too:
+        remove_tree(state / ARTIFACTS)
+        for half_made in state.parent.glob(f"{state.name}{HALF_MADE}*"):
+            remove_tree(half_made)
+    return freed

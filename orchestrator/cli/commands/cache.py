@@ -1,0 +1,104 @@
+"""`orchestrator cache`: fill the caches that workers find, list them, remove them."""
+
+import os
+from collections.abc import Sequence
+from json import dumps
+from pathlib import Path
+
+import humanize
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.foreground import conduct
+from orchestrator.cli.output.formats import table
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.output.report import terminal_width
+from orchestrator.cli.output.views import make_view
+from orchestrator.config.loading import load_config
+from orchestrator.errors import ConfigError
+from orchestrator.files.disk_usage import disk_use
+from orchestrator.git.repository import Repository, find_top
+from orchestrator.runs.cache_warming import Warming, warming_config
+from orchestrator.workspace.caches import generations, remove_generations
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Fill and list the caches that workers find.",
+)
+_MOST_FILES = 10_000_000
+
+
+@app.command()
+def warm(
+    caches: options.Caches = None,
+    setup: options.Setup = None,
+    setup_timeout: options.SetupTimeout = None,
+    config: options.Config = None,
+    agent_cli: options.AgentCli = None,
+    image: options.Image = None,
+    base: options.Base = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Run the project's `setup` once, with an open network, and keep what it downloads."""
+    top = find_top(Path.cwd())
+    wishes = load_config(
+        options={
+            "tasks": ("true",),
+            "caches": tuple(caches) if caches else None,
+            "setup": tuple(setup) if setup else None,
+            "setup_timeout": setup_timeout,
+            "agent_cli": agent_cli,
+            "image": image,
+            "base": base,
+        },
+        environ=os.environ,
+        top=top,
+        file=config,
+    )
+    settings = warming_config(wishes)
+    view = make_view(quiet=quiet)
+    warming = Warming(settings, top, emit=view)
+    raise typer.Exit(conduct(warming, settings, view, quiet=quiet, as_json=json))
+
+
+@app.command("ls")
+def list_caches(json: options.Json = False) -> None:
+    """List what is cached, the newest first: workers find the newest that fits."""
+    rows = _rows(generations(Repository(Path.cwd())))
+    if json:
+        caches = [{"generation": name, "cache": kind, "size": size} for name, kind, size in rows]
+        show_json(dumps({"caches": caches}, indent=2))
+    elif rows:
+        heading = ("GENERATION", "CACHE", "SIZE")
+        shown = [(name, kind, humanize.naturalsize(size)) for name, kind, size in rows]
+        show(table([heading, *shown], width=terminal_width()))
+    else:
+        tell("nothing is cached: `orchestrator cache warm`")
+
+
+@app.command()
+def clear() -> None:
+    """Remove all that is cached, unless a run goes on."""
+    repository = Repository(Path.cwd())
+    before = generations(repository)
+    removed = remove_generations(repository)
+    if before and not removed:
+        raise ConfigError(
+            "a run goes on, and may read what is cached",
+            hint="wait for its end, or stop it: `orchestrator stop --all`",
+        )
+    for one in removed:
+        show(f"removed {one.name}")
+    if not removed:
+        tell("nothing is cached")
+
+
+def _rows(found: Sequence[Path]) -> list[tuple[str, str, int]]:
+    kinds = ((one, kind) for one in found for kind in sorted(one.iterdir()))
+    return [(one.name, kind.name, _size(kind)) for one, kind in kinds]
+
+
+def _size(kind: Path) -> int:
+    return disk_use([kind], most_files=_MOST_FILES).size

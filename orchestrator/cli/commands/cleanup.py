@@ -1,0 +1,201 @@
+"""`orchestrator parallel-cleanup` and `orchestrator restore`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from humanize import naturalsize
+
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.remove import cleanup as clean_up
+from orchestrator.cleanup.report import CleanedWorker, CleanupReport
+from orchestrator.cleanup.restore import restore as bring_back
+from orchestrator.cli.options import Config
+from orchestrator.cli.output.formats import age, count
+from orchestrator.cli.output.messages import show, tell, tell_failure
+from orchestrator.config.loading import load_settings
+from orchestrator.engine import load_engine
+from orchestrator.engine.protocol import Engine
+from orchestrator.errors import (
+    EngineError,
+    NoRepositoryError,
+    OrchestratorError,
+    UnsupportedError,
+)
+from orchestrator.git.repository import find_top
+from orchestrator.text.sanitize import one_line
+
+SOME_LEFT = 1
+RETENTION = "6h"
+"""Age for `gc` where nothing else is said."""
+_SHOWN = 5
+
+Numbers = Annotated[
+    list[int] | None, typer.Argument(metavar="N", min=1, help="Workers, instead of all of them.")
+]
+Run = Annotated[
+    str | None, typer.Option("--run", metavar="ID", help="One run, instead of all that finished.")
+]
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be removed and touch nothing.")
+]
+
+
+def parallel_cleanup(
+    workers: Numbers = None,
+    run: Run = None,
+    merged: Annotated[
+        bool,
+        typer.Option("--merged", help="Only workers that are merged and have nothing uncommitted."),
+    ] = False,
+    pushed: Annotated[
+        bool,
+        typer.Option(
+            "--pushed",
+            help="Only workers that a remote has, and have nothing uncommitted; with `--merged`, "
+            "either is enough.",
+        ),
+    ] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than", metavar="AGE", help="Only workers that ended so long ago, as `6h`."
+        ),
+    ] = None,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Keep no backup, and drop old ones.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove worktrees, branches and containers of finished runs.
+
+    What is not committed or not merged is kept for `orchestrator restore`.
+    """
+    wanted = Wanted(
+        workers=tuple(workers or ()),
+        merged=merged,
+        pushed=pushed,
+        older_than=None if older_than is None else age("--older-than", older_than),
+    )
+    try:
+        root = find_top(Path.cwd())
+    except NoRepositoryError:
+        if workers or run:
+            raise
+        tell("nothing to clean up: this is no git repository")
+        return
+    _clean(root, wanted, run=run, purge=purge, dry_run=dry_run)
+
+
+def gc(
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Workers that ended so long ago. [default: `retention`, else 6h]",
+        ),
+    ] = None,
+    config: Config = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove old workers that are merged and have nothing uncommitted."""
+    top = find_top(Path.cwd())
+    asked = older_than or _retention(top, config) or RETENTION
+    wanted = Wanted(merged=True, older_than=age("--older-than", asked))
+    _clean(top, wanted, run=None, purge=False, dry_run=dry_run)
+
+
+def _retention(top: Path, file: Path | None) -> str | None:
+    settings = load_settings(options={}, environ=os.environ, top=top, file=file, task_needed=False)
+    return settings.config.retention
+
+
+def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run: bool) -> None:
+    engine, missing = _engine()
+    try:
+        report = clean_up(
+            root,
+            engine=engine,
+            wanted=wanted,
+            run_id=run,
+            purge=purge,
+            dry_run=dry_run,
+        )
+    finally:
+        if engine is not None:
+            engine.close()
+    _show_report(report, dry_run=dry_run)
+    if missing is not None and (report.unchecked or report.problems):
+        tell("without the engine, containers of dead runs may be left")
+        tell_failure(missing)
+        raise typer.Exit(missing.exit_code)
+    if missing is not None:
+        tell(f"the engine was not asked: {missing.message}")
+    if report.problems or any(worker.problem for worker in report.workers):
+        raise typer.Exit(SOME_LEFT)
+
+
+def restore(workers: Numbers = None, run: Run = None) -> None:
+    """Bring back the worktrees and branches that a cleanup kept."""
+    restored = bring_back(find_top(Path.cwd()), workers=tuple(workers or ()), run_id=run)
+    for worker in restored:
+        what = f"restored worker {worker.worker_id}: {worker.branch} in {worker.worktree}"
+        show("\n  ".join([what, *_kept_lines(worker.kept_refs)]))
+    if not restored:
+        tell("nothing to restore")
+
+
+def _engine() -> tuple[Engine | None, OrchestratorError | None]:
+    try:
+        return load_engine("docker"), None
+    except (EngineError, UnsupportedError) as error:
+        return None, error
+
+
+def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
+    for worker in report.workers:
+        if worker.problem:
+            tell(f"worker {worker.worker_id} could not be removed: {one_line(worker.problem)}")
+        else:
+            show(_line(worker, dry_run=dry_run))
+    if report.leftovers:
+        objects = count(report.leftovers, "container, network or volume")
+        if report.leftovers > 1:
+            objects = f"{report.leftovers} containers, networks and volumes"
+        show(f"{_verb(dry_run=dry_run)} {objects}")
+    for problem in report.problems:
+        tell(f"could not be removed: {one_line(problem, limit=500)}")
+    for ref in report.purged:
+        show(f"{'would drop' if dry_run else 'dropped'} {ref}")
+    for run_id in report.live:
+        tell(f"run {run_id} is live: left alone")
+    if report.freed and not report.workers:
+        show(f"removed {naturalsize(report.freed)} of workers' files from .git/orchestrator")
+    done = (report.workers, report.leftovers, report.problems, report.purged, report.freed)
+    if not any(done):
+        tell("nothing to clean up")
+
+
+def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
+    what = f"{_verb(dry_run=dry_run)} worker {worker.worker_id}: {worker.worktree}, {worker.branch}"
+    if worker.note is not None:
+        what += f"\n  {one_line(worker.note, limit=500)}"
+    if worker.backup is not None:
+        back = f"orchestrator restore {worker.worker_id} --run {worker.run_id}"
+        what += f"\n  kept as {worker.backup}, back with: {back}"
+    return "\n  ".join([what, *_kept_lines(worker.kept_refs)])
+
+
+def _kept_lines(refs: tuple[str, ...]) -> list[str]:
+    """Name refs that stay, and of many the first."""
+    lines = [f"also kept: {ref}" for ref in refs[:_SHOWN]]
+    if len(refs) > _SHOWN:
+        lines.append(f"and {len(refs) - _SHOWN} more: git for-each-ref refs/orchestrator/kept")
+    return lines
+
+
+def _verb(*, dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"

@@ -1,0 +1,131 @@
+"""`orchestrator config`: what a run would use, and whether a file is right."""
+
+import os
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.output.formats import size, table
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.config.explain import HIDDEN, Described, describe
+from orchestrator.config.loading import (
+    check_file,
+    config_file,
+    json_schema,
+    load_settings,
+    mistakes,
+)
+from orchestrator.config.untrusted_file import NAME_IT
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.git.repository import find_top
+from orchestrator.text.sanitize import one_line
+
+_NOTHING = "-"
+_LONGEST = 60
+_KEYS_HINT = "`orchestrator config schema` prints the keys and what they take"
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Show and check the configuration."
+)
+
+
+@app.command("show")
+def show_settings(
+    config: options.Config = None,
+    agent_cli: options.AgentCli = None,
+    preset: options.Preset = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show every setting that a run would use, and where it comes from."""
+    top = _top()
+    settings = load_settings(
+        options={"agent_cli": agent_cli, "preset": preset},
+        environ=os.environ,
+        top=top,
+        file=config,
+        task_needed=False,
+    )
+    path, named = config_file(os.environ, top, config)
+    described = list(describe(settings))
+    if as_json:
+        file = None if path is None else {"path": str(path), "named": named}
+        show_json(dumps({"file": file, "settings": [asdict(row) for row in described]}, indent=2))
+        return
+    show(table([("SETTING", "VALUE", "FROM"), *(_row(setting) for setting in described)]))
+
+
+@app.command()
+def validate(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Instead of the one a run would take.")
+    ] = None,
+) -> None:
+    """Check a configuration file: all that is wrong with it, at once."""
+    top = _top()
+    path, named = config_file(os.environ, top, file)
+    if path is None:
+        raise ConfigError(
+            "there is no configuration file: the defaults hold",
+            hint="`orchestrator init` writes one that fits the project",
+        )
+    check = check_file(path, top=None if named else top)
+    refused = [] if named else check.named_only
+    if check.problems or refused:
+        hint = NAME_IT.format(path) if refused else _KEYS_HINT
+        raise mistakes([*check.problems, *refused], hint)
+    show("ok")
+    if check.named_only:
+        tell("a file that nobody named, as one in the repository, may not say all of this:")
+        for line in check.named_only:
+            tell(f"  {line}")
+    if check.closed:
+        keys = ", ".join(f"`{key}`" for key in check.closed)
+        tell(f"{keys}: without a network, variables or secrets, unless `--config` names the file")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors and other tools."""
+    show_json(dumps(json_schema(), indent=2))
+
+
+def _top() -> Path | None:
+    try:
+        return find_top(Path.cwd())
+    except OrchestratorError:
+        return None
+
+
+def _row(setting: Described) -> tuple[str, str, str]:
+    places = ", ".join(one_line(_short(place), limit=_LONGEST) for place in setting.places)
+    match setting.source:
+        case "default":
+            source = "default"
+        case "file":
+            source = places
+        case kind:
+            source = f"{kind} {places}"
+    return setting.key, one_line(_text(setting), limit=_LONGEST), source
+
+
+def _short(place: str) -> str:
+    return place.removeprefix(f"{Path.cwd()}/")
+
+
+def _text(setting: Described) -> str:
+    value = setting.value
+    if value in (None, [], {}):
+        return _NOTHING
+    if setting.in_bytes:
+        return size(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, dict) and all(item == HIDDEN for item in value.values()):
+        return ", ".join(value)
+    if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)

@@ -1,0 +1,274 @@
+"""`orchestrator doctor`: could a run start here, and if not, what is missing."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Annotated, Literal
+
+import humanize
+import typer
+
+from orchestrator.cli.options import Config
+from orchestrator.cli.output.messages import show, show_json
+from orchestrator.config.loading import config_file, load_config
+from orchestrator.config.run import ParallelConfig
+from orchestrator.config.sizing import room
+from orchestrator.engine import load_engine
+from orchestrator.engine.images.names import BASE_IMAGE, image_hint
+from orchestrator.engine.protocol import Engine, EngineFeatures
+from orchestrator.errors import OrchestratorError, UnsupportedError
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git import command as git
+from orchestrator.git.repository import Repository, find_top
+from orchestrator.runs.machine_check import check_machine, crowding
+from orchestrator.runs.preflight import check_settings, choose_agent, inherited, missing_keys
+from orchestrator.state.secret_files import read_secrets
+from orchestrator.workspace.overlay_probe import may_overlay, probe
+
+LOW_DISK = 2 * 1024**3
+_MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"] = "ok"
+    detail: str
+    hint: str | None = None
+    exit_code: int = 0
+    """What the command ends with because of it."""
+
+
+def doctor(
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Check that a run could start on this machine."""
+    checks = list(_checks(config))
+    if as_json:
+        show_json(_as_json(checks))
+    else:
+        show("\n".join(map(_line, checks)))
+    raise typer.Exit(max(check.exit_code for check in checks))
+
+
+def _checks(file: Path | None) -> Iterator[Check]:
+    yield _git()
+    yield from _repository()
+    check, config = _configuration(file)
+    yield check
+    yield from _agent(config)
+    try:
+        engine = load_engine("docker")
+    except OrchestratorError as error:
+        yield _failed("engine", error)
+        return
+    try:
+        yield from _engine(engine, config)
+    finally:
+        engine.close()
+
+
+def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
+    """Load what a run would load; where that is wrong, the rest is checked for the defaults."""
+    # A run is told its task on the command line.
+    task = {"tasks": ("any",)}
+    try:
+        top = find_top(Path.cwd())
+    except OrchestratorError:
+        top = None
+    path, _ = config_file(os.environ, top, file)
+    try:
+        config = load_config(options=task, environ=os.environ, top=top, file=file)
+    except OrchestratorError as error:
+        return _failed("configuration", error), ParallelConfig(tasks=task["tasks"])
+    return Check(name="configuration", detail=str(path or "no file, the defaults")), config
+
+
+def _agent(config: ParallelConfig) -> Iterator[Check]:
+    try:
+        agent, _ = choose_agent(config, None)
+        check_settings(config, agent)
+        read_secrets(config.isolation.secrets, os.environ)
+    except OrchestratorError as error:
+        yield _failed("agent", error)
+        return
+    missing = missing_keys(config, agent, inherited(agent, os.environ))
+    if missing is not None:
+        # Which models a run takes, and whether any, is mostly said on the command line.
+        yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
+
+
+def _failed(name: str, error: OrchestratorError) -> Check:
+    return Check(
+        name=name, state="fail", detail=error.message, hint=error.hint, exit_code=error.exit_code
+    )
+
+
+def _git() -> Check:
+    try:
+        found = git.version()
+    except OrchestratorError as error:
+        return _failed("git", error)
+    version = ".".join(map(str, found))
+    if found >= git.MINIMUM_VERSION:
+        return Check(name="git", detail=version)
+    minimum = ".".join(map(str, git.MINIMUM_VERSION))
+    return Check(
+        name="git",
+        state="fail",
+        detail=f"{version} is too old",
+        hint=f"install git {minimum} or newer",
+        exit_code=3,
+    )
+
+
+def _repository() -> Iterator[Check]:
+    try:
+        repository = Repository(Path.cwd())
+        head = repository.resolve("HEAD")
+    except OrchestratorError as error:
+        yield _failed("repository", error)
+        return
+    shallow = ", shallow" if repository.shallow_commits() else ""
+    yield Check(name="repository", detail=f"{repository.top}, HEAD {head[:12]}{shallow}")
+    yield _disk(repository.top)
+
+
+def _disk(top: Path) -> Check:
+    free = shutil.disk_usage(top).free
+    detail = f"{humanize.naturalsize(free, binary=True)} free"
+    if free >= LOW_DISK:
+        return Check(name="disk", detail=detail)
+    return Check(name="disk", state="warn", detail=detail, hint="a few workers may fill it")
+
+
+def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
+    try:
+        features = engine.check(images=(), runtime=None)
+    except OrchestratorError as error:
+        yield _failed("engine", error)
+        return
+    yield Check(name="engine", detail=features.version)
+    runtime = config.isolation.runtime
+    yield _runtimes(features, runtime)
+    yield _system_calls(features, runtime)
+    yield _worktrees(engine, features, runtime if runtime in features.runtimes else None)
+    for image, required in _images(config).items():
+        yield _image(engine, image, required=required)
+    yield _machine(features, config)
+
+
+def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
+    found = (
+        f"configured: {', '.join(features.runtimes)}" if features.runtimes else "the engine's own"
+    )
+    if wanted is None or wanted in features.runtimes:
+        return Check(name="runtimes", detail=found)
+    detail = f"no `{wanted}`; {found}"
+    return Check(name="runtimes", state="fail", detail=detail, exit_code=3)
+
+
+def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
+    if not features.seccomp:
+        detail = "not filtered: the engine or its kernel has no seccomp"
+        return Check(
+            name="system calls", state="warn", detail=detail,
+            hint="a worker may open sockets of AF_VSOCK and AF_ALG, and use io_uring",
+        )  # fmt: skip
+    if runtime not in (None, "runc", "crun"):
+        return Check(name="system calls", detail=f"left to the runtime `{runtime}`")
+    return Check(name="system calls", detail="filtered: no AF_VSOCK, no AF_ALG, no io_uring")
+
+
+def _images(config: ParallelConfig) -> dict[str, bool]:
+    """Give the images that a run needs, and whether it surely does."""
+    chosen = {"image", "agent_cli"} & config.model_fields_set
+    try:
+        _, image = choose_agent(config, None)
+    except OrchestratorError:
+        return {BASE_IMAGE: True}
+    return {BASE_IMAGE: True} | ({} if image == BASE_IMAGE else {image: bool(chosen)})
+
+
+def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:
+    """Start containers that write to files of this machine, as a run would mount them."""
+    try:
+        repository = Repository(Path.cwd())
+        if engine.image_info(BASE_IMAGE) is None:
+            return Check(name="worktrees", state="warn", detail="not tried: no base image")
+    except OrchestratorError as error:
+        return Check(name="worktrees", state="warn", detail=f"not tried: {error.message}")
+    with_runtime = f", runtime `{runtime}`" if runtime else ""
+    ways = {"overlay": True, "bind mounts, every worker is checked out in full": False}
+    for detail, overlay in ways.items():
+        if overlay and not may_overlay(features, repository):
+            continue
+        if _tried(engine, repository, overlay=overlay, runtime=runtime):
+            return Check(name="worktrees", detail=f"{detail}{with_runtime} (tried)")
+    return Check(
+        name="worktrees",
+        state="fail",
+        detail=f"a container could not write to a file of this machine{with_runtime}",
+        hint="use Docker on this machine, started by root",
+        exit_code=UnsupportedError.exit_code,
+    )
+
+
+def _tried(engine: Engine, repository: Repository, *, overlay: bool, runtime: str | None) -> bool:
+    repository.state_dir.mkdir(parents=True, exist_ok=True)
+    scratch = Path(mkdtemp(prefix="doctor-", dir=repository.state_dir))
+    try:
+        return probe(engine, repository, scratch, overlay=overlay, runtime=runtime)
+    except OSError:
+        return False
+    finally:
+        remove_tree(scratch)
+
+
+def _image(engine: Engine, image: str, *, required: bool) -> Check:
+    try:
+        info = engine.image_info(image)
+    except OrchestratorError as error:
+        return _failed("image", error)
+    if info is not None:
+        size = humanize.naturalsize(info.size, binary=True)
+        return Check(name="image", detail=f"{image}, {size}")
+    agent = "" if required else " (needed by `--agent-cli architect`)"
+    return Check(
+        name="image",
+        state="fail" if required else "warn",
+        detail=f"{image} is missing{agent}",
+        hint=image_hint(image),
+        exit_code=3 if required else 0,
+    )
+
+
+def _machine(features: EngineFeatures, config: ParallelConfig) -> Check:
+    try:
+        check_machine(config, features)
+    except OrchestratorError as error:
+        return _failed("machine", error)
+    memory = humanize.naturalsize(features.memory, binary=True)
+    machine = f"{features.cpus} CPUs, {memory} RAM"
+    crowded = crowding(config, features)
+    if crowded is None:
+        fit = room(config, cpus=features.cpus, memory=features.memory)
+        return Check(name="machine", detail=f"{machine}: room for `--workers {fit}`")
+    return Check(name="machine", state="warn", detail=crowded)
+
+
+def _line(check: Check) -> str:
+    hint = f"\n    hint: {check.hint}" if check.hint else ""
+    return f"{_MARKS[check.state]} {check.name}: {check.detail}{hint}"
+
+
+def _as_json(checks: list[Check]) -> str:
+    ok = not any(check.exit_code for check in checks)
+    return json.dumps({"ok": ok, "checks": [asdict(check) for check in checks]}, indent=2)

@@ -1,0 +1,174 @@
+"""`orchestrator exec` and `orchestrator shell`: commands in the container of a running worker."""
+
+import codecs
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from orchestrator.cli.output.ci import in_ci
+from orchestrator.cli.output.messages import put
+from orchestrator.cli.run_arguments import RunOption, open_run
+from orchestrator.cli.tty import converse, terminal_size, unwinding
+from orchestrator.engine import load_engine
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE, RUN, WORKER
+from orchestrator.engine.protocol import Engine, InnerProcess, TerminalSize
+from orchestrator.errors import ConfigError, NotRunningError, OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.text.sanitize import lines
+
+_SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
+_MARK = "ORCHESTRATOR_ENTERED"
+"""A variable of what was started from outside, which all that it starts inherits."""
+_HANG_UP = """\
+for place in /proc/[0-9]*; do
+  grep -qsF "$1" "$place/environ" && kill -HUP "${place#/proc/}"
+done"""
+# The end of a piece may be the beginning of what only the next one makes whole.
+_LONGEST_LINE = 64 * 1024
+"""Characters of a line in a CI job; a longer line is shown as several."""
+_UNDECIDED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]{0,20})?)\Z")
+
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The worker.")]
+Command = Annotated[
+    list[str], typer.Argument(metavar="CMD", help="A command and its arguments, behind `--`.")
+]
+
+
+def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
+    """Run a command in a running worker's container.
+
+    It runs as the worker's user, in /workspace, with the worker's variables and without input; its
+    exit code is ours. On a terminal and in a CI job, output that could steer either is made
+    harmless; elsewhere it is passed on byte by byte.
+    """
+    sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
+    with _container(worker, run) as place, _entered(place, tuple(command)) as process:
+        for chunk in process.output():
+            sinks[chunk.stream].write(chunk.data)
+        for sink in sinks.values():
+            sink.finish()
+        exit_code = process.wait()
+    raise typer.Exit(exit_code)
+
+
+def shell(worker: Number, run: RunOption = None) -> None:
+    """Open a shell in a running worker's container.
+
+    What runs there writes to your terminal as it likes; `exec` shows output that is made harmless.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError(
+            "`shell` needs a terminal", hint=f"without one: `orchestrator exec {worker} -- CMD`"
+        )
+    env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
+    with (
+        _container(worker, run) as place,
+        _entered(place, _SHELL, terminal=terminal_size(), env=env) as process,
+    ):
+        exit_code = converse(process)
+    raise typer.Exit(exit_code)
+
+
+@contextmanager
+def _entered(
+    place: tuple[Engine, str],
+    command: tuple[str, ...],
+    *,
+    terminal: TerminalSize | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[InnerProcess]:
+    """Start a command in a container; when we are ended before it is, it is ended too."""
+    engine, container = place
+    mark = secrets.token_hex(8)
+    with unwinding():
+        process = engine.enter(
+            container, command, terminal=terminal, env={**(env or {}), _MARK: mark}
+        )
+        try:
+            with closing(process):
+                yield process
+        except BaseException:
+            with suppress(OrchestratorError):
+                _hang_up(engine, container, mark)
+            raise
+
+
+def _hang_up(engine: Engine, container: str, mark: str) -> None:
+    """End what bears a mark: the engine itself cannot end a command that it has started."""
+    command = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
+    with closing(engine.enter(container, command)) as process:
+        for _ in process.output():
+            pass
+
+
+@contextmanager
+def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
+    """Find the container of a worker: of that run, or the newest that has one of this number."""
+    run_id = open_run(run, worker=worker).run_id
+    labels = {
+        MANAGED: "true",
+        REPOSITORY: str(Repository(Path.cwd()).common_dir),
+        RUN: run_id,
+        WORKER: str(worker),
+        ROLE: "worker",
+    }
+    engine: Engine = load_engine("docker")
+    try:
+        found = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
+        if not found:
+            raise NotRunningError("no container")
+        yield engine, found[0]
+    except NotRunningError as error:
+        raise NotRunningError(
+            f"worker {worker} of run {run_id} does not run now",
+            hint=f"`orchestrator ls` shows what does, `orchestrator logs {worker}` what it printed",
+        ) from error
+    finally:
+        engine.close()
+
+
+class _Sink:
+    """Where one stream goes: as it is, or such that it steers no terminal and no CI system."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._in_ci = in_ci(os.environ)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def write(self, data: bytes) -> None:
+        if self._in_ci:
+            self._show_lines(self._held + self._decoder.decode(data))
+        elif self._out.isatty():
+            self._show(self._held + self._decoder.decode(data))
+        else:
+            self._out.buffer.write(data)
+        self._out.flush()
+
+    def finish(self) -> None:
+        rest = lines(self._held + self._decoder.decode(b"", final=True))
+        if self._in_ci and rest:
+            put(rest, self._out)
+        else:
+            self._out.write(rest)
+        self._out.flush()
+
+    def _show_lines(self, text: str) -> None:
+        """Show whole lines: a command may come in pieces."""
+        end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
+        self._held = text[end:]
+        if end:
+            put(lines(text[:end]).removesuffix("\n"), self._out)
+
+    def _show(self, text: str) -> None:
+        undecided = _UNDECIDED.search(text)
+        end = undecided.start() if undecided else len(text)
+        self._held = text[end:]
+        self._out.write(lines(text[:end]))

@@ -1,0 +1,185 @@
+"""`orchestrator image`: make the images that workers run in, and list them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import humanize
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.engine import load_engine
+from orchestrator.engine.image_protocol import Progress
+from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
+from orchestrator.engine.images.names import BASE_IMAGE, worker_image
+from orchestrator.engine.images.project import ProjectImage, read_project
+from orchestrator.engine.protocol import Engine
+from orchestrator.errors import ConfigError
+from orchestrator.text.sanitize import one_line
+from orchestrator.workspace.untracked import held_back
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Make and list the images that workers run in.",
+)
+
+
+_SHOWN = 5
+"""Names of files that a line gives."""
+
+
+class AgentImage(StrEnum):
+    """The agent programs there is an image for."""
+
+    ARCHITECT = "architect"
+    CLAUDE = "claude"
+    CODEX = "codex"
+    GEMINI = "gemini"
+    OPENCODE = "opencode"
+    MINI = "mini"
+    AIDER = "aider"
+    SHELL = "shell"
+
+
+@app.command()
+def build(
+    agent: Annotated[
+        AgentImage, typer.Option(help="Agent program to put in; `shell` needs the base alone.")
+    ] = AgentImage.ARCHITECT,
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="Use this image, with git and Python, as base."),
+    ] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Put the agent on top of a project's own image: its Dockerfile or "
+            "devcontainer.json, or a folder with one.",
+        ),
+    ] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help=f"Name the image. Default: {worker_image('AGENT')}."),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Make everything anew.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell what is done.")] = False,
+) -> None:
+    """Make the base image, and the image with the agent program in it.
+
+    What is up to date is kept. Prints the name of the image.
+    """
+    if agent is AgentImage.SHELL and tag is not None:
+        raise ConfigError(
+            "`--tag` names an agent's image, and `shell` has none of its own",
+            hint=f"`shell` tasks run in `{BASE_IMAGE}`",
+        )
+    own = _project(project, quiet=quiet) if project else None
+    with _engine() as engine, _shown(quiet=quiet) as progress:
+        builder = ImageBuilder(
+            engine=engine, environ=os.environ, progress=progress, use_cache=not no_cache
+        )
+        builder.build_base(base)
+        if agent is not AgentImage.SHELL:
+            made = builder.build_worker(agent.value, tag, project=own)
+        else:
+            made = builder.build_project(own) if own else BASE_IMAGE
+    if own and own.unused and not quiet:
+        tell(f"note: {own.source}: not used: {', '.join(own.unused)}")
+    show(made)
+
+
+def _project(path: Path, *, quiet: bool) -> ProjectImage:
+    """Read how a project's image is made, and keep secrets of the checkout out of it."""
+    found = read_project(path)
+    if found.image is not None:
+        return found
+    left_out = held_back(found.context)
+    names = sorted(name for name in left_out if name != ".git")
+    if names and not quiet:
+        shown = ", ".join(one_line(name) for name in names[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        tell(f"not in the image, for git does not track it: {shown}{more}")
+    return replace(found, left_out=left_out)
+
+
+@app.command("ls")
+def list_images(
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """List the images, and whether they are up to date: the agents', and those of projects."""
+    with _engine() as engine:
+        statuses = image_statuses(engine)
+    if json:
+        show_json(dumps({"images": [_as_object(status) for status in statuses]}, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="")
+    for title in ("IMAGE", "SIZE", "AGE", "STATE"):
+        table.add_column(title, no_wrap=True)
+    for status in statuses:
+        table.add_row(*_row(status))
+    console = Console()
+    with console.capture() as drawn:
+        console.print(table)
+    show(drawn.get().rstrip("\n"))
+
+
+def _as_object(status: ImageStatus) -> dict[str, object]:
+    info = status.info
+    return {
+        "image": status.tag,
+        "state": _state(status),
+        "id": info.id if info else None,
+        "size": info.size if info else None,
+        "created": info.created if info else None,
+        "project": status.project,
+    }
+
+
+def _state(status: ImageStatus) -> str:
+    if status.info is None:
+        return "missing"
+    return "stale" if status.stale else "ready"
+
+
+def _row(status: ImageStatus) -> tuple[str, str, str, str]:
+    tag, state = one_line(status.tag), _state(status)
+    if status.info is None:
+        return tag, "-", "-", state
+    created = datetime.fromisoformat(status.info.created)
+    age = humanize.naturaldelta(datetime.now(UTC) - created)
+    size = humanize.naturalsize(status.info.size)
+    return tag, size, age, state
+
+
+@contextmanager
+def _engine() -> Iterator[Engine]:
+    engine = load_engine("docker")
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _shown(*, quiet: bool) -> Iterator[Progress]:
+    """Show what is done: in place on a terminal, line by line elsewhere."""
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda _: None
+    elif console.is_terminal:
+        with console.status("looking at the images") as status:
+            yield lambda text: status.update(Text(one_line(text, limit=console.width - 4)))
+    else:
+        yield lambda text: tell(one_line(text))

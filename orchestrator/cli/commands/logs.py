@@ -1,0 +1,229 @@
+"""`orchestrator logs` and `orchestrator events`."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol, TextIO
+
+import typer
+
+from orchestrator.cli.output.ci import in_ci
+from orchestrator.cli.output.messages import put, show_json
+from orchestrator.cli.run_arguments import Follow, RunOption, follow, open_run
+from orchestrator.errors import ConfigError
+from orchestrator.events import Stream
+from orchestrator.execution.output import stage_logs
+from orchestrator.files.tail import LineTail, Tail
+from orchestrator.state.history import EVENTS, LONGEST_EVENT, RunHistory, WorkerState, attempts
+from orchestrator.text.sanitize import lines
+
+_LONGEST = 64 * 1024
+"""Bytes of a line; what is longer is shown in several."""
+
+Number = Annotated[
+    int | None, typer.Argument(metavar="N", min=1, help="One worker, instead of all of them.")
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="One worker's bytes as they are, where that is no terminal.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="With `--raw`: also where a CI system reads the output.")
+]
+Setup = Annotated[bool, typer.Option("--setup", help="What the setup commands printed.")]
+Teardown = Annotated[bool, typer.Option("--teardown", help="What the teardown commands printed.")]
+Checks = Annotated[bool, typer.Option("--checks", help="What the checks printed.")]
+
+
+def logs(
+    worker: Number = None,
+    run: RunOption = None,
+    follow_: Follow = False,
+    raw: Raw = False,
+    force: Force = False,
+    setup: Setup = False,
+    teardown: Teardown = False,
+    checks: Checks = False,
+) -> None:
+    """Show what workers printed.
+
+    All workers: line by line on stdout, behind the worker's number. One worker: its stdout on
+    stdout and its stderr on stderr. What could steer a terminal is made harmless.
+    """
+    asked = {"setup": setup, "teardown": teardown, "check-*": checks}
+    stages = [name for name, is_asked in asked.items() if is_asked]
+    _check_raw(worker, raw=raw, force=force)
+    with open_run(run, worker=worker) as history, ExitStack() as stack:
+        numbers = list(history.workers) if worker is None else [worker]
+        found = _stage_logs(history, numbers, stages) if stages else _logs(history, numbers)
+        sources = [_source(log, raw=raw, alone=bool(worker)) for log in found]
+        for source in sources:
+            stack.callback(source.close)
+        if follow_:
+            _follow(history, sources, worker)
+        else:
+            _show(sources)
+
+
+def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
+    """Check that raw bytes are asked for of one worker, and where no CI system reads them."""
+    if raw and worker is None:
+        raise ConfigError(
+            "`--raw` gives one worker's bytes", hint="name it: `orchestrator logs --raw 1 > FILE`"
+        )
+    if raw and not force and in_ci(os.environ):
+        raise ConfigError(
+            "`--raw` in a CI job: a worker's bytes may hold commands for the CI system",
+            hint="leave `--raw` out, or add `--force` where the bytes do not reach the job's log",
+        )
+    if force and not raw:
+        raise ConfigError("`--force` goes with `--raw`")
+
+
+def events(run: RunOption = None, follow_: Follow = False) -> None:
+    """Print a run's events, one JSON object a line."""
+    with open_run(run) as history:
+        path = history.directory.path / EVENTS
+        with closing(LineTail(path, longest=LONGEST_EVENT)) as tail:
+            _follow_events(history, tail, go_on=follow_)
+        if follow_:
+            history.result()
+
+
+def _follow_events(history: RunHistory, tail: LineTail, *, go_on: bool) -> None:
+    def step() -> bool:
+        found = tail.read()
+        for event in _events(found):
+            show_json(event)
+        return bool(found)
+
+    follow(step, goes_on=lambda: go_on and history.directory.is_live())
+
+
+def _events(found: bytes) -> Iterator[str]:
+    for line in found.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # A run that was killed while it wrote leaves half a line.
+            continue
+        yield json.dumps(event)
+
+
+@dataclass(frozen=True)
+class _Log:
+    """One stream of one attempt of a worker."""
+
+    path: Path
+    label: str
+    stream: Stream
+
+
+def _logs(history: RunHistory, numbers: list[int]) -> Iterator[_Log]:
+    for number in numbers:
+        for attempt, directory in attempts(history.directory, number):
+            label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
+            yield _Log(directory / "stdout.log", label, "stdout")
+            yield _Log(directory / "stderr.log", label, "stderr")
+
+
+def _stage_logs(history: RunHistory, numbers: list[int], stages: list[str]) -> Iterator[_Log]:
+    for number in numbers:
+        for attempt, directory in attempts(history.directory, number):
+            label = f"W{number}" if attempt is None else f"W{number}.{attempt}"
+            for path in (path for stage in stages for path in stage_logs(directory, stage)):
+                yield _Log(path, f"{label} {path.stem}", "stdout")
+
+
+class _Source(Protocol):
+    """A log on its way to somebody."""
+
+    def step(self) -> bool:
+        """Show what has come; tell whether anything had."""
+
+    def finish(self) -> None:
+        """Show what is left: nothing more will come."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+def _source(log: _Log, *, raw: bool, alone: bool) -> _Source:
+    out = sys.stderr if alone and log.stream == "stderr" else sys.stdout
+    if raw and not out.isatty():
+        return _RawSource(log, out)
+    mark = "" if log.stream == "stdout" else " err"
+    return _LineSource(log, out, prefix="" if alone else f"[{log.label}{mark}] ")
+
+
+class _RawSource:
+    """Bytes as they were printed."""
+
+    def __init__(self, log: _Log, out: TextIO) -> None:
+        self._tail = Tail(log.path)
+        self._out = out.buffer
+
+    def step(self) -> bool:
+        piece = self._tail.read()
+        self._out.write(piece)
+        self._out.flush()
+        return bool(piece)
+
+    def finish(self) -> None:
+        return
+
+    def close(self) -> None:
+        self._tail.close()
+
+
+class _LineSource:
+    """Lines that are safe to show, each behind a prefix."""
+
+    def __init__(self, log: _Log, out: TextIO, *, prefix: str) -> None:
+        self._tail = LineTail(log.path, longest=_LONGEST)
+        self._out = out
+        self._prefix = prefix
+
+    def step(self) -> bool:
+        return self._show(self._tail.read())
+
+    def finish(self) -> None:
+        self._show(self._tail.rest())
+
+    def close(self) -> None:
+        self._tail.close()
+
+    def _show(self, found: bytes) -> bool:
+        if not found:
+            return False
+        text = lines(found.decode("utf-8", "replace"))[:-1]
+        put(self._prefix + text.replace("\n", "\n" + self._prefix), self._out)
+        return True
+
+
+def _show(sources: list[_Source]) -> None:
+    for source in sources:
+        while source.step():
+            pass
+        source.finish()
+
+
+def _follow(history: RunHistory, sources: list[_Source], worker: int | None) -> None:
+    def goes_on() -> bool:
+        while history.read():
+            pass
+        done = worker is not None and history.workers[worker].state is WorkerState.DONE
+        return history.directory.is_live() and not done
+
+    def step() -> bool:
+        # Each in turn: one that floods must not keep the others from being seen.
+        return sum(source.step() for source in sources) > 0
+
+    follow(step, goes_on=goes_on)
+    for source in sources:
+        source.finish()
+    if worker is None or history.workers[worker].state is not WorkerState.DONE:
+        history.result()

@@ -1,0 +1,36 @@
+"""`orchestrator retry`."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from orchestrator.cleanup.inventory import RecordedWorker
+from orchestrator.cli import options
+from orchestrator.cli.foreground import conduct
+from orchestrator.cli.output.views import make_view
+from orchestrator.cli.run_arguments import RunOption, open_run
+from orchestrator.errors import ConfigError
+from orchestrator.runs.rerun import same_again
+from orchestrator.runs.runner import ParallelRunner
+
+
+def retry(
+    worker: Annotated[int, typer.Argument(metavar="N", min=1, help="The worker.")],
+    run: RunOption = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Do a worker of a run that has ended over again, as a new run of its own."""
+    with open_run(run, worker=worker) as history:
+        if history.directory.is_live():
+            raise ConfigError(
+                f"run {history.run_id} goes on",
+                hint=f"stop it first: `orchestrator stop {worker} --run {history.run_id}`",
+            )
+        spec = history.workers[worker].spec
+        base = RecordedWorker(history.directory, history.record, spec).base
+        config = same_again(history.record, worker, os.environ, base=base)
+    view = make_view(quiet=quiet)
+    runner = ParallelRunner(config, emit=view)
+    raise typer.Exit(conduct(runner, config, view, quiet=quiet, as_json=json))

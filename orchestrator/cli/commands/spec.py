@@ -1,0 +1,46 @@
+"""`orchestrator spec`: workflows, from files in which tasks say what they depend on."""
+
+from json import dumps
+
+import typer
+
+from orchestrator.cli.commands.spec_graph import graph
+from orchestrator.cli.commands.spec_run import run
+from orchestrator.cli.output.messages import show, show_json
+from orchestrator.cli.spec_arguments import File, Variables, tell_about, variables
+from orchestrator.text.sanitize import one_line
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.parsing.json_schema import json_schema
+from orchestrator.workflow.parsing.reader import read_workflow
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Run tasks that depend on each other."
+)
+app.command()(run)
+app.command()(graph)
+
+
+@app.command()
+def validate(file: File, var: Variables = None) -> None:
+    """Check a workflow file: all that is wrong with it, at once."""
+    reading = read_workflow(file, variables=variables(var or ()))
+    tell_about(reading)
+    show(summary(reading.workflow))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of workflow files, for editors and other tools."""
+    show_json(dumps(json_schema(), indent=2))
+
+
+def summary(workflow: Workflow) -> str:
+    """Give a line on what a workflow is: `Release: 7 tasks in 5 waves, at most 3 at one time`."""
+    waves = [len(wave) for wave in workflow.waves()]
+    tasks = _count(len(workflow.tasks), "task")
+    name = one_line(workflow.name, limit=200)
+    return f"{name}: {tasks} in {_count(len(waves), 'wave')}, at most {max(waves)} at one time"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,56 @@
+"""`orchestrator spec graph`."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output.messages import show
+from orchestrator.cli.output.report import terminal_width
+from orchestrator.cli.spec_arguments import File, Variables, tell_about, variables
+from orchestrator.workflow.drawing.mermaid import mermaid
+from orchestrator.workflow.drawing.svg import svg
+from orchestrator.workflow.drawing.terminal import LINES, picture
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.parsing.reader import read_workflow
+
+
+class Format(StrEnum):
+    """How a workflow is drawn."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    SVG = "svg"
+
+
+def graph(
+    file: File,
+    form: Annotated[
+        Format, typer.Option("--format", help="For a terminal, for Markdown, or for a browser.")
+    ] = Format.TEXT,
+    var: Variables = None,
+) -> None:
+    """Draw which task of a workflow file waits for which; edges that others imply are left out."""
+    reading = read_workflow(file, variables=variables(var or ()))
+    tell_about(reading)
+    show(_drawn(reading.workflow, form))
+
+
+def _drawn(workflow: Workflow, form: Format) -> str:
+    match form:
+        case Format.TEXT:
+            return picture(workflow, width=terminal_width(), ascii_only=not _shows(LINES))
+        case Format.MERMAID:
+            return mermaid(workflow)
+        case Format.SVG:
+            return svg(workflow)
+
+
+def _shows(characters: str) -> bool:
+    """Tell whether stdout can show some characters."""
+    try:
+        characters.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True

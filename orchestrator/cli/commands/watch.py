@@ -1,0 +1,78 @@
+"""`orchestrator watch`."""
+
+import sys
+from contextlib import ExitStack
+
+import typer
+
+from orchestrator.cli.output.views import is_redrawn, make_view
+from orchestrator.cli.run_arguments import Run, follow, open_run, show_ending
+from orchestrator.engine import load_engine
+from orchestrator.events import Emit, Stream, WorkerOutput
+from orchestrator.files.tail import last_line
+from orchestrator.state.history import RunHistory, WorkerState
+from orchestrator.state.monitor import Gauge
+from orchestrator.text.sanitize import one_line
+
+_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+_TALKING = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
+_STAGES = frozenset({WorkerState.SETUP, WorkerState.TEARDOWN})
+
+
+def watch(run: Run = None) -> None:
+    """Show a run as it goes on, from any terminal, and end as its own command does.
+
+    Without a terminal, plain lines say what happens.
+    """
+    with open_run(run) as history:
+        _show(history)
+        raise typer.Exit(show_ending(history))
+
+
+def _show(history: RunHistory) -> None:
+    view = make_view(quiet=False)
+    lines = _LastLines(history)
+
+    def step() -> bool:
+        events = history.read()
+        for event in events:
+            view(event)
+        lines.tell(view)
+        return bool(events)
+
+    with ExitStack() as stack:
+        stack.enter_context(view)
+        if is_redrawn(sys.stderr) and history.directory.is_live():
+            stack.enter_context(Gauge(history, view, connect=lambda: load_engine("docker")))
+        follow(step, goes_on=history.directory.is_live)
+
+
+class _LastLines:
+    """Tells the last line that each running worker printed, when it has changed."""
+
+    def __init__(self, history: RunHistory) -> None:
+        self._history = history
+        self._sizes: dict[tuple[int, str], int] = {}
+
+    def tell(self, emit: Emit) -> None:
+        for number, worker in self._history.workers.items():
+            if worker.state in _TALKING:
+                for stream in _STREAMS:
+                    self._tell(number, stream, f"{stream}.log", emit)
+            elif worker.state in _STAGES:
+                self._tell(number, "stdout", f"{worker.state}.log", emit)
+
+    def _tell(self, number: int, stream: Stream, name: str, emit: Emit) -> None:
+        path = self._history.directory.worker(number) / name
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return
+        if self._sizes.get((number, name), 0) == size:
+            return
+        self._sizes[number, name] = size
+        printed = last_line(path).decode("utf-8", "replace").strip()
+        # Of a line that is written over and over, what stands there now.
+        line = one_line(printed.rpartition("\r")[2])
+        if line:
+            emit(WorkerOutput(worker_id=number, stream=stream, line=line))

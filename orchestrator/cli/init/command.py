@@ -1,0 +1,204 @@
+"""`orchestrator init`: write a configuration file that fits the project."""
+
+import secrets
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.agents import load_agent
+from orchestrator.cli.init import Choice, Findings, Tree, look_at, written
+from orchestrator.cli.init.image_programs import BASE_PROGRAMS, programs_in
+from orchestrator.cli.init.render import build_command, needs_naming
+from orchestrator.cli.output.formats import count
+from orchestrator.cli.output.messages import show, tell
+from orchestrator.config.loading import check_file
+from orchestrator.config.run import ParallelConfig, repository_config_files
+from orchestrator.config.sources import agent_names
+from orchestrator.engine import load_engine
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.text.sanitize import one_line
+
+FILE_NAME = "orchestrator.yaml"
+_DEFAULT_AGENT = str(ParallelConfig.model_fields["agent_cli"].default)
+_WITHOUT_TOOLS = "what needs it is written as a comment"
+
+
+def init(
+    agent_cli: Annotated[
+        str | None,
+        typer.Option("--agent-cli", metavar="NAME", help="The agent program that is to be run."),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="The image that workers are to run in."),
+    ] = None,
+    services: Annotated[
+        bool | None,
+        typer.Option(
+            "--services/--no-services",
+            help="Start the compose file's services, which needs `--config`.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there.")
+    ] = False,
+) -> None:
+    """Look at the project, and write a configuration file for it.
+
+    On a terminal it asks a question or two, elsewhere none.
+    """
+    repository = Repository(Path.cwd())
+    _check_room(repository.top, force=force)
+    findings = look_at(Tree.of(repository))
+    asking = sys.stdin.isatty() and sys.stderr.isatty() and not yes
+    if asking and agent_cli is None:
+        agent_cli = _ask_for_agent()
+    if asking and services is None and findings.services:
+        services = _ask_for_services(findings)
+    chosen_image = image or load_agent(agent_cli or _DEFAULT_AGENT).image
+    programs = _programs(repository, findings, chosen_image)
+    choice = Choice(
+        agent_cli=agent_cli,
+        image=chosen_image,
+        own_image=image is not None,
+        programs=BASE_PROGRAMS if programs is None else programs,
+        services=bool(services),
+    )
+    text = written(findings, choice)
+    named = _needs_naming(text) or needs_naming(findings, choice)
+    target = _write(repository.top / FILE_NAME, text, force=force)
+    for line in (*_found(findings), *_missing(findings, choice, known=programs is not None)):
+        tell(line)
+    show(str(target))
+    tell(_next(choice, target, named=named))
+
+
+def _check_room(top: Path, *, force: bool) -> None:
+    present = next((path for path in repository_config_files(top) if path.exists()), None)
+    if present is not None and not force:
+        raise ConfigError(
+            f"there is a configuration already: {present}",
+            hint=f"`--force` writes {FILE_NAME} all the same",
+        )
+
+
+def _ask_for_agent() -> str:
+    names = agent_names()
+    while True:
+        question = f"Agent program ({', '.join(names)})"
+        with _abortable():
+            answer = str(typer.prompt(question, default=_DEFAULT_AGENT, err=True))
+        if answer in names:
+            return answer
+
+
+def _ask_for_services(findings: Findings) -> bool:
+    names = ", ".join(service.name for service in findings.services)
+    question = f"Start {names} for each worker? The file then needs `--config`"
+    with _abortable():
+        return typer.confirm(question, default=False, err=True)
+
+
+@contextmanager
+def _abortable() -> Iterator[None]:
+    try:
+        yield
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
+
+
+def _programs(repository: Repository, findings: Findings, image: str) -> frozenset[str] | None:
+    """Ask the image what it has; without an engine or the image, nobody knows."""
+    wanted = {command.needs for command in (*findings.setup, *findings.checks)}
+    if not wanted:
+        return frozenset()
+    try:
+        with closing(load_engine("docker")) as engine:
+            return programs_in(engine, image, wanted, repository.common_dir)
+    except OrchestratorError:
+        return None
+
+
+def _needs_naming(text: str) -> bool:
+    """Check what is going to be written; say whether it holds only when it is named."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, FILE_NAME)
+        path.write_text(text, encoding="utf-8")
+        check = check_file(path)
+    if check.problems:
+        raise RuntimeError(f"`init` wrote a file that is wrong: {check.problems[0]}")
+    return bool(check.named_only)
+
+
+def _write(target: Path, text: str, *, force: bool) -> Path:
+    # Neither way follows a link that lies in the repository.
+    try:
+        if not force:
+            with target.open("x", encoding="utf-8") as file:
+                file.write(text)
+            return target
+        beside = target.with_name(f".{FILE_NAME}.{secrets.token_hex(6)}")
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(text)
+        return beside.replace(target)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {target}: {error.strerror}", hint="the directory must be yours"
+        ) from error
+
+
+def _found(findings: Findings) -> Iterator[str]:
+    for tools in findings.tools:
+        yield f"found {tools.name}: {one_line(tools.source)}"
+    if findings.make_test is not None:
+        yield f"found tests: {findings.make_test.line} ({findings.make_test.source})"
+    if findings.members:
+        yield f"found {count(len(findings.members), 'package')} below the top"
+    if findings.compose_file is not None:
+        carried = [service.name for service in findings.services]
+        others = [one_line(name, limit=60) for name in findings.other_services]
+        yield (
+            f"found {findings.compose_file}: {', '.join(carried) or 'no service to carry over'}"
+            + (f"; not carried over: {', '.join(others)}" if others else "")
+        )
+    for name in (*findings.env_examples, *findings.containers):
+        yield f"found {one_line(name)}"
+    for problem in findings.unreadable:
+        yield f"not read: {one_line(problem)}"
+    if findings == Findings():
+        yield "found nothing that says how the project is built or tested"
+
+
+def _missing(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str]:
+    wanted = dict.fromkeys(command.needs for command in (*findings.setup, *findings.checks))
+    missing = [name for name in wanted if name not in choice.programs]
+    if not missing:
+        return
+    names = ", ".join(f"`{name}`" for name in missing)
+    if findings.containers:
+        build = one_line(build_command(choice.agent_cli, findings.containers[0]))
+        yield f"the project's own image may have more: `{build}`, then `init --force --image IMAGE`"
+    if known:
+        yield f"{choice.image} does not have {names}: {_WITHOUT_TOOLS}"
+    else:
+        yield f"{choice.image} is not there to be asked for {names}: {_WITHOUT_TOOLS}"
+        yield "once it is there, `orchestrator init --force` finds out"
+
+
+def _next(choice: Choice, target: Path, *, named: bool) -> str:
+    words = ["orchestrator", "parallel"]
+    words += ["--config", FILE_NAME] if named else []
+    words += ["--agent-cli", choice.agent_cli] if choice.agent_cli and not named else []
+    words += ["--image", choice.image] if choice.own_image else []
+    words += ["a command" if choice.agent_cli == "shell" else "a task"]
+    validate = f"orchestrator config validate{f' {FILE_NAME}' if named else ''}"
+    return f"next: look at {target.name}, `{validate}`, then `{shlex.join(words)}`"

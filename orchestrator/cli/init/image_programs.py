@@ -1,0 +1,64 @@
+"""Ask an image which programs it has: setup and checks that need others cannot work in it."""
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.cli.init.languages import ENSUREPIP
+from orchestrator.engine.labels import MANAGED, REPOSITORY, ROLE
+from orchestrator.engine.protocol import Engine
+from orchestrator.engine.spec import ContainerSpec
+
+BASE_PROGRAMS = frozenset({"git", "make", "python3"})
+"""What the base image is made with, and so every image made on it has."""
+_SCRIPT = f"""\
+for program; do
+  case $program in
+    {ENSUREPIP}) python3 -c "import ensurepip, venv" 2> /dev/null ;;
+    ./*) false ;;
+    *) command -v -- "$program" > /dev/null ;;
+  esac && echo "$program"
+done"""
+_PATIENCE = 30.0
+_LONGEST = 64 * 1024
+_NOBODY = "65534:65534"
+
+
+def programs_in(
+    engine: Engine, image: str, wanted: Iterable[str], common_dir: Path
+) -> frozenset[str] | None:
+    """Give the programs of `wanted` that an image has, or None when that cannot be said.
+
+    Args:
+        engine: Has the image, or not.
+        image: The image.
+        wanted: Programs.
+        common_dir: The repository's, by which a cleanup finds a container that we left behind.
+
+    Raises:
+        EngineError: The engine does not answer.
+    """
+    names = sorted(set(wanted))
+    if engine.image_info(image) is None:
+        return None
+    container = engine.start(
+        ContainerSpec(
+            name=f"orchestrator-init-{secrets.token_hex(6)}",
+            image=image,
+            command=("sh", "-c", _SCRIPT, "sh", *names),
+            user=_NOBODY,
+            workdir="/",
+            labels={MANAGED: "true", REPOSITORY: str(common_dir), ROLE: "probe"},
+        )
+    )
+    printed = b""
+    try:
+        for chunk in container.logs():
+            if chunk.stream == "stdout":
+                printed += chunk.data[: _LONGEST - len(printed)]
+        container.wait(_PATIENCE)
+    except TimeoutError:
+        return None
+    finally:
+        container.remove()
+    return frozenset(names) & frozenset(printed.decode(errors="replace").split())

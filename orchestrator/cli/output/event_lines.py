@@ -1,0 +1,120 @@
+"""What happens in a run, said in lines."""
+
+from orchestrator.cli.output.formats import (
+    called,
+    count,
+    duration,
+    explanation,
+    money,
+    never_ran,
+    outcome,
+)
+from orchestrator.events import (
+    Intervention,
+    ProviderPaused,
+    RunStarted,
+    SlotsChanged,
+    WorkerRetrying,
+    WorkerStage,
+    WorkerStageDone,
+    WorkerStarted,
+    WorkerStopping,
+)
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.text.sanitize import one_line
+from orchestrator.worker_spec import WorkerSpec
+
+
+def notice_line(message: str) -> str:
+    """Give a notice as a line."""
+    return f"note: {one_line(message, limit=1000)}"
+
+
+def run_line(event: RunStarted) -> str:
+    """Say what starts."""
+    workers = count(len(event.workers), "worker")
+    queue = f", {event.slots} at one time" if event.slots < len(event.workers) else ""
+    return f"run {event.run_id}: {workers}{queue}, base {event.base[:12]}"
+
+
+def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
+    """Say which worker started, with what, and how many run by now."""
+    if spec is None:
+        return f"worker {number} started"
+    model = f" ({one_line(spec.model)})" if spec.model else ""
+    what = f"{one_line(spec.task, limit=100)}{model}"
+    if spec.name is None:
+        return f"worker {number} started: {what}"
+    return f"Started: {called(number, spec.name)} - {what} (running: {running})"
+
+
+def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
+    """Say where a worker's ports can be reached."""
+    return [
+        f"{called(event.worker_id, name)}: http://127.0.0.1:{host} -> {inside}"
+        for inside, host in sorted(event.ports.items())
+    ]
+
+
+def retry_line(event: WorkerRetrying, name: str | None) -> str:
+    """Say that a worker is started again."""
+    who, failed = called(event.worker_id, name), event.attempt - 1
+    if event.reason == Reason.RATE_LIMITED and not event.counted:
+        return f"{who} was refused by its provider, attempt {event.attempt} waits for it"
+    when = f"attempt {event.attempt} in {duration(event.delay)}"
+    return f"{who} failed its attempt {failed} ({one_line(event.reason)}), {when}"
+
+
+def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | None) -> str:
+    """Say what somebody may want to see to.
+
+    Args:
+        event: What it is.
+        name: Of the worker, if it is one's.
+    """
+    match event:
+        case Intervention():
+            return f"! {called(event.worker_id, name)}: {one_line(event.detail, limit=400)}"
+        case ProviderPaused():
+            return _pause_line(event)
+        case SlotsChanged():
+            provider = one_line(event.provider, limit=60)
+            return f"provider `{provider}`: {event.slots} of {event.most} workers at one time"
+
+
+def _pause_line(event: ProviderPaused) -> str:
+    said = "it says" if event.known else "a guess"
+    name, rest = one_line(event.provider, limit=60), duration(event.seconds)
+    return f"provider `{name}` refuses further requests: no starts for {rest} ({said})"
+
+
+def stage_line(event: WorkerStage, name: str | None) -> str:
+    """Say what runs around a worker's agent."""
+    which = f" `{one_line(event.name, limit=100)}`" if event.name else ""
+    return f"{called(event.worker_id, name)}: {event.stage}{which}"
+
+
+def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
+    """Say what went wrong around a worker's agent, if anything did."""
+    if event.problem is None:
+        return []
+    said = one_line(event.problem, limit=400)
+    return [f"{called(event.worker_id, name)}: {event.stage} failed: {said}"]
+
+
+def stopping_line(event: WorkerStopping, name: str | None) -> str:
+    """Say that a worker is being ended, and why."""
+    return f"{called(event.worker_id, name)} is being stopped: {one_line(event.reason)}"
+
+
+def done_line(result: WorkerResult) -> str:
+    """Say how a worker ended."""
+    who, took = called(result.worker_id, result.name), duration(result.duration)
+    if never_ran(result):
+        return f"- {who} {one_line(result.message or 'skipped')}"
+    if result.status is Status.SUCCESS:
+        cost = f", {money(result.cost)}" if result.cost_known else ""
+        files = count(result.file_count, "file")
+        how = outcome(result) if result.name is None else "completed"
+        return f"✓ {who} {how} in {took}: {files}{cost}"
+    return f"✗ {who} {outcome(result)} after {took}{explanation(result)}"

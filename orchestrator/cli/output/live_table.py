@@ -1,0 +1,271 @@
+"""The live table on a terminal.
+
+An event costs a few assignments; drawing happens four times a second, whatever the workers print.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any, Literal, Self, cast
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.output.event_lines import alert_line, notice_line, port_lines
+from orchestrator.cli.output.formats import amount, duration, money, titled
+from orchestrator.events import (
+    Event,
+    Intervention,
+    Notice,
+    ProviderPaused,
+    RunStarted,
+    SlotsChanged,
+    WorkerDone,
+    WorkerHarvesting,
+    WorkerMeasured,
+    WorkerOutput,
+    WorkerPreparing,
+    WorkerProgress,
+    WorkerRetrying,
+    WorkerStage,
+    WorkerStarted,
+    WorkerStopping,
+)
+from orchestrator.results import WorkerResult
+from orchestrator.text.sanitize import one_line
+from orchestrator.worker_spec import WorkerSpec
+
+REFRESH = 4
+MAX_FINISHED = 10
+"""Finished workers that stay in sight."""
+_COLUMNS = ("worker", "task", "model", "state", "elapsed", "cost")
+_LINE = "last line"
+_MEASURES = ("steps", "files", "cpu", "memory", "disk")
+"""Columns that are shown once somebody has measured."""
+_WIDE, _NARROW = 22, 12
+"""The widest a column may be, without these columns and with them."""
+_ROOM = 110
+"""Columns of a terminal below which the lines stand under the table, not in it."""
+_STYLES = {"success": "green", "failed": "red", "timeout": "red", "partial": "yellow"}
+
+
+@dataclass
+class _Row:
+    spec: WorkerSpec
+    state: str = "waiting"
+    since: float | None = None
+    took: float | None = None
+    cost: str = ""
+    steps: str = ""
+    files: str = ""
+    cpu: str = ""
+    memory: str = ""
+    disk: str = ""
+    line: str = ""
+
+
+class _Unbreakable:
+    """A stream whose terminal may go away: the run goes on."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except (OSError, ValueError):
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._stream, name)
+
+
+class BoardView:
+    """Shows every worker in a table that is redrawn in place."""
+
+    def __init__(self, stream: IO[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Never held while rich is called: its own lock is held while it calls `render`.
+        self._lock = threading.Lock()
+        self._rows: dict[int, _Row] = {}
+        self._measured = False
+        self._console = Console(file=cast("IO[str]", _Unbreakable(stream)), highlight=False)
+        self._live = Live(
+            get_renderable=self.render,
+            console=self._console,
+            refresh_per_second=REFRESH,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        with self._lock:
+            self._note(event)
+        if isinstance(event, Notice):
+            self._console.print(Text(notice_line(event.message)))
+        if isinstance(event, (Intervention, ProviderPaused, SlotsChanged)):
+            name = self._name(getattr(event, "worker_id", 0))
+            self._console.print(Text(alert_line(event, name), style="yellow"))
+        if isinstance(event, WorkerStarted):
+            for line in port_lines(event, self._name(event.worker_id)):
+                self._console.print(Text(line))
+
+    def _name(self, number: int) -> str | None:
+        row = self._rows.get(number)
+        return None if row is None else row.spec.name
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case RunStarted(workers=workers):
+                self._rows = {spec.worker_id: _Row(spec) for spec in workers}
+            case WorkerStarted():
+                # It may have been some time ago, if this is read from the run's record.
+                since = self._clock() - max(time.time() - event.at.timestamp(), 0)
+                self._change(event.worker_id, state="running", since=since)
+            case WorkerDone(result=result):
+                self._finish(result)
+            case _:
+                self._measured = self._measured or isinstance(event, WorkerMeasured)
+                self._change(getattr(event, "worker_id", 0), **_changes(event))
+
+    def _change(self, number: int, **changes: str | float | None) -> None:
+        row = self._rows.get(number)
+        if row is not None:
+            for name, value in changes.items():
+                setattr(row, name, value)
+
+    def _finish(self, result: WorkerResult) -> None:
+        self._change(
+            result.worker_id,
+            state=result.status.value,
+            took=result.duration,
+            cost=money(result.cost, known=result.cost_known),
+            steps=str(result.steps),
+            files=str(result.file_count),
+            cpu="",
+            memory="",
+            line=result.message or "",
+        )
+
+    def render(self) -> RenderableType:
+        """Draw the table; called by rich from its own thread."""
+        with self._lock:
+            rows = list(self._rows.values())
+            cells = [self._cells(row) for row in self._in_sight(rows)]
+        if not rows:
+            return Text("preparing the run")
+        narrow = self._measured and self._console.width < _ROOM
+        below = [_below(row) for row in cells if row[_LINE]] if narrow else []
+        return Group(_table(cells, self._columns(narrow=narrow)), *below, Text(_rest(rows)))
+
+    def _columns(self, *, narrow: bool) -> tuple[str, ...]:
+        if narrow:
+            return tuple(name for name in _COLUMNS + _MEASURES if name not in ("task", "model"))
+        return (*_COLUMNS, *(_MEASURES if self._measured else ()), _LINE)
+
+    def _in_sight(self, rows: list[_Row]) -> list[_Row]:
+        finished = [row for row in rows if row.took is not None]
+        hidden = {id(row) for row in finished[:-MAX_FINISHED]}
+        return [row for row in rows if row.state != "waiting" and id(row) not in hidden]
+
+    def _cells(self, row: _Row) -> dict[str, str]:
+        seconds = row.took
+        if seconds is None:
+            seconds = None if row.since is None else self._clock() - row.since
+        return {
+            "worker": titled(row.spec.worker_id, row.spec.name),
+            "task": row.spec.task,
+            "model": row.spec.model_name,
+            "state": row.state,
+            "elapsed": "" if seconds is None else duration(seconds),
+            "cost": row.cost,
+            _LINE: row.line,
+            **{name: getattr(row, name) for name in _MEASURES},
+        }
+
+
+def _changes(event: Event) -> dict[str, str | float | None]:
+    match event:
+        case WorkerOutput(line=line):
+            return {"line": line}
+        case WorkerProgress():
+            return {**_progress(event)}
+        case WorkerMeasured():
+            return {**_measures(event)}
+        case WorkerPreparing():
+            return {"state": "preparing", "since": None, "took": None}
+        case WorkerStage(stage=stage):
+            return {"state": stage}
+        case WorkerStopping(reason=reason):
+            return {"state": "stopping", "line": reason}
+        case WorkerHarvesting():
+            return {"state": "harvesting"}
+        case WorkerRetrying(attempt=attempt, reason=reason):
+            line = f"attempt {attempt - 1} failed: {reason}"
+            return {"state": "retrying", "since": None, "line": line}
+        case _:
+            return {}
+
+
+def _progress(event: WorkerProgress) -> dict[str, str]:
+    found = {
+        "cost": None if event.cost is None else money(event.cost),
+        "steps": None if event.steps is None else str(event.steps),
+    }
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _measures(event: WorkerMeasured) -> dict[str, str]:
+    return {
+        "files": "" if event.files is None else str(event.files),
+        "cpu": "" if event.cpus is None else f"{event.cpus:.0%}",
+        "memory": "" if event.memory is None else amount(event.memory),
+        "disk": "" if event.disk is None else amount(event.disk),
+    }
+
+
+def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, expand=True)
+    widest = _NARROW if _MEASURES[0] in columns else _WIDE
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name in _MEASURES else "left"
+        room: dict[str, Any] = {"ratio": 1} if name == _LINE else {"max_width": widest}
+        table.add_column(name.upper(), no_wrap=True, justify=justify, **room)
+    for row in rows:
+        style = {"state": _STYLES.get(row["state"], "")}
+        table.add_row(*(Text(one_line(row[name]), style=style.get(name, "")) for name in columns))
+    return table
+
+
+def _below(row: Mapping[str, str]) -> Text:
+    return Text(f"{row['worker']}: {one_line(row[_LINE])}", no_wrap=True, overflow="ellipsis")
+
+
+def _rest(rows: list[_Row]) -> str:
+    waiting = sum(row.state == "waiting" for row in rows)
+    finished = sum(row.took is not None for row in rows)
+    return f"{finished} of {len(rows)} done" + (f", {waiting} waiting" if waiting else "")

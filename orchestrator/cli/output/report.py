@@ -1,0 +1,239 @@
+"""What a finished run prints: a table or JSON on stdout, where things are on stderr."""
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from orchestrator.cli.output.formats import (
+    UNKNOWN,
+    called,
+    count,
+    duration,
+    explanation,
+    money,
+    never_ran,
+    outcome,
+    shown_sum,
+    table,
+    titled,
+)
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.config.run import ParallelConfig
+from orchestrator.results import RunResult, Status, WorkerResult, exit_code
+from orchestrator.text.sanitize import one_line
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.timing import summarise
+
+_HEADING = ("WORKER", "TASK", "MODEL", "STATUS", "STEPS", "COST", "DURATION", "FILES")
+
+
+def run_table(
+    result: RunResult,
+    *,
+    slots: int | None = None,
+    workflow: Workflow | None = None,
+    width: int | None = None,
+) -> str:
+    """Give the table, what went wrong, the sum, and how the time was used.
+
+    Args:
+        result: The run's.
+        slots: How many workers could run at one time. Default: all.
+        workflow: Whose tasks it had.
+        width: Columns of the terminal. Default: those of the one on stdout.
+    """
+    rows = [_HEADING, *(_row(worker) for worker in result.results)]
+    if any(worker.checks for worker in result.results):
+        checks = ["CHECKS", *(checks_sum(worker) for worker in result.results)]
+        rows = [(*row, cell) for row, cell in zip(rows, checks, strict=True)]
+    bad = [worker for worker in result.results if worker.status is not Status.SUCCESS]
+    parts = [
+        *map(_failure, bad),
+        _sum(result),
+        *time_lines(result, slots=slots, workflow=workflow),
+        *failed_line(bad),
+    ]
+    return "\n".join([table(rows, width=width or terminal_width()), "", *parts])
+
+
+def terminal_width() -> int | None:
+    """Give the width of the terminal on stdout, or None where nothing must be cut."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def _row(worker: WorkerResult) -> tuple[str, ...]:
+    return (
+        titled(worker.worker_id, worker.name),
+        one_line(worker.task or ""),
+        one_line(worker.model),
+        worker.status.value,
+        str(worker.steps),
+        money(worker.cost, known=worker.cost_known),
+        duration(worker.duration),
+        str(worker.file_count),
+    )
+
+
+def checks_sum(worker: WorkerResult) -> str:
+    """Give `2/3`: how many checks of how many were passed."""
+    passed = sum(check.passed for check in worker.checks)
+    return f"{passed}/{len(worker.checks)}" if worker.checks else ""
+
+
+def _failure(worker: WorkerResult) -> str:
+    log = f"\n  log: {worker.log}" if worker.log else ""
+    return f"{called(worker.worker_id, worker.name)} {outcome(worker)}{explanation(worker)}{log}"
+
+
+def _sum(result: RunResult) -> str:
+    statuses = Counter(worker.status for worker in result.results)
+    parts = [f"{statuses[status]} {status.value}" for status in Status if statuses[status]]
+    return (
+        f"{count(len(result.results), 'worker')}: {', '.join(parts)}; "
+        f"cost {_total(result)}; {duration(result.duration)}"
+    )
+
+
+def time_lines(
+    result: RunResult, *, slots: int | None = None, workflow: Workflow | None = None
+) -> list[str]:
+    """Say how the time was used, where several workers had a part in it."""
+    ran = [worker for worker in result.results if worker.started_at is not None]
+    if len(ran) < 2:
+        return []
+    workers = len(result.results)
+    found = summarise(
+        result.results, wall=result.duration, slots=slots or workers, workflow=workflow
+    )
+    times = f"sequential {duration(found.sequential)}, wall {duration(found.wall)}"
+    lines = [f"{times}, {found.speedup:.1f}x"]
+    if workflow is not None:
+        path = ", ".join(map(one_line, found.critical_path))
+        lines.append(f"critical path: {path} ({duration(found.critical_seconds)})")
+        used = f"{found.utilisation:.0%} of {count(found.slots, 'slot')} used"
+        lines.append(f"{used}, at most {found.widest} at one time")
+    return lines
+
+
+def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
+    """Name the tasks of a workflow that failed: `Failed: W2 (backend) exit 1`."""
+    failed = [worker for worker in bad if worker.name is not None and not never_ran(worker)]
+    return [f"Failed: {', '.join(map(_shortly, failed))}"] if failed else []
+
+
+def _shortly(worker: WorkerResult) -> str:
+    how = f"exit {worker.exit_code}" if worker.exit_code else worker.reason or worker.status
+    unasked = "" if worker.required else ", not critical"
+    return f"{called(worker.worker_id, worker.name)} {how}{unasked}"
+
+
+def _total(result: RunResult) -> str:
+    unknown = sum(not worker.cost_known for worker in result.results)
+    if unknown == len(result.results):
+        return UNKNOWN
+    rest = f" and {unknown} unknown" if unknown else ""
+    return money(shown_sum(worker.cost for worker in result.results)) + rest
+
+
+def run_json(result: RunResult) -> str:
+    """Give the one JSON object, in ASCII: it may be shown on a terminal."""
+    return json.dumps(result.model_dump(mode="json"), indent=2)
+
+
+def show_run(
+    result: RunResult,
+    config: ParallelConfig,
+    *,
+    workflow: Workflow | None = None,
+    quiet: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Show the result of a run, say what can be done with it, and give the exit code."""
+    if as_json:
+        show_json(run_json(result))
+    else:
+        show(run_table(result, slots=config.workers, workflow=workflow))
+    if not quiet:
+        tell(after_run(result))
+    return exit_code(result.results, fail_on=config.fail_on)
+
+
+def summary_line(result: RunResult) -> str:
+    """Give a run in one line: what failed, how long it took, what it cost."""
+    good = sum(worker.status is Status.SUCCESS for worker in result.results)
+    others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
+    named = [_in_short(worker) for worker in others[:_NAMED]]
+    more = [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
+    known = all(worker.cost_known for worker in result.results)
+    return "; ".join(
+        [
+            f"run {result.run_id}: {result.status.value}",
+            f"{good} of {len(result.results)} workers succeeded",
+            *named,
+            *more,
+            duration(result.duration),
+            f"cost {money(result.cost, known=known)}",
+        ]
+    )
+
+
+_NAMED = 3
+"""Workers that the line of a run names."""
+
+
+def _in_short(worker: WorkerResult) -> str:
+    name = f" ({one_line(worker.name, limit=60)})" if worker.name else ""
+    why = f" ({worker.reason.value})" if worker.reason else ""
+    return f"worker {worker.worker_id}{name} {worker.status.value}{why}"
+
+
+def after_run(result: RunResult) -> str:
+    """Say where the work is and how to get rid of it."""
+    first = result.results[0]
+    return (
+        f"{_places(result)}\n"
+        f"{review_order(result.results)}"
+        f"see a worker's changes: git diff {result.base[:12]} {first.branch}\n"
+        f"{_printed(first)}"
+        "remove worktrees and branches: orchestrator parallel-cleanup"
+    )
+
+
+def _printed(first: WorkerResult) -> str:
+    # A worker that was never started has printed nothing.
+    return f"see what it printed: {first.log}/stdout.log\n" if first.log else ""
+
+
+def review_order(results: Sequence[WorkerResult]) -> str:
+    """Say whose changes to read first: what passed most checks, then what is smallest."""
+    changed = [worker for worker in results if worker.file_count]
+    if len(changed) < 2:
+        return ""
+    return f"review order: {'; '.join(map(_diffstat, sorted(changed, key=_effort)))}\n"
+
+
+def _effort(worker: WorkerResult) -> tuple[bool, float, int, int]:
+    passed = sum(check.passed for check in worker.checks) / max(len(worker.checks), 1)
+    lines = worker.insertions + worker.deletions
+    return worker.status is not Status.SUCCESS, -passed, lines, worker.worker_id
+
+
+def _diffstat(worker: WorkerResult) -> str:
+    checks = f", checks {checks_sum(worker)}" if worker.checks else ""
+    lines = f"+{worker.insertions} -{worker.deletions}"
+    return f"{called(worker.worker_id, worker.name)} {lines}{checks}"
+
+
+def _places(result: RunResult) -> str:
+    first, last = result.results[0], result.results[-1]
+    if first is last:
+        return f"the work is in {first.worktree_path}, branch {first.branch}"
+    return (
+        f"the work is in {first.worktree_path} to {last.title}, "
+        f"branches {first.branch} to {last.branch}"
+    )

@@ -1,0 +1,188 @@
+"""What people see while a run goes on; every view is an `Emit` and writes to stderr alone."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+from orchestrator.cli.output.ci import in_ci
+from orchestrator.cli.output.event_lines import (
+    alert_line,
+    done_line,
+    notice_line,
+    port_lines,
+    retry_line,
+    run_line,
+    stage_line,
+    stage_lines,
+    started_line,
+    stopping_line,
+)
+from orchestrator.cli.output.formats import titled
+from orchestrator.cli.output.messages import tell
+from orchestrator.events import (
+    Event,
+    Intervention,
+    Notice,
+    ProviderPaused,
+    RunStarted,
+    SlotsChanged,
+    WorkerDone,
+    WorkerRetrying,
+    WorkerStage,
+    WorkerStageDone,
+    WorkerStarted,
+    WorkerStopping,
+)
+from orchestrator.worker_spec import WorkerSpec
+
+HEARTBEAT = 30.0
+"""Seconds between two lines that say what still runs."""
+
+
+class View(Protocol):
+    """Is told what happens, from many threads, and shows it until it is left."""
+
+    def __call__(self, event: Event) -> None:
+        """Take note of one event.
+
+        Raises:
+            Nothing: A view that cannot show must not end a run.
+        """
+
+    def __enter__(self) -> Self:
+        """Start to show."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+
+
+def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
+    """Choose the view that suits where stderr goes."""
+    stream = stream or sys.stderr
+    if quiet:
+        return QuietView()
+    if is_redrawn(stream):
+        # Half a megabyte of library, for terminals only.
+        from orchestrator.cli.output.live_table import BoardView
+
+        return BoardView(stream)
+    return PlainView()
+
+
+def is_redrawn(stream: IO[str]) -> bool:
+    """Tell whether a view can be drawn in place there."""
+    # Some CI systems give jobs a terminal, and find commands in what is drawn there.
+    terminal = stream.isatty() and not in_ci(os.environ)
+    return terminal and os.environ.get("TERM", "dumb") != "dumb"
+
+
+class QuietView:
+    """Shows nothing."""
+
+    def __call__(self, event: Event) -> None:
+        """Ignore it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return
+
+
+class PlainView:
+    """Writes a line for what matters; for logs and CI."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None] = tell,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        interval: float = HEARTBEAT,
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._tasks: dict[int, WorkerSpec] = {}
+        self._running: set[int] = set()
+        self._started = clock()
+        self._ended = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __call__(self, event: Event) -> None:
+        """Write the lines that an event is worth."""
+        with self._lock:
+            for line in self._lines(event):
+                self._write(line)
+
+    def __enter__(self) -> Self:
+        self._started = self._clock()
+        self._heart.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._heart.join()
+
+    def heartbeat(self) -> None:
+        """Say which workers still run."""
+        with self._lock:
+            if self._running:
+                workers = ", ".join(titled(one, self._name(one)) for one in sorted(self._running))
+                elapsed = self._clock() - self._started
+                self._write(f"still running: {workers} ({elapsed:.0f} s)")
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._interval):
+            self.heartbeat()
+
+    def _name(self, number: int) -> str | None:
+        spec = self._tasks.get(number)
+        return None if spec is None else spec.name
+
+    def _lines(self, event: Event) -> list[str]:
+        match event:
+            case Notice(message=message):
+                return [notice_line(message)]
+            case RunStarted():
+                self._tasks = {spec.worker_id: spec for spec in event.workers}
+                return [run_line(event)]
+            case WorkerStage():
+                return [stage_line(event, self._name(event.worker_id))]
+            case WorkerStageDone():
+                return stage_lines(event, self._name(event.worker_id))
+            case WorkerStarted(worker_id=number):
+                self._running.add(number)
+                started = started_line(number, self._tasks.get(number), running=len(self._running))
+                return [started, *port_lines(event, self._name(number))]
+            case Intervention() | ProviderPaused() | SlotsChanged():
+                return [alert_line(event, self._name(getattr(event, "worker_id", 0)))]
+            case WorkerStopping():
+                return [stopping_line(event, self._name(event.worker_id))]
+            case WorkerRetrying(worker_id=number):
+                self._running.discard(number)
+                return [retry_line(event, self._name(number))]
+            case WorkerDone(result=result):
+                self._running.discard(result.worker_id)
+                return [done_line(result)]
+            case _:
+                return []

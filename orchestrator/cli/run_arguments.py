@@ -1,0 +1,62 @@
+"""What the commands share that read a run from outside its process."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output.report import show_run
+from orchestrator.git.repository import Repository
+from orchestrator.state.history import RunHistory, choose_run
+from orchestrator.state.run_directory import all_runs
+
+TICK = 0.1
+"""Seconds between two looks at what has come."""
+
+Run = Annotated[
+    str | None,
+    typer.Argument(metavar="RUN", help="A run's id, or its beginning. [default: the newest]"),
+]
+RunOption = Annotated[
+    str | None,
+    typer.Option("--run", metavar="ID", help="A run's id, or its beginning. [default: the newest]"),
+]
+Follow = Annotated[
+    bool, typer.Option("-f", "--follow", help="Go on until the run ends.", show_default=False)
+]
+
+
+def open_run(wanted: str | None, *, worker: int | None = None) -> RunHistory:
+    """Open the run that somebody asks for, in the repository around the current directory.
+
+    Raises:
+        ConfigError: There is no such run.
+    """
+    state_dir = Repository(Path.cwd()).state_dir
+    return choose_run(list(all_runs(state_dir)), wanted, worker=worker)
+
+
+def follow(step: Callable[[], bool], *, goes_on: Callable[[], bool]) -> None:
+    """Call `step` again and again; its word is whether there was anything.
+
+    Returns when there is no more and nothing can come.
+    """
+    while True:
+        # Asked first: what was written before the end is then seen by the step.
+        going_on = goes_on()
+        if not step():
+            if not going_on:
+                return
+            time.sleep(TICK)
+
+
+def show_ending(history: RunHistory, *, as_json: bool = False) -> int:
+    """Show the result of a run that has ended, and give the exit code that its own command had.
+
+    Raises:
+        RunDiedError: Its process died.
+    """
+    record = history.record
+    return show_run(history.result(), record.config, workflow=record.workflow, as_json=as_json)

@@ -1,0 +1,66 @@
+"""What the commands of `spec` are given, and what they say of a file."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output.messages import tell
+from orchestrator.errors import ConfigError
+from orchestrator.text.sanitize import one_line
+from orchestrator.workflow.parsing.reader import Reading
+from orchestrator.workflow.selection import only, starting_at
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML, JSON or SQUAD.md.")]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--var", metavar="NAME=VALUE", help="A value of `{{NAME}}` in the file's texts."),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="TASK", help="This task and no others; may be given again."),
+]
+From = Annotated[
+    list[str] | None,
+    typer.Option("--from", metavar="TASK", help="This task and those that depend on it."),
+]
+
+
+def variables(given: Sequence[str]) -> dict[str, str]:
+    """Read what `--var` was given."""
+    found: dict[str, str] = {}
+    for entry in given:
+        name, equals, value = entry.partition("=")
+        if not name or not equals:
+            shown = one_line(entry, limit=60)
+            raise ConfigError(f"option `--var` is `{shown}`: must be `NAME=VALUE`")
+        found[name] = value
+    return found
+
+
+def selected(reading: Reading, only_: Sequence[str], from_: Sequence[str]) -> Reading:
+    """Keep the part of a workflow that was asked for.
+
+    Args:
+        reading: The whole file.
+        only_: What `--only` was given.
+        from_: What `--from` was given.
+    """
+    if only_ and from_:
+        raise ConfigError("options `--only` and `--from` do not go together")
+    if not only_ and not from_:
+        return reading
+    part = only(reading.workflow, only_) if only_ else starting_at(reading.workflow, from_)
+    return replace(
+        reading, workflow=part.workflow, notices=(*reading.notices, *part.notices), warnings=()
+    )
+
+
+def tell_about(reading: Reading) -> None:
+    """Tell people what they should know of a file."""
+    for notice in reading.notices:
+        tell(one_line(notice, limit=400))
+    for warning in reading.warnings:
+        tell(f"warning: {one_line(warning, limit=400)}")

@@ -1,0 +1,1 @@
+"""Every setting: its model, its default, and where its value came from."""

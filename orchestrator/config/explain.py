@@ -1,0 +1,83 @@
+"""Show every setting of a run with where its value comes from, and no secret."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.config.fields import (
+    BLOCKS,
+    PROJECT_FIELDS,
+    PROVIDERS,
+    RUN_FIELDS,
+    SECRET,
+    FieldPath,
+    is_size,
+)
+from orchestrator.config.loading import Settings
+from orchestrator.config.presets import PRESETS
+from orchestrator.config.run import ParallelConfig
+
+HIDDEN = "[not shown]"
+_NAMES_ONLY = "secrets"
+"""Holds names alone, which may be shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """One setting."""
+
+    key: str
+    """Where it stands in a file: `container.memory`."""
+    value: Any
+    """As JSON has it."""
+    in_bytes: bool = False
+    source: Literal["file", "environment", "option", "preset", "default"]
+    places: tuple[str, ...] = ()
+    """`FILE:LINE`, a variable, the preset's name; several where values add up."""
+
+
+def describe(settings: Settings) -> Iterator[Described]:
+    """Describe every setting, in the order of the documentation."""
+    values = settings.config.model_dump(mode="json")
+    for key, field in _keys():
+        given = settings.given(field)
+        value: Any = values
+        for name in field:
+            value = value[name]
+        if field == RUN_FIELDS["tasks"] and not given:
+            value = []
+        adding_up = given if isinstance(value, dict) else given[-1:]
+        yield Described(
+            key=key,
+            value=_shown(field[-1], value),
+            in_bytes=is_size(field),
+            source=given[-1].kind if given else _unasked(settings.config, field),
+            places=tuple(setting.place for setting in adding_up) or _preset(settings.config, field),
+        )
+
+
+def _keys() -> Iterator[tuple[str, FieldPath]]:
+    for block, fields in BLOCKS.items():
+        for name, field in fields.items():
+            yield f"{block}.{name}", field
+    yield "providers", PROVIDERS
+    yield from PROJECT_FIELDS.items()
+
+
+def _unasked(config: ParallelConfig, field: FieldPath) -> Literal["preset", "default"]:
+    return "preset" if _preset(config, field) else "default"
+
+
+def _preset(config: ParallelConfig, field: FieldPath) -> tuple[str, ...]:
+    parts = PRESETS[config.preset] if config.preset else {}
+    part = field[0] if len(field) > 1 else "run"
+    return (str(config.preset),) if field[-1] in parts.get(part, {}) else ()
+
+
+def _shown(name: str, value: Any) -> Any:  # noqa: ANN401
+    """Hide what may be a credential, wherever it stands; names of variables stay."""
+    if isinstance(value, list):
+        return [_shown(name, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _shown(name if name in SECRET else key, item) for key, item in value.items()}
+    return HIDDEN if name in SECRET - {_NAMES_ONLY} and value is not None else value

@@ -1,0 +1,102 @@
+"""The JSON Schema of the configuration file, made from the models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.config.fields import (
+    AGENT_FIELDS,
+    BLOCKS,
+    CAMEL,
+    RUN_FIELDS,
+    TOP_FIELDS,
+    FieldPath,
+    field_schema,
+)
+from orchestrator.config.values import IS_SIZE
+
+_SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*[kmgtKMGT]?[iI]?[bB]?\s*$"
+
+_ABOUT = {
+    "parallel_runs": "What a run does.",
+    "container": "What each worker's container may do.",
+    "triggers": "When somebody should look at a worker.",
+}
+
+
+def json_schema() -> dict[str, Any]:
+    """Describe the configuration file to editors and other tools."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "orchestrator.yaml",
+        **_object(
+            {
+                **{name: _block(_ABOUT[name], fields) for name, fields in BLOCKS.items()},
+                **{name: _property(field) for name, field in TOP_FIELDS.items()},
+                "agents": _agents(),
+                "execution": _execution(),
+            }
+        ),
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": ["object", "null"], "additionalProperties": False, "properties": properties}
+
+
+def _block(description: str, fields: Mapping[str, FieldPath]) -> dict[str, Any]:
+    properties = {name: _property(field) for name, field in fields.items()}
+    return {"description": description, **_object(properties)}
+
+
+def _agents() -> dict[str, Any]:
+    return {
+        "description": "Defaults for one agent program, when that is the one that is run.",
+        "type": ["object", "null"],
+        "additionalProperties": _block("By the name that `--agent-cli` takes.", AGENT_FIELDS),
+    }
+
+
+def _execution() -> dict[str, Any]:
+    workers = {
+        **_property(RUN_FIELDS["workers"]),
+        "description": "Same as `parallel_runs.workers`.",
+    }
+    enabled = {
+        "type": ["boolean", "null"],
+        "description": "`false`: one worker at a time, whatever `maxConcurrentAgents` says.",
+    }
+    return _object({"maxConcurrentAgents": workers, "parallelDelegationEnabled": enabled})
+
+
+def _property(field: FieldPath) -> dict[str, Any]:
+    return nullable(published(field_schema(field)))
+
+
+def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Let null be there too, for what was not given."""
+    schema = dict(schema)
+    about: dict[str, Any] = {
+        key: schema.pop(key) for key in ("description", "default") if key in schema
+    }
+    options = schema.pop("anyOf", None) or [schema]
+    return {**about, "anyOf": [*(o for o in options if o != {"type": "null"}), {"type": "null"}]}
+
+
+def published(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what says nothing to others, and let a size be text too."""
+    shown = {key: _inside(key, part) for key, part in schema.items() if key != "title"}
+    if not shown.pop(IS_SIZE, False):
+        return shown
+    about: dict[str, Any] = {
+        key: shown.pop(key) for key in ("description", "default") if key in shown
+    }
+    return {**about, "anyOf": [shown, {"type": "string", "pattern": _SIZE_PATTERN}]}
+
+
+def _inside(key: str, part: Any) -> Any:  # noqa: ANN401
+    if key == "properties":
+        either = {ours: part[theirs] for ours, theirs in CAMEL.items() if theirs in part}
+        return {name: published(inner) for name, inner in {**part, **either}.items()}
+    if isinstance(part, list):
+        return [_inside("", item) for item in part]
+    return published(part) if isinstance(part, dict) and key != "default" else part

@@ -1,0 +1,140 @@
+"""Check what was asked for, layer by layer, and put the layers together."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from orchestrator.config.fields import (
+    CONTAINER_FIELDS,
+    PROJECT_FIELDS,
+    RUN_FIELDS,
+    FieldPath,
+    Setting,
+    allowed,
+    is_structured,
+)
+from orchestrator.config.run import ParallelConfig
+from orchestrator.config.validation import inner_problem, literal
+from orchestrator.text.sanitize import one_line
+
+Values = dict[str, object]
+Validate = Callable[[Values], ParallelConfig]
+_TASKS = RUN_FIELDS["tasks"]
+_ENV = CONTAINER_FIELDS["env"]
+_SECRETS = CONTAINER_FIELDS["secrets"]
+_SERVICES = PROJECT_FIELDS["services"]
+
+
+def validate_texts(values: Values) -> ParallelConfig:
+    """Check options and variables: everything is text there."""
+    return ParallelConfig.model_validate(values)
+
+
+def validate_typed(values: Values) -> ParallelConfig:
+    """Check a file, which tells `3` from `"3"` and from `true`."""
+    # Strict Python mode would want tuples where a file can only have lists.
+    return ParallelConfig.model_validate_json(json.dumps(values), strict=True)
+
+
+def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
+    """List what is wrong with one layer, taken by itself."""
+    try:
+        validate(_nested(settings))
+    except ValidationError as error:
+        by_field = {setting.field: setting for setting in settings}
+        return [line for found in error.errors() for line in _lines(found, by_field)]
+    return []
+
+
+def problems_of_file(settings: Sequence[Setting]) -> list[str]:
+    """List what is wrong with a file: what is for all, and what is for one agent program each."""
+    problems = []
+    for program in dict.fromkeys((None, *(setting.program for setting in settings))):
+        own = [setting for setting in settings if setting.program == program]
+        problems += twice(own) + problems_of(own, validate_typed)
+    return problems
+
+
+def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
+    """Put correct layers together, the strongest last.
+
+    Raises:
+        ValidationError: Two settings do not go together.
+    """
+    merged: dict[FieldPath, Setting] = {}
+    for setting in (setting for layer in layers for setting in layer):
+        before = merged.get(setting.field)
+        merged[setting.field] = _both(before, setting) if before else setting
+    return ParallelConfig.model_validate(_nested(list(merged.values())))
+
+
+def _both(weaker: Setting, stronger: Setting) -> Setting:
+    """Let the stronger win; variables and secrets are settings of their own, one by one."""
+    below, above = weaker.value, stronger.value
+    if stronger.field == _ENV and isinstance(below, dict) and isinstance(above, dict):
+        return replace(stronger, value={**below, **above})
+    if stronger.field == _SECRETS and isinstance(below, list) and isinstance(above, tuple):
+        by_name = {str(entry).partition("=")[0]: entry for entry in (*below, *above)}
+        return replace(stronger, value=tuple(by_name.values()))
+    if stronger.field == _SERVICES and isinstance(below, dict) and isinstance(above, dict):
+        named = {name: {**below.get(name, {}), **service} for name, service in above.items()}
+        return replace(stronger, value={**below, **named})
+    return stronger
+
+
+def twice(settings: Sequence[Setting]) -> list[str]:
+    """List the settings that one file gives under two names."""
+    first: dict[FieldPath, Setting] = {}
+    return [
+        f"{setting.label} was given as {first[setting.field].label} already"
+        for setting in settings
+        if first.setdefault(setting.field, setting) is not setting
+    ]
+
+
+def _nested(settings: Sequence[Setting]) -> Values:
+    values: Values = {}
+    for setting in settings:
+        *parts, name = setting.field
+        place = values
+        for part in parts:
+            inner = place.setdefault(part, {})
+            place = inner if isinstance(inner, dict) else {}
+        place[name] = setting.value
+    return values
+
+
+def _lines(found: ErrorDetails, settings: Mapping[FieldPath, Setting]) -> list[str]:
+    location = tuple(str(part) for part in found["loc"])
+    setting = settings.get(location[:2]) or settings.get(location[:1])
+    if setting is None:
+        # A task is missing, or two settings do not go together: said once, of the whole.
+        return []
+    inside = found["loc"][len(setting.field) :]
+    if setting.node is not None and inside and is_structured(setting.field):
+        return [one_line(inner_problem(found, setting, inside), limit=400)]
+    return [
+        one_line(f"{setting.label}{_shown(found, setting)}{_wanted(found, setting)}", limit=400)
+    ]
+
+
+def _shown(found: ErrorDetails, setting: Setting) -> str:
+    inside = found["loc"][len(setting.field) :]
+    if setting.field == _ENV:
+        return f", variable `{inside[0]}`" if inside else ""
+    # Of the whole, what the user wrote, not the bytes that `8m` became on the way.
+    value = found["input"] if inside else setting.value
+    if setting.secret or isinstance(value, (dict, list, tuple)):
+        return ""
+    return f" {'contains' if inside else 'is'} `{literal(value, found['type'])}`"
+
+
+def _wanted(found: ErrorDetails, setting: Setting) -> str:
+    if found["type"] == "value_error":
+        return f": {found['ctx']['error']}"
+    if setting.field == _ENV and len(found["loc"]) > len(_ENV):
+        return ": must be text, in quotes when it looks like a number"
+    return f": must be {allowed(setting.field)}"

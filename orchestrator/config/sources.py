@@ -1,0 +1,325 @@
+"""Collect what the file, the environment and the options ask for."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from itertools import chain
+from pathlib import Path
+
+from orchestrator.config.document import DocumentError, Node, read_document, read_text
+from orchestrator.config.fields import (
+    AGENT_FIELDS,
+    BLOCKS,
+    CAMEL,
+    CONTAINER_FIELDS,
+    FIELDS,
+    PROJECT_FIELDS,
+    RUN_FIELDS,
+    TOP_FIELDS,
+    FieldPath,
+    Setting,
+    place,
+)
+from orchestrator.text.sanitize import is_text, one_line
+
+PREFIX = "ORCHESTRATOR_"
+CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
+_LISTS = frozenset({"allow", "models", "paths", "ports", "retry_on"})
+"""Settings that options and variables give as `a,b`."""
+NO_VARIABLE = frozenset({"tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS})
+"""Workers are told where their secrets and their context are in `ORCHESTRATOR_SECRETS` and
+`ORCHESTRATOR_CONTEXT`, and may run us again; what a project needs is in its file."""
+_VARIABLES: Mapping[str, FieldPath] = {
+    PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in NO_VARIABLE
+}
+_EXECUTION = ("maxConcurrentAgents", "parallelDelegationEnabled")
+_TOP_KEYS = (*BLOCKS, *TOP_FIELDS, "agents", "execution")
+
+Problems = list[str]
+
+
+def from_file(path: Path, problems: Problems, *, top: Path | None = None) -> list[Setting]:
+    """Read a configuration file; what is wrong with its keys goes to `problems`.
+
+    Args:
+        path: The file.
+        problems: Is added to.
+        top: The top of the repository in which the file was found, if nobody named the file.
+    """
+    try:
+        root = read_document(path, below=top)
+    except DocumentError as error:
+        problems.append(_clean(str(error)))
+        return []
+    return list(_FileReader(path, problems).settings(root))
+
+
+class _FileReader:
+    """Walks one file."""
+
+    def __init__(self, path: Path, problems: Problems) -> None:
+        self._path = path
+        self._problems = problems
+
+    def settings(self, root: Node) -> Iterator[Setting]:
+        for key, node in self._members(root, "the file"):
+            if key in BLOCKS:
+                yield from self._block(key, node, BLOCKS[key])
+            elif key in TOP_FIELDS and node.value is not None:
+                shown = self._providers(node) if key == "providers" else node
+                yield from self._setting(TOP_FIELDS[key], shown, key)
+            elif key == "agents":
+                yield from self._agents(node)
+            elif key == "execution":
+                yield from self._execution(node)
+            elif key not in TOP_FIELDS:
+                self._report(node, _misplaced(key, key) or unknown(key, _TOP_KEYS))
+
+    def _block(
+        self, block: str, root: Node, fields: Mapping[str, FieldPath], program: str | None = None
+    ) -> Iterator[Setting]:
+        for key, node in self._members(root, f"`{block}`"):
+            name = f"{block}.{key}"
+            if key not in fields:
+                known = [f"{block}.{field}" for field in fields]
+                self._report(node, _misplaced(name, key) or unknown(name, known))
+            elif node.value is not None:
+                yield from self._setting(fields[key], node, name, program)
+
+    def _agents(self, root: Node) -> Iterator[Setting]:
+        known = agent_names()
+        for program, node in self._members(root, "`agents`"):
+            name = f"agents.{program}"
+            if program in known:
+                yield from self._block(name, node, AGENT_FIELDS, program)
+            else:
+                self._report(node, unknown(name, [f"agents.{other}" for other in known]))
+
+    def _execution(self, root: Node) -> Iterator[Setting]:
+        members = root.value if isinstance(root.value, dict) else {}
+        delegation = members.get("parallelDelegationEnabled")
+        alone = delegation is not None and delegation.value is False
+        if delegation is not None and alone:
+            one = Node(1, delegation.line)
+            yield from self._setting(
+                RUN_FIELDS["workers"], one, "execution.parallelDelegationEnabled"
+            )
+        for key, node in self._members(root, "`execution`"):
+            name = f"execution.{key}"
+            if key == "maxConcurrentAgents" and node.value is not None and not alone:
+                yield from self._setting(RUN_FIELDS["workers"], node, name)
+            elif key == "parallelDelegationEnabled":
+                if not (node.value is None or isinstance(node.value, bool)):
+                    shown = one_line(str(node.plain()), limit=60)
+                    self._report(node, f"`{name}` is `{shown}`: must be `true` or `false`")
+            elif key not in _EXECUTION:
+                self._report(node, unknown(name, [f"execution.{known}" for known in _EXECUTION]))
+
+    def _providers(self, root: Node) -> Node:
+        if not isinstance(root.value, dict):
+            return root
+        named = {name: self._camel(node, f"providers.{name}") for name, node in root.value.items()}
+        return Node(named, root.line)
+
+    def _camel(self, root: Node, name: str) -> Node:
+        """Let a key be written in either way."""
+        if not isinstance(root.value, dict):
+            return root
+        members: dict[str, Node] = {}
+        for key, node in root.value.items():
+            said = CAMEL.get(key, key)
+            if said in members:
+                self._report(node, f"`{name}.{said}` was given already, written otherwise")
+            members[said] = self._camel(node, f"{name}.{said}")
+        return Node(members, root.line)
+
+    def _setting(
+        self, field: FieldPath, node: Node, name: str, program: str | None = None
+    ) -> Iterator[Setting]:
+        value = node.plain()
+        if field == CONTAINER_FIELDS["secrets"] and any("=" in item for item in _texts(value)):
+            # A file that came with the repository must not reach for others of this machine.
+            self._report(node, f"`{name}` takes names alone; a file is for `--secret NAME=@FILE`")
+        elif (
+            field == RUN_FIELDS["agent_cli"]
+            and isinstance(value, str)
+            and value not in agent_names()
+        ):
+            known = ", ".join(f"`{program}`" for program in agent_names())
+            self._report(node, f"`{name}` is `{value}`: must be one of {known}")
+        elif _is_unicode(value):
+            yield Setting(
+                field=field,
+                value=value,
+                kind="file",
+                name=name,
+                file=self._path,
+                node=node,
+                program=program,
+            )
+        else:
+            self._report(node, f"`{name}` contains half a character")
+
+    def _members(self, root: Node, what: str) -> Iterator[tuple[str, Node]]:
+        if isinstance(root.value, dict):
+            yield from root.value.items()
+        elif root.value is not None:
+            self._report(root, f"{what} must be a mapping of keys to values")
+
+    def _report(self, node: Node, message: str) -> None:
+        self._problems.append(_clean(f"{place(self._path, node)}: {message}"))
+
+
+def _is_unicode(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def agent_names() -> list[str]:
+    """Name the agent programs that are installed, as `--agent-cli` takes them."""
+    return sorted(entry_points(group="orchestrator.agents").names)
+
+
+def _misplaced(name: str, key: str) -> str | None:
+    for block, keys in BLOCKS.items():
+        if key in keys:
+            return f"`{name}` is unknown, `{key}` belongs under `{block}`"
+    if key in TOP_FIELDS:
+        return f"`{name}` is unknown, `{key}` belongs at the top of the file, in no block"
+    return None
+
+
+def unknown(name: str, known: Sequence[str]) -> str:
+    """Say that a key is unknown, and which one may be meant."""
+    close = get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"`{name}` is unknown" + (f", did you mean `{close[0]}`?" if close else "")
+
+
+def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Setting]:
+    """Read `ORCHESTRATOR_*`; an empty variable counts as not set."""
+    settings = []
+    for name, value in environ.items():
+        if not value or not name.startswith(PREFIX):
+            continue
+        if name in _VARIABLES and not is_text(value):
+            problems.append(_no_text(f"environment variable `{name}`"))
+        elif name in _VARIABLES:
+            field = _VARIABLES[name]
+            value_given = _split(field, value)
+            settings.append(Setting(field=field, value=value_given, kind="environment", name=name))
+        elif name != CONFIG_VARIABLE:
+            problems.extend(_misspelt(name))
+    return settings
+
+
+def _misspelt(name: str) -> Iterator[str]:
+    # Others use the prefix too: a cluster sets ORCHESTRATOR_PORT beside a service of that name.
+    # Only what is as good as certainly meant for us is an error.
+    known = [variable.removeprefix(PREFIX) for variable in _VARIABLES]
+    close = get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.9)
+    if close:
+        yield _clean(
+            f"environment variable `{name}` is unknown, did you mean `{PREFIX}{close[0]}`?"
+        )
+
+
+def from_options(
+    options: Mapping[str, object], environ: Mapping[str, str], problems: Problems
+) -> list[Setting]:
+    """Read the options of a command; one that is None was not given."""
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    settings = [
+        Setting(
+            field=FIELDS[name], value=_split(FIELDS[name], value), kind="option", name=flag(name)
+        )
+        for name, value in given.items()
+        if name not in {"env", "env_file", "services"}
+    ]
+    services = dict(_service(entry, problems) for entry in _texts(given.get("services")))
+    if services:
+        field = PROJECT_FIELDS["services"]
+        settings.append(Setting(field=field, value=services, kind="option", name="--service"))
+    env = _environment(given, environ, problems)
+    if env:
+        field = CONTAINER_FIELDS["env"]
+        settings.append(Setting(field=field, value=env, kind="option", name="--env"))
+    return settings
+
+
+_FLAGS: Mapping[str, str] = {
+    "tasks": "--task",
+    "secrets": "--secret",
+    "services": "--service",
+    "checks": "--check",
+    "caches": "--cache",
+}
+
+
+def flag(name: str) -> str:
+    """Give the option of a setting."""
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))
+
+
+def _service(entry: str, problems: Problems) -> tuple[str, dict[str, str]]:
+    name, equals, image = entry.partition("=")
+    if not equals:
+        problems.append(_clean(f"option `--service`: `{entry}` has no image, as in `db=IMAGE`"))
+    return name, {"image": image or "-"}
+
+
+def _split(field: FieldPath, value: object) -> object:
+    if field[-1] in _LISTS and isinstance(value, str):
+        return tuple(item.strip() for item in value.split(","))
+    return value
+
+
+def _environment(
+    given: Mapping[str, object], environ: Mapping[str, str], problems: Problems
+) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for where, entry in chain(_file_entries(given, problems), _option_entries(given)):
+        name, equals, value = entry.partition("=")
+        if not name:
+            problems.append(f"{where}: a variable needs a name, as in `NAME=value`")
+        elif not equals and name not in environ:
+            problems.append(_clean(f"{where}: `{name}` is not set in the environment"))
+        elif not is_text(value if equals else environ[name]):
+            problems.append(_no_text(f"{where}: the value of `{name}`"))
+        else:
+            variables[name] = value if equals else environ[name]
+    return variables
+
+
+def _option_entries(given: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for entry in _texts(given.get("env")):
+        yield "option `--env`", entry
+
+
+def _file_entries(given: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, str]]:
+    for name in _texts(given.get("env_file")):
+        try:
+            lines = read_text(Path(name)).splitlines()
+        except DocumentError as error:
+            problems.append(_clean(str(error)))
+            continue
+        for number, line in enumerate(lines, start=1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                yield _clean(f"{name}:{number}"), line.strip()
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, (tuple, list)) else ()
+
+
+def _no_text(what: str) -> str:
+    return _clean(f"{what} is not UTF-8 text")
+
+
+def _clean(line: str) -> str:
+    return one_line(line, limit=400)

@@ -1,0 +1,111 @@
+"""Say what is wrong inside a value that has parts of its own, at the line of that part."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from orchestrator.config.document import Node
+from orchestrator.config.fields import (
+    SECRET,
+    Setting,
+    field_schema,
+    in_words,
+    inner_schema,
+    kinds,
+    place,
+)
+from orchestrator.text.sanitize import one_line
+
+
+@dataclass(frozen=True)
+class Part:
+    """A value in a file, what it is called, and what it may be; no name is the whole file."""
+
+    name: str
+    node: Node
+    schema: dict[str, Any]
+
+
+def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | int]) -> str:
+    """Give the whole line: ``orchestrator.yaml:7: `services.db.memory` is `3x`: must be ...``.
+
+    Args:
+        found: The mistake.
+        setting: What it is in; from a file.
+        inside: Where it is, from the setting on.
+    """
+    node = setting.node or Node(setting.value, None)
+    node, line = problem_in(found, Part(setting.name, node, field_schema(setting.field)), inside)
+    return f"{place(setting.file, node)}: {line}"
+
+
+def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) -> tuple[Node, str]:
+    """Say what is wrong, and where it stands.
+
+    Args:
+        found: The mistake.
+        whole: What it is in.
+        inside: Where it is, from there on.
+    """
+    steps = _steps(whole, inside)
+    part = steps[-1]
+    what = f"`{part.name}`" if part.name else "the file"
+    match found["type"]:
+        case "missing":
+            line = f"{what} needs `{one_line(str(inside[-1]), limit=60)}`"
+        case "extra_forbidden":
+            line = f"{what} is unknown{_meant(steps)}"
+        case "value_error":
+            line = f"{what}{_shown(found, steps)}: {found['ctx']['error']}"
+        case _:
+            line = f"{what}{_shown(found, steps)}: must be {in_words(part.schema)}"
+    return part.node, line
+
+
+def literal(value: object, mistake: str) -> str:
+    """Show a value; quotes tell the text "3" from the number where that is what is wrong."""
+    if not isinstance(value, str) or mistake.endswith("_type"):
+        return one_line(json.dumps(value, ensure_ascii=False), limit=60)
+    return one_line(value, limit=60)
+
+
+def _steps(whole: Part, inside: Sequence[str | int]) -> list[Part]:
+    """Walk to the part that is meant; what is no key or index is passed over."""
+    steps = [whole]
+    for part in inside:
+        at = steps[-1]
+        member = _member(at.node, part)
+        if member is not None:
+            steps.append(Part(_named(at.name, part), member, inner_schema(at.schema, part) or {}))
+    return steps
+
+
+def _named(parent: str, part: str | int) -> str:
+    if isinstance(part, int):
+        return f"{parent}[{part + 1}]"
+    return f"{parent}.{part}" if parent else part
+
+
+def _member(node: Node, part: str | int) -> Node | None:
+    if isinstance(part, int):
+        return node.value[part] if isinstance(node.value, list) else None
+    return node.value.get(part) if isinstance(node.value, dict) else None
+
+
+def _meant(steps: Sequence[Part]) -> str:
+    parent, part = steps[-2:]
+    known = [key for kind in kinds(parent.schema) for key in kind.get("properties", {})]
+    close = get_close_matches(part.name.rpartition(".")[2], known, n=1, cutoff=0.7)
+    return f", did you mean `{_named(parent.name, close[0])}`?" if close else ""
+
+
+def _shown(found: ErrorDetails, steps: Sequence[Part]) -> str:
+    parts = {name for part in steps for name in part.name.split(".")}
+    value = steps[-1].node.plain()
+    if parts & SECRET or isinstance(value, (dict, list)):
+        return ""
+    return f" is `{literal(value, found['type'])}`"

@@ -1,0 +1,111 @@
+"""Types of single settings: sizes, ports, commands."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+DEFAULT_TIMEOUT = 600.0
+
+
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE)
+
+
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+def parse_size(value: object) -> object:
+    """Read `512m`, `4g` or `1.5GiB` as bytes (powers of 1024); leave numbers alone."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("a size is a number and a unit, such as 512m or 4g")
+    return int(float(match["number"]) * _UNITS[match["unit"].lower()])
+
+
+IS_SIZE = "x-size"
+"""Marks, in JSON Schema, a number of bytes that may be given as `512m` too."""
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={IS_SIZE: True})]
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+_PORT_NAMES = ("PORT", "API_PORT")
+
+
+_PORT_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,50}")
+
+
+def name_ports(value: object) -> object:
+    """Read `[3000, 3010]` as `{PORT: 3000, API_PORT: 3010}`; an item may be `NAME=3000`."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    named: dict[str, object] = {}
+    for place, item in enumerate(value):
+        name, equals, port = item.partition("=") if isinstance(item, str) else ("", "", item)
+        if not equals:
+            name, port = (*_PORT_NAMES, f"PORT_{place + 1}")[min(place, len(_PORT_NAMES))], item
+        if name in named:
+            raise ValueError(f"`{name}` is there twice")
+        named[name] = port
+    return named
+
+
+def _usable_ports(ports: dict[str, int]) -> dict[str, int]:
+    for name in ports:
+        if not _PORT_NAME.fullmatch(name) or "PORT" not in name:
+            raise ValueError("a port's variable is in capitals and holds `PORT`, as `API_PORT`")
+    if len(set(ports.values())) < len(ports):
+        raise ValueError("a port is there twice")
+    return ports
+
+
+_PORT_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 65535}
+
+
+Ports = Annotated[
+    dict[str, Port],
+    Field(max_length=10),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": _PORT_SCHEMA, "maxItems": 10},
+                {"type": "object", "additionalProperties": _PORT_SCHEMA, "maxProperties": 10},
+            ]
+        }
+    ),
+    BeforeValidator(name_ports),
+    AfterValidator(_usable_ports),
+]
+
+
+def _command(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a command must not be empty")
+    if "\0" in text:
+        raise ValueError("a command must not contain NUL")
+    return text
+
+
+Commands = tuple[Annotated[str, AfterValidator(_command)], ...]
+"""Command lines for `sh`."""
+
+
+CacheKind = Literal["pip", "npm", "uv", "cargo"]
+
+
+class Model(BaseModel):
+    """What somebody wishes: frozen, and nothing in it that nobody asked for."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        # The text of an error is printed where it came from, and an input may be a secret.
+        hide_input_in_errors=True,
+    )

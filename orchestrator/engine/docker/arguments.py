@@ -1,0 +1,105 @@
+"""Translate a container specification into arguments of the Docker API."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import docker.errors
+from docker.types import DriverConfig, LogConfig, Mount, Ulimit
+
+from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount, TmpfsMount
+from orchestrator.errors import EngineError
+
+SHARED_NETWORK = "container:"
+"""Before the id of the container whose network another one uses."""
+
+
+def create_arguments(
+    client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
+) -> dict[str, Any]:
+    """Give the arguments of `APIClient.create_container`: everything not asked for is closed."""
+    return {
+        "image": spec.image,
+        "command": list(spec.command) or None,
+        "entrypoint": None if spec.own_program else [],
+        "name": spec.name,
+        "user": spec.user or None,
+        "working_dir": spec.workdir or None,
+        "labels": dict(spec.labels),
+        "environment": dict(spec.env),
+        "ports": list(spec.ports),
+        "healthcheck": {"test": ["NONE"]},
+        "host_config": _host_config(client, spec, seccomp),
+    }
+
+
+def _host_config(
+    client: docker.APIClient, spec: ContainerSpec, seccomp: str | None
+) -> dict[str, Any]:
+    filtered = () if seccomp is None else (f"seccomp={seccomp}",)
+    config: dict[str, Any] = client.create_host_config(
+        mounts=[_mount(mount, spec.labels) for mount in spec.mounts if not _is_tmpfs(mount)],
+        tmpfs={mount.target: _tmpfs(mount, spec) for mount in spec.mounts if _is_tmpfs(mount)},  # type: ignore[arg-type]  # narrowed by _is_tmpfs
+        network_mode=spec.network,
+        extra_hosts=dict(spec.extra_hosts),
+        port_bindings={inside: ("127.0.0.1", host) for inside, host in spec.ports.items()},
+        init=True,
+        read_only=True,
+        ipc_mode="private",
+        cap_drop=["ALL"],
+        cap_add=list(spec.capabilities),
+        security_opt=["no-new-privileges", *filtered],
+        nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None,
+        mem_limit=spec.memory,
+        memswap_limit=spec.memory,
+        pids_limit=spec.pids,
+        ulimits=[
+            Ulimit(name="nofile", soft=spec.open_files, hard=spec.open_files),
+            Ulimit(name="core", soft=0, hard=0),
+        ],
+        log_config=_log_config(spec.kept_output),
+        runtime=spec.runtime,
+    )
+    return config
+
+
+def _log_config(kept: int) -> LogConfig:
+    # We read from the attached stream; the daemon's copy is for whoever takes over from us. Of its
+    # drivers this one costs least (measured, 100 MB in one line: none 0.4 s, local 0.5, json-file
+    # 2.3), and it keeps two files of that size.
+    if not kept:
+        return LogConfig(type="none")
+    options = {"max-size": str(kept), "max-file": "2", "compress": "false"}
+    return LogConfig(type="local", config=options)
+
+
+def _is_tmpfs(mount: BindMount | OverlayMount | TmpfsMount) -> bool:
+    return isinstance(mount, TmpfsMount)
+
+
+def _mount(mount: BindMount | OverlayMount | TmpfsMount, labels: Mapping[str, str]) -> Mount:
+    if isinstance(mount, BindMount):
+        return Mount(mount.target, str(mount.source), type="bind", read_only=mount.read_only)
+    if isinstance(mount, OverlayMount):
+        return _overlay(mount, labels)
+    raise EngineError(f"not a mount: {mount}")
+
+
+def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:
+    # redirect_dir: without it rename(2) of a folder that is in the lower layer fails with EXDEV.
+    options = f"lowerdir={mount.lower},upperdir={mount.upper},workdir={mount.work},redirect_dir=on"
+    if mount.read_only:
+        # Of the overlay itself: the engine refuses a volume without a name that is read-only.
+        options += ",ro"
+    driver = DriverConfig("local", {"type": "overlay", "device": "overlay", "o": options})
+    return Mount(
+        mount.target, None, type="volume", no_copy=True, labels=dict(labels), driver_config=driver
+    )
+
+
+def _tmpfs(mount: TmpfsMount, spec: ContainerSpec) -> str:
+    uid, _, gid = spec.user.partition(":")
+    owner = f",uid={uid},gid={gid}" if spec.user else ""
+    # Docker adds noexec unless exec is said; agents unpack and run things here.
+    return (
+        f"rw,exec,nosuid,nodev,size={mount.size},nr_inodes={mount.inodes},mode={mount.mode}{owner}"
+    )

@@ -1,0 +1,181 @@
+"""Keeps a worker's network away from the machine, its networks and its neighbours.
+
+A container of ours joins the network first, sets packet filter rules in its own network namespace,
+and stays. The worker's container then shares that namespace: it is bound by the rules, and has no
+capability to change them.
+
+A second container of ours, one for each run, closes the host itself from the host's own side: what
+addresses the host has, and which it gets later, makes no difference there.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import docker
+
+from orchestrator.engine.docker.arguments import create_arguments
+from orchestrator.engine.docker.container import DockerContainer, remove_container
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.rules import HOST, guard_rules, host_rules
+from orchestrator.engine.labels import ROLE
+from orchestrator.engine.spec import ContainerSpec, Egress
+from orchestrator.errors import EngineError
+from orchestrator.text.sanitize import one_line
+
+_READY = b"guarded"
+_CLOSED = b"counter packets"
+"""How `nft` lists the last rule of the host's table; an error quotes what we wrote instead."""
+_FAILED = b"Error"
+_SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
+# The table belongs to the `nft` that made it: whatever ends that process takes the table away, so
+# that nothing of it is ever left on the host.
+_HOST_SCRIPT = """\
+printf %s "$RULES" | nft -c -f - || exit
+{ printf '%s\\n' "$RULES" "list table inet $TABLE"; exec sleep infinity; } | nft -i 2>&1"""
+_MEMORY = 64 * 1024**2
+_PIDS = 16
+
+
+def start_guard(
+    client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
+) -> DockerContainer:
+    """Start the container that holds a worker's network, and wait until its rules stand.
+
+    Args:
+        client: The daemon.
+        spec: The worker's container.
+        egress: What it may reach.
+        seccomp: The profile of system calls; None where the daemon cannot filter them.
+
+    Raises:
+        PortTakenError: A host port of `spec.ports` is in use.
+        EngineError: The rules could not be set.
+    """
+    guard = create(client, _guard_spec(client, spec, egress), seccomp=seccomp)
+    try:
+        guard.start()
+        _await_ready(guard)
+    except BaseException:
+        guard.remove()
+        raise
+    return guard
+
+
+def create(
+    client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
+) -> DockerContainer:
+    """Create a container and attach to it."""
+    with translated("create the container"):
+        created = client.create_container(**create_arguments(client, spec, seccomp=seccomp))
+    try:
+        return DockerContainer(client, created["Id"], ports=spec.ports)
+    except BaseException:
+        remove_container(client, created["Id"])
+        raise
+
+
+def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -> ContainerSpec:
+    gateway = gateway_of(client)
+    return replace(
+        spec,
+        name=f"{spec.name}-network",
+        image=egress.image,
+        command=("sh", "-c", _SCRIPT),
+        # Nothing of a worker runs here. Only root's capabilities take effect, and it has just one.
+        user="0:0",
+        capabilities=("NET_ADMIN",),
+        workdir="/",
+        labels={**spec.labels, ROLE: "guard"},
+        env={"RULES": guard_rules(egress, gateway=gateway)},
+        extra_hosts={**spec.extra_hosts, HOST: gateway},
+        egress=None,
+        mounts=(),
+        cpus=None,
+        memory=_MEMORY,
+        pids=_PIDS,
+        runtime=None,
+        kept_output=0,
+    )
+
+
+def gateway_of(client: docker.APIClient) -> str:
+    """Give the machine's own address on the default bridge."""
+    with translated("inspect the default network"):
+        settings: dict[str, Any] = client.inspect_network("bridge")["IPAM"]["Config"][0]
+    first = next(ipaddress.ip_network(settings["Subnet"]).hosts())
+    return str(settings.get("Gateway", first))
+
+
+def _await_ready(guard: DockerContainer) -> None:
+    problem = _problem(guard, _READY)
+    if problem is not None:
+        raise EngineError(
+            f"cannot close the worker's network: {problem}",
+            hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
+        )
+
+
+def _problem(container: DockerContainer, ready: bytes) -> str | None:
+    """Wait until a container says that its rules stand, or give what it says instead."""
+    said = b""
+    for chunk in container.logs():
+        said += chunk.data
+        if ready in said:
+            return None
+        if _FAILED in said:
+            break
+    return one_line(said.decode("utf-8", "replace"))
+
+
+def close_host(
+    client: docker.APIClient,
+    name: str,
+    network: str,
+    egress: Egress,
+    labels: Mapping[str, str],
+    *,
+    seccomp: str | None,
+) -> None:
+    """Start the container that closes the host to a network, and wait until its rules stand.
+
+    Raises:
+        EngineError: The rules could not be set; no container is left.
+    """
+    with translated("inspect the network"):
+        options: dict[str, str] = client.inspect_network(network)["Options"] or {}
+    interface = options.get("com.docker.network.bridge.name", f"br-{network[:12]}")
+    table = f"orchestrator_{network[:12]}"
+    rules = host_rules(table, interface, egress, gateway=gateway_of(client))
+    holder = create(client, _host_spec(name, table, rules, egress.image, labels), seccomp=seccomp)
+    try:
+        holder.start()
+        problem = _problem(holder, _CLOSED)
+    except BaseException:
+        holder.remove()
+        raise
+    finally:
+        holder.close()
+    if problem is not None:
+        holder.remove()
+        raise EngineError(problem)
+
+
+def _host_spec(
+    name: str, table: str, rules: str, image: str, labels: Mapping[str, str]
+) -> ContainerSpec:
+    return ContainerSpec(
+        name=name,
+        image=image,
+        command=("sh", "-c", _HOST_SCRIPT),
+        # Nothing of a worker runs here or reaches it: it has no port, no file and no input.
+        user="0:0",
+        capabilities=("NET_ADMIN",),
+        workdir="/",
+        labels=labels,
+        env={"RULES": rules, "TABLE": table},
+        network="host",
+        memory=_MEMORY,
+        pids=_PIDS,
+    )

@@ -1,0 +1,1 @@
+"""Build the images that workers run in."""

@@ -1,0 +1,248 @@
+"""Our images: the base, one for each agent program, and those of projects."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.engine.image_protocol import ImageEngine, ImageInfo, Progress
+from orchestrator.engine.images.debian import SUITE, bootstrap
+from orchestrator.engine.images.names import BASE_IMAGE, PROJECT_IMAGES, worker_image
+from orchestrator.engine.images.project import ProjectImage, read_project
+from orchestrator.engine.images.recipes import (
+    BASE_FILE,
+    INSTALLERS,
+    PACKAGES_FILE,
+    agent_files,
+    agent_recipe,
+    base_packages,
+    base_recipe,
+    build_context,
+    ca_bundle,
+    index_args,
+    proxy_args,
+)
+from orchestrator.errors import ImageBuildError, OrchestratorError
+
+RECIPE = "orchestrator.recipe"
+"""Label: what the image was made from, as a hash."""
+
+PROJECT = "orchestrator.project"
+"""Label: the file that says how the image of a project is made."""
+AGENT = "orchestrator.agent"
+"""Label: the agent program that was put into the image of a project."""
+
+_DIGEST_LENGTH = 12
+# What Dockerfile.worker and its script print.
+_HINTS = {
+    "there is no git in this image": "agents work with git: let the image's Dockerfile install it",
+    "there is no python3 in this image": "the agent is a Python program: let the image's "
+    "Dockerfile install `python3`",
+    "does not start in this image": "it needs glibc, and a Python program one of the versions "
+    "it was written for",
+}
+_UPSTREAM = f"debian:{SUITE}-slim"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageStatus:
+    """One of our images, as it is now."""
+
+    tag: str
+    info: ImageInfo | None
+    """None when it is missing."""
+    stale: bool
+    """It was made by us, from something else than what it would be made from now."""
+    project: str | None = None
+    """The file that says how it is made, when it is a project's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBuilder:
+    """Makes our images; what is there already and up to date is kept."""
+
+    engine: ImageEngine
+    environ: Mapping[str, str]
+    progress: Progress
+    use_cache: bool = True
+
+    def build_base(self, own: str | None = None) -> None:
+        """Make `BASE_IMAGE`, or let it be the image `own`.
+
+        Raises:
+            ImageBuildError: It can be neither built nor bootstrapped.
+        """
+        if own is not None:
+            self._adopt(own)
+            return
+        labels = {RECIPE: base_recipe()}
+        if self._keeps(BASE_IMAGE, labels):
+            return
+        if self._has_upstream():
+            self._build(BASE_IMAGE, (BASE_FILE, PACKAGES_FILE), args={}, labels=labels)
+        else:
+            self._bootstrap_base(labels)
+
+    def build_worker(
+        self, agent: str, tag: str | None = None, *, project: ProjectImage | None = None
+    ) -> str:
+        """Make the image with that agent program, and name it.
+
+        Args:
+            agent: The agent program.
+            tag: What to call the image. Default: our own name for it.
+            project: What it is made on. Default: `BASE_IMAGE`.
+
+        Raises:
+            ImageBuildError: A step failed.
+        """
+        base, version, labels = BASE_IMAGE, self.engine.image_id(BASE_IMAGE) or "", {}
+        if project is not None:
+            base, version = self.build_project(project), project.digest
+            labels = {PROJECT: str(project.source), AGENT: agent}
+        name = tag or (project_tag(project, agent) if project else worker_image(agent))
+        labels[RECIPE] = agent_recipe(agent, version)
+        if self._keeps(name, labels):
+            return name
+        installer = INSTALLERS[agent]
+        args = {"BASE": base, "INSTALLER": installer, "AGENT": agent}
+        if installer == "npm":
+            # What npm brings runs anywhere, so the project's image need not have npm.
+            args["BUILDER"] = BASE_IMAGE
+        args |= index_args(installer, self.environ)
+        with _explained():
+            self._build(name, agent_files(agent), args=args, labels=labels)
+        return name
+
+    def build_project(self, project: ProjectImage) -> str:
+        """Make a project's own image, without an agent, and name it.
+
+        Raises:
+            ImageBuildError: A step failed, or it cannot be pulled.
+        """
+        if project.image is not None:
+            if not self.use_cache or self.engine.image_id(project.image) is None:
+                self.engine.pull(project.image, progress=self.progress)
+            return project.image
+        tag = project_tag(project)
+        labels = {RECIPE: project.digest, PROJECT: str(project.source)}
+        if not self._keeps(tag, labels):
+            left_out = {"left_out": project.left_out} if project.left_out else {}
+            self.engine.build(
+                project.context,
+                **left_out,
+                dockerfile=str(project.dockerfile),
+                tag=tag,
+                args={**project.args, **proxy_args(self.environ)},
+                labels=labels,
+                progress=self.progress,
+                use_cache=self.use_cache,
+                target=project.target,
+            )
+        return tag
+
+    def _keeps(self, tag: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether an image can stay as it is."""
+        if not self.use_cache or _recipe_of(self.engine, tag) != labels[RECIPE]:
+            return False
+        self.progress(f"{tag} is up to date")
+        return True
+
+    def _adopt(self, own: str) -> None:
+        if self.engine.image_id(own) is None:
+            self.engine.pull(own, progress=self.progress)
+        self.engine.tag(own, tag=BASE_IMAGE)
+
+    def _has_upstream(self) -> bool:
+        if self.use_cache and self.engine.image_id(_UPSTREAM) is not None:
+            return True
+        self.progress(f"pulling {_UPSTREAM}")
+        try:
+            self.engine.pull(_UPSTREAM, progress=self.progress)
+        except ImageBuildError as error:
+            self.progress(error.message)
+            return self.engine.image_id(_UPSTREAM) is not None
+        return True
+
+    def _bootstrap_base(self, labels: Mapping[str, str]) -> None:
+        self.progress("no registry to pull from: bootstrapping from packages, about half a minute")
+        with tempfile.TemporaryDirectory(prefix="orchestrator-base-") as folder:
+            tarball = Path(folder) / "base.tar"
+            bootstrap(tarball, base_packages())
+            self.progress(f"importing {BASE_IMAGE}")
+            self.engine.import_image(tarball, tag=BASE_IMAGE, labels=labels)
+
+    def _build(
+        self,
+        tag: str,
+        files: tuple[str, ...],
+        *,
+        args: Mapping[str, str],
+        labels: Mapping[str, str],
+    ) -> None:
+        with build_context(files, ca_bundle(self.environ)) as context:
+            self.engine.build(
+                context,
+                dockerfile=files[0],
+                tag=tag,
+                args={**args, **proxy_args(self.environ)},
+                labels=labels,
+                progress=self.progress,
+                use_cache=self.use_cache,
+            )
+
+
+def project_tag(project: ProjectImage, agent: str | None = None) -> str:
+    """Name a project's image, or the one with an agent on top: the same content, the same name."""
+    digest = project.digest[:_DIGEST_LENGTH]
+    return f"{PROJECT_IMAGES}:{agent}-{digest}" if agent else f"{PROJECT_IMAGES}:{digest}"
+
+
+def image_statuses(engine: ImageEngine) -> tuple[ImageStatus, ...]:
+    """Tell which of our images are there, and which would be made anew."""
+    base = engine.image_id(BASE_IMAGE) or ""
+    wanted = {BASE_IMAGE: base_recipe()}
+    wanted |= {worker_image(agent): agent_recipe(agent, base) for agent in INSTALLERS}
+    ours = (_status(engine, tag, recipe) for tag, recipe in wanted.items())
+    projects = engine.labelled_images(PROJECT).items()
+    return *ours, *(_project_status(tag, info) for tag, info in sorted(projects))
+
+
+def _status(engine: ImageEngine, tag: str, recipe: str) -> ImageStatus:
+    info = engine.image_info(tag)
+    label = info.labels.get(RECIPE) if info else None
+    return ImageStatus(tag=tag, info=info, stale=label is not None and label != recipe)
+
+
+def _project_status(tag: str, info: ImageInfo) -> ImageStatus:
+    stale = info.labels.get(RECIPE) != _project_recipe(info.labels)
+    return ImageStatus(tag=tag, info=info, stale=stale, project=info.labels[PROJECT])
+
+
+def _project_recipe(labels: Mapping[str, str]) -> str | None:
+    """Condense what an image would be made from now; None when its project is gone."""
+    agent = labels.get(AGENT)
+    try:
+        digest = read_project(Path(labels[PROJECT])).digest
+    except (OrchestratorError, ValueError):
+        # Anybody can label an image, with what is no path.
+        return None
+    if agent is None:
+        return digest
+    return agent_recipe(agent, digest) if agent in INSTALLERS else None
+
+
+def _recipe_of(engine: ImageEngine, tag: str) -> str | None:
+    info = engine.image_info(tag)
+    return info.labels.get(RECIPE) if info else None
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say what to do when an agent's program does not fit on its base."""
+    try:
+        yield
+    except ImageBuildError as error:
+        hint = next((hint for line, hint in _HINTS.items() if line in error.message), error.hint)
+        raise ImageBuildError(error.message, hint=hint) from error

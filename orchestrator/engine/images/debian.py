@@ -1,0 +1,89 @@
+"""Make a root file system out of Debian packages. No other module starts mmdebstrap."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from orchestrator.errors import ImageBuildError
+from orchestrator.text.sanitize import one_line
+
+SUITE = "trixie"
+_TIMEOUT = 900.0
+_GRACE = 10.0
+_LAST_LINES = 15
+_HINT = (
+    "`apt-get install mmdebstrap`, "
+    "or use an image of your own: `orchestrator image build --base IMAGE`"
+)
+# What nobody reads in a container. debian:trixie-slim leaves the same out.
+_WITHOUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*")
+
+
+def bootstrap(tarball: Path, packages: Sequence[str], *, timeout: float = _TIMEOUT) -> None:
+    """Write a minimal Debian with `packages` to `tarball`.
+
+    Raises:
+        ImageBuildError: mmdebstrap is missing, failed, or took longer than `timeout` seconds.
+    """
+    program = shutil.which("mmdebstrap")
+    if program is None:
+        raise ImageBuildError("cannot bootstrap an image: `mmdebstrap` is missing", hint=_HINT)
+    with tempfile.TemporaryFile() as log:
+        code = _run([program, *_arguments(tarball, packages)], log=log, timeout=timeout)
+        if code != 0:
+            how = f"still ran after {timeout:.0f} s" if code is None else f"ended with {code}"
+            raise ImageBuildError(
+                f"cannot bootstrap an image: `mmdebstrap` {how}\n{_tail(log)}", hint=_HINT
+            )
+
+
+def _arguments(tarball: Path, packages: Sequence[str]) -> list[str]:
+    return [
+        # Others than root need a user namespace to unpack files of root's.
+        f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
+        "--variant=minbase",
+        f"--include={','.join(packages)}",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _WITHOUT),
+        "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+        # mmdebstrap copies these from the machine it runs on.
+        '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
+        SUITE,
+        str(tarball),
+    ]
+
+
+def _run(command: list[str], *, log: IO[bytes], timeout: float) -> int | None:
+    """Give the exit code, or None when it had to be ended."""
+    # A session of its own, so that all it started can be ended with it.
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # SIGTERM lets it unmount what it mounted.
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _tail(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").splitlines()
+    return "\n".join(f"  {one_line(line)}" for line in lines[-_LAST_LINES:])

@@ -1,0 +1,201 @@
+"""A project's own image: what its Dockerfile or its devcontainer.json says."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.engine.images.recipes import recipe_hash
+from orchestrator.errors import ConfigError
+from orchestrator.text.sanitize import one_line
+
+_NAMES: Final = (".devcontainer/devcontainer.json", ".devcontainer.json", "Dockerfile")
+"""What is looked for in a folder, the first that is there counts."""
+LOCK_FILES: Final = (
+    ".dockerignore",
+    "uv.lock",
+    "poetry.lock",
+    "requirements*.txt",
+    "package-lock.json",
+    "pnpm-lock.yaml",
+    "yarn.lock",
+    "Cargo.lock",
+    "go.sum",
+    "Gemfile.lock",
+)
+_LARGEST: Final = 1024**2
+"""Bytes of a Dockerfile or devcontainer.json."""
+_REFUSED: Final = {
+    "features": "write what they install into a Dockerfile, and name it as `build.dockerfile`",
+    "dockerComposeFile": "name the Dockerfile of the service: `--from FILE`",
+}
+_NEEDLESS: Final = frozenset({"$schema", "name", "customizations", "settings", "extensions"})
+# What is never closed goes on to the end, lest its end be looked for again and again.
+_STRING = r'("(?:\\.|[^"\\])*(?:"|\Z))'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectImage:
+    """How a project's image is made."""
+
+    source: Path
+    """The file that says so."""
+    digest: str
+    """What it is made from, condensed: the files that say so, and what locks dependencies."""
+    image: str | None = None
+    """It is there ready made under this name; else it is built from the following."""
+    dockerfile: Path
+    context: Path
+    args: Mapping[str, str] = field(default_factory=dict)
+    target: str | None = None
+    left_out: frozenset[str] = frozenset()
+    """Paths below the context, with `/`, that the build does not see: `untracked.held_back`."""
+    unused: tuple[str, ...] = ()
+    """Keys of the source that say nothing of the image, or nothing that is understood here."""
+
+
+class _Build(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
+
+    dockerfile: str
+    context: str = "."
+    args: dict[str, str] = Field(default_factory=dict)
+    target: str | None = None
+
+
+class _Devcontainer(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
+
+    image: str | None = None
+    build: _Build | None = None
+
+
+def read_project(path: Path) -> ProjectImage:
+    """Read how the image of the project in a folder, or the one of a file, is made.
+
+    Raises:
+        ConfigError: There is nothing of the kind, or it asks for what cannot be honoured.
+    """
+    source = _find(path.resolve())
+    if source.suffix == ".json":
+        return _read_devcontainer(source)
+    return ProjectImage(
+        source=source,
+        digest=_digest(source.parent, (source,), source.parent),
+        dockerfile=source,
+        context=source.parent,
+    )
+
+
+def _find(path: Path) -> Path:
+    if path.is_file():
+        return path
+    source = next((path / name for name in _NAMES if (path / name).is_file()), None)
+    if source is None:
+        what = "no Dockerfile and no devcontainer.json" if path.is_dir() else "no such file"
+        raise ConfigError(
+            f"{what}: {path}", hint="`--from` takes one of them, or a folder with one of them"
+        )
+    return source
+
+
+def _read_devcontainer(source: Path) -> ProjectImage:
+    said = _parse(source)
+    for key, hint in _REFUSED.items():
+        if said.get(key):
+            raise ConfigError(f"{source}: `{key}` cannot be honoured", hint=hint)
+    try:
+        container = _Devcontainer.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{source}: `{one_line(key)}`: {one_line(first['msg'])}") from error
+    _refuse_variables(source, container)
+    return _of_devcontainer(source, container)
+
+
+def _of_devcontainer(source: Path, container: _Devcontainer) -> ProjectImage:
+    top = next((p.parent for p in source.parents if p.name == ".devcontainer"), source.parent)
+    build = container.build or _Build(dockerfile=source.name)
+    if container.build is None and container.image is None:
+        raise ConfigError(f"{source}: neither `image` nor `build.dockerfile`")
+    dockerfile = _inside(top, source, "build.dockerfile", build.dockerfile)
+    context = _inside(top, source, "build.context", build.context)
+    return ProjectImage(
+        source=source,
+        digest=_digest(top, (source, dockerfile), context),
+        image=None if container.build else container.image,
+        dockerfile=dockerfile,
+        context=context,
+        args=build.args,
+        target=build.target,
+        unused=tuple(one_line(key) for key in _unused(container)),
+    )
+
+
+def _digest(top: Path, sources: Iterable[Path], context: Path) -> str:
+    files = dict.fromkeys((*sources, *_lock_files(top), *_lock_files(context)))
+    parts = ((str(file.relative_to(top)), _text(file)) for file in files)
+    return recipe_hash(*chain.from_iterable(parts))
+
+
+def _lock_files(folder: Path) -> Iterator[Path]:
+    for pattern in LOCK_FILES:
+        yield from sorted(path for path in folder.glob(pattern) if path.is_file())
+
+
+def _inside(top: Path, source: Path, key: str, value: str) -> Path:
+    """A project nobody read must not send the user's home to a build."""
+    path = (source.parent / value).resolve()
+    if not path.is_relative_to(top):
+        raise ConfigError(
+            f"{source}: `{key}` leads out of the project: {one_line(value)}",
+            hint=f"it must stay below {top}",
+        )
+    if not (path.is_dir() if key == "build.context" else path.is_file()):
+        raise ConfigError(f"{source}: `{key}`: no such file: {one_line(value)}")
+    return path
+
+
+def _refuse_variables(source: Path, container: _Devcontainer) -> None:
+    build = container.build
+    values = [container.image, build and build.target, *(build.args.values() if build else ())]
+    if any(value and "${" in value for value in values):
+        raise ConfigError(
+            f"{source}: variables such as `${{localEnv:NAME}}` cannot be honoured",
+            hint="write the value",
+        )
+
+
+def _unused(container: _Devcontainer) -> Iterator[str]:
+    yield from sorted(set(container.model_extra or ()) - _NEEDLESS)
+    if container.build:
+        yield from (f"build.{key}" for key in sorted(container.build.model_extra or ()))
+
+
+def _parse(source: Path) -> dict[str, Any]:
+    """Read JSON with comments and trailing commas, as editors write it."""
+    text = _COMMENT.sub(r"\1", _text(source, most=_LARGEST))
+    try:
+        said = json.loads(_TRAILING_COMMA.sub(r"\1", text))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{source}: no valid JSON: {one_line(str(error))}") from error
+    if not isinstance(said, dict):
+        raise ConfigError(f"{source}: must be a JSON object")
+    return said
+
+
+def _text(file: Path, *, most: int | None = None) -> str:
+    try:
+        if most is not None and file.stat().st_size > most:
+            raise ConfigError(f"{file}: more than {most} bytes")
+        return file.read_bytes().decode(errors="surrogateescape" if most is None else "replace")
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error

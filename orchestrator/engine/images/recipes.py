@@ -1,0 +1,119 @@
+"""What our images are made from: the files, their hash, and what a build is told of the machine."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from orchestrator.engine.images.debian import SUITE
+from orchestrator.errors import ImageBuildError
+
+WORKER_FILE: Final = "Dockerfile.worker"
+BASE_FILE: Final = "images/Dockerfile.base"
+PACKAGES_FILE: Final = "images/base-packages.txt"
+INSTALLERS: Final = {
+    "architect": "pip",
+    "claude": "npm",
+    "codex": "npm",
+    "gemini": "npm",
+    "opencode": "npm",
+    "mini": "pip",
+    "aider": "pip",
+}
+"""The agents there is an image for, and what installs each."""
+
+_PACKAGE = Path(__file__).parents[2]
+_SCRIPT = "images/install-agent.sh"
+_BUNDLE = "ca-bundle.crt"
+_BUNDLE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_DEFAULT_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
+_INDEX_VARIABLES = {
+    "pip": ("PIP_INDEX_URL", ("PIP_INDEX_URL",)),
+    "npm": ("npm_config_registry", ("npm_config_registry", "NPM_CONFIG_REGISTRY")),
+}
+
+
+def build_files() -> Path:
+    """Find the folder with the Dockerfiles: in an installed package, or in the source checkout.
+
+    Raises:
+        ImageBuildError: They are in neither.
+    """
+    for folder in (_PACKAGE / "_images", _PACKAGE.parent):
+        if (folder / WORKER_FILE).is_file():
+            return folder
+    raise ImageBuildError(
+        f"`{WORKER_FILE}` is missing from this installation", hint="install `orchestrator` again"
+    )
+
+
+def base_packages() -> tuple[str, ...]:
+    """List the packages of the base."""
+    return tuple((build_files() / PACKAGES_FILE).read_text().split())
+
+
+def agent_files(agent: str) -> tuple[str, ...]:
+    """Name what an agent's image is made from, the Dockerfile first, below `build_files()`."""
+    ending = "txt" if INSTALLERS[agent] == "pip" else "sh"
+    return WORKER_FILE, _SCRIPT, f"images/agents/{agent}.{ending}"
+
+
+def base_recipe() -> str:
+    """Condense what the base is made from."""
+    # Not the upstream image's id: the base may be bootstrapped on one day and built on the next.
+    return recipe_hash(SUITE, *_texts((BASE_FILE, PACKAGES_FILE)))
+
+
+def agent_recipe(agent: str, base: str) -> str:
+    """Condense what an agent's image is made from on that base."""
+    return recipe_hash(*_texts(agent_files(agent)), base)
+
+
+def recipe_hash(*ingredients: str) -> str:
+    """Condense what an image is made from; the order counts, and where one ends."""
+    return hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
+
+
+def ca_bundle(environ: Mapping[str, str], default: Path = _DEFAULT_BUNDLE) -> Path | None:
+    """Find the certificates this machine trusts: an image build needs them to fetch packages."""
+    named = (Path(environ[name]) for name in _BUNDLE_VARIABLES if environ.get(name))
+    return next((path for path in (*named, default) if path.is_file()), None)
+
+
+def proxy_args(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give this machine's proxies as build arguments.
+
+    The engine knows these by itself: they are set while it builds, and leave no trace in an image.
+    """
+    names = (name for lower in _PROXY_VARIABLES for name in (lower, lower.upper()))
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Give this machine's package index as a build argument of the stage that installs."""
+    argument, names = _INDEX_VARIABLES[installer]
+    index = next((environ[name] for name in names if environ.get(name)), None)
+    return {argument: index} if index else {}
+
+
+@contextmanager
+def build_context(files: Iterable[str], bundle: Path | None) -> Iterator[Path]:
+    """Lay out what a build sees: these files and the certificates, and nothing else of ours."""
+    with tempfile.TemporaryDirectory(prefix="orchestrator-build-") as name:
+        folder = Path(name)
+        for file in files:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(build_files() / file, folder / file)
+        if bundle is not None:
+            shutil.copyfile(bundle, folder / _BUNDLE)
+        yield folder
+
+
+def _texts(files: Iterable[str]) -> tuple[str, ...]:
+    top = build_files()
+    return tuple((top / file).read_text() for file in files)

@@ -1,0 +1,1 @@
+"""Supervise one container: start, output, limits, deadline, verdict."""

@@ -1,0 +1,52 @@
+"""Ask running workers to stop."""
+
+import threading
+from typing import Protocol
+
+
+class CancelButton(Protocol):
+    """Somebody may ask for a worker's end."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is to stop."""
+
+    @property
+    def killed(self) -> bool:
+        """Whether it is to stop without grace."""
+
+    @property
+    def why(self) -> str:
+        """What people are told."""
+
+
+class Cancel:
+    """The cancel button of a run: pressed once it asks, pressed hard it kills."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._killed = threading.Event()
+        self.why = "cancelled"
+        """What people are told."""
+
+    def press(self, *, kill: bool, why: str | None = None) -> None:
+        """Ask every worker to stop; with `kill`, without waiting for its grace."""
+        if why is not None and not self.asked:
+            self.why = why
+        self._asked.set()
+        if kill:
+            self._killed.set()
+
+    def wait(self, timeout: float) -> None:
+        """Sleep for so many seconds, or until somebody asks."""
+        self._asked.wait(timeout)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the run is to stop."""
+        return self._asked.is_set()
+
+    @property
+    def killed(self) -> bool:
+        """Whether it is to stop without grace."""
+        return self._killed.is_set()

@@ -1,0 +1,238 @@
+"""A worker's output: all of it to disk, the latest line to whoever watches, bounded memory."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from orchestrator.agents.base import AgentProgress, ProgressReader
+from orchestrator.config.run import Triggers
+from orchestrator.engine.protocol import LogChunk
+from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
+from orchestrator.execution.watchdog import Signs
+from orchestrator.text.redact import RedactedStream, Redactor
+from orchestrator.text.sanitize import one_line
+
+_LINE = 64 * 1024
+"""Bytes kept of a line that has not ended yet."""
+_READ = 100
+"""Lines of a chunk that may speak of progress: no agent says as much at once, a flood does."""
+_INTERVAL = 0.1
+"""Seconds between two lines told: people cannot read faster, and a flood must cost nothing."""
+
+_RECORDED = 1.0
+"""Seconds between two events of a worker's progress, at least."""
+_RECORDED_SHARE = 0.01
+"""The same, as a share of the time that it runs."""
+
+
+def log_files(directory: Path) -> tuple[Path, Path]:
+    """Give the files of a worker's stdout and stderr."""
+    return directory / "stdout.log", directory / "stderr.log"
+
+
+def stage_log(directory: Path, stage: str) -> Path:
+    """Give the file of all that a stage prints."""
+    return directory / f"{stage}.log"
+
+
+def stage_logs(directory: Path, stage: str) -> list[Path]:
+    """Find those of a stage, or of all checks: `check-*`, in their order."""
+    if "*" not in stage:
+        return [stage_log(directory, stage)]
+    found = directory.glob(f"{stage}.log")
+    return sorted(found, key=lambda path: (len(path.stem), path.stem))
+
+
+class WorkerLog:
+    """Takes a container's output, chunk by chunk."""
+
+    def __init__(
+        self,
+        directory: Path,
+        worker_id: int,
+        *,
+        emit: Emit,
+        new_reader: Callable[[], ProgressReader],
+        limit: int,
+        redactor: Redactor | None = None,
+        triggers: Triggers | None = None,
+        stage: str | None = None,
+    ) -> None:
+        self.stdout, self.stderr = log_files(directory)
+        if stage is not None:
+            # One after the other, as it came.
+            self.stdout = self.stderr = stage_log(directory, stage)
+        self.heard_at = time.monotonic()
+        """When it last printed."""
+        self.cost: float | None = None
+        """The latest cost that the agent told, USD."""
+        self.tokens: int | None = None
+        self.steps: int | None = None
+        """The latest number of steps that it told, of those that are bounded."""
+        self.failure: OSError | None = None
+        """Why the log on disk is not whole, if it is not."""
+        self._pending: tuple[Stream, bytes] | None = None
+        self._told_at = 0.0
+        self._lock = threading.Lock()
+        self._limit = limit
+        self._redactor = redactor or Redactor()
+        self._triggers = triggers or Triggers()
+        self._worker_id = worker_id
+        self._emit = emit
+        self._new_reader = new_reader
+        self._open()
+
+    def _open(self) -> None:
+        self.size = 0
+        """Bytes the container has printed."""
+        self._room = self._limit
+        self._read_progress = self._new_reader()
+        self._progress: tuple[float | None, int | None] | None = None
+        """The latest cost and number of steps."""
+        self._recorded: tuple[float | None, int | None] | None = None
+        self._opened_at = time.monotonic()
+        self._recorded_at = self._opened_at - _RECORDED - 1
+        self.signs = Signs(self._triggers)
+        """What its output says of it."""
+        self._set_earlier_aside()
+        stdout = self.stdout.open("wb", 0)
+        stderr = stdout if self.stderr == self.stdout else self.stderr.open("wb", 0)
+        self._files = {"stdout": stdout, "stderr": stderr}
+        self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        self._redacted: dict[Stream, RedactedStream] = {
+            "stdout": self._redactor.stream(),
+            "stderr": self._redactor.stream(),
+        }
+
+    def __enter__(self) -> "WorkerLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.finish()
+        for file in self._files.values():
+            file.close()
+        self._forget_earlier()
+
+    def restart(self) -> None:
+        """Begin anew: all of the output comes again, from the first byte."""
+        self.finish()
+        for file in self._files.values():
+            file.close()
+        self._open()
+
+    def finish(self) -> None:
+        """Keep what was held back until more would come."""
+        for stream, redacted in self._redacted.items():
+            self._take(stream, redacted.flush())
+        for stream, rest in self._partial.items():
+            if rest.strip():
+                self._pending = (stream, rest)
+        self._partial = {"stdout": b"", "stderr": b""}
+        self.tell(now=True)
+
+    def _set_earlier_aside(self) -> None:
+        # Whoever takes over reads all of the output again, as far as the engine still has it.
+        for path in (self.stdout, self.stderr):
+            if path.is_file():
+                path.replace(_earlier(path))
+
+    def _forget_earlier(self) -> None:
+        for path in (self.stdout, self.stderr):
+            with suppress(FileNotFoundError):
+                if path.stat().st_size >= _earlier(path).stat().st_size:
+                    _earlier(path).unlink()
+
+    def write(self, chunk: LogChunk) -> None:
+        """Keep a chunk and remember its last line."""
+        self.size += len(chunk.data)
+        self.heard_at = time.monotonic()
+        self._take(chunk.stream, self._redacted[chunk.stream].feed(chunk.data))
+
+    def _take(self, stream: Stream, data: bytes) -> None:
+        self._keep(stream, data)
+        self.signs.feed(stream, data)
+        head, newline, tail = data.rpartition(b"\n")
+        started = self._partial[stream]
+        if not newline:
+            self._partial[stream] = (started + tail)[:_LINE]
+            return
+        self._partial[stream] = tail[:_LINE]
+        lines = (started + head).rsplit(b"\n", _READ)
+        with self._lock:
+            self._pending = (stream, lines[-1])
+        if stream == "stdout":
+            self._note_progress(lines)
+        self.tell()
+
+    def _keep(self, stream: Stream, data: bytes) -> None:
+        kept = data[: self._room]
+        self._room -= len(kept)
+        if self.failure is None and kept:
+            try:
+                self._files[stream].write(kept)
+            except OSError as error:
+                # A full disk must not stop the reading, or the container would hang on its output.
+                self.failure = error
+
+    def tell(self, *, now: bool = False) -> None:
+        """Emit the latest line and progress, unless that was done a moment ago."""
+        self._tell_progress(now=now)
+        with self._lock:
+            if self._pending is None or not (now or time.monotonic() - self._told_at > _INTERVAL):
+                return
+            stream, raw = self._pending
+            self._pending = None
+            self._told_at = time.monotonic()
+        line = one_line(raw[:1000].decode("utf-8", "replace").strip())
+        if line:
+            self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
+
+    def _tell_progress(self, *, now: bool) -> None:
+        """Emit what the agent has used, however often it says so.
+
+        The event is recorded, so that the time between two of them grows with the worker's age: a
+        worker's record stays small, whatever it prints and however long it runs.
+        """
+        with self._lock:
+            age = time.monotonic() - self._opened_at
+            wait = max(_RECORDED, age * _RECORDED_SHARE)
+            since = time.monotonic() - self._recorded_at
+            told = self._progress
+            if told is None or told == self._recorded or not (now or since > wait):
+                return
+            self._recorded, self._recorded_at = told, time.monotonic()
+            cost, steps = told
+        self._emit(WorkerProgress(worker_id=self._worker_id, cost=cost, steps=steps))
+
+    def _note_progress(self, lines: list[bytes]) -> None:
+        """Ask the agent what the lines say; a bounded number a chunk, the newest."""
+        progress: AgentProgress | None = None
+        for line in lines[-_READ:]:
+            if line and len(line) < _LINE:
+                progress = self._read_progress(line.decode("utf-8", "replace")) or progress
+        if progress is None:
+            return
+        if progress.cost is not None:
+            self.cost = progress.cost
+        if progress.tokens is not None:
+            self.tokens = progress.tokens
+        if progress.steps is not None and progress.bounded:
+            self.steps = progress.steps
+        with self._lock:
+            cost, steps = self._progress or (None, None)
+            self._progress = (
+                cost if progress.cost is None else progress.cost,
+                steps if progress.steps is None else progress.steps,
+            )
+
+
+def _earlier(path: Path) -> Path:
+    return path.with_name(f"{path.name}.before-resume")

@@ -1,0 +1,60 @@
+"""Kill workers' containers past their deadline: `python -m orchestrator.execution.overdue`."""
+
+import sys
+from collections.abc import Sequence
+
+from orchestrator.engine import load_engine
+from orchestrator.engine.labels import MANAGED, RUN, WORKER
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import OrchestratorError
+
+
+def kill_workers(
+    engine: ContainerEngine, run_id: str, workers: Sequence[str], *, before: float
+) -> bool:
+    """Kill the running containers of some workers of a run, and return whether that worked.
+
+    Args:
+        engine: The engine.
+        run_id: The run.
+        workers: The numbers of the workers.
+        before: Seconds since the epoch; a container that was started later is left alone.
+    """
+    done = True
+    for worker in workers:
+        for left in engine.leftovers({MANAGED: "true", RUN: run_id, WORKER: worker}):
+            if left.kind != "container":
+                continue
+            try:
+                container = engine.adopt(left.id)
+                if container is None:
+                    continue
+                started = container.state().started_at
+                if started is not None and started.timestamp() <= before:
+                    container.kill("SIGKILL")
+            except OrchestratorError:
+                done = False
+    return done
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Kill; return 0 when it worked.
+
+    Args:
+        arguments: The engine's name, the run's id, a moment, the numbers of the workers.
+    """
+    name, run_id, before, *workers = arguments
+    try:
+        engine = load_engine(name)
+    except OrchestratorError:
+        return 1
+    try:
+        return 0 if kill_workers(engine, run_id, workers, before=float(before)) else 1
+    except OrchestratorError:
+        return 1
+    finally:
+        engine.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

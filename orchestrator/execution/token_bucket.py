@@ -1,0 +1,63 @@
+"""A token bucket for requests to one model provider."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from orchestrator.config.run import Provider, RateLimit
+
+_ROUNDING: Final = 1e-9
+
+
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "claude": ("claude", "claude-code", "anthropic"),
+    "codex": ("codex", "codex-cli", "openai"),
+    "gemini": ("gemini", "gemini-cli", "google"),
+}
+"""What the provider of an agent program may be called, the best first."""
+
+
+def provider_of(agent_cli: str, model: str | None, configured: Collection[str] = ()) -> str:
+    """Name the provider that a worker uses.
+
+    Args:
+        agent_cli: Its agent program.
+        model: Its model.
+        configured: Providers that the configuration names.
+    """
+    prefix, slash, _ = (model or "").partition("/")
+    if slash and prefix in configured:
+        return prefix
+    names = _NAMES.get(agent_cli, ())
+    return next((name for name in names if name in configured), agent_cli)
+
+
+class Bucket:
+    """Holds so many starts, and fills up again."""
+
+    def __init__(self, limit: RateLimit, *, full: bool = True) -> None:
+        """Begin full; or empty, where somebody else may have taken all of it a moment ago."""
+        self._limit = limit
+        self._held = float(limit.capacity) if full else 0.0
+        self._at: float | None = None
+
+    def wait(self, now: float) -> float:
+        """Give the seconds until it holds one."""
+        self._fill(now)
+        return max(0.0, 1 - _ROUNDING - self._held) / self._limit.refill_rate
+
+    def take(self, now: float) -> None:
+        """Take one out."""
+        self._fill(now)
+        self._held = max(0.0, self._held - 1)
+
+    def _fill(self, now: float) -> None:
+        since = now if self._at is None else self._at
+        more = max(0.0, now - since) * self._limit.refill_rate
+        self._held, self._at = min(self._limit.capacity, self._held + more), max(now, since)
+
+
+def bucket_of(providers: Mapping[str, Provider], name: str, *, full: bool = True) -> Bucket | None:
+    """Make the bucket of a provider, if it has one."""
+    provider = providers.get(name)
+    limit = None if provider is None else provider.rate_limit
+    return Bucket(limit, full=full) if limit is not None and limit.enabled else None

@@ -1,0 +1,218 @@
+"""Notice that somebody should look at a worker: it is silent, repeats an error, asks, or strays.
+
+What a worker prints and writes is hostile: of its output a few lines are kept, whatever it prints,
+and each look costs a bounded time.
+"""
+
+import os
+import re
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from orchestrator.config.run import Triggers
+from orchestrator.errors import OrchestratorError
+from orchestrator.events import Stream
+from orchestrator.files.walk import Walk
+from orchestrator.git.command import Git
+from orchestrator.results import Reason, Trigger
+from orchestrator.state.endings import Stop
+from orchestrator.text.path_patterns import outside
+from orchestrator.text.sanitize import one_line
+
+_LINE = 400
+"""Bytes of a line that are looked at."""
+_LINES = 200
+"""Lines of one chunk that are; a flood of errors is known by fewer."""
+_KINDS = 64
+"""Different error lines that are told apart at one time."""
+_MOST_FILES = 20_000
+_NAMED = 5
+_MOST_TOLD = 100
+"""Things that are told of one worker."""
+_REST = 10.0
+"""A pause between two looks at the files is so many times as long as the look took, at least."""
+_INTERVAL = 2.0
+_LONGEST = 5.0
+"""Seconds that one look at the files may take."""
+_PATIENCE = 5.0
+"""Seconds that git may take to say what it ignores."""
+# Words with nothing repeated between them: no text makes either of these go back and forth.
+_ERROR = re.compile(
+    rb"error|exception|failed|failure|fatal|panic|traceback|denied|refused|timed out|cannot ",
+    re.IGNORECASE,
+)
+_VARYING = re.compile(rb"0[xX][0-9a-fA-F]+|[0-9]+")
+_PROMPT = re.compile(
+    r"\(y/n\)|\[y/n\]|\(yes/no\)|\[yes/no\]|\(y/N\)|\[Y/n\]|do you want to|would you like to"
+    r"|are you sure|press enter|press return|press any key|hit enter|continue\?|proceed\?"
+    r"|(?:password|passphrase|passcode)[^\n:]{0,100}: ?$|waiting for approval",
+    re.IGNORECASE,
+)
+_REASONS = {
+    "silence": Reason.IDLE,
+    "repeated_error": Reason.REPEATED_ERROR,
+    "needs_input": Reason.NEEDS_INPUT,
+    "out_of_scope": Reason.OUT_OF_SCOPE,
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something that somebody should look at."""
+
+    trigger: Trigger
+    detail: str
+
+    @property
+    def stop(self) -> Stop:
+        """What becomes of the worker where it is to be stopped."""
+        return Stop(_REASONS[self.trigger], f"stopped: {self.detail}")
+
+
+class Signs:
+    """What a worker's output says of it, in bounded memory."""
+
+    def __init__(self, wishes: Triggers) -> None:
+        self._repeats = wishes.repeated_errors
+        self._started: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        self._kinds: OrderedDict[bytes, int] = OrderedDict()
+        self.repeated: str | None = None
+        """An error line that came so often."""
+        self.end = b""
+        """The end of what was printed last."""
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        """Take a chunk of output."""
+        if not data:
+            return
+        text = self._started[stream] + data
+        self._started[stream] = text[text.rfind(b"\n") + 1 :][:_LINE]
+        self.end = text[-_LINE:]
+        if self._repeats:
+            self._count(text[: text.rfind(b"\n") + 1])
+
+    def _count(self, lines: bytes) -> None:
+        at = 0
+        for _ in range(_LINES):
+            found = _ERROR.search(lines, at)
+            if found is None:
+                return
+            begin = lines.rfind(b"\n", max(found.start() - _LINE, 0), found.start()) + 1
+            begin = max(begin, found.start() - _LINE)
+            at = lines.find(b"\n", found.end())
+            self._note(lines[begin : min(at, begin + _LINE)])
+
+    def _note(self, line: bytes) -> None:
+        kind = b" ".join(_VARYING.sub(b"0", line).split())
+        count = self._kinds.pop(kind, 0) + 1
+        self._kinds[kind] = count
+        if count == self._repeats:
+            self.repeated = one_line(line.decode("utf-8", "replace"), limit=120)
+        if len(self._kinds) > _KINDS:
+            self._kinds.popitem(last=False)
+
+    def prompt(self) -> str | None:
+        """Give the end of the output if it reads like a question to somebody who is not there."""
+        last = self.end.rstrip(b"\r\n").rpartition(b"\n")[2].rpartition(b"\r")[2]
+        text = one_line(last.decode("utf-8", "replace"), limit=_LINE)
+        return text if _PROMPT.search(text) else None
+
+
+def asking(signs: Signs) -> Found | None:
+    """Give the question that a worker's output ends with, if it does."""
+    prompt = signs.prompt()
+    return None if prompt is None else Found("needs_input", f"it waits for an answer: {prompt}")
+
+
+@dataclass
+class Scope:
+    """Where a worker is to write, and what it has written."""
+
+    paths: Sequence[str]
+    """Patterns; a directory stands for all that is below it."""
+    written: Path
+    """The directory where its changes are, or all of its files."""
+    since: int | None
+    """Nanoseconds: only what has changed after that is the worker's. None: all is."""
+    git: Git
+    """Knows what is ignored, from files that no worker writes."""
+
+    def strayed(self) -> list[str]:
+        """Name the files outside that it has changed, those that git ignores left out."""
+        found = outside(self.paths, self._changed())
+        return sorted(set(found) - self._ignored(found)) if found else []
+
+    def _ignored(self, paths: list[str]) -> set[str]:
+        names = b"\0".join(os.fsencode(path) for path in paths)
+        try:
+            answer = self.git.run("check-ignore", "-z", "--stdin", stdin=names, timeout=_PATIENCE)
+        except OrchestratorError:
+            return set()
+        return {os.fsdecode(name) for name in answer.split(b"\0")}
+
+    def _changed(self) -> Iterator[str]:
+        walk = Walk(self.written, most=_MOST_FILES, until=time.monotonic() + _LONGEST)
+        for path, info in walk:
+            if path != ".git" and not stat.S_ISDIR(info.st_mode) and self._is_new(info):
+                yield path
+
+    def _is_new(self, info: os.stat_result) -> bool:
+        # Not the time of writing, which its owner may set to anything.
+        return self.since is None or info.st_ctime_ns > self.since
+
+
+class Sentry:
+    """Looks at one worker, again and again, and finds each thing once."""
+
+    def __init__(self, wishes: Triggers, scope: Scope | None) -> None:
+        self._wishes = wishes
+        self._scope = scope
+        self._silent_since = self._asked_since = -1.0
+        self._told: set[str] = set()
+        self._left = _MOST_TOLD
+        self._next = time.monotonic()
+
+    def look(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
+        """Give what is new, `_MOST_TOLD` things at most: each is recorded and may notify somebody.
+
+        Args:
+            signs: What its output says.
+            heard_at: When it printed last.
+        """
+        for found in islice(self._news(signs, heard_at=heard_at), self._left):
+            self._left -= 1
+            yield found
+
+    def _news(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
+        now, wishes = time.monotonic(), self._wishes
+        silent = now - heard_at
+        if wishes.silence and silent >= wishes.silence and heard_at != self._silent_since:
+            self._silent_since = heard_at
+            yield Found("silence", f"it printed nothing for {wishes.silence:g} s")
+        if wishes.prompts and silent >= wishes.prompts and heard_at != self._asked_since:
+            self._asked_since = heard_at
+            asked = asking(signs)
+            if asked is not None:
+                yield asked
+        if signs.repeated is not None and signs.repeated not in self._told:
+            line, signs.repeated = signs.repeated, None
+            self._told = {line}
+            yield Found("repeated_error", f"{wishes.repeated_errors} times: {line}")
+        if self._scope is not None and now >= self._next:
+            yield from self._stray(self._scope)
+
+    def _stray(self, scope: Scope) -> Iterator[Found]:
+        begun = time.monotonic()
+        strayed = scope.strayed()
+        now = time.monotonic()
+        self._next = now + max(_INTERVAL, (now - begun) * _REST)
+        if strayed:
+            self._scope = None
+            named = ", ".join(one_line(path, limit=60) for path in strayed[:_NAMED])
+            more = f" and {len(strayed) - _NAMED} more" if len(strayed) > _NAMED else ""
+            yield Found("out_of_scope", f"it changed files out of its scope: {named}{more}")

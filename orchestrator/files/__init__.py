@@ -1,0 +1,1 @@
+"""Read, write, measure and remove files that a worker may have written."""

@@ -1,0 +1,346 @@
+"""Content that git-lfs keeps beside a repository: given to workers, and taken from them.
+
+Nothing is fetched and no git-lfs is needed. Where the user has an object, workers find the content
+in the place of its pointer; what comes back is a pointer again, and the object of a new one goes
+where git-lfs looks for it, after its hash was checked.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from orchestrator.files.copy_bytes import copy_bytes
+from orchestrator.files.safe_open import open_regular
+from orchestrator.git.command import SIZE_AND_TIME, UNTRUSTED, Git, make_bare
+from orchestrator.git.repository import Repository
+from orchestrator.text.sanitize import one_line
+
+RECORD = "lfs.json"
+"""What a worker was given, by path: id and size. It is there wherever a repository uses git-lfs."""
+FOLDER = "lfs"
+"""In what a harvest hands over: files named by their hashes."""
+_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*"
+    rb"oid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
+)
+_MADE = "lfs-made.json"
+"""In a worker's state directory: what it handed over."""
+_LONGEST = 1024
+"""Bytes of a pointer."""
+_BATCH = 10_000
+"""Files that are looked into at once."""
+_SHOWN = 3
+_MOST = 10_000
+_OID = re.compile(r"[0-9a-f]{64}")
+# What git has in its index is what it is to find: the content in the place of a pointer counts as
+# unchanged. Only for files that nobody but us has written.
+_AS_KNOWN = {"filter.lfs.clean": "git cat-file blob :0:%f", "filter.lfs.required": "true"}
+# A `process` of the user's would be asked first, and could not be unset.
+_NO_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A file of a commit that stands for content elsewhere."""
+
+    path: str
+    oid: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a base has of git-lfs."""
+
+    is_used: bool = False
+    pointers: tuple[Pointer, ...] = ()
+    """Those whose content is on this machine."""
+    notices: tuple[str, ...] = ()
+
+
+NO_CONTENT = Content()
+
+
+def find_content(repository: Repository, base: str, scratch: Path) -> Content:
+    """Find the pointers of a commit.
+
+    Args:
+        repository: The user's.
+        base: The commit.
+        scratch: A file that may be written and removed.
+    """
+    if not _is_used(repository, base):
+        return NO_CONTENT
+    found = list(_tracked(repository, base, dict(_pointers(repository, base)), scratch))
+    there = tuple(one for one in found if _is_there(repository, one))
+    missing = [one_line(one.path) for one in found if one not in there]
+    if not missing:
+        return Content(True, there)
+    rest = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    notice = (
+        "files of git-lfs that are not on this machine are pointers for the workers: "
+        f"{' '.join(missing[:_SHOWN])}{rest}; `git lfs pull` fetches them"
+    )
+    return Content(True, there, (notice,))
+
+
+def _is_used(repository: Repository, base: str) -> bool:
+    if (repository.common_dir / "lfs").is_dir():
+        return True
+    asked = f"{base}:.gitattributes\n".encode()
+    return b"filter=lfs" in repository.git.run("cat-file", "--batch", stdin=asked)
+
+
+def _pointers(repository: Repository, base: str) -> Iterator[tuple[str, Pointer]]:
+    """Read all files of a commit that are as small as pointers."""
+    small = _small(repository, base)
+    while batch := list(islice(small, _BATCH)):
+        yield from _pointers_among(repository, batch)
+
+
+def _small(repository: Repository, base: str) -> Iterator[tuple[bytes, str]]:
+    for entry in repository.git.tree(base, "-l"):
+        about, _, name = entry.partition(b"\t")
+        mode, _, object_id, size = about.split()
+        if mode.startswith(b"100") and size.isdigit() and 0 < int(size) < _LONGEST:
+            yield object_id, os.fsdecode(name)
+
+
+def _pointers_among(
+    repository: Repository, small: Sequence[tuple[bytes, str]]
+) -> Iterator[tuple[str, Pointer]]:
+    asked = b"".join(object_id + b"\n" for object_id, _ in small)
+    git = repository.git.within(UNTRUSTED)
+    answer = git.run("cat-file", "--batch", "--buffer", stdin=asked)
+    at = 0
+    for _, path in small:
+        end = answer.index(b"\n", at)
+        size_of_it = int(answer[at:end].rpartition(b" ")[2])
+        match = _POINTER.fullmatch(answer[end + 1 : end + 1 + size_of_it])
+        at = end + size_of_it + 2
+        if match is not None:
+            yield path, Pointer(path, match["oid"].decode(), int(match["size"]))
+
+
+def _tracked(
+    repository: Repository, base: str, pointers: Mapping[str, Pointer], scratch: Path
+) -> Iterator[Pointer]:
+    """Leave out what merely looks like a pointer: no attribute says that it is one."""
+    if not pointers:
+        return
+    git = Git(repository.git_dir, work_tree=repository.top, index=scratch)
+    # Of a git that was killed over it.
+    scratch.with_name(f"{scratch.name}.lock").unlink(missing_ok=True)
+    try:
+        git.run("read-tree", base)
+        asked = b"".join(os.fsencode(path) + b"\0" for path in pointers)
+        answer = git.run("check-attr", "-z", "--cached", "--stdin", "filter", stdin=asked)
+    finally:
+        scratch.unlink(missing_ok=True)
+    fields = answer.split(b"\0")
+    for path, value in zip(fields[::3], fields[2::3], strict=False):
+        if value == b"lfs":
+            yield pointers[os.fsdecode(path)]
+
+
+def _storage(repository: Repository) -> Path:
+    configured = repository.configured.get("lfs.storage")
+    return repository.common_dir / (configured or "lfs") / "objects"
+
+
+def _place(repository: Repository, oid: str) -> Path:
+    return _storage(repository) / oid[:2] / oid[2:4] / oid
+
+
+def _is_there(repository: Repository, one: Pointer) -> bool:
+    try:
+        info = _place(repository, one.oid).lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(info.st_mode) and info.st_size == one.size
+
+
+def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Path) -> None:
+    """Put the content of pointers in their place, in a tree of the host's making.
+
+    Raises:
+        OSError: There is no room.
+    """
+    for one in pointers:
+        place = tree / one.path
+        with suppress(FileNotFoundError):
+            if place.parent.resolve() == (tree.resolve() / one.path).parent and _is_one(place, one):
+                _replace(place, _place(repository, one.oid))
+
+
+def is_written(one: Pointer, tree: Path) -> bool:
+    """Tell whether the content lies in a tree in the place of a pointer."""
+    try:
+        info = (tree / one.path).lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(info.st_mode) and info.st_size == one.size
+
+
+def _is_one(place: Path, one: Pointer) -> bool:
+    info = place.lstat()
+    if not stat.S_ISREG(info.st_mode) or info.st_size >= _LONGEST:
+        return False
+    match = _POINTER.fullmatch(place.read_bytes())
+    return match is not None and match["oid"].decode() == one.oid
+
+
+def _replace(place: Path, source: Path) -> None:
+    mode = stat.S_IMODE(place.stat().st_mode)
+    with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".lfs-", delete=False) as made:
+        try:
+            with source.open("rb") as content:
+                copy_bytes(content.fileno(), made.fileno())
+            os.fchmod(made.fileno(), mode)
+            # A file as young as its index is looked into again, and by then no filter is asked.
+            os.utime(made.fileno(), (time.time() - 2, time.time() - 2))
+            Path(made.name).rename(place)
+        except BaseException:
+            Path(made.name).unlink(missing_ok=True)
+            raise
+
+
+def tell_index(
+    repository: Repository, paths: Iterable[str], tree: Path, *, index: Path, scratch: Path
+) -> None:
+    """Tell an index of the content that we wrote: to git, nothing has changed.
+
+    Args:
+        repository: The repository.
+        paths: Whose content was written.
+        tree: Where.
+        index: Its index.
+        scratch: A directory to be made, and removed again.
+    """
+    shutil.rmtree(scratch, ignore_errors=True)
+    make_bare(scratch, object_format=repository.object_format)
+    objects = repository.objects_dir
+    git = Git(scratch, work_tree=tree, index=index, alternates=objects, config=_AS_KNOWN)
+    asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    try:
+        # Not --refresh: where sizes differ it asks no filter.
+        git.run("update-index", "-z", "--stdin", stdin=asked, env=_NO_CONFIG)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Path) -> None:
+    """Do so when the files have another owner, unless somebody changed one of them.
+
+    Args:
+        repository: The repository.
+        root: The worker's state directory.
+        git_dir: The worktree's git directory.
+        tree: The worktree.
+    """
+    try:
+        given = json.loads((root / RECORD).read_text())
+    except FileNotFoundError:
+        return
+    config = {**repository.without_filters(), **SIZE_AND_TIME}
+    answer = Git(git_dir, work_tree=tree, config=config).run("diff-files", "-z", "--name-only")
+    if given and given.keys().isdisjoint(os.fsdecode(answer).split("\0")):
+        index, scratch = git_dir / "index", root / "lfs"
+        tell_index(repository, given, tree, index=index, scratch=scratch)
+
+
+def write_record(pointers: Iterable[Pointer], *directories: Path) -> None:
+    """Write down what a worker was given."""
+    text = json.dumps({one.path: [one.oid, one.size] for one in pointers})
+    for directory in directories:
+        (directory / RECORD).write_text(text)
+
+
+def take_objects(repository: Repository, out: Path, *, room: int) -> frozenset[str]:
+    """Put the objects that a harvest handed over where git-lfs has its own, and name them.
+
+    Args:
+        repository: The repository.
+        out: What the harvest handed over; a worker's user wrote it.
+        room: Bytes that all of them may have.
+
+    Raises:
+        OSError: There is no room on the disk.
+    """
+    try:
+        folder = os.open(out / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return frozenset()
+    taken = set()
+    try:
+        for name in sorted(os.listdir(folder))[:_MOST]:  # noqa: PTH208  # a descriptor
+            if _OID.fullmatch(name):
+                size, is_it = _take(repository, name, folder, room)
+                room -= size
+                taken |= {name} if is_it else set()
+    finally:
+        os.close(folder)
+    return frozenset(taken)
+
+
+def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int, bool]:
+    """Take one if it is what it is named by; give its size, and whether it is."""
+    try:
+        given = open_regular(oid, folder=folder)
+    except OSError:
+        return 0, False
+    with given:
+        size = os.fstat(given.fileno()).st_size
+        if size > room:
+            return 0, False
+        place = _place(repository, oid)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
+            kept = Path(made.name)
+            try:
+                copy_bytes(given.fileno(), made.fileno())
+                made.seek(0)
+                is_it = hashlib.file_digest(made, "sha256").hexdigest() == oid
+                if is_it and not place.exists():
+                    kept.chmod(0o644)
+                    kept.rename(place)
+            finally:
+                kept.unlink(missing_ok=True)
+    return size, is_it
+
+
+def note_made(taken: frozenset[str], state: Path) -> None:
+    """Write down which content a worker handed over, before anybody goes on from its commits."""
+    if taken:
+        (state / _MADE).write_text(json.dumps(sorted(taken)))
+
+
+def content_since(
+    repository: Repository, base: str, scratch: Path, *, given: Content, run: Path
+) -> Content:
+    """Find the pointers of what workers made whose content they were given, or made themselves.
+
+    Were any to do, a worker could have content that it was not given by writing a pointer to it.
+
+    Args:
+        repository: The user's.
+        base: A commit of theirs.
+        scratch: A file that may be written and removed.
+        given: What the run's base has.
+        run: The run's directory.
+    """
+    found = find_content(repository, base, scratch)
+    known = {one.oid for one in given.pointers}
+    for made in run.glob(f"worker-*/{_MADE}"):
+        known |= set(json.loads(made.read_text()))
+    return replace(found, pointers=tuple(one for one in found.pointers if one.oid in known))

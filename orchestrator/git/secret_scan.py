@@ -1,0 +1,167 @@
+"""Search what a worker committed for secrets, to warn: its branch may be on its way to others.
+
+Files of any size, names of files and directories, messages of commits and names of refs are
+searched, in pieces and to a bound. What is not searched is told.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from orchestrator.git.command import UNTRUSTED, Git, records
+from orchestrator.git.repository import Repository
+from orchestrator.text.redact import Redactor
+from orchestrator.text.sanitize import one_line
+
+MAX_OBJECTS = 200_000
+"""New objects that are searched."""
+MAX_BYTES = 256 * 1024**2
+"""Bytes that are searched."""
+MAX_TIME = 30.0
+"""Seconds that a search takes."""
+SMALL = 1024**2
+"""Bytes of a file that is searched before larger ones: keys are in small files as a rule."""
+_PIECE = 1024**2
+_LONGEST_PATH = 300
+"""Bytes that are kept of a path, to name it."""
+_HEADER = 2048
+_ASKED = "%(objectname) %(objecttype) %(objectsize) %(rest)"
+_PLACES = {
+    b"commit": "a commit's message",
+    b"tag": "a tag's message",
+    b"tree": "the name of a file in {}",
+    b"blob": "{}",
+}
+
+
+@dataclass
+class Search:
+    """What a search found."""
+
+    found: dict[str, str] = field(default_factory=dict)
+    """Names of values, each with the first place that holds it."""
+    missed: str | None = None
+    """What was not searched, for people; None where all was."""
+
+    def note(self, redactor: Redactor, data: bytes, place: str) -> None:
+        """Search some data that is in a place."""
+        for name in redactor.names_in(data):
+            self.found.setdefault(name, redactor.text(place))
+
+
+def leaks(
+    repository: Repository,
+    redactor: Redactor,
+    *,
+    base: str,
+    tips: Sequence[str],
+    refs: Sequence[str] = (),
+) -> Search:
+    """Search new commits for values.
+
+    Args:
+        repository: Where the commits are, checked and let in.
+        redactor: What knows the values.
+        base: The commit the worker started from.
+        tips: The commits that its branch and its kept refs point at, or names of these refs.
+        refs: Names of refs, which are searched themselves.
+
+    Raises:
+        RepositoryError: Git failed, or ran into its limits.
+    """
+    search = Search()
+    if not redactor.has_values:
+        return search
+    for ref in refs:
+        search.note(redactor, ref.encode("utf-8", "surrogateescape"), "the name of a kept ref")
+    if set(tips) != {base}:
+        _search_objects(search, repository.git.within(UNTRUSTED), redactor, base, tips)
+    return search
+
+
+def leak_notes(search: Search, branch: str) -> tuple[str, ...]:
+    """Say it to people."""
+    found = (
+        f"`{branch}` holds the value of `{name}` in {one_line(place)}"
+        for name, place in sorted(search.found.items())
+    )
+    return (*found, *([] if search.missed is None else [search.missed]))
+
+
+def _search_objects(
+    search: Search, git: Git, redactor: Redactor, base: str, tips: Sequence[str]
+) -> None:
+    deadline = time.monotonic() + MAX_TIME
+    overlap = max(redactor.longest - 1, 0)
+    left, room = 0, MAX_BYTES
+    with (
+        tempfile.TemporaryFile() as listed,
+        tempfile.TemporaryFile() as small,
+        tempfile.TemporaryFile() as large,
+    ):
+        has_more = _list_objects(git, base, tips, listed)
+        left = _sort_by_size(git, listed, small, large)
+        for names in (small, large):
+            for piece in _contents(git, names, overlap):
+                if room < len(piece.data) or time.monotonic() > deadline:
+                    break
+                room -= len(piece.data)
+                left -= piece.is_last
+                search.note(redactor, piece.data, piece.place)
+    if has_more:
+        search.missed = f"only {MAX_OBJECTS:,} of its new objects were searched for secrets"
+    elif left:
+        rest = f"(objects left: {left:,})"
+        search.missed = f"not all that it committed was searched for secrets {rest}"
+
+
+def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> bool:
+    """Write ids and paths of what is new, commits first; True where there is more."""
+    with git.reading("rev-list", "--objects", *tips, f"^{base}") as lines:
+        for number, line in enumerate(records(lines, b"\n")):
+            if number >= MAX_OBJECTS:
+                return True
+            name, _, path = line.partition(b" ")
+            into.write(name + b" " + path[:_LONGEST_PATH] + b"\n")
+    return False
+
+
+def _sort_by_size(git: Git, listed: IO[bytes], small: IO[bytes], large: IO[bytes]) -> int:
+    """Write ids and paths of small objects to one file, of the rest to another; count all."""
+    listed.seek(0)
+    count = 0
+    form = ("cat-file", f"--batch-check={_ASKED}", "--buffer")
+    with git.reading(*form, stdin=listed) as answers:
+        for line in records(answers, b"\n"):
+            name, _, size, path = line.split(b" ", 3)
+            into = small if int(size) <= SMALL else large
+            into.write(name + b" " + path + b"\n")
+            count += 1
+    return count
+
+
+@dataclass(frozen=True)
+class _Piece:
+    data: bytes
+    place: str
+    is_last: bool
+
+
+def _contents(git: Git, names: IO[bytes], overlap: int) -> Iterator[_Piece]:
+    """Give the objects of a list piece by piece; a piece begins with the end of the one before."""
+    names.seek(0)
+    with git.reading("cat-file", f"--batch={_ASKED}", "--buffer", stdin=names) as file:
+        while header := file.readline(_HEADER):
+            _, kind, size, path = header.rstrip(b"\n").split(b" ", 3)
+            place = _PLACES[kind].format(path.decode("utf-8", "replace") or "the top directory")
+            rest, before = int(size), b""
+            while True:
+                data = file.read(min(rest, _PIECE))
+                rest -= len(data)
+                yield _Piece(before + data, place, is_last=rest <= 0 or not data)
+                if rest <= 0 or not data:
+                    break
+                before = data[-overlap:] if overlap else b""
+            file.read(1)

@@ -1,0 +1,64 @@
+"""Commit the uncommitted changes of a checkout without touching it."""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from orchestrator.git.command import Git
+
+
+def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
+    form = ("--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A")
+    new = git.run("diff-index", *form, parent).split(b"\0")
+    paths = (path + b"\0" for path in new if os.fsdecode(path) in without)
+    git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"".join(paths))
+
+
+def snapshot(
+    git_dir: Path, work_tree: Path, *, parent: str, message: str, scratch: Path,
+    identity: tuple[str, str],
+    config: Mapping[str, str] | None = None,
+    without: AbstractSet[str] = frozenset(),
+    excluded: Iterable[str] = (),
+) -> str:  # fmt: skip
+    """Commit a work tree as it stands; see `Repository.snapshot`.
+
+    Args:
+        git_dir: Its git directory.
+        work_tree: The files.
+        parent: The commit it goes on top of.
+        message: The commit's message.
+        scratch: A file that may be written and removed.
+        identity: Name and e-mail.
+        config: Further settings.
+        without: What of this is new is left out.
+        excluded: This is not even looked at.
+    """
+    git = Git(git_dir, work_tree=work_tree, index=scratch, config=config)
+    try:
+        # A copy of the real index knows which files need not be read again.
+        if (git_dir / "index").exists():
+            shutil.copyfile(git_dir / "index", scratch)
+        else:
+            git.run("read-tree", parent)
+        sparse = ("--sparse",) if (git_dir / "info" / "sparse-checkout").exists() else ()
+        paths = (".", *(f":(exclude,top,literal){path}" for path in excluded))
+        git.run("add", "-A", *sparse, "--", *paths)
+        if without:
+            _leave_out(git, parent, without)
+        tree = git.text("write-tree")
+    finally:
+        scratch.unlink(missing_ok=True)
+    if tree == git.text("rev-parse", f"{parent}^{{tree}}"):
+        return parent
+    name, email = identity
+    env = {
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": email,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": email,
+    }
+    commit = git.run("commit-tree", tree, "-p", parent, "-m", message, env=env)
+    return commit.decode().strip()

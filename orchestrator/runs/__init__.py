@@ -1,0 +1,1 @@
+"""Check, start, resume, repeat or detach one run."""

@@ -1,0 +1,104 @@
+"""Fill the caches that workers find: one worker, which runs the project's own `setup` alone.
+
+Nothing else publishes a cache, and no agent runs here: what later runs find comes from the commands
+of the project and from where those download.
+"""
+
+import shlex
+from importlib.resources import files
+from pathlib import Path
+
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.project import Project
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine import connected
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import ConfigError
+from orchestrator.events import Emit
+from orchestrator.git.repository import Repository
+from orchestrator.results import RunResult, Status
+from orchestrator.runs.preflight import choose_agent
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.workspace.caches import WHEELS, environment, remove_generations
+
+
+def warming_config(config: ParallelConfig) -> ParallelConfig:
+    """Describe the run that fills the caches which the runs of a configuration find.
+
+    Raises:
+        ConfigError: There is nothing to fill, or nothing to fill it with.
+    """
+    project = config.project
+    if not project.caches:
+        raise ConfigError(
+            "no caches are configured", hint="`caches: [pip, npm]` in the file, or `--cache pip`"
+        )
+    if not project.setup:
+        raise ConfigError(
+            "there is no `setup` command to fill the caches with",
+            hint="`setup: [npm ci]` in the file, or `--setup CMD`",
+        )
+    if "setup" in config.closed_stages:
+        raise ConfigError(
+            "`setup` is not run with an open network: its file was found in the repository",
+            hint="pass `--config FILE` if you trust who wrote that file",
+        )
+    return ParallelConfig(
+        tasks=(_task(config),),
+        workers=1,
+        agent_cli="shell",
+        image=choose_agent(config, None)[1],
+        base=config.base,
+        include_uncommitted=config.include_uncommitted,
+        max_worktrees=config.max_worktrees,
+        limits=config.limits,
+        isolation=config.isolation.model_copy(
+            update={"network": "none", "setup_network": "open", "ports": {}}
+        ),
+        project=Project(
+            caches=project.caches, setup=project.setup, setup_timeout=project.setup_timeout
+        ),
+    )
+
+
+def _task(config: ParallelConfig) -> str:
+    if "pip" not in config.project.caches:
+        return "true"
+    script = files("orchestrator.worker.in_container").joinpath("pip_wheels.py").read_text()
+    cache = environment(("pip",), offline=False)["PIP_CACHE_DIR"]
+    command = shlex.join(["python3", "-I", "-c", script, cache, WHEELS])
+    return f": collect the wheels that pip cached; {command}"
+
+
+class Warming:
+    """A run that fills the caches, and leaves nothing else behind when it succeeds."""
+
+    def __init__(
+        self,
+        config: ParallelConfig,
+        root: Path,
+        *,
+        emit: Emit | None = None,
+        engine: ContainerEngine | None = None,
+    ) -> None:
+        """Take the wishes, as `warming_config` gives them; nothing is touched yet."""
+        self._runner = ParallelRunner(config, root, emit=emit, engine=engine, warms=True)
+        self._root = root
+        self._engine = engine
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop it; nothing is published."""
+        self._runner.cancel(kill=kill)
+
+    def execute(self) -> RunResult:
+        """Fill the caches.
+
+        Raises:
+            OrchestratorError: It could not start.
+        """
+        result = self._runner.execute()
+        if all(one.status is Status.SUCCESS for one in result.results):
+            with connected(self._engine) as engine:
+                cleanup(self._root, engine=engine, run_id=result.run_id, purge=True)
+            remove_generations(Repository(self._root), keep=1)
+        return result

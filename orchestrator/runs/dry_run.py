@@ -1,0 +1,39 @@
+"""What `--dry-run` reports: the plan of a run."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.config.container import Limits
+from orchestrator.config.presets import Preset
+from orchestrator.worker_spec import WorkerSpec
+
+
+class RunPlan(BaseModel):
+    """What a run would do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str
+    top: Path
+    workers: tuple[WorkerSpec, ...]
+    image: str
+    timeout: float | None
+    preset: Preset | None
+    limits: Limits
+    network: str
+    allow: tuple[str, ...]
+    runtime: str | None
+    history: str
+    ports: dict[str, int]
+    services: dict[str, str]
+    """Name to image."""
+    caches: tuple[str, ...]
+    setup: tuple[str, ...]
+    teardown: tuple[str, ...]
+    checks: tuple[str, ...]
+    """Their names."""
+    env: tuple[str, ...]
+    """Names of the variables in the containers, those passed on included."""
+    secrets: tuple[str, ...]
+    notices: tuple[str, ...]

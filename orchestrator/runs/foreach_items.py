@@ -1,0 +1,169 @@
+"""Where the items of a `foreach` come from: the commit that a run starts from, and a container."""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine import connected
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import ConfigError
+from orchestrator.events import Emit, ignore
+from orchestrator.execution.output import log_files
+from orchestrator.git.repository import Repository
+from orchestrator.results import RunResult, Status
+from orchestrator.runs.preflight import choose_agent
+from orchestrator.runs.reservation import base_commit
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.workflow.parsing.foreach import Expand, expander
+
+LONGEST_LIST = 4 * 1024**2
+"""Bytes of a file or an output that items are read from."""
+_FILES = frozenset({b"100644", b"100755"})
+_STOPPED = "interrupted"
+Watch = Callable[[str], AbstractContextManager[Emit]]
+"""Is given a command, and shows what happens until it is left."""
+
+
+def _unwatched(command: str) -> AbstractContextManager[Emit]:  # noqa: ARG001
+    return nullcontext(ignore)
+
+
+class Expansion:
+    """Finds the items of a workflow's tasks; it can be stopped from another thread."""
+
+    def __init__(
+        self,
+        config: ParallelConfig,
+        root: Path,
+        *,
+        watch: Watch = _unwatched,
+        engine: ContainerEngine | None = None,
+        runs: bool = True,
+    ) -> None:
+        """Prepare; nothing is read or run yet.
+
+        Args:
+            config: The run's wishes: its base, and for commands its image and limits.
+            root: Anywhere in the repository.
+            watch: Shows the run of a command while it goes on.
+            engine: Default: the Docker engine.
+            runs: Commands are run; else their tasks stay as they are.
+        """
+        self._config = config
+        self._root = root
+        self._watch = watch
+        self._engine = engine
+        self._runs = runs
+        self._lock = Lock()
+        self._runner: ParallelRunner | None = None
+        self._stopped = False
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop the command that runs, and start no other.
+
+        Args:
+            kill: Do not wait for the grace of its worker.
+        """
+        with self._lock:
+            self._stopped, runner = True, self._runner
+        if runner is not None:
+            runner.cancel(kill=kill)
+
+    def expand(self) -> Expand:
+        """Return what gives the items of a task.
+
+        Raises:
+            OrchestratorError: There is no commit to start from.
+        """
+        repository = Repository(self._root)
+        repository.resolve(self._config.base)
+
+        @cache
+        def listed() -> dict[str, tuple[str, int]]:
+            return _listed(repository, base_commit(repository, self._config))
+
+        return expander(
+            files=listed,
+            read=lambda path: _read(repository, listed(), path),
+            run=self._printed if self._runs else None,
+        )
+
+    def _printed(self, command: str) -> str:
+        """Run a command where the tasks would run, and return what it prints; nothing of it stays.
+
+        Raises:
+            ConfigError: It failed, was stopped, or printed too much.
+        """
+        with self._watch(command) as emit:
+            runner = ParallelRunner(
+                _only(self._config, command), self._root, emit=emit, engine=self._engine
+            )
+            with self._lock:
+                self._runner = runner
+                if self._stopped:
+                    raise ConfigError(f"the command was not started: {_STOPPED}")
+            try:
+                return self._output(runner.execute())
+            finally:
+                self._runner = None
+
+    def _output(self, result: RunResult) -> str:
+        (worker,) = result.results
+        try:
+            if self._stopped:
+                raise ConfigError(f"the command was stopped: {_STOPPED}")
+            if worker.status is not Status.SUCCESS:
+                raise ConfigError(f"the command failed: {worker.message or worker.reason}")
+            directory = RunDirectory(Repository(self._root).state_dir / "runs" / result.run_id)
+            stdout, _ = log_files(directory.worker(worker.worker_id))
+            with stdout.open("rb") as file:
+                said = file.read(LONGEST_LIST + 1)
+        finally:
+            with connected(self._engine) as connection:
+                cleanup(self._root, engine=connection, run_id=result.run_id, purge=True)
+        if len(said) > LONGEST_LIST:
+            raise ConfigError(f"the command printed more than {LONGEST_LIST // 1024**2} MiB")
+        return said.decode("utf-8", "replace")
+
+
+def _only(config: ParallelConfig, command: str) -> ParallelConfig:
+    """Return a run's wishes for a command in place of its tasks."""
+    return config.model_copy(
+        update={
+            "tasks": (command,),
+            "models": (),
+            "workers": 1,
+            "agent_cli": "shell",
+            "image": choose_agent(config, None)[1],
+            "budget_per_worker": None,
+            "isolation": config.isolation.model_copy(update={"network": "none", "ports": {}}),
+            "project": type(config.project)(),
+        }
+    )
+
+
+def _listed(repository: Repository, base: str) -> dict[str, tuple[str, int]]:
+    """Give the object and the size of each file of a commit."""
+    found = {}
+    listing = repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base)
+    for entry in filter(None, listing.split(b"\0")):
+        facts, _, path = entry.partition(b"\t")
+        mode, _, name, size = facts.split()
+        if mode in _FILES:
+            found[os.fsdecode(path)] = (name.decode(), int(size))
+    return found
+
+
+def _read(repository: Repository, files: dict[str, tuple[str, int]], path: str) -> bytes | None:
+    if path not in files:
+        return None
+    name, size = files[path]
+    if size > LONGEST_LIST:
+        raise ConfigError(f"`{path}` has more than {LONGEST_LIST // 1024**2} MiB")
+    return repository.git.run("cat-file", "blob", name)

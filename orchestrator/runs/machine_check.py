@@ -1,0 +1,108 @@
+"""Check that the machine has the processors and memory that a run asks for."""
+
+from collections.abc import Sequence
+
+from orchestrator.config.presets import PRESETS
+from orchestrator.config.run import ParallelConfig
+from orchestrator.config.sizing import DEFAULT_CPUS, Demand, demand, largest, room_for
+from orchestrator.engine.protocol import EngineFeatures
+from orchestrator.errors import ConfigError
+
+_GIB = 1024**3
+
+
+def check_machine(config: ParallelConfig, features: EngineFeatures) -> None:
+    """Refuse a worker that is larger than the machine.
+
+    Raises:
+        ConfigError: It would never have what was asked for.
+    """
+    cpus, memory = config.limits.cpus, config.limits.memory
+    if cpus is not None and cpus > features.cpus:
+        raise ConfigError(
+            f"cpus: {cpus:g} is more than the machine has", hint=f"at most {features.cpus}"
+        )
+    if memory > features.memory and _was_asked_for(config, memory):
+        raise ConfigError(
+            f"memory: {_gib(memory)} is more than the machine has",
+            hint=f"at most {features.memory // 1024**2}m",
+        )
+    for name, service in config.project.services.items():
+        if service.cpus > features.cpus or service.memory > features.memory:
+            raise ConfigError(
+                f"service `{name}` may use more than the machine has",
+                hint=f"at most {features.cpus} CPUs and {features.memory // 1024**2}m",
+            )
+
+
+def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
+    """Tell a wish from what a preset or the default says, on machines of any size."""
+    preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
+    return "memory" in config.limits.model_fields_set and memory != preset
+
+
+def cpus_of(config: ParallelConfig, features: EngineFeatures) -> float:
+    """Give the CPUs of a worker."""
+    return config.limits.cpus or min(DEFAULT_CPUS, features.cpus)
+
+
+def crowding(
+    config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
+) -> str | None:
+    """Say so when the workers together may use more than there is.
+
+    Args:
+        config: The run.
+        features: The engine's machine.
+        demands: What each worker may use, where they are not all alike.
+    """
+    each = demands or [demand(config, cpus=features.cpus)] * config.workers
+    fit = room_for(each, cpus=features.cpus, memory=features.memory)
+    most = max(one.memory for one in each)
+    has = f"the machine has {features.cpus} CPUs and {_gib(features.memory)} RAM"
+    if most > features.memory and not config.project.services:
+        return (
+            f"a worker may use {_gib(most)}, the machine has "
+            f"{_gib(features.memory)} RAM: `--memory` makes it less"
+        )
+    if config.auto_workers or config.workers <= fit:
+        return None
+    together = largest(each, config.workers)
+    cpus, memory = sum(one.cpus for one in together), sum(one.memory for one in together)
+    services = " with their services" if config.project.services else ""
+    return (
+        f"{config.workers} workers{services} may use {cpus:g} CPUs and {_gib(memory)}, {has}: "
+        f"room for `--workers {fit}`"
+    )
+
+
+def roominess(
+    config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
+) -> str | None:
+    """Say how many workers `--workers auto` comes to; None where a number was chosen.
+
+    Args:
+        config: The run.
+        features: The engine's machine.
+        demands: What each worker may use, where they are not all alike.
+    """
+    if not config.auto_workers:
+        return None
+    each = demands or [demand(config, cpus=features.cpus)] * config.workers
+    fit = room_for(each, cpus=features.cpus, memory=features.memory)
+    least = "" if len({*each}) == 1 else " at least"
+    return (
+        f"`--workers auto`: {_each_uses(each)}, the machine has {features.cpus} CPUs and "
+        f"{_gib(features.memory)} RAM: room for{least} {fit} at one time"
+    )
+
+
+def _each_uses(demands: Sequence[Demand]) -> str:
+    cpus, memory = ({one[place] for one in demands} for place in (0, 1))
+    many = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(cpus), max(cpus))))
+    sizes = " to ".join(dict.fromkeys(_gib(int(one)) for one in (min(memory), max(memory))))
+    return f"a worker may use {many} CPUs and {sizes}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB"

@@ -1,0 +1,68 @@
+"""Choose the events of a run that somebody who is not watching is told of, and make messages."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from orchestrator.events import Event, Intervention, RunDone, WorkerDone
+from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.text.sanitize import one_line
+
+MOST_LISTED = 100
+"""Workers that the message of a run's end lists; `counts` has all of them."""
+_LONGEST = 500
+"""Characters of a worker's own words."""
+_FAILURES = frozenset({Status.FAILED, Status.TIMEOUT})
+_NOT_OF_ITS_OWN = frozenset({Reason.CANCELLED, Reason.DEPENDENCY})
+"""Reasons of workers that did not fail by themselves; the end of the run lists them."""
+
+Message = Mapping[str, object]
+
+
+def notification(run_id: str, event: Event, *, is_open: bool = False) -> Message | None:
+    """Give the message for an event; None for events that nobody is told of.
+
+    Args:
+        run_id: The id of the run.
+        event: The event, its secrets taken out.
+        is_open: Whether the run stopped without an end, and can be resumed.
+    """
+    match event:
+        case Intervention():
+            return {"run_id": run_id, **event.model_dump(mode="json")}
+        case WorkerDone(result=result) if not is_open and _failed(result):
+            return {"run_id": run_id, "type": "worker_failed", **_worker(result)}
+        case RunDone(result=result):
+            return {"run_id": run_id, "type": "run_done", **_run(result), "resumable": is_open}
+        case _:
+            return None
+
+
+def _failed(result: WorkerResult) -> bool:
+    return result.status in _FAILURES and result.reason not in _NOT_OF_ITS_OWN
+
+
+def _worker(result: WorkerResult) -> Message:
+    message = None if result.message is None else one_line(result.message, limit=_LONGEST)
+    return {
+        "worker_id": result.worker_id,
+        "name": result.name,
+        "status": result.status.value,
+        "reason": None if result.reason is None else result.reason.value,
+        "message": message,
+        "branch": result.branch,
+        "attempts": result.attempts,
+        "duration": result.duration,
+        "cost": result.cost,
+    }
+
+
+def _run(result: RunResult) -> Message:
+    others = [one for one in result.results if one.status is not Status.SUCCESS]
+    counts = Counter(one.status.value for one in result.results)
+    return {
+        "status": result.status.value,
+        "duration": result.duration,
+        "cost": result.cost,
+        "counts": {status.value: counts[status.value] for status in Status},
+        "not_successful": [_worker(one) for one in others[:MOST_LISTED]],
+    }

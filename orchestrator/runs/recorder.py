@@ -1,0 +1,74 @@
+"""Record the events of a run and pass them on."""
+
+from collections.abc import Iterable
+
+from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
+from orchestrator.runs.notification_messages import notification
+from orchestrator.runs.notifications import Notifier
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import RunRecord
+from orchestrator.state.status_file import StatusFile
+from orchestrator.text.redact import Redactor
+from orchestrator.text.sanitize import one_line
+
+
+def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) -> None:
+    """Tell that a run begins, or goes on."""
+    recorder(
+        RunStarted(
+            run_id=record.run_id,
+            base=record.base,
+            workers=record.workers,
+            slots=min(record.config.workers, len(record.workers)),
+        )
+    )
+    for notice in notices:
+        recorder(Notice(message=notice))
+
+
+class Recorder:
+    """Tells an event, without its secrets, to the run's record and to whoever watches."""
+
+    def __init__(
+        self, directory: RunDirectory, emit: Emit, redactor: Redactor, *, notify: str | None = None
+    ) -> None:
+        self._notifier = Notifier(notify, failed=self._not_notified) if notify else None
+        self._directory = directory
+        self._emit = emit
+        self._redactor = redactor
+        self._status = StatusFile(directory)
+        self._broken = False
+
+    def __call__(self, event: Event) -> None:
+        event = self._redactor.model(event)
+        # What is told of a run that is left open is not the end of it.
+        if not (self._directory.left_open and isinstance(event, WorkerDone | RunDone)):
+            self._directory.log_event(event)
+            self._status(event)
+        self._tell(event)
+        if self._notifier is None:
+            return
+        is_open = self._directory.left_open
+        message = notification(self._directory.run_id, event, is_open=is_open)
+        if message is not None:
+            self._notifier.tell(message)
+
+    def _tell(self, event: Event) -> None:
+        """Tell whoever watches; one that raises is told nothing more, and the run goes on."""
+        if self._broken:
+            return
+        try:
+            self._emit(event)
+        except Exception as error:  # noqa: BLE001 - the caller's own code
+            self._broken = True
+            said = one_line(f"{type(error).__name__}: {error}")
+            message = f"the callback `emit` raised {said}: it is told nothing more of this run"
+            self._directory.log_event(Notice(message=self._redactor.text(message)))
+
+    def close(self) -> None:
+        """Wait a moment for the last that is to be told."""
+        if self._notifier is not None:
+            self._notifier.close()
+
+    def _not_notified(self, problem: str) -> None:
+        self(Notice(message=f"a notification did not arrive ({problem})"))

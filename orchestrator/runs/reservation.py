@@ -1,0 +1,136 @@
+"""Claim a run's numbers, and write down what it is to do."""
+
+import os
+from datetime import UTC, datetime
+
+from orchestrator.cleanup.inventory import base_ref
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import OrchestratorError, RepositoryError
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.repository import Repository
+from orchestrator.runs.capacity import check_worktrees
+from orchestrator.state.private_inputs import Inputs, keep_inputs
+from orchestrator.state.run_directory import RunDirectory, live_numbers
+from orchestrator.state.run_record import RunRecord, new_run_id
+from orchestrator.worker.context import Ground
+from orchestrator.worker.dotenv import check_dotenv
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.planning import job_count, plan_tasks
+from orchestrator.workspace.shared_files import keep_given
+
+_COMMANDS = ("setup", "teardown", "checks")
+
+
+def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirectory]:
+    """Make the run's directory, record and branches; the lease is held from here on.
+
+    Raises:
+        OrchestratorError: The numbers could not be had; nothing was made.
+    """
+    repository, config = ground.repository, ground.config
+    base = base_commit(repository, config)
+    check_dotenv(repository, base, config.project.dotenv)
+    directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
+    with repository.lock():
+        check_worktrees(repository, config)
+        repository.exclude_worktrees()
+        taken = live_numbers(repository.state_dir)
+        first = repository.free_block(job_count(config), taken=taken)
+        workers = plan_tasks(config, ground.workflow, programs=ground.programs, first=first)
+        record = RunRecord(
+            run_id=directory.run_id,
+            created_at=datetime.now(UTC),
+            top=repository.top,
+            base=base,
+            engine=ground.features.version,
+            config=config,
+            workers=workers,
+            private=_private(ground, workers),
+            workflow=ground.workflow,
+            programs=dict(ground.programs),
+            warms=warms,
+        )
+        try:
+            directory.create(ground.redactor.model(record))
+            keep_given(directory, ground.redactor, ground.given)
+            repository.claim([worker.branch for worker in workers], base, keep=base_ref(record))
+        except (OrchestratorError, OSError) as error:
+            directory.release()
+            remove_tree(directory.path)
+            if isinstance(error, OSError):
+                raise RepositoryError(f"the run could not be recorded: {error}") from error
+            raise
+    _keep_private(ground, record)
+    return record, directory
+
+
+def _keep_private(ground: Ground, record: RunRecord) -> None:
+    values = ground.secrets.values
+    if record.private or ground.inherited_env or values:
+        inputs = Inputs(
+            config=ground.config,
+            workers=record.workers,
+            workflow=record.workflow,
+            programs=record.programs,
+            inherited_env=dict(ground.inherited_env),
+            secrets=dict(values),
+        )
+        keep_inputs(record.run_id, inputs, os.environ)
+
+
+def undo(ground: Ground, record: RunRecord, directory: RunDirectory) -> None:
+    """Give everything back: nothing of the run has begun."""
+    for worker in record.workers:
+        ground.repository.drop_branch(worker.branch, at=record.base)
+    keep = base_ref(record)
+    if keep is not None:
+        ground.repository.git.run("update-ref", "-d", keep)
+    remove_tree(directory.path)
+
+
+def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:
+    """Name what is missing from the record."""
+    config = ground.config
+    shown = [ground.redactor.model(worker) for worker in workers]
+    stages = ground.redactor.model(config.project)
+    tasks = ground.redactor.model(ground.workflow) if ground.workflow else None
+    services = {
+        **config.project.services,
+        **{
+            f"{task.id}: {name}": service
+            for task in (ground.workflow.tasks if ground.workflow else ())
+            for name, service in (task.settings.services or {}).items()
+        },
+    }
+    configs = [config, *ground.programs.values()]
+    missing = {
+        "workflow": tasks != ground.workflow,
+        "api_base": any(one.api_base is not None for one in configs),
+        "notify": config.triggers.notify is not None,
+        "tasks": shown != list(workers),
+        **{
+            f"variables of service {name}": bool(service.env or service.variables)
+            for name, service in services.items()
+        },
+        **{name: getattr(stages, name) != getattr(config.project, name) for name in _COMMANDS},
+    }
+    names = dict.fromkeys(name for one in configs for name in one.isolation.env)
+    return (*names, *(name for name, is_missing in missing.items() if is_missing))
+
+
+def base_commit(repository: Repository, config: ParallelConfig) -> str:
+    """Return the commit that workers start from: the edits of the checkout are in it if asked for.
+
+    Raises:
+        OrchestratorError: There is no such commit, or the checkout could not be read.
+    """
+    head = repository.resolve(config.base)
+    if not config.include_uncommitted:
+        return head
+    state_dir = repository.state_dir
+    state_dir.mkdir(parents=True, exist_ok=True)
+    return repository.snapshot(
+        parent=head,
+        message="architect: uncommitted changes of the checkout",
+        scratch=state_dir / f"index-{os.getpid()}",
+    )

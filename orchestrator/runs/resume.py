@@ -1,0 +1,174 @@
+"""Go on with a run whose process is gone: nothing runs twice, and nothing that was done is lost."""
+
+import os
+from contextlib import suppress
+
+from orchestrator.agents.base import Agent
+from orchestrator.cleanup.inventory import RecordedWorker, base_ref, worker_refs
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine import connected
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import ConfigError
+from orchestrator.events import Emit, RunDone, ignore
+from orchestrator.execution.cancel import Cancel
+from orchestrator.git.repository import Repository
+from orchestrator.results import RunResult
+from orchestrator.runs.preflight import check_grounds
+from orchestrator.runs.recorder import Recorder, announce
+from orchestrator.runs.shared_resources import clear_the_way, closing, share
+from orchestrator.scheduling.scheduler import carry_out
+from orchestrator.state.history import RunHistory
+from orchestrator.state.private_inputs import Inputs, read_inputs
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import RunRecord
+from orchestrator.text.redact import Redactor
+from orchestrator.worker.context import Ground
+from orchestrator.workflow.model import Workflow
+
+
+class ResumedRun:
+    """A run that another process began."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        emit: Emit | None = None,
+        engine: ContainerEngine | None = None,
+        agent: Agent | None = None,
+        lease: int | None = None,
+    ) -> None:
+        """Take the wishes; nothing is touched yet.
+
+        Args:
+            directory: The run's.
+            emit: Is told what happens, from several threads.
+            engine: Default: the Docker engine.
+            agent: Default: the one that the run names.
+            lease: A descriptor of the run's lease, locked, from the process that reserved it.
+        """
+        self._directory = directory
+        self._emit = emit or ignore
+        self._engine = engine
+        self._agent = agent
+        self._lease = lease
+        self._cancel = Cancel()
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop every worker; its work is committed and its result says `cancelled`.
+
+        Args:
+            kill: Do not wait for the workers' grace.
+        """
+        self._cancel.press(kill=kill)
+
+    def execute(self) -> RunResult:
+        """See all workers through to their results.
+
+        Raises:
+            ConfigError: The run goes on elsewhere, or what it needs is gone.
+            OrchestratorError: It cannot go on now; all is as it was.
+        """
+        directory = self._directory
+        if not directory.take_over(self._lease):
+            raise ConfigError(
+                f"run {directory.run_id} goes on in process {directory.process}",
+                hint=f"`orchestrator watch {directory.run_id}` shows it",
+            )
+        try:
+            return self._go_on(directory)
+        finally:
+            directory.release()
+
+    def _go_on(self, directory: RunDirectory) -> RunResult:
+        record, inputs = _read(directory)
+        config = inputs.config if inputs else record.config
+        config = config.model_copy(update={"base": record.base, "context": None})
+        with connected(self._engine) as engine:
+            if _is_done(directory, record):
+                return self._conclude(directory, record, engine)
+            workflow = inputs.workflow if inputs else record.workflow
+            ground = _ground(config, record, workflow, inputs, engine, self._agent)
+            _claim_again(ground.repository, directory, record)
+            notify = config.triggers.notify
+            recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
+            clear_the_way(engine, directory.run_id)
+            run = share(ground, record, directory, recorder, self._cancel, resumed=True)
+            with closing(engine, directory, recorder):
+                announce(recorder, record, run.notices)
+                return carry_out(run, record.workers, since=record.created_at)
+
+    def _conclude(
+        self, directory: RunDirectory, record: RunRecord, engine: ContainerEngine
+    ) -> RunResult:
+        """Do what was left to do when the last worker had its result."""
+        with RunHistory(directory, record) as history:
+            result = history.result()
+        recorder = Recorder(directory, self._emit, Redactor())
+        with closing(engine, directory, recorder):
+            with suppress(OSError):
+                directory.write_run_result(result)
+            self._emit(RunDone(result=result))
+        return result
+
+
+def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
+    record = directory.record()
+    if record is None:
+        raise ConfigError(
+            f"run {directory.run_id} was never written down whole: nothing of it has begun",
+            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` removes it",
+        )
+    inputs = read_inputs(directory.run_id, os.environ)
+    if inputs is None and record.private and not _is_done(directory, record):
+        raise ConfigError(
+            f"what run {directory.run_id} was given in private is gone: "
+            f"{', '.join(record.private)}",
+            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` keeps what was done",
+        )
+    if inputs is not None:
+        record = record.model_copy(update={"workers": inputs.workers})
+    return record, inputs
+
+
+def _claim_again(repository: Repository, directory: RunDirectory, record: RunRecord) -> None:
+    """Make the branches that the dead process did not come to, unless they are another's by now.
+
+    Raises:
+        ConfigError: Another run has the numbers.
+    """
+    workers = [RecordedWorker(directory, record, spec) for spec in record.workers]
+    waiting = [one for one in workers if directory.result(one.number) is None]
+    with repository.lock():
+        if not all(one.still_owns_its_number(repository) for one in waiting):
+            raise ConfigError(
+                f"another run has taken numbers of run {record.run_id}, which never began",
+                hint="start it anew: `orchestrator parallel`",
+            )
+        refs = worker_refs(repository)
+        missing = [one.spec.branch for one in waiting if one.ref not in refs]
+        if missing:
+            repository.claim(missing, record.base, keep=base_ref(record))
+
+
+def _is_done(directory: RunDirectory, record: RunRecord) -> bool:
+    return all(directory.result(spec.worker_id) is not None for spec in record.workers)
+
+
+def _ground(
+    config: ParallelConfig,
+    record: RunRecord,
+    workflow: Workflow | None,
+    inputs: Inputs | None,
+    engine: ContainerEngine,
+    agent: Agent | None,
+) -> Ground:
+    if inputs is None:
+        return check_grounds(config, record.top, engine, agent, workflow, programs=record.programs)
+    names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
+    isolation = config.isolation.model_copy(update={"secrets": names})
+    config = config.model_copy(update={"isolation": isolation})
+    environ = {**os.environ, **inputs.environ}
+    return check_grounds(
+        config, record.top, engine, agent, workflow, environ, programs=inputs.programs
+    )

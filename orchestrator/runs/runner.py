@@ -1,0 +1,230 @@
+"""One run: check everything, then start the workers, a slot each, until none is left."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.agents.base import Agent
+from orchestrator.cleanup.inventory import Wanted
+from orchestrator.cleanup.orphans import abandoned
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.run import ParallelConfig, parse_age
+from orchestrator.config.sizing import demand
+from orchestrator.engine import connected
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import OrchestratorError, RepositoryError
+from orchestrator.events import Emit, ignore
+from orchestrator.execution.cancel import Cancel
+from orchestrator.git.repository import Repository
+from orchestrator.results import RunResult, WorkerResult
+from orchestrator.runs.capacity import check_disk, check_worktrees
+from orchestrator.runs.dry_run import RunPlan
+from orchestrator.runs.machine_check import crowding, roominess
+from orchestrator.runs.preflight import alike, check_grounds, check_kept, check_wishes, missing_keys
+from orchestrator.runs.recorder import Recorder, announce
+from orchestrator.runs.reservation import reserve, undo
+from orchestrator.runs.shared_resources import closing, share
+from orchestrator.scheduling.scheduler import carry_out
+from orchestrator.state.run_directory import RunDirectory, live_numbers
+from orchestrator.state.run_record import RunRecord
+from orchestrator.worker.context import Ground, RunContext
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.planning import (
+    NO_PROGRAMS,
+    Programs,
+    job_count,
+    plan_tasks,
+    repeated_task_notice,
+    run_config,
+)
+
+
+class ParallelRunner:
+    """Runs many workers at once, each in a worktree and a container of its own."""
+
+    def __init__(
+        self,
+        config: ParallelConfig,
+        root: Path | str | None = None,
+        *,
+        emit: Emit | None = None,
+        engine: ContainerEngine | None = None,
+        agent: Agent | None = None,
+        workflow: Workflow | None = None,
+        programs: Programs = NO_PROGRAMS,
+        warms: bool = False,
+    ) -> None:
+        """Take the wishes; nothing is touched yet.
+
+        Args:
+            config: What to run.
+            root: Anywhere in the repository. Default: the current directory.
+            emit: Is told what happens, from several threads.
+            engine: Default: the Docker engine.
+            agent: Default: the one that `config.agent_cli` names.
+            workflow: The tasks, instead of those of `config`, and in which order they run.
+            programs: Wishes for tasks with an agent program of their own, by its name.
+            warms: What the one worker has in its caches becomes that of later runs.
+        """
+        self._config = config if workflow is None else run_config(config, workflow)
+        self._workflow = workflow
+        self._programs = programs
+        self._root = Path(root) if root is not None else Path.cwd()
+        self._emit = emit or ignore
+        self._engine = engine
+        self._agent = agent
+        self._warms = warms
+        self._cancel = Cancel()
+
+    def plan(self) -> RunPlan:
+        """Say what a run would do now. Creates nothing.
+
+        Raises:
+            OrchestratorError: A run could not start, whatever the engine and the machine are.
+        """
+        config = self._config
+        isolation = config.isolation
+        check_kept(config, self._workflow, self._programs)
+        wishes = check_wishes(config, self._root, self._agent)
+        if self._workflow is not None:
+            for own, _ in alike(config, self._workflow, self._programs):
+                check_wishes(own, self._root, self._agent)
+        repository = wishes.repository
+        check_worktrees(repository, config)
+        first = repository.free_block(job_count(config), taken=live_numbers(repository.state_dir))
+        missing = missing_keys(config, wishes.agent, wishes.inherited_env)
+        plan = RunPlan(
+            base=repository.resolve(config.base),
+            top=repository.top,
+            workers=plan_tasks(config, self._workflow, programs=self._programs, first=first),
+            image=wishes.image,
+            timeout=config.timeout,
+            preset=config.preset,
+            limits=config.limits,
+            network=isolation.network,
+            allow=isolation.allow,
+            runtime=isolation.runtime,
+            history=isolation.history,
+            ports=isolation.ports,
+            services={name: one.image for name, one in config.project.services.items()},
+            caches=config.project.caches,
+            setup=config.project.setup,
+            teardown=config.project.teardown,
+            checks=tuple(check.title for check in config.project.checks),
+            env=tuple(sorted({*wishes.inherited_env, *isolation.env})),
+            secrets=tuple(wishes.secrets.values),
+            notices=(
+                *self._notices(repository),
+                *wishes.copies.notices,
+                *([missing.message] if missing else ()),
+            ),
+        )
+        return wishes.redactor.model(plan)
+
+    def _notices(self, repository: Repository) -> Iterator[str]:
+        if self._config.include_uncommitted:
+            for path in repository.nested():
+                yield f"`{path}` is a repository of its own, which the workers do not see"
+        elif repository.is_dirty():
+            yield (
+                "the checkout has uncommitted changes, which the workers do not see; "
+                "`--include-uncommitted` carries them over"
+            )
+        if self._config.closed_stages:
+            stages = ", ".join(f"`{stage}`" for stage in self._config.closed_stages)
+            yield (
+                f"{stages} of a file that was found in the repository: no network, variables or "
+                "secrets; `--config FILE` gives them to a file that you trust"
+            )
+        chosen = "workers" in self._config.model_fields_set
+        repeated = repeated_task_notice(self._config, workers_given=chosen)
+        if repeated is not None:
+            yield repeated
+
+    def run(self) -> list[WorkerResult]:
+        """Run all workers and give their results, in the order of their numbers.
+
+        Raises:
+            OrchestratorError: The run could not start; nothing was created.
+        """
+        return self.execute().results
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """Stop every worker; its work is committed and its result says `cancelled`.
+
+        Args:
+            kill: Do not wait for the workers' grace.
+        """
+        self._cancel.press(kill=kill)
+
+    def execute(self) -> RunResult:
+        """Run all workers.
+
+        Raises:
+            OrchestratorError: The run could not start; nothing was created.
+        """
+        with connected(self._engine) as engine:
+            ground, notices = self._checked(engine)
+            record, directory = reserve(ground, warms=self._warms)
+            notify = self._config.triggers.notify
+            recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
+            with closing(engine, directory, recorder):
+                run = self._shared(ground, record, directory, recorder)
+                announce(recorder, record, (*notices, *run.notices))
+                return carry_out(run, record.workers)
+
+    def reserve(self) -> RunDirectory:
+        """Claim the run's numbers and write down what it is to do, for another process to do it.
+
+        Returns:
+            The run's directory, its lease held.
+
+        Raises:
+            OrchestratorError: The run could not start; nothing was created.
+        """
+        with connected(self._engine) as engine:
+            ground, notices = self._checked(engine)
+            record, directory = reserve(ground)
+            announce(Recorder(directory, self._emit, ground.redactor), record, notices)
+            return directory
+
+    def _checked(self, engine: ContainerEngine) -> tuple[Ground, tuple[str, ...]]:
+        ground = check_grounds(
+            self._config, self._root, engine, self._agent, self._workflow, programs=self._programs
+        )
+        removed = self._remove_old(engine)
+        overlay, copied = ground.features.overlay, ground.copies.size
+        check_disk(ground.repository, self._config, overlay=overlay, copied=copied)
+        each = [demand(one.config, cpus=ground.features.cpus) for one in ground.grounds.values()]
+        room = roominess(self._config, ground.features, each)
+        crowded = crowding(self._config, ground.features, each) or room
+        return ground, (
+            *removed,
+            *abandoned(ground.repository, engine),
+            *self._notices(ground.repository),
+            *ground.copies.notices,
+            *([crowded] if crowded else ()),
+        )
+
+    def _remove_old(self, engine: ContainerEngine) -> list[str]:
+        """Remove old workers that are merged and clean, where that is asked for; tell of them."""
+        if self._config.retention is None:
+            return []
+        wanted = Wanted(merged=True, older_than=parse_age(self._config.retention))
+        try:
+            gone = cleanup(self._root, engine=engine, wanted=wanted).workers
+        except OrchestratorError as error:
+            return [f"old workers were not removed ({error.message})"]
+        numbers = ", ".join(str(one.worker_id) for one in gone if one.problem is None)
+        told = f"merged and older than {self._config.retention}: removed worker {numbers}"
+        return [told] if numbers else []
+
+    def _shared(
+        self, ground: Ground, record: RunRecord, directory: RunDirectory, recorder: Recorder
+    ) -> RunContext:
+        try:
+            return share(ground, record, directory, recorder, self._cancel, resumed=False)
+        except (OrchestratorError, OSError) as error:
+            undo(ground, record, directory)
+            if isinstance(error, OSError):
+                raise RepositoryError(f"the run could not be prepared: {error}") from error
+            raise

@@ -1,0 +1,189 @@
+"""What the workers of a run share: made before the first, gone after the last."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from orchestrator.cleanup.orphans import remove_all
+from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.events import Emit, Notice
+from orchestrator.execution.cancel import Cancel
+from orchestrator.execution.dead_man_switch import LATE, Switch, make_switch
+from orchestrator.execution.ports import PortBlocks
+from orchestrator.execution.start_throttle import Pace
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.lfs import find_content
+from orchestrator.git.submodules import ready_submodules
+from orchestrator.runs.recorder import Recorder
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import RunRecord
+from orchestrator.state.secret_files import forget
+from orchestrator.worker.context import Ground, RunContext, labels
+from orchestrator.worker.prepare import ready_objects
+from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.caches import find_caches
+from orchestrator.workspace.overlay_probe import choose_mode
+from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
+
+_TAKING_OVER = 60.0
+"""Seconds for us to find the containers that another process left."""
+_KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
+"""What goes on while nobody is there."""
+HOST_ROLE = "host"
+"""The role of the container that closes the host to a run's network."""
+
+
+@contextmanager
+def closing(
+    engine: ContainerEngine, directory: RunDirectory, recorder: "Recorder"
+) -> Iterator[None]:
+    """Remove, at the end, what a run shares, and give up its lease."""
+    try:
+        yield
+    finally:
+        if not directory.left_open:
+            _clean_up(engine, directory, recorder)
+        recorder.close()
+        directory.release()
+
+
+def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: "Recorder") -> None:
+    for problem in _sweep(engine, directory.run_id):
+        # The results stand; what is left is found by its labels.
+        recorder(Notice(message=f"not all was removed ({problem})"))
+    directory.drop_objects()
+    remove_tree(directory.path / INPUTS_PLACE)
+    forget(directory.run_id, os.environ)
+
+
+def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
+    """Remove what a run made in the engine; say what stays, and go on."""
+    try:
+        leftovers = engine.leftovers({MANAGED: "true", RUN: run_id})
+    except OrchestratorError as error:
+        yield error.message
+        return
+    yield from (stuck.problem for stuck in remove_all(engine, leftovers))
+
+
+def share(
+    ground: Ground,
+    record: RunRecord,
+    directory: RunDirectory,
+    emit: Emit,
+    cancel: Cancel,
+    *,
+    resumed: bool,
+) -> RunContext:
+    """Make what all workers need: the base's objects, and a network.
+
+    Raises:
+        OrchestratorError: It could not be made.
+        OSError: There is no room for it.
+    """
+    base, isolation = record.base, ground.config.isolation
+    switch = _switch(ground, directory, record.workers if resumed else ())
+    shallow = ready_objects(ground.repository, directory, base, history=isolation.history)
+    submodules = ready_submodules(
+        ground.repository, base, directory.objects, history=isolation.history
+    )
+    content = find_content(ground.repository, base, directory.path / "index")
+    kinds = ground.config.project.caches
+    caches = find_caches(ground.repository, base, kinds, directory.path, warms=record.warms)
+    shared = Shared(
+        directory,
+        ground.repository,
+        ground.redactor,
+        workers=record.workers,
+        # Workers that are of no workflow are to know nothing of each other.
+        title=None if record.workflow is None else record.workflow.name,
+    )
+    run = RunContext(
+        **vars(ground),
+        directory=directory,
+        base=base,
+        run_base=base,
+        began=record.created_at,
+        objects=directory.objects,
+        shallow=shallow,
+        submodules=submodules.found,
+        content=content,
+        caches=caches,
+        notices=(*submodules.notices, *content.notices, *caches.notices),
+        mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
+        network="none",
+        emit=shared.following(emit),
+        cancel=cancel,
+        pace=Pace(ground.config.stagger, ground.config.providers, just_started=resumed),
+        ports=PortBlocks(directory, ground.repository.common_dir),
+        shared=shared,
+        switch=switch,
+        resumed=resumed,
+    )
+    configs = [one.config for one in ground.grounds.values()] or [ground.config]
+    if not any("open" in config.networks for config in configs):
+        return run
+    name = f"orchestrator-{directory.run_id}"
+    ours = labels(run, None, role="network")
+    made = [left.id for left in ground.engine.leftovers(ours) if left.kind == "network"]
+    network = made[0] if made else ground.engine.create_network(name, ours)
+    return replace(_with_host_closed(run, name, network), network=network)
+
+
+def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
+    """Close the host to the run's network, or say to people that this cannot be had here.
+
+    Raises:
+        EngineUnavailableError: The engine does not answer.
+    """
+    grounds = list(run.grounds.values()) or [run]
+    known = [one.egress for one in grounds if one.egress is not None]
+    allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
+    egress = replace(known[0], allowed=tuple(allowed))
+    try:
+        run.engine.close_host(f"{name}-host", network, egress, labels(run, None, role=HOST_ROLE))
+    except EngineUnavailableError:
+        raise
+    except OrchestratorError as error:
+        notice = (
+            "addresses that this machine gets during the run are not closed to its workers "
+            f"({error.message})"
+        )
+        return replace(run, notices=(*run.notices, notice))
+    return run
+
+
+def _switch(ground: Ground, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
+    """Make the switch of a run, and tell it of containers that another process started."""
+    switch = make_switch(ground.engine, directory.path)
+    for spec in running:
+        checkpoints = Checkpoints(directory.worker(spec.worker_id))
+        launched = checkpoints.launch()
+        if launched is None or checkpoints.ending() is not None:
+            continue
+        config = ground.grounds.get(spec.name or "", ground).config
+        left = None if config.timeout is None else config.timeout - (launched.age or 0.0)
+        # What is late already is stopped by us, as soon as it is found.
+        late = None if left is None else max(left, _TAKING_OVER) + config.limits.grace + LATE
+        switch.running(spec.worker_id, late)
+    return switch
+
+
+def clear_the_way(engine: ContainerEngine, run_id: str) -> None:
+    """Remove a dead process's helpers; workers' containers stay, and what they stand beside.
+
+    Raises:
+        EngineError: One of them could not be removed.
+    """
+    found = engine.leftovers({MANAGED: "true", RUN: run_id})
+    containers = [left for left in found if left.kind == "container"]
+    kept = {left.labels[WORKER] for left in containers if left.labels[ROLE] in _KEPT}
+    for left in containers:
+        role, number = left.labels[ROLE], left.labels.get(WORKER)
+        if role not in _KEPT and not (role == "guard" and number in kept):
+            engine.remove(left)

@@ -1,0 +1,1 @@
+"""Decide which worker starts next: order, free machine, rate limits, budget."""

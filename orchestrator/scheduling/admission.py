@@ -1,0 +1,86 @@
+"""Whether the machine has room for another task beside those that run."""
+
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from orchestrator.config.sizing import Demand, fits
+from orchestrator.engine.protocol import EngineFeatures
+
+_MEMINFO = Path("/proc/meminfo")
+_LEAST_MEMORY = 256 * 1024**2
+_LEAST_SHARE = 20
+"""A twentieth of the memory stays free for everybody else."""
+_LEAST_DISK = 256 * 1024**2
+
+Readings = Callable[[], tuple[int | None, int]]
+"""Gives the bytes of memory that are free, None where nobody knows, and those of disk."""
+
+
+def readings(place: Path) -> Readings:
+    """Make what measures this machine.
+
+    Args:
+        place: A directory on the disk that workers write to.
+    """
+    return lambda: (_available(), shutil.disk_usage(place).free)
+
+
+def _available() -> int | None:
+    try:
+        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+class Admission:
+    """Lets a worker start when what is set aside for it is free.
+
+    Beyond that, nothing starts beside others while the machine is short of memory or disk.
+    """
+
+    def __init__(
+        self, features: EngineFeatures, read: Readings, *, tell: Callable[[str], None]
+    ) -> None:
+        """Take what there is.
+
+        Args:
+            features: The engine's machine.
+            read: Measures this machine.
+            tell: Tells people why a worker waits, once for each.
+        """
+        self._features = features
+        self._read = read
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
+        """Say whether a worker may start beside others; what runs alone may always.
+
+        Args:
+            who: What people call it.
+            asks: What is set aside for it.
+            running: What is set aside for those that run.
+        """
+        problem = self._problem([*running, asks]) if running else None
+        if problem is not None and who not in self._told:
+            self._told.add(who)
+            self._tell(f"{who} waits: {problem}")
+        return problem is None
+
+    def _problem(self, demands: Collection[Demand]) -> str | None:
+        machine = self._features
+        if not fits(demands, cpus=machine.cpus, memory=machine.memory):
+            cpus = sum(one.cpus for one in demands)
+            if not fits([Demand(cpus, 0)], cpus=machine.cpus, memory=0):
+                return f"with those that run it may use {cpus:g} of {machine.cpus} CPUs"
+            ours = sum(one.memory for one in demands) // 1024**2
+            all_of_it = machine.memory // 1024**2
+            return f"with those that run it may use {ours} of {all_of_it} MiB of memory"
+        free, disk = self._read()
+        if free is not None and free < max(_LEAST_MEMORY, machine.memory // _LEAST_SHARE):
+            return f"{free // 1024**2} MiB of memory are free"
+        if disk < _LEAST_DISK:
+            return f"{disk // 1024**2} MiB of disk are free"
+        return None

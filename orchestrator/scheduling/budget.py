@@ -1,0 +1,123 @@
+"""What a run may spend in all, and each worker's share of it. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.config.run import ParallelConfig
+from orchestrator.results import WorkerResult
+
+_LEAST_BUDGET: Final = 0.0001
+"""USD with which a start is worth it."""
+_LEAST_TOKENS: Final = 1
+
+
+@dataclass
+class Purse:
+    """A sum that is given out in shares: what is set aside and what is spent never exceed it."""
+
+    total: float
+    least: float
+    """What a share must come to."""
+    spent: float = 0.0
+    reserved: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """What is neither spent nor set aside."""
+        return max(0.0, self.total - self.spent - self.reserved)
+
+    def share(self, waiting: int, *, most: float | None = None) -> float | None:
+        """Set a share aside; None when too little is left.
+
+        Args:
+            waiting: Those that have none yet, the one that asks included.
+            most: What it may have of its own.
+        """
+        fair = self.left / max(1, waiting)
+        given = fair if most is None else min(fair, most)
+        if given < self.least:
+            return None
+        self.reserved += given
+        return given
+
+    def returned(self, share: float, spent: float) -> None:
+        """Take note of what became of a share; the rest of it is for the others."""
+        self.reserved = max(0.0, self.reserved - share)
+        self.spent += spent
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """What one worker is given of a run's sums, for all of its attempts; None: what it has."""
+
+    budget: float | None = None
+    tokens: float | None = None
+
+    def over(self, config: ParallelConfig) -> ParallelConfig:
+        """Give a worker's wishes with that."""
+        update: dict[str, float] = {}
+        if self.budget is not None:
+            update["budget_per_worker"] = self.budget
+        if self.tokens is not None:
+            update["tokens_per_worker"] = int(self.tokens)
+        return config.model_copy(update=update) if update else config
+
+
+class Funds:
+    """What a run has to give out: USD, tokens, both or neither; asked by one thread."""
+
+    def __init__(self, config: ParallelConfig) -> None:
+        """Have all of what a run may spend."""
+        budget, tokens = config.budget_total, config.tokens_total
+        self.budget = None if budget is None else Purse(budget, _LEAST_BUDGET)
+        self.tokens = None if tokens is None else Purse(tokens, _LEAST_TOKENS)
+        self._given: dict[int, Allotment] = {}
+
+    def has(self, number: int) -> bool:
+        """Tell whether a worker has its share."""
+        return number in self._given
+
+    def allot(
+        self, number: int, config: ParallelConfig, waiting: int, *, runs: bool = False
+    ) -> Allotment | None:
+        """Give a worker its share; None when too little is left.
+
+        Args:
+            number: The worker. It gets one share, however often this is asked.
+            config: Its own wishes.
+            waiting: Workers that have none yet, this one included.
+            runs: It runs already, and gets what there is.
+        """
+        if number not in self._given:
+            budget = _share(self.budget, waiting, config.budget_per_worker, runs=runs)
+            tokens = _share(self.tokens, waiting, config.tokens_per_worker, runs=runs)
+            found = Allotment(budget, tokens)
+            if (self.budget is not None and budget is None) or (
+                self.tokens is not None and tokens is None
+            ):
+                self._take_back(found, 0.0, 0.0)
+                return None
+            self._given[number] = found
+        return self._given[number]
+
+    def settle(self, result: WorkerResult) -> None:
+        """Take back what a worker has left; one that ran and told no figure has spent it all."""
+        given = self._given.pop(result.worker_id, Allotment())
+        # Of an earlier process's workers the shares are not known, and what they spent is.
+        has_run = result.started_at is not None or result.attempts > 1
+        budget = (given.budget or 0.0) if has_run and not result.cost_known else result.cost
+        tokens = (given.tokens or 0.0) if has_run and result.tokens is None else result.tokens
+        self._take_back(given, budget, tokens or 0.0)
+
+    def _take_back(self, given: Allotment, budget: float, tokens: float) -> None:
+        if self.budget is not None:
+            self.budget.returned(given.budget or 0.0, budget)
+        if self.tokens is not None:
+            self.tokens.returned(given.tokens or 0.0, tokens)
+
+
+def _share(purse: Purse | None, waiting: int, most: float | None, *, runs: bool) -> float | None:
+    if purse is None:
+        return None
+    given = purse.share(waiting, most=most)
+    return 0.0 if given is None and runs else given

@@ -1,0 +1,128 @@
+"""Who of a run's workers may start next: whoever is first, or whom the workflow's order lets."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.config.sizing import Demand, demand
+from orchestrator.events import Notice
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.scheduling.admission import Admission, readings
+from orchestrator.worker.context import RunContext
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.order import Fate, Fits, Order
+from orchestrator.workflow.planning import demand_of
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A worker that is not to run."""
+
+    spec: WorkerSpec
+    reason: Reason | None
+    """None where that is no failure."""
+    message: str
+
+
+class Queue(Protocol):
+    """Knows what is over, and chooses among those that wait."""
+
+    def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
+        """Give those of them that are never to run."""
+
+    def next(
+        self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
+    ) -> list[WorkerSpec]:
+        """Give those of them that start now, as many as there are free slots at most."""
+
+    def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
+        """A worker has its final result."""
+
+
+def make_queue(run: RunContext) -> Queue:
+    """Give the queue of a run."""
+    admission = Admission(
+        run.features,
+        readings(run.directory.path),
+        tell=lambda message: run.emit(Notice(message=message)),
+    )
+    config, cpus = run.config, run.features.cpus
+    if run.workflow is None:
+        nothing = Demand(0.0, 0)
+        return _Line(admission, demand(config, cpus=cpus) if config.auto_workers else nothing)
+    set_aside = {
+        task.id: demand_of(config, task, run.programs, cpus=cpus) for task in run.workflow.tasks
+    }
+
+    def has_room(task: Task, running: Collection[Task]) -> bool:
+        beside = [set_aside[one.id] for one in running]
+        return admission(f"task `{task.id}`", set_aside[task.id], beside)
+
+    return _Ordered(run.workflow, has_room)
+
+
+class _Line:
+    """First come, first served."""
+
+    def __init__(self, admission: Admission, each: Demand) -> None:
+        self._admission = admission
+        self._each = each
+
+    def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:  # noqa: ARG002
+        return ()
+
+    def next(
+        self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
+    ) -> list[WorkerSpec]:
+        found: list[WorkerSpec] = []
+        for spec in waiting[:free]:
+            beside = [self._each] * (len(running) + len(found))
+            if not self._admission(f"worker {spec.worker_id}", self._each, beside):
+                break
+            found.append(spec)
+        return found
+
+    def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
+        """Nobody waits for it."""
+
+
+class _Ordered:
+    """As a workflow has it."""
+
+    def __init__(self, workflow: Workflow, fits: Fits) -> None:
+        self._order = Order(workflow, fits)
+        self._fates: dict[str, Fate] = {}
+
+    def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
+        named = {_name(spec): spec for spec in waiting}
+        return [
+            Skipped(
+                spec=named[skip.task.id],
+                reason=None if skip.fate is Fate.UNNEEDED else Reason.DEPENDENCY,
+                message=f"skipped: {skip.because}",
+            )
+            for skip in self._order.skips(named, self._fates)
+        ]
+
+    def next(
+        self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
+    ) -> list[WorkerSpec]:
+        named = {_name(spec): spec for spec in waiting}
+        beside = [_name(spec) for spec in running]
+        return [named[task.id] for task in self._order.next(named, beside, self._fates, free=free)]
+
+    def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
+        self._fates[_name(spec)] = _fate(result)
+
+
+def _name(spec: WorkerSpec) -> str:
+    if spec.name is None:
+        raise ValueError(f"worker {spec.worker_id} has no task of the workflow")
+    return spec.name
+
+
+def _fate(result: WorkerResult) -> Fate:
+    if result.status is Status.SUCCESS:
+        return Fate.SUCCEEDED
+    return Fate.SKIPPED if result.reason is Reason.DEPENDENCY else Fate.FAILED

@@ -1,0 +1,1 @@
+"""What is on disk: directories of runs and workers, checkpoints, history, secrets."""

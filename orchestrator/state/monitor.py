@@ -1,0 +1,155 @@
+"""Measure the workers of a run from outside its process: what they use, what they have changed."""
+
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
+from orchestrator.engine.protocol import ContainerEngine, Usage
+from orchestrator.errors import OrchestratorError
+from orchestrator.events import Emit, WorkerMeasured
+from orchestrator.files.disk_usage import disk_use
+from orchestrator.files.walk import Walk
+from orchestrator.state.history import RunHistory, WorkerState
+from orchestrator.state.worker_directory import Store
+from orchestrator.worker_spec import WorkerSpec
+
+INTERVAL = 1.0
+"""Seconds between two measurements."""
+MOST_FILES = 20_000
+"""Files that are looked at, for each worker and measurement; more are not counted."""
+_MOST_ENTRIES = 10 * MOST_FILES
+"""Files and directories that are looked at, for the same."""
+_REST = 2.0
+"""A pause is so many times as long as the look at files took, at least, up to `_LONGEST`."""
+_LONGEST = 5.0
+"""Seconds; so long, too, may one look at a worker's files take."""
+_MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
+
+
+class Gauge:
+    """Tells what the running workers use, once a second, from a thread of its own.
+
+    An engine that hangs, or a tree that is large, must not hold up whoever shows the run.
+    """
+
+    def __init__(
+        self, history: RunHistory, emit: Emit, *, connect: Callable[[], ContainerEngine]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            history: The run; somebody else reads it on.
+            emit: Is told.
+            connect: Gives the engine, which may not be there.
+        """
+        self._history = history
+        self._emit = emit
+        self._connect = connect
+        self._engine: ContainerEngine | None = None
+        self._before: dict[int, tuple[float, int]] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._measure, name="gauge", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Not waited for: the engine may take its time, and the thread ends with the process.
+        self._ended.set()
+
+    def _measure(self) -> None:
+        pause = 0.0
+        while not self._ended.wait(pause):
+            begun = time.monotonic()
+            walked = self.look()
+            took = time.monotonic() - begun
+            pause = max(INTERVAL - took, min(walked * _REST, _LONGEST), 0)
+        if self._engine is not None:
+            self._engine.close()
+
+    def look(self) -> float:
+        """Measure all that run, once, and give the seconds that looking at files took."""
+        workers = [w for w in self._history.workers.values() if w.state in _MEASURED]
+        usage = self._usage() if workers else {}
+        begun = time.monotonic()
+        for worker in workers:
+            measured = self._measured(worker.spec, usage.get(worker.spec.worker_id))
+            if not self._ended.is_set():
+                self._emit(measured)
+        return time.monotonic() - begun
+
+    def _measured(self, spec: WorkerSpec, used: Usage | None) -> WorkerMeasured:
+        store = Store(root=self._history.directory.worker(spec.worker_id))
+        tree = store.upper if store.upper.is_dir() else store.copy
+        return WorkerMeasured(
+            worker_id=spec.worker_id,
+            cpus=self._rate(spec.worker_id, used),
+            memory=used.memory if used else None,
+            disk=disk_use((tree, store.git), most_files=MOST_FILES, seconds=_LONGEST).size,
+            files=changed_files(store, self._history.record.top / spec.directory),
+        )
+
+    def _usage(self) -> dict[int, Usage]:
+        labels = {MANAGED: "true", RUN: self._history.run_id, ROLE: "worker"}
+        try:
+            self._engine = self._engine or self._connect()
+            found = self._engine.usage(labels)
+        except OrchestratorError:
+            # What it would say is then not shown; the run's own process says what is wrong.
+            return {}
+        numbers = {one.labels.get(WORKER, ""): one.usage for one in found}
+        return {int(number): used for number, used in numbers.items() if number.isdecimal()}
+
+    def _rate(self, number: int, used: Usage | None) -> float | None:
+        if used is None or used.cpu is None:
+            return None
+        now = time.monotonic()
+        before = self._before.get(number)
+        self._before[number] = (now, used.cpu)
+        if before is None or now <= before[0]:
+            return None
+        # Another attempt's container begins at zero again.
+        return max(used.cpu - before[1], 0) / 1e9 / (now - before[0])
+
+
+def changed_files(store: Store, worktree: Path) -> int | None:
+    """Count the files that a worker has made, changed or removed, ignored ones included.
+
+    Cheap rather than exact: a file that is written and is the same counts; a folder that is removed
+    or renamed counts as one. None when that cannot be told.
+    """
+    if store.upper.is_dir():
+        return len(_files(store.upper))
+    try:
+        # Written by the host when the checkout was made, and out of the worker's reach.
+        made_at = (store.harvest / "index").stat().st_mtime_ns
+    except OSError:
+        return None
+    base, now = _files(worktree), _files(store.copy)
+    if MOST_FILES in (len(base), len(now)):
+        return None
+    changed = sum(path not in base or written > made_at for path, written in now.items())
+    return changed + sum(path not in now for path in base)
+
+
+def _files(root: Path) -> dict[str, int]:
+    """Give when each file of a tree was written, by its path; `.git` on top is left out."""
+    found: dict[str, int] = {}
+    walk = Walk(root, most=_MOST_ENTRIES, until=time.monotonic() + _LONGEST)
+    for path, info in walk:
+        if path != ".git" and not stat.S_ISDIR(info.st_mode):
+            found[path] = info.st_mtime_ns
+        if len(found) == MOST_FILES:
+            break
+    return found

@@ -1,0 +1,253 @@
+"""Secrets as files in memory: read from the caller, laid out for one worker, gone with it.
+
+A value is never in an argument, a variable, a label or a record: only on a tmpfs of the host, in a
+directory that one worker's container sees as `/run/secrets`.
+"""
+
+import os
+import re
+import shutil
+import stat
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import ConfigError, EngineError
+from orchestrator.text.redact import SHORTEST
+
+TARGET = "/run/secrets"
+"""Where a worker finds them, by name."""
+VARIABLE = "ORCHESTRATOR_SECRETS"
+"""What tells a worker of `TARGET`."""
+MAX_BYTES = 16 * 1024
+"""Of one secret."""
+_MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
+_MOUNTS = Path("/proc/mounts")
+_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
+# One worker removes the directory of the run as another makes its own in it.
+_threads = threading.Lock()
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secrets:
+    """What the workers of a run are given."""
+
+    values: Mapping[str, bytes]
+    root: Path | None
+    """A directory in memory; None where there are no secrets."""
+
+    @contextmanager
+    def laid_out(
+        self, run_id: str, worker_id: int, owner: tuple[int, int], *, again: bool = False
+    ) -> Iterator[Path | None]:
+        """Write them for one worker, and remove them whatever happens.
+
+        Args:
+            run_id: The run.
+            worker_id: The worker.
+            owner: uid and gid of the worker's processes.
+            again: They are there already, since a process that is dead now laid them out.
+
+        Raises:
+            EngineError: They could not be written.
+        """
+        if self.root is None:
+            yield None
+            return
+        directory = _run_directory(self.root, run_id) / f"worker-{worker_id}"
+        try:
+            if not again:
+                with _threads:
+                    _write(directory, self.values, owner)
+            yield directory
+        finally:
+            with _threads:
+                _withdraw(directory)
+
+
+def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
+    """Get the values of `NAME` (the caller's variable) and `NAME=@FILE`.
+
+    Raises:
+        ConfigError: Naming every one that cannot be had, or is too short or too long; or there is
+            no memory to keep them in.
+    """
+    values: dict[str, bytes] = {}
+    problems = []
+    for entry in entries:
+        name, _, file = entry.partition("=@")
+        try:
+            values[name] = _checked(name, _read(file) if file else _variable(name, environ))
+        except ConfigError as error:
+            problems.append(error)
+    if problems:
+        message = "; ".join(error.message for error in problems)
+        raise ConfigError(message, hint=problems[0].hint)
+    return Secrets(values=values, root=memory_root(environ) if values else None)
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> bytes:
+    if name not in environ:
+        raise ConfigError(
+            f"secret `{name}` is not set in the environment",
+            hint=f"set it, or read it from a file with `--secret {name}=@FILE`",
+        )
+    return os.fsencode(environ[name])
+
+
+def _read(file: str) -> bytes:
+    try:
+        with Path(file).open("rb") as opened:
+            return opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"secret file `{file}` cannot be read: {error.strerror}",
+            hint="give a file as `--secret NAME=@FILE`",
+        ) from error
+
+
+def _checked(name: str, value: bytes) -> bytes:
+    if len(value) > MAX_BYTES:
+        raise ConfigError(
+            f"secret `{name}` is larger than {MAX_BYTES // 1024} KiB",
+            hint="hand over a key for it, and the rest as a file of the repository",
+        )
+    if max((len(line.strip()) for line in value.splitlines()), default=0) < SHORTEST:
+        raise ConfigError(
+            f"secret `{name}` is shorter than {SHORTEST} bytes",
+            hint="it could not be told from ordinary words in a log; use a longer one",
+        )
+    return value
+
+
+def memory_root(environ: Mapping[str, str]) -> Path:
+    """Find a directory in memory that this user can write to.
+
+    Raises:
+        ConfigError: There is none; nothing is written to a disk instead.
+    """
+    for root in _candidates(environ):
+        if _is_in_memory(root) and os.access(root, os.W_OK | os.X_OK):
+            return root
+    raise ConfigError(
+        "secrets need a directory in memory, and there is none",
+        hint=f"mount a tmpfs on {_MEMORY}, or point `XDG_RUNTIME_DIR` to one",
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    given = environ.get("XDG_RUNTIME_DIR")
+    return (*((Path(given),) if given else ()), Path(f"/run/user/{os.getuid()}"), _MEMORY)
+
+
+def _is_in_memory(directory: Path) -> bool:
+    """Tell by the kernel's list of mounts what the directory lies on."""
+    if not directory.is_dir():
+        return False
+    place = directory.resolve()
+    best, kind = Path(), ""
+    for line in _MOUNTS.read_text(errors="surrogateescape").splitlines():
+        _, target, file_system, *_ = line.split(" ")
+        mount = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), target))
+        # Of two on one directory the later hides the earlier.
+        if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
+            best, kind = mount, file_system
+    return kind in _MEMORY_FILE_SYSTEMS
+
+
+def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
+    try:
+        _own_directory(directory.parent)
+        _write_files(directory, values, owner)
+    except OSError as error:
+        raise EngineError(f"secrets could not be written: {error.strerror}") from error
+
+
+def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
+    """Write a file for the caller's own eyes into a run's directory in memory.
+
+    Raises:
+        EngineError: It could not be written.
+    """
+    directory = _run_directory(root, run_id)
+    try:
+        with _threads:
+            _own_directory(directory)
+            scratch = directory / f"{name}.new"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:
+                file.write(content)
+            scratch.replace(directory / name)
+    except OSError as error:
+        raise EngineError(f"private values could not be written: {error.strerror}") from error
+
+
+def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | None:
+    """Read a file of `write_private`; None when it is gone."""
+    for root in _candidates(environ):
+        directory = _run_directory(root, run_id)
+        if _is_ours(directory):
+            try:
+                return (directory / name).read_bytes()
+            except OSError:
+                continue
+    return None
+
+
+def _own_directory(directory: Path) -> None:
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if not _is_ours(directory):
+        # Everybody can write to the directory above: somebody was there first.
+        raise EngineError(f"{directory} belongs to somebody else")
+
+
+def _withdraw(directory: Path) -> None:
+    if _is_ours(directory.parent):
+        _remove(directory)
+        with suppress(OSError):
+            directory.parent.rmdir()
+
+
+def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
+    # What a process left that died before there was a container to see it.
+    _remove(directory)
+    directory.mkdir(mode=0o700)
+    for name, value in values.items():
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(directory / name, flags, 0o400)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(value)
+            os.fchown(descriptor, *owner)
+    directory.chmod(0o500)
+    os.chown(directory, *owner)
+
+
+def forget(run_id: str, environ: Mapping[str, str]) -> None:
+    """Remove what a run that died left in memory."""
+    for root in _candidates(environ):
+        directory = _run_directory(root, run_id)
+        if _is_ours(directory):
+            _remove(directory)
+
+
+def _run_directory(root: Path, run_id: str) -> Path:
+    return root / f"orchestrator-{run_id}"
+
+
+def _is_ours(directory: Path) -> bool:
+    try:
+        info = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+
+
+def _remove(directory: Path) -> None:
+    # A directory of mode 500 does not let its owner remove what is in it.
+    for folder in (directory, *directory.glob("worker-*")):
+        if folder.is_dir() and not folder.is_symlink():
+            folder.chmod(0o700)
+    shutil.rmtree(directory, ignore_errors=True)

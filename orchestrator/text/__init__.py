@@ -1,0 +1,1 @@
+"""Make text safe to show: hidden characters, secret values, suggestions for misspelt names."""

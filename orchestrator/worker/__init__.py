@@ -1,0 +1,1 @@
+"""One worker from start to finish; read `lifecycle.py` first."""

@@ -1,0 +1,181 @@
+"""Tell whether what a worker committed is right: in a fresh checkout, in fresh containers.
+
+Nothing of the worker's own files is there, nothing of what is made here is kept, and nothing of it
+runs on the host.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.config.project import Check
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.execution.verdict import Verdict, judge_checks
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.results import CheckResult, Reason, Status
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.endings import Ending
+from orchestrator.worker.agent_container import cancel_of
+from orchestrator.worker.container_specs import Job
+from orchestrator.worker.context import RunContext
+from orchestrator.worker.stages import Work, setup_job
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.caches import ready_caches
+from orchestrator.workspace.furnish import Extras
+from orchestrator.workspace.mounts import CHECKED, Workspace
+from orchestrator.workspace.private_git import StoreOptions, make_store
+
+_UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
+"""Ends after which nobody wants to know, or there is nothing to look at."""
+
+
+def check(
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    tip: str,
+    verdict: Verdict,
+    checkpoints: Checkpoints,
+) -> tuple[list[CheckResult], Verdict]:
+    """Run the checks that are not done yet, and let them say whether it is a success.
+
+    Args:
+        run: The run.
+        spec: The worker.
+        workspace: The worker's files.
+        tip: What it committed.
+        verdict: How it ended.
+        checkpoints: How far it has come.
+
+    Raises:
+        EngineUnavailableError: The engine went away; the rest is left for whoever resumes the run.
+    """
+    wanted = run.config.project.checks
+    if not wanted or verdict.reason in _UNCHECKED:
+        return [], verdict
+    if tip == run.base:
+        return [], verdict.with_note("no checks: nothing was committed")
+    done = checkpoints.checks()
+    if len(done) < len(wanted):
+        done = _Checks(run, spec, replace(workspace, start=tip), checkpoints).all(done)
+    if len(done) == len(wanted):
+        return done, judge_checks(verdict, done)
+    why = f"{cancel_of(run, spec).why} before its checks were done"
+    if verdict.status is Status.SUCCESS:
+        return done, Verdict(Status.FAILED, Reason.CANCELLED, why)
+    return done, verdict.with_note(why)
+
+
+@dataclass(frozen=True)
+class _Checks:
+    """The checks of one worker's commit."""
+
+    run: RunContext
+    spec: WorkerSpec
+    workspace: Workspace
+    checkpoints: Checkpoints
+
+    def all(self, done: Sequence[CheckResult]) -> list[CheckResult]:
+        """Run those that are not done, until somebody asks for the worker's end."""
+        root = self.run.directory.worker(self.spec.worker_id) / CHECKED
+        remove_tree(root)  # what a process left that died over it
+        try:
+            fresh, problem = self._ready(root)
+            return self._rest(list(done), fresh, problem)
+        finally:
+            remove_tree(root)
+
+    def _ready(self, root: Path) -> tuple[Workspace, str | None]:
+        """Give a fresh checkout, set up; and why it is none, if it is not."""
+        try:
+            fresh = self._check_out(root)
+            return fresh, self._set_up(fresh)
+        except EngineUnavailableError:
+            raise
+        except (OrchestratorError, OSError) as error:
+            return self.workspace, f"what it committed could not be checked out ({error})"
+
+    def _check_out(self, root: Path) -> Workspace:
+        """Check out what was committed, with a git store of its own."""
+        run, workspace = self.run, self.workspace
+        root.mkdir()
+        options = StoreOptions(
+            base=run.base,
+            start=workspace.start,
+            run_base=run.run_base,
+            shallow=run.shallow,
+            mode="bind",
+            owner=workspace.user,
+            excluded=run.agent.droppings,
+            extras=Extras(
+                copies=run.copies,
+                submodules=run.submodules,
+                content=run.content,
+                shown=False,
+            ),
+        )
+        store = make_store(run.repository, workspace.worktree, root, options)
+        # What the worker wrote to its caches is not there either.
+        caches = ready_caches(run.caches, root, workspace.user, run.mode)
+        return replace(workspace, store=store, mode="bind", caches=caches, shared=())
+
+    def _set_up(self, fresh: Workspace) -> str | None:
+        config, cancel = self.run.config, cancel_of(self.run, self.spec)
+        if not config.project.setup or cancel.asked:
+            return None
+        job = replace(setup_job(config), stage="check", name="check-setup", title="setup")
+        work = Work(self.run, self.spec, fresh, job, cancel)
+        problem = work.problem(work.done())
+        return None if problem is None else f"its setup failed: {problem}"
+
+    def _rest(
+        self, done: list[CheckResult], fresh: Workspace, problem: str | None
+    ) -> list[CheckResult]:
+        cancel = cancel_of(self.run, self.spec)
+        wanted = self.run.config.project.checks
+        for number, one in enumerate(wanted[len(done) :], start=len(done) + 1):
+            if cancel.asked:
+                return done
+            work = Work(self.run, self.spec, fresh, self._job(number, one), cancel)
+            ending = _unseen(problem) if problem else _seen(work)
+            if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
+                return done
+            done.append(_result(one, work, ending))
+            with suppress(OSError):  # a full disk: to do it over again is no harm
+                self.checkpoints.note_checks(done)
+        return done
+
+    def _job(self, number: int, one: Check) -> Job:
+        return Job(
+            stage="check",
+            name=f"check-{number}",
+            commands=(one.run,),
+            timeout=one.timeout or None,
+            network=self.run.config.isolation.check_network,
+            title=self.run.redactor.text(one.title),
+            closed="checks" in self.run.config.closed_stages,
+        )
+
+
+def _seen(work: Work) -> Ending:
+    try:
+        return work.done()
+    except OSError as error:
+        return _unseen(str(error))
+
+
+def _unseen(problem: str) -> Ending:
+    return Ending(started_at=None, duration=0.0, exit_status=None, error=problem)
+
+
+def _result(one: Check, work: Work, ending: Ending) -> CheckResult:
+    problem = work.problem(ending)
+    return CheckResult(
+        name=one.title,
+        passed=problem is None,
+        exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
+        duration=round(ending.duration, 3),
+        log=str(work.log),
+        message=problem,
+    )

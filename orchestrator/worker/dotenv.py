@@ -1,0 +1,157 @@
+"""Write a worker's ports and services into an untracked file of its worktree, such as `.env`.
+
+What lies there, a copy of the user's own or what `setup` made, stays above the lines of ours.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.worker.context import RunContext
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.mounts import Workspace
+
+_BEGIN = "# Ports and services of this worker alone, by orchestrator; never committed."
+_END = "# Until here."
+_OURS = re.compile(f"^{re.escape(_BEGIN)}\n.*?^{re.escape(_END)}\n", re.DOTALL | re.MULTILINE)
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
+_MOST = 1024**2
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_MODE = 0o644
+_IN_THE_WAY = frozenset({errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTDIR})
+
+
+def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
+    """Refuse a file that git tracks: what is written into it would be committed.
+
+    Raises:
+        ConfigError: It is in the base.
+    """
+    if path is not None and repository.git.run("ls-tree", "--full-tree", base, "--", path):
+        raise ConfigError(
+            f"dotenv: `{path}` is tracked by git, and would be committed",
+            hint="name a file that is not, such as `.env.local`",
+        )
+
+
+def write_dotenv(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, services: Mapping[str, str]
+) -> None:
+    """Write the file, or what has changed in it; before a container with the worktree starts.
+
+    Args:
+        run: The run.
+        spec: The worker.
+        workspace: Its files.
+        services: What its variables say of its services.
+
+    Raises:
+        OrchestratorError: Something else is in its place.
+        OSError: There is no room for it.
+    """
+    path = run.config.project.dotenv
+    if path is None:
+        return
+    ports = run.ports.of(spec.worker_id, run.config.isolation.ports)
+    variables = {**ports.variables(), **services}
+    variables |= {n: v for n, v in run.config.isolation.env.items() if n in variables}
+    file = _File(workspace, path)
+    try:
+        before = _OURS.sub("", file.read())
+        file.replace(f"{_ended(before)}{_lines(variables)}".encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        if error.errno not in _IN_THE_WAY:
+            raise
+        raise OrchestratorError(f"dotenv: something else is in the place of `{path}`") from error
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+def _lines(variables: Mapping[str, str]) -> str:
+    lines = (f"{name}={_quoted(value)}\n" for name, value in variables.items())
+    return f"{_BEGIN}\n{''.join(lines)}{_END}\n"
+
+
+def _quoted(value: str) -> str:
+    """Write a value so that shells and libraries for such files read it alike."""
+    if _PLAIN.fullmatch(value):
+        return value
+    if "'" not in value:
+        return f"'{value}'"
+    return '"' + re.sub(r'([\\"$`])', r"\\\1", value) + '"'
+
+
+class _File:
+    """One file of a worker's tree. A worker may have written there: no link is followed."""
+
+    def __init__(self, workspace: Workspace, path: str) -> None:
+        self._written = workspace.writable()[0]
+        trees = (self._written, workspace.worktree.path)
+        self._trees = trees if workspace.mode == "overlay" else trees[:1]
+        *self._folders, self._name = path.split("/")
+        self._owner = workspace.user
+
+    def read(self) -> str:
+        """Give what the worker would see of it; nothing where it is not there, or is no file."""
+        for tree in self._trees:
+            with suppress(FileNotFoundError):
+                return self._read(tree)
+        return ""
+
+    def _read(self, tree: Path) -> str:
+        folder = self._open(tree, make=False)
+        try:
+            if not stat.S_ISREG(os.stat(self._name, dir_fd=folder, follow_symlinks=False).st_mode):
+                return ""
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            with open(os.open(self._name, flags, dir_fd=folder), "rb") as file:  # noqa: PTH123
+                return file.read(_MOST).decode("utf-8", "surrogateescape")
+        finally:
+            os.close(folder)
+
+    def replace(self, content: bytes) -> None:
+        """Put another file in its place, the worker's own."""
+        folder = self._open(self._written, make=True)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(self._name, dir_fd=folder)
+            made = os.open(self._name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE, dir_fd=folder)
+            with open(made, "wb") as file:  # noqa: PTH123
+                file.write(content)
+                os.fchmod(file.fileno(), _MODE)
+                self._give_away(file.fileno())
+        finally:
+            os.close(folder)
+
+    def _open(self, tree: Path, *, make: bool) -> int:
+        """Open the directory that it is in."""
+        descriptor = os.open(tree, _FOLDER)
+        for part in self._folders:
+            try:
+                made = make and self._make(part, descriptor)
+                inner = os.open(part, _FOLDER, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            descriptor = inner
+            if made:
+                self._give_away(inner)
+        return descriptor
+
+    def _make(self, part: str, folder: int) -> bool:
+        try:
+            os.mkdir(part, 0o755, dir_fd=folder)
+        except FileExistsError:
+            return False
+        return True
+
+    def _give_away(self, descriptor: int) -> None:
+        if self._owner[0] != os.getuid():
+            os.fchown(descriptor, *self._owner)

@@ -1,0 +1,1 @@
+"""Programs that run inside containers; standard library only."""

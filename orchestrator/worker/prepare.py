@@ -1,0 +1,183 @@
+"""A worker's files: made for it, or found where another process made them."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.errors import RepositoryError
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.object_packs import pack_since
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import (
+    Worktree,
+    add_worktree,
+    clear_place,
+    ensure_worktree,
+    open_worktree,
+    put_aside,
+)
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.worker_directory import Store
+from orchestrator.worker.context import RunContext
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.caches import ready_caches
+from orchestrator.workspace.furnish import Extras
+from orchestrator.workspace.mounts import Workspace, worker_user
+from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
+
+
+def ready_objects(
+    repository: Repository,
+    directory: RunDirectory,
+    base: str,
+    *,
+    history: Literal["full", "shallow"],
+) -> frozenset[str]:
+    """Pack what the base reaches, unless that was done, and give the commits that are cut off.
+
+    Raises:
+        OrchestratorError: It could not be packed.
+        OSError: There is no room for it.
+    """
+    known = directory.shallow()
+    if known is None or not directory.objects.is_dir():
+        # What a process left that died over it is not complete.
+        remove_tree(directory.objects)
+        known = base_objects(repository, base, directory.objects, history=history)
+        directory.write_shallow(known)
+    return known
+
+
+def ready_more(
+    repository: Repository, directory: RunDirectory, base: str, *, since: str, by: int
+) -> Path:
+    """Make an object directory of what one worker's base reaches, unless that was done.
+
+    Args:
+        repository: The repository.
+        directory: The run's; what the run's base reaches is packed there.
+        base: The worker's, on top of the run's.
+        since: The run's base.
+        by: The worker: several may make the same at one time.
+
+    Raises:
+        OrchestratorError: It could not be packed.
+        OSError: There is no room for it.
+    """
+    place = directory.objects_of(base)
+    if place.is_dir():
+        return place
+    half = place.with_name(f"{place.name}.{by}")
+    remove_tree(half)
+    half.parent.mkdir(exist_ok=True)
+    shutil.copytree(directory.objects, half, copy_function=os.link)
+    pack_since(repository.git, base, since, half)
+    try:
+        half.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        remove_tree(half)
+    return place
+
+
+def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints) -> Workspace:
+    """Give a worker its files, complete.
+
+    Raises:
+        OrchestratorError: They could not be made.
+        OSError: There is no room for them.
+    """
+    root = run.directory.worker(spec.worker_id)
+    workspace = _ready(run, spec, root, checkpoints)
+    return replace(
+        workspace,
+        read_only=run.config.isolation.read_only,
+        caches=ready_caches(run.caches, root, workspace.user, run.mode),
+        shared=run.shared.mounts(spec, workspace.user),
+    )
+
+
+def _ready(run: RunContext, spec: WorkerSpec, root: Path, checkpoints: Checkpoints) -> Workspace:
+    if checkpoints.prepared:
+        return reopen(run.repository, run.directory, spec, base=run.base, objects=run.objects)
+    if root.exists():
+        with run.repository.lock():
+            put_aside(run.repository, spec, root)
+    workspace = _prepare(run, spec)
+    checkpoints.note_prepared(workspace.start)
+    return workspace
+
+
+def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
+    root = run.directory.worker(spec.worker_id)
+    root.mkdir()
+    again = bool(run.directory.attempts(spec.worker_id))
+    # Whether the branch is back at the base, or not on purpose, was decided before.
+    start = run.repository.resolve(f"refs/heads/{spec.branch}") if again else run.base
+    with run.repository.lock():
+        worktree = _worktree(run, spec, again=again)
+    user = worker_user(spec.worker_id)
+    options = StoreOptions(
+        base=run.base,
+        start=start,
+        run_base=run.run_base,
+        shallow=run.shallow,
+        mode=run.mode,
+        owner=user,
+        excluded=run.agent.droppings,
+        extras=Extras(
+            copies=run.copies,
+            added=frozenset(filter(None, [run.config.project.dotenv])),
+            submodules=run.submodules,
+            content=run.content,
+        ),
+    )
+    store = make_store(run.repository, worktree, root, options)
+    return Workspace(
+        worktree=worktree,
+        store=store,
+        objects=run.objects,
+        mode=run.mode,
+        user=user,
+        start=start,
+    )
+
+
+def _worktree(run: RunContext, spec: WorkerSpec, *, again: bool) -> Worktree:
+    """Make the worktree, or find that of an earlier attempt."""
+    if again:
+        try:
+            return open_worktree(run.repository.top / spec.directory, spec.branch)
+        except RepositoryError:
+            clear_place(run.repository, spec, run.directory.worker(spec.worker_id))
+    return add_worktree(run.repository, spec)
+
+
+def reopen(
+    repository: Repository, directory: RunDirectory, spec: WorkerSpec, *, base: str, objects: Path
+) -> Workspace:
+    """Find what another process made.
+
+    Args:
+        repository: The repository.
+        directory: The run's.
+        spec: The worker.
+        base: What its first attempt starts from.
+        objects: What that reaches.
+
+    Raises:
+        RepositoryError: The worktree is none any more.
+    """
+    store = Store(root=directory.worker(spec.worker_id))
+    return Workspace(
+        worktree=ensure_worktree(repository, spec),
+        store=store,
+        objects=objects,
+        mode="bind" if store.copy.is_dir() else "overlay",
+        user=worker_user(spec.worker_id),
+        start=Checkpoints(store.root).start() or base,
+    )

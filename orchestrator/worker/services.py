@@ -1,0 +1,255 @@
+"""A worker's services: containers beside its own, started before it and gone after it.
+
+One container of ours holds a network for all of them. They share it with the worker: each reaches
+the others on one `localhost`, by name, and nobody else reaches any of them.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Self
+
+from orchestrator.config.project import Service, variable_prefix
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import SERVICE
+from orchestrator.engine.protocol import Container, Leftover
+from orchestrator.engine.spec import ContainerSpec, TmpfsMount
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.events import Notice
+from orchestrator.execution.cancel import CancelButton
+from orchestrator.execution.launch import create
+from orchestrator.execution.sidecar import Check, Companion
+from orchestrator.execution.start_throttle import CalledOffError
+from orchestrator.execution.verdict import Verdict
+from orchestrator.results import Reason, Status
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.worker.context import RunContext, labels
+from orchestrator.worker_spec import WorkerSpec
+
+HOLDER_ROLE = "holder"
+SERVICE_ROLE = "service"
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+"""What images need that start as root, give their data to a user, and go on as that user."""
+_LOG = 4 * 1024**2
+"""Bytes of a service's output that are kept."""
+_TMP = 64 * 1024**2
+_SCRATCH = ("/tmp", "/run")  # noqa: S108  # the container's own
+_HOLDER_MEMORY = 64 * 1024**2
+_NOBODY = "65534:65534"
+_TICK = 0.1
+_PROBE = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2).close()"
+
+
+class ServiceFailedError(OrchestratorError):
+    """A service did not get ready, and so its worker cannot start."""
+
+
+class Services:
+    """The services of one worker's attempt; as a context, they are gone when it is left."""
+
+    def __init__(
+        self, run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints, cancel: CancelButton
+    ) -> None:
+        """Start nothing yet."""
+        self._run = run
+        self._spec = spec
+        self._checkpoints = checkpoints
+        self._cancel = cancel
+        self._wanted = run.config.project.services
+        self._holder: Container | None = None
+        self._companions: list[Companion] = []
+        is_open = run.config.isolation.network == "open"
+        self._network = run.network if is_open else "none"
+        self._egress = run.egress if is_open else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        # Whoever resumes the run takes them over, or removes them.
+        if not isinstance(error, EngineUnavailableError):
+            self._close()
+
+    def ready(self) -> Verdict | None:
+        """Start them all and wait for them, unless that was done; say why there can be no agent.
+
+        Raises:
+            EngineUnavailableError: The engine went away.
+            OSError: There is no room for a note of them.
+        """
+        if not self._wanted or self._found():
+            return None
+        try:
+            self._start()
+        except EngineUnavailableError:
+            raise
+        except ServiceFailedError as error:
+            return Verdict(Status.FAILED, Reason.SETUP_FAILED, error.message)
+        except CalledOffError:
+            why = f"{self._cancel.why} before it started"
+            return Verdict(Status.FAILED, Reason.CANCELLED, why)
+        except OrchestratorError as error:
+            return Verdict(Status.FAILED, Reason.ENGINE_ERROR, error.message)
+        return None
+
+    def beside(self, spec: ContainerSpec) -> ContainerSpec:
+        """Let a container of the worker's reach them; not one with another network."""
+        if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
+            return spec
+        return replace(spec, beside=self._holder.id, env={**self.variables(), **spec.env})
+
+    def _found(self) -> bool:
+        """Take over what another process started; what is no use any more goes."""
+        noted = self._checkpoints.services()
+        if noted is None:
+            return False
+        self._holder = self._run.engine.adopt(noted)
+        for leftover in self._leftovers(SERVICE_ROLE):
+            container = self._run.engine.adopt(leftover.id)
+            if container is not None:
+                self._join(leftover.labels[SERVICE], container)
+        # Those of a worker that was started are what they are.
+        if self._checkpoints.launch() is not None or self._all_run():
+            return True
+        self._close()
+        self._checkpoints.forget_services()
+        return False
+
+    def _all_run(self) -> bool:
+        running = {one.name for one in self._companions if one.ended() is None}
+        return self._holder is not None and running == set(self._wanted)
+
+    def _start(self) -> None:
+        for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard"):
+            self._run.engine.remove(leftover)
+        self._run.switch.idle(self._spec.worker_id)
+        wanted = self._run.config.isolation.ports
+        ports = self._run.ports.of(self._spec.worker_id, wanted)
+        self._holder = create(self._run.engine, self._describe_holder(), ports)
+        self._holder.start()
+        for name, service in self._wanted.items():
+            spec = self._describe(name, service, self._holder.id)
+            self._join(name, self._run.engine.create(spec))
+        for companion in self._companions:
+            self._await(companion, self._wanted[companion.name], self._holder.id)
+        self._checkpoints.note_services(self._holder.id)
+
+    def variables(self) -> dict[str, str]:
+        """Tell the worker where they are."""
+        found = {}
+        for name, service in self._wanted.items():
+            port = self._port(service)
+            found[f"{variable_prefix(name)}_HOST"] = name
+            if port is not None:
+                found[f"{variable_prefix(name)}_PORT"] = str(port)
+            for variable, text in service.variables.items():
+                found[variable] = text.replace("{host}", name).replace("{port}", str(port or ""))
+        return found
+
+    def look(self) -> None:
+        """Say of each that has ended how it did: its worker may have failed for it."""
+        for companion in self._companions:
+            with suppress(OrchestratorError):
+                ended = companion.ended()
+                if ended is not None:
+                    said = f"worker {self._spec.worker_id}: service `{companion.name}` {ended}"
+                    self._run.emit(Notice(message=said))
+
+    def _close(self) -> None:
+        """Remove them; what cannot be removed is found by its labels at the end of the run."""
+        for companion in self._companions:
+            companion.remove()
+        self._companions.clear()
+        if self._holder is not None:
+            with suppress(OrchestratorError):
+                self._holder.remove()
+        self._holder = None
+
+    def _leftovers(self, *roles: str) -> Iterator[Leftover]:
+        for role in roles:
+            found = self._run.engine.leftovers(labels(self._run, self._spec, role=role))
+            yield from (leftover for leftover in found if leftover.kind == "container")
+
+    def _join(self, name: str, container: Container) -> None:
+        log = self._run.directory.worker(self._spec.worker_id) / f"service-{name}.log"
+        companion = Companion(name, container, log, limit=_LOG, redactor=self._run.redactor)
+        self._companions.append(companion)
+        companion.start()
+
+    def _await(self, companion: Companion, service: Service, holder: str) -> None:
+        check = self._check(companion, service, holder)
+        deadline = time.monotonic() + service.health_timeout
+        while not check.wait(_TICK):
+            problem = companion.ended()
+            if problem is None and time.monotonic() >= deadline:
+                late = f"was not ready within {service.health_timeout:g} s"
+                problem = f"{late}{companion.last_words()}"
+            if problem is None and not self._cancel.asked:
+                continue
+            check.stop()
+            if problem is None:
+                raise CalledOffError("called off")
+            raise ServiceFailedError(f"service `{companion.name}` {problem}")
+
+    def _check(self, companion: Companion, service: Service, holder: str) -> Check:
+        if service.health is not None:
+            command = ("sh", "-c", service.health)
+            return Check(self._run.engine, companion.container.id, command)
+        port = self._port(service)
+        if port is None:
+            # What has neither is ready when it runs.
+            return Check(self._run.engine, holder, ("true",))
+        return Check(self._run.engine, holder, ("python3", "-I", "-c", _PROBE, str(port)))
+
+    def _port(self, service: Service) -> int | None:
+        if service.port is not None:
+            return service.port
+        return next(iter(self._run.engine.exposed_ports(service.image)), None)
+
+    def _describe_holder(self) -> ContainerSpec:
+        """Describe what holds the network: nothing of a worker or of a service runs in it."""
+        return ContainerSpec(
+            name=f"{self._name}-services",
+            image=BASE_IMAGE,
+            command=("sleep", "infinity"),
+            user=_NOBODY,
+            workdir="/",
+            labels=labels(self._run, self._spec, role=HOLDER_ROLE),
+            network=self._network,
+            egress=self._egress,
+            extra_hosts=dict.fromkeys(self._wanted, "127.0.0.1"),
+            memory=_HOLDER_MEMORY,
+            pids=32,
+        )
+
+    def _describe(self, name: str, service: Service, holder: str) -> ContainerSpec:
+        ours = labels(self._run, self._spec, role=SERVICE_ROLE)
+        return ContainerSpec(
+            name=f"{self._name}-service-{name}",
+            image=service.image,
+            command=service.command,
+            user="",
+            workdir="",
+            labels={**ours, SERVICE: name},
+            env=service.env,
+            mounts=tuple(
+                TmpfsMount(target=target, size=size)
+                for target, size in {
+                    **dict.fromkeys(_SCRATCH, _TMP),
+                    **dict.fromkeys(service.tmpfs, service.memory),
+                }.items()
+            ),
+            beside=holder,
+            own_program=True,
+            cpus=service.cpus,
+            memory=service.memory,
+            pids=service.pids,
+            capabilities=_CAPABILITIES,
+            runtime=self._run.config.isolation.runtime,
+            kept_output=_LOG,
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"orchestrator-{self._run.directory.run_id}-{self._spec.worker_id}"

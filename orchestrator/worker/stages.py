@@ -1,0 +1,261 @@
+"""What runs around the agent, in containers of its own: setup before it, teardown behind it.
+
+Unlike the agent's, these containers may be started over again: what was cut short is removed and
+repeated, what has ended is noted and never done twice.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.agents.output.fields import describe_exit
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import EngineUnavailableError, OrchestratorError
+from orchestrator.events import WorkerStageDone
+from orchestrator.execution.cancel import CancelButton
+from orchestrator.execution.launch import start_again
+from orchestrator.execution.output import WorkerLog, stage_log
+from orchestrator.execution.supervisor import attend
+from orchestrator.execution.verdict import Verdict
+from orchestrator.files.tail import last_line
+from orchestrator.results import Reason, Status
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.endings import Ending
+from orchestrator.state.secret_files import Secrets
+from orchestrator.text.sanitize import one_line
+from orchestrator.worker.agent_container import cancel_of
+from orchestrator.worker.container_specs import Job, job_container, job_terms
+from orchestrator.worker.context import RunContext
+from orchestrator.worker.services import Services
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workspace.mounts import Workspace
+
+_PIECE = 64 * 1024
+"""Bytes of a log that are looked at at once."""
+_SHOWN = 100
+"""Characters of a command in a message."""
+
+
+@dataclass(frozen=True)
+class _KilledAlone:
+    """Behind a worker that is to stop there is time to tidy up, until somebody has none left."""
+
+    button: CancelButton
+
+    @property
+    def asked(self) -> bool:
+        return self.button.killed
+
+    @property
+    def killed(self) -> bool:
+        return self.button.killed
+
+    @property
+    def why(self) -> str:
+        return self.button.why
+
+
+def setup_job(config: ParallelConfig) -> Job:
+    """Give what makes a worktree ready."""
+    return Job(
+        stage="setup",
+        name="setup",
+        commands=config.project.setup,
+        timeout=config.project.setup_timeout or None,
+        network=config.setup_network,
+        closed="setup" in config.closed_stages,
+    )
+
+
+def _teardown_job(config: ParallelConfig) -> Job:
+    return Job(
+        stage="teardown",
+        name="teardown",
+        commands=config.project.teardown,
+        timeout=config.project.setup_timeout or None,
+        network=config.teardown_network,
+        closed="teardown" in config.closed_stages,
+    )
+
+
+def set_up(
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    services: Services,
+) -> Verdict | None:
+    """Make a worktree ready for the agent, unless that was done; say why there can be no agent.
+
+    Raises:
+        EngineUnavailableError: The engine went away; setup is repeated by whoever resumes the run.
+        OSError: There is no room for its log.
+    """
+    cancel = cancel_of(run, spec)
+    known = checkpoints.stage("setup")
+    if not run.config.project.setup or (known is None and cancel.asked):
+        return None
+    work = Work(run, spec, workspace, setup_job(run.config), cancel, services)
+    ending = known or work.done(lambda ending: checkpoints.note_stage("setup", ending))
+    problem = work.problem(ending)
+    if problem is None:
+        return None
+    problem = f"setup: {problem}"
+    if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
+        return Verdict(Status.FAILED, Reason.CANCELLED, problem)
+    reason = Reason.SETUP_FAILED if ending.error is None else Reason.ENGINE_ERROR
+    return Verdict(Status.FAILED, reason, problem)
+
+
+def tear_down(
+    run: RunContext,
+    spec: WorkerSpec,
+    workspace: Workspace,
+    checkpoints: Checkpoints,
+    services: Services,
+) -> tuple[str, ...]:
+    """Tidy up behind the agent, unless that was done; what goes wrong is a note.
+
+    Raises:
+        EngineUnavailableError: The engine went away; it is repeated by whoever resumes the run.
+    """
+    if not run.config.project.teardown or not _has_begun(checkpoints):
+        return ()
+    known = checkpoints.stage("teardown")
+    if known is None and checkpoints.harvested() is not None:
+        return ()
+    cancel = _KilledAlone(cancel_of(run, spec))
+    if known is None and cancel.asked:
+        return ("there was no teardown: the worker was killed",)
+    work = Work(run, spec, workspace, _teardown_job(run.config), cancel, services)
+    try:
+        ending = known or work.done(lambda ending: checkpoints.note_stage("teardown", ending))
+    except OSError as error:
+        return (f"there was no teardown ({error})",)
+    problem = work.problem(ending)
+    return () if problem is None else (f"teardown: {problem}",)
+
+
+def _has_begun(checkpoints: Checkpoints) -> bool:
+    return checkpoints.stage("setup") is not None or checkpoints.launch() is not None
+
+
+@dataclass(frozen=True)
+class Work:
+    """One job of one worker."""
+
+    run: RunContext
+    spec: WorkerSpec
+    workspace: Workspace
+    job: Job
+    cancel: CancelButton
+    services: Services | None = None
+    """What it reaches, if anything."""
+
+    @property
+    def log(self) -> Path:
+        """All that it prints."""
+        return stage_log(self._directory, self.job.name)
+
+    @property
+    def _directory(self) -> Path:
+        return self.run.directory.worker(self.spec.worker_id)
+
+    def done(self, note: Callable[[Ending], None] | None = None) -> Ending:
+        """Do it in a container, of which nothing is left.
+
+        Args:
+            note: Keeps how it ended, while the container is still there.
+
+        Raises:
+            EngineUnavailableError: The engine went away; all that is left is to be removed.
+            OSError: There is no room for its log.
+        """
+        with self._open_log() as log:
+            ending = self._carried_out(log, note)
+        self.run.emit(
+            WorkerStageDone(
+                worker_id=self.spec.worker_id,
+                stage=self.job.stage,
+                name=self.job.title,
+                duration=round(ending.duration, 3),
+                problem=self.problem(ending),
+            )
+        )
+        return ending
+
+    def _open_log(self) -> WorkerLog:
+        return WorkerLog(
+            self._directory,
+            self.spec.worker_id,
+            emit=self.run.emit,
+            new_reader=lambda: lambda _: None,
+            limit=self.run.config.limits.log_limit,
+            redactor=self.run.redactor,
+            stage=self.job.name,
+        )
+
+    def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
+        run, spec, workspace = self.run, self.spec, self.workspace
+        terms = job_terms(run, spec, workspace, self.job)
+        handed = Secrets(values={}, root=None) if self.job.closed else run.secrets
+        given = handed.laid_out(run.directory.run_id, spec.worker_id, workspace.user)
+        try:
+            with given as secrets:
+                described = job_container(run, spec, workspace, secrets, self.job)
+                if self.services is not None:
+                    described = self.services.beside(described)
+                container, launched = start_again(run.engine, described, terms)
+                try:
+                    ending = attend(
+                        container, terms, launched, log=log, cancel=self.cancel, emit=run.emit
+                    )
+                    if note is not None:
+                        with suppress(OSError):  # a full disk: to do it over again is no harm
+                            note(ending)
+                finally:
+                    container.remove()
+        except EngineUnavailableError:
+            raise
+        except OrchestratorError as error:
+            return Ending(started_at=None, duration=0.0, exit_status=None, error=error.message)
+        return ending
+
+    def problem(self, ending: Ending) -> str | None:
+        """Say what is wrong with how it ended: which command did what, and its last line."""
+        how = _how(ending)
+        if how is None:
+            return None
+        turn = _turn(self.log, self.job.name, len(self.job.commands))
+        command = self.run.redactor.text(self.job.commands[turn - 1])
+        said = one_line(last_line(self.log).decode("utf-8", "replace"))
+        more = f": {said}" if said and not said.startswith(f"[{self.job.name} ") else ""
+        return f"`{one_line(command, limit=_SHOWN)}` {how}{more}"
+
+
+def _how(ending: Ending) -> str | None:
+    """Say how it ended, unless it ended well."""
+    if ending.error is not None:
+        return f"was not seen to its end ({ending.error})"
+    if ending.stopped is not None:
+        return f"was {ending.stopped.measured}"
+    if ending.exit_status is None:
+        return "was not seen to its end"
+    if ending.exit_status.oom_killed:
+        return "was killed: it needed more memory than its limit"
+    code = ending.exit_status.exit_code
+    return None if code == 0 else describe_exit(code)
+
+
+def _turn(log: Path, name: str, count: int) -> int:
+    """Tell which of so many commands a log ends with: each line that says so is the next one's."""
+    mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(name.encode()), count))
+    turn = 0
+    with suppress(OSError), log.open("rb") as file:
+        while piece := file.readline(_PIECE):
+            found = mark.match(piece)
+            if found and int(found[1]) == turn + 1:
+                turn += 1
+    return min(max(turn, 1), count)

@@ -1,0 +1,1 @@
+"""Draw a workflow as text, Mermaid or SVG."""

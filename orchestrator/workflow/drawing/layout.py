@@ -1,0 +1,236 @@
+"""Where everything in a picture of a workflow stands: columns by waves, rows, lines between them.
+
+Nodes that wait for the same nodes share a net: what joins exactly those with exactly these. A net
+that has to pass a column is an item there too, a lane. All that is joined in the picture is one
+net, so no line can be followed to where it does not lead.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import floor
+from statistics import fmean
+
+from orchestrator.workflow.drawing.graph import Shape
+from orchestrator.workflow.drawing.routing import Tracks, tracks
+
+_SWEEPS = 12
+_RELAXATIONS = 6
+_PATIENCE = 100
+"""How often a column is moved on by a row before what is in the way goes below everything."""
+
+
+@dataclass(eq=False)
+class Item:
+    """What stands in a column: a node, or a net that passes."""
+
+    node: int | None
+    inlet: int | None
+    """The net that ends, or goes on, here."""
+    outlets: list[int]
+    """The nets that begin, or go on, here: one row each."""
+    row: int = 0
+    wish: float = 0.0
+
+    @property
+    def height(self) -> int:
+        """Rows it takes."""
+        return max(1, len(self.outlets))
+
+
+Column = list[Item]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns from left to right, and the lines in the gaps between them."""
+
+    columns: Sequence[Column]
+    gaps: Sequence[Tracks]
+    breaks: frozenset[int]
+    """Columns that hold nothing but lanes: a picture may go on below there."""
+
+
+def lay_out(shape: Shape, breaks: Iterable[int] = ()) -> Layout:
+    """Find a place for everything.
+
+    Args:
+        shape: What to show.
+        breaks: Depths before which the picture is to be broken.
+    """
+    before = sorted(breaks)
+    places = [node.depth + bisect_right(before, node.depth) for node in shape.nodes]
+    columns = _order(_columns(shape, places))
+    _relax(columns)
+    gaps = _settle(columns)
+    return Layout(columns, gaps, frozenset(depth + n for n, depth in enumerate(before)))
+
+
+def _columns(shape: Shape, places: Sequence[int]) -> list[Column]:
+    columns: list[Column] = [[] for _ in range(max(places) + 1)]
+    nets = {node.after: number for number, node in enumerate(shape.nodes) if node.after}
+    outlets: dict[int, list[int]] = {}
+    for sources, net in nets.items():
+        for source in sources:
+            outlets.setdefault(source, []).append(net)
+    for number, node in enumerate(shape.nodes):
+        item = Item(number, nets.get(node.after), outlets.get(number, []))
+        columns[places[number]].append(item)
+    for sources, net in nets.items():
+        for place in range(min(places[source] for source in sources) + 1, places[net]):
+            columns[place].append(Item(None, net, [net]))
+    return columns
+
+
+def _before(columns: Sequence[Column], place: int) -> Callable[[Item], list[Item]]:
+    """Give what finds the items that an item of a column is joined with on its left."""
+    found: dict[int, list[Item]] = {}
+    for item in columns[place - 1] if place else ():
+        for net in item.outlets:
+            found.setdefault(net, []).append(item)
+    return lambda item: [] if item.inlet is None else found.get(item.inlet, [])
+
+
+def _behind(columns: Sequence[Column], place: int) -> Callable[[Item], list[Item]]:
+    found: dict[int, list[Item]] = {}
+    for item in columns[place + 1] if place + 1 < len(columns) else ():
+        if item.inlet is not None:
+            found.setdefault(item.inlet, []).append(item)
+    return lambda item: [other for net in item.outlets for other in found.get(net, ())]
+
+
+def _order(columns: list[Column]) -> list[Column]:
+    """Order each column such that few lines cross."""
+    best, least = [list(column) for column in columns], _crossings(columns)
+    for sweep in range(_SWEEPS):
+        if not least:
+            break
+        forth = sweep % 2 == 0
+        for place in range(len(columns)) if forth else reversed(range(len(columns))):
+            neighbours = (_before if forth else _behind)(columns, place)
+            _sort(columns, place, neighbours, place - 1 if forth else place + 1)
+        crossings = _crossings(columns)
+        if crossings < least:
+            best, least = [list(column) for column in columns], crossings
+    for place, column in enumerate(best):
+        _order_outlets(column, best[place + 1] if place + 1 < len(best) else [])
+    return best
+
+
+def _sort(
+    columns: list[Column], place: int, neighbours: Callable[[Item], list[Item]], beside: int
+) -> None:
+    if not 0 <= beside < len(columns):
+        return
+    at = {id(item): number for number, item in enumerate(columns[beside])}
+    own = {id(item): number for number, item in enumerate(columns[place])}
+
+    def middle(item: Item) -> float:
+        joined = neighbours(item)
+        return fmean(at[id(other)] for other in joined) if joined else own[id(item)]
+
+    columns[place].sort(key=middle)
+
+
+def _crossings(columns: Sequence[Column]) -> int:
+    total = 0
+    for place, (_, right) in enumerate(pairwise(columns)):
+        at = {id(item): number for number, item in enumerate(right)}
+        behind, seen = _behind(columns, place), list[int]()
+        for item in columns[place]:
+            ends = [at[id(other)] for other in behind(item)]
+            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            for end in ends:
+                insort(seen, end)
+    return total
+
+
+def _order_outlets(column: Column, right: Column) -> None:
+    at: dict[int, list[int]] = {}
+    for number, item in enumerate(right):
+        if item.inlet is not None:
+            at.setdefault(item.inlet, []).append(number)
+    for item in column:
+        item.outlets.sort(key=lambda net: fmean(at[net]))
+
+
+def _relax(columns: Sequence[Column]) -> None:
+    """Move items to the rows of what they are joined with, as far as there is room."""
+    for column in columns:
+        tops = accumulate((item.height for item in column), initial=0)
+        middle = sum(item.height for item in column) / 2
+        for item, top in zip(column, tops, strict=False):
+            item.wish = top - middle
+    for _ in range(_RELAXATIONS):
+        for place in range(len(columns)):
+            _move(columns[place], _wishes_from_left(columns, place))
+        for place in reversed(range(len(columns))):
+            _move(columns[place], _wishes_from_right(columns, place))
+
+
+def _wishes_from_left(columns: Sequence[Column], place: int) -> list[float]:
+    before = _before(columns, place)
+    found = []
+    for item in columns[place]:
+        rows = [
+            other.wish + other.outlets.index(item.inlet)
+            for other in before(item)
+            if item.inlet is not None
+        ]
+        found.append(fmean(rows) if rows else item.wish)
+    return found
+
+
+def _wishes_from_right(columns: Sequence[Column], place: int) -> list[float]:
+    behind = _behind(columns, place)
+    found = []
+    for item in columns[place]:
+        rows = [
+            other.wish - item.outlets.index(other.inlet)
+            for other in behind(item)
+            if other.inlet is not None
+        ]
+        found.append(fmean(rows) if rows else item.wish)
+    return found
+
+
+def _move(column: Column, wishes: Sequence[float]) -> None:
+    """Give each item the row nearest to the wished, in their order, none upon another."""
+    tops = list(accumulate((item.height for item in column), initial=0))
+    blocks: list[tuple[float, int]] = []
+    for wish, top in zip(wishes, tops, strict=False):
+        mean, size = wish - top, 1
+        while blocks and blocks[-1][0] > mean:
+            other, more = blocks.pop()
+            mean = (mean * size + other * more) / (size + more)
+            size += more
+        blocks.append((mean, size))
+    rows = (mean for mean, size in blocks for _ in range(size))
+    for item, row, top in zip(column, rows, tops, strict=False):
+        item.wish = row + top
+
+
+def _settle(columns: Sequence[Column]) -> list[Tracks]:
+    """Give all items whole rows between which the lines can be drawn."""
+    gaps: list[Tracks] = []
+    for place, column in enumerate(columns):
+        _move(column, [item.wish for item in column])
+        for item in column:
+            item.row = floor(item.wish + 0.5)
+        if place:
+            gaps.append(_route(columns[place - 1], column))
+    return gaps
+
+
+def _route(left: Column, right: Column) -> Tracks:
+    ports = {item.row + number: net for item in left for number, net in enumerate(item.outlets)}
+    for attempt in range(_PATIENCE + len(right)):
+        inlets = {item.row: item.inlet for item in right if item.inlet is not None}
+        found = tracks(ports, inlets)
+        if isinstance(found, Tracks):
+            return found
+        below = max(ports) + 1 - found if attempt >= _PATIENCE else 1
+        for item in right:
+            item.row += below if item.row >= found else 0
+    raise AssertionError("a net below all others has nothing in its way")

@@ -1,0 +1,52 @@
+"""What could run at one time, in lines."""
+
+from collections.abc import Sequence
+
+from orchestrator.workflow.drawing.graph import Node, shape_of
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.order import Fate, Fits, Order, has_room
+
+
+def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[str]:
+    """Say what would run, wave by wave: a task of a wave waits for none of its own.
+
+    Args:
+        workflow: What is to be carried out.
+        slots: How many workers run at one time.
+        fits: Says whether the machine has room for a task beside others.
+    """
+    nodes = shape_of(workflow).nodes
+    lines = []
+    for number, tasks in enumerate(workflow.waves()):
+        names = ", ".join(_marked(node) for node in nodes if node.depth == number)
+        together = (
+            f" ({_together(workflow, tasks, slots, fits)} at a time)" if len(tasks) > 1 else ""
+        )
+        lines.append(f"wave {number + 1}: {names}{together}")
+    return lines
+
+
+def _together(workflow: Workflow, tasks: Sequence[Task], slots: int, fits: Fits) -> int:
+    """Count how many of a wave start at once when all before it has succeeded."""
+    waiting = {task.id for task in tasks}
+    over = {task.id: Fate.SUCCEEDED for task in workflow.tasks if task.id not in waiting}
+    return len(Order(workflow, fits).next(waiting, (), over, free=slots))
+
+
+def _marked(node: Node) -> str:
+    marks = _marks(node.tasks[0])
+    return f"{node.name} [{', '.join(marks)}]" if marks else node.name
+
+
+def _marks(task: Task) -> Sequence[str]:
+    alone = ["alone"] * (not task.parallel)
+    locks = [f"lock {name}" for name in task.resources]
+    return [*alone, *locks, *([task.complexity] if task.complexity else []), *_limits(task)]
+
+
+def _limits(task: Task) -> Sequence[str]:
+    """Return the limits of its own that decide on when it starts."""
+    limits = task.settings.limits
+    asked = limits.model_fields_set
+    cpus = [f"{limits.cpus:g} CPUs"] if "cpus" in asked and limits.cpus is not None else []
+    return [*cpus, *([f"{limits.memory // 1024**2} MiB"] if "memory" in asked else [])]

@@ -1,0 +1,1 @@
+"""Read workflow files of every dialect into one `Workflow`."""

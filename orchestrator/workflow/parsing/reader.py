@@ -1,0 +1,125 @@
+"""Read a workflow file, whichever way it is written, into what the scheduler carries out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.config.document import DocumentError, Node, read_document
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.parsing.diagnostics import Mistakes
+from orchestrator.workflow.parsing.dialects import as_manifest
+from orchestrator.workflow.parsing.foreach import Expand, unexpanded
+from orchestrator.workflow.parsing.lint import advice
+from orchestrator.workflow.parsing.manifest import Manifest
+from orchestrator.workflow.parsing.squad import is_squad, read_squad
+from orchestrator.workflow.parsing.task_builder import Maker
+from orchestrator.workflow.parsing.task_nodes import after_a_stage, edges_of, tasks_of
+from orchestrator.workflow.parsing.toposort import in_order
+from orchestrator.workflow.parsing.variables import unquoted_items, variables_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a file comes to."""
+
+    workflow: Workflow
+    notices: tuple[str, ...] = ()
+    """What people should know of how it was read."""
+    warnings: tuple[str, ...] = ()
+    """What may not be as its writer means it."""
+
+
+def read_workflow(
+    path: Path,
+    *,
+    variables: Mapping[str, str] | None = None,
+    expand: Expand | None = None,
+) -> Reading:
+    """Read a file: YAML, JSON or SQUAD.md.
+
+    Args:
+        path: The file.
+        variables: Values of `{{NAME}}`, which beat those under `vars:`.
+        expand: Gives the items of a `foreach`. Without it, one task stands for all that a glob, a
+            file or a command will make.
+
+    Raises:
+        ConfigError: Listing every mistake, each with its line.
+    """
+    mistakes = Mistakes(path)
+    root = _root(path, mistakes)
+    mistakes.raise_any()
+    manifest = mistakes.checked(Manifest, root, "")
+    written = tasks_of(root, mistakes)
+    edges = edges_of(written, mistakes)
+    values = variables_of(root, variables or {}, written, mistakes)
+    mistakes.raise_any()
+    if manifest is None:
+        raise AssertionError("what is no manifest has a mistake")
+    maker = Maker(
+        manifest=manifest,
+        defaults=_defaults(root),
+        values=values,
+        expand=expand or unexpanded,
+        mistakes=mistakes,
+        edges=edges,
+        after_stage=after_a_stage(written),
+    )
+    by_id = {one.id: one for one in written}
+    tasks = maker.tasks([by_id[one] for one in in_order(edges)])
+    mistakes.raise_any()
+    warnings = (*unquoted_items(written, maker.defaults),)
+    return _reading(path, manifest, tasks, maker.notices, warnings)
+
+
+def _root(path: Path, mistakes: Mistakes) -> Node:
+    try:
+        root = read_squad(path) if is_squad(path) else read_document(path)
+    except DocumentError as error:
+        mistakes.add_line(str(error))
+        return Node(None, None)
+    for node in _all(root):
+        if isinstance(node.value, str) and not _usable(node.value):
+            mistakes.add(node, "a text holds NUL or half a character")
+    return as_manifest(root)
+
+
+def _all(node: Node) -> Iterator[Node]:
+    yield node
+    members = node.value
+    if isinstance(members, dict):
+        members = [*members.values()]
+    for member in members if isinstance(members, list) else ():
+        yield from _all(member)
+
+
+def _usable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _defaults(root: Node) -> Mapping[str, Node]:
+    members = root.value if isinstance(root.value, dict) else {}
+    found = members.get("defaults")
+    return found.value if found is not None and isinstance(found.value, dict) else {}
+
+
+def _reading(
+    path: Path,
+    manifest: Manifest,
+    tasks: Sequence[Task],
+    notices: Sequence[str],
+    warnings: Sequence[str],
+) -> Reading:
+    limits = manifest.policy.constraints
+    workflow = Workflow(
+        name=manifest.name or path.name.partition(".")[0][:200] or path.name[:200],
+        tasks=tuple(tasks),
+        max_latency=None if limits.max_latency is None else limits.max_latency / 1000,
+        complexity=manifest.complexity,
+        network="none" if limits.privacy == "private" else None,
+    )
+    return Reading(
+        workflow=workflow,
+        notices=tuple(notices),
+        warnings=(*dict.fromkeys(warnings), *advice(workflow)),
+    )

@@ -1,0 +1,110 @@
+"""SQUAD.md: agents under `## Parallel Agents`, and `## Orchestration`, which reduces them all."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.config.document import DocumentError, Node, read_text
+from orchestrator.config.sources import unknown
+from orchestrator.workflow.parsing.templates import holds
+
+AGENTS, LAST = "Parallel Agents", "Orchestration"
+_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<title>.+?)[ \t]*#*[ \t]*$")
+_FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
+
+
+def is_squad(path: Path) -> bool:
+    """Say whether a file is one by its name."""
+    return path.suffix.lower() in {".md", ".markdown"}
+
+
+@dataclass(frozen=True)
+class _Section:
+    level: int
+    title: str
+    text: str
+    line: int
+
+
+def read_squad(path: Path) -> Node:
+    """Read the file as a list of tasks.
+
+    Raises:
+        DocumentError: It cannot be read, or has sections of no meaning.
+    """
+    name, part = "", ""
+    found: dict[str, list[_Section]] = {AGENTS: [], LAST: []}
+    for section in _sections(read_text(path)):
+        if section.level == 1:
+            name, part = name or section.title, ""
+        elif section.level > 1:
+            part = part if section.level > 2 and part else _part(section, path)
+            found[part].append(section)
+    tasks = [*_agents(found[AGENTS]), *_last(found)]
+    members = {"tasks": Node(tasks, 1)}
+    return Node(members | ({"name": Node(name, 1)} if name else {}), 1)
+
+
+def _sections(text: str) -> Iterator[_Section]:
+    """Split at headings; those of the fourth level and below are text."""
+    level, title, start, body = 0, "", 1, list[str]()
+    fence = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if found := _FENCE.match(line):
+            closes = fence and line.strip() == found["fence"] and found["fence"].startswith(fence)
+            fence = "" if closes else fence or found["fence"]
+        heading = None if fence else _HEADING.fullmatch(line)
+        if heading is None or len(heading["level"]) > 3:
+            body.append(line)
+            continue
+        yield _Section(level, title, "\n".join(body).strip(), start)
+        level, title, start, body = len(heading["level"]), heading["title"], number, []
+    yield _Section(level, title, "\n".join(body).strip(), start)
+
+
+def _part(section: _Section, path: Path) -> str:
+    for part in (AGENTS, LAST):
+        if section.level == 2 and section.title.casefold() == part.casefold():
+            return part
+    if section.level > 2:
+        message = f"`{section.title}` is not below `## {AGENTS}`"
+    else:
+        message = unknown(section.title, (AGENTS, LAST))
+    raise DocumentError(f"{path}:{section.line}: {message}")
+
+
+def _agents(sections: list[_Section]) -> Iterator[Node]:
+    """Make a task of each; what stands before the first is said to all."""
+    to_all = "\n\n".join(section.text for section in sections if section.level == 2)
+    for section in sections:
+        text = f"{to_all}\n\n{section.text}".strip()
+        if section.level > 2:
+            yield _task(section, {"task": text} if text else {})
+
+
+def _last(found: Mapping[str, list[_Section]]) -> Iterator[Node]:
+    sections = found[LAST]
+    if not sections:
+        return
+    text = "\n\n".join(
+        section.text if section.level == 2 else f"### {section.title}\n{section.text}"
+        for section in sections
+    ).strip()
+    asked = text if holds(text, "results") else f"{text or LAST}\n\n{{{{results}}}}"
+    before = [_slug(section.title) for section in found[AGENTS] if section.level > 2]
+    yield _task(sections[0], {"task": asked, "reduce": before})
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-._").lower()
+
+
+def _task(section: _Section, members: Mapping[str, str | list[str]]) -> Node:
+    line = section.line
+    lists = {
+        key: [Node(item, line) for item in value] if isinstance(value, list) else value
+        for key, value in members.items()
+    }
+    named = {"id": _slug(section.title), **lists}
+    return Node({key: Node(value, line) for key, value in named.items()}, line)

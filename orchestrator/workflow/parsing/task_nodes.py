@@ -1,0 +1,196 @@
+"""The tasks of a file, as far as they can be made out: what they are called, what they wait for.
+
+Looks at nodes and not at models, so that a file's other mistakes do not hide those found here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from orchestrator.config.document import Node
+from orchestrator.text.sanitize import one_line
+from orchestrator.text.suggest import did_you_mean
+from orchestrator.workflow.parsing.diagnostics import Mistakes
+from orchestrator.workflow.parsing.manifest import is_id
+from orchestrator.workflow.parsing.toposort import cycles
+
+_NAMES = ("id", "name")
+_REDUCED = ("reduce", "inputs")
+_BEFORE = ("depends_on", "dependencies", *_REDUCED)
+_Key = str | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """One task of the file."""
+
+    place: str
+    """What messages call it: `tasks[3]`."""
+    node: Node
+    id: str
+    stage: int | None
+    """The number of its stage."""
+
+    @property
+    def members(self) -> Mapping[str, Node]:
+        """What is said of it."""
+        return self.node.value if isinstance(self.node.value, dict) else {}
+
+
+def tasks_of(root: Node, mistakes: Mistakes) -> list[Written]:
+    """List the tasks, each with an id of its own."""
+    placed = list(_placed(root))
+    stages = _Stages(root, [node for _, node, _ in placed], mistakes)
+    names = _ids(placed, mistakes)
+    return [
+        Written(place=place, node=node, id=name, stage=stages.number(place, node, within))
+        for (place, node, within), name in zip(placed, names, strict=True)
+    ]
+
+
+_Placed = tuple[str, Node, int | None]
+
+
+def _placed(root: Node) -> Iterator[_Placed]:
+    for key in _members(root):
+        for number, item in enumerate(_items(root, key)):
+            if key == "tasks":
+                yield f"tasks[{number + 1}]", item, None
+            elif key == "stages":
+                for place, task in enumerate(_items(item, "tasks"), start=1):
+                    yield f"stages[{number + 1}].tasks[{place}]", task, number
+
+
+def _members(node: Node) -> Mapping[str, Node]:
+    return node.value if isinstance(node.value, dict) else {}
+
+
+def _items(node: Node, key: str) -> Sequence[Node]:
+    member = _members(node).get(key)
+    return member.value if member is not None and isinstance(member.value, list) else ()
+
+
+def _texts(node: Node, *keys: str) -> Iterator[tuple[str, Node]]:
+    for key in keys:
+        for item in _items(node, key):
+            if isinstance(item.value, str):
+                yield key, item
+
+
+def _ids(placed: Sequence[_Placed], mistakes: Mistakes) -> list[str]:
+    lines: dict[str, int | None] = {}
+    for place, node, _ in placed:
+        key, named = _name(node)
+        if named is None:
+            continue
+        if named.value in lines:
+            first = f" on line {line}" if (line := lines[str(named.value)]) else ""
+            shown = one_line(str(named.value), limit=60)
+            mistakes.add(named, f"`{place}.{key}` is `{shown}`, as that of another task{first}")
+        lines.setdefault(str(named.value), named.line)
+    taken = {*lines}
+    return [_own(node) or _free(node, taken) for _, node, _ in placed]
+
+
+def _name(node: Node) -> tuple[str, Node | None]:
+    for key in _NAMES:
+        found = _members(node).get(key)
+        if found is not None and isinstance(found.value, str):
+            return key, found
+    return "", None
+
+
+def _own(node: Node) -> str | None:
+    named = _name(node)[1]
+    return None if named is None else str(named.value)
+
+
+def _free(node: Node, taken: set[str]) -> str:
+    """Make up a name that no task has: `backend`, `backend-2`, `backend-3`."""
+    agent = _members(node).get("agent")
+    base = agent.value if agent is not None and isinstance(agent.value, str) else "task"
+    base = base if is_id(base) else "task"
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}-{number}"
+    taken.add(name)
+    return name
+
+
+class _Stages:
+    """Numbers stages: as `stages` lists them, else by number or as they come up."""
+
+    def __init__(self, root: Node, nodes: Sequence[Node], mistakes: Mistakes) -> None:
+        self._mistakes = mistakes
+        self._listed = "stages" in _members(root)
+        names = [_key(stage, "name") for stage in _items(root, "stages")]
+        if not self._listed:
+            names = [_key(node, "stage") for node in nodes]
+            if all(isinstance(name, int) for name in names if name is not None):
+                names.sort(key=lambda name: name if isinstance(name, int) else 0)
+        self._numbers = {
+            str(name): number for number, name in reversed([*enumerate(names)]) if name is not None
+        }
+
+    def number(self, place: str, node: Node, within: int | None) -> int | None:
+        name = _key(node, "stage")
+        if name is None:
+            return within
+        member = _members(node)["stage"]
+        if within is not None:
+            self._mistakes.add(member, f"`{place}.stage`: the task stands in a stage already")
+        elif str(name) not in self._numbers:
+            shown = one_line(str(name), limit=60)
+            meant = did_you_mean(str(name), list(self._numbers))
+            self._mistakes.add(member, f"`{place}.stage` is `{shown}`, which is no stage{meant}")
+        return self._numbers.get(str(name)) if within is None else within
+
+
+def _key(node: Node, key: str) -> _Key | None:
+    found = _members(node).get(key)
+    return found.value if found is not None and isinstance(found.value, (str, int)) else None
+
+
+def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str]]:
+    """Give what each task waits for: the tasks it names, and those of the stage before."""
+    by_id = {task.id: task for task in tasks}
+    before = _stage_before(tasks)
+    edges: dict[str, list[str]] = {}
+    for task in tasks:
+        named: dict[str, None] = {}
+        for key, item in _texts(task.node, *_BEFORE):
+            if item.value in by_id:
+                named[str(item.value)] = None
+            else:
+                shown = one_line(str(item.value), limit=60)
+                meant = did_you_mean(str(item.value), [*by_id])
+                mistakes.add(item, f"`{task.place}.{key}` names `{shown}`, which is no task{meant}")
+        edges[task.id] = list(named | dict.fromkeys(before.get(task.stage, ())))
+    for circle in cycles(edges):
+        way = " -> ".join([*circle, circle[0]])
+        mistakes.add(
+            by_id[circle[0]].node, f"tasks wait for each other for ever: {one_line(way, limit=300)}"
+        )
+    return edges
+
+
+def _stage_before(tasks: Sequence[Written]) -> Mapping[int | None, Sequence[str]]:
+    """Give the tasks of the stage before each; one without tasks is none."""
+    members: dict[int, list[str]] = {}
+    for task in tasks:
+        if task.stage is not None:
+            members.setdefault(task.stage, []).append(task.id)
+    numbers = sorted(members)
+    return {number: members[earlier] for earlier, number in pairwise(numbers)}
+
+
+def after_a_stage(tasks: Sequence[Written]) -> frozenset[str]:
+    """Name the tasks that a stage comes before."""
+    before = _stage_before(tasks)
+    return frozenset(task.id for task in tasks if task.stage in before)
+
+
+def reduced_by(task: Written) -> list[str]:
+    """List the tasks whose results a task is given."""
+    return list(dict.fromkeys(str(item.value) for _, item in _texts(task.node, *_REDUCED)))

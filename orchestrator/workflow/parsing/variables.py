@@ -1,0 +1,141 @@
+"""Which names the texts of a workflow may hold, and what they stand for."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from orchestrator.config.document import Node
+from orchestrator.text.sanitize import one_line
+from orchestrator.text.suggest import did_you_mean
+from orchestrator.workflow.parsing.diagnostics import Mistakes
+from orchestrator.workflow.parsing.foreach import as_text
+from orchestrator.workflow.parsing.manifest import BUILT_IN
+from orchestrator.workflow.parsing.task_nodes import Written, reduced_by
+from orchestrator.workflow.parsing.templates import FILLED, QUOTE, Use, Values, uses
+
+_EACH = ("item", "items", "index")
+RESULTS = "results"
+
+
+def variables_of(
+    root: Node, given: Mapping[str, str], tasks: Sequence[Written], mistakes: Mistakes
+) -> Values:
+    """Give the values of the user's variables, and check every text that may hold one.
+
+    Args:
+        root: The file.
+        given: By options; they beat the file's.
+        tasks: The file's.
+        mistakes: Where to note what is wrong.
+    """
+    vars_node = _member(root, "vars")
+    listed = vars_node.value if vars_node is not None and isinstance(vars_node.value, dict) else {}
+    values = {name: (value,) for name, value in given.items()}
+    for name, node in listed.items():
+        if name not in values and node.value is None:
+            mistakes.add(node, f"`vars.{name}` has no value: give it one with `--var {name}=VALUE`")
+        values.setdefault(name, (as_text(node.as_text.plain()),))
+    used = {use.name for use in _check(root, tasks, list(values), mistakes)}
+    for name in given:
+        if name not in listed and name not in used:
+            meant = did_you_mean(name, [*listed, *used])
+            mistakes.add(None, f"no text holds the variable `{one_line(name, limit=60)}`{meant}")
+    return values
+
+
+def _member(node: Node | None, key: str) -> Node | None:
+    return node.value.get(key) if node is not None and isinstance(node.value, dict) else None
+
+
+def _check(
+    root: Node, tasks: Sequence[Written], names: Sequence[str], mistakes: Mistakes
+) -> Iterator[Use]:
+    defaults = _member(root, "defaults")
+    if defaults is not None and isinstance(defaults.value, dict):
+        yield from _known(_uses(defaults.value, "defaults"), names, mistakes)
+    for task in tasks:
+        each = _member(task.node, "foreach")
+        if each is not None:
+            yield from _known(uses(each, f"{task.place}.foreach"), names, mistakes)
+            _check_items(task, mistakes)
+        allowed = [*names, *(_EACH if each is not None else ())]
+        allowed += [RESULTS] if reduced_by(task) else []
+        yield from _known(_uses(task.members, task.place), allowed, mistakes)
+        if _is_command(task, defaults):
+            _check_command(task, mistakes)
+
+
+def _is_command(task: Written, defaults: Node | None) -> bool:
+    program = task.members.get("agent_cli") or _member(defaults, "agent_cli")
+    return program is not None and program.value == "shell"
+
+
+def _check_command(task: Written, mistakes: Mistakes) -> None:
+    """Check that no shell reads what other tasks' workers said."""
+    text = task.members.get("task")
+    for use in uses(text, f"{task.place}.task") if text is not None else ():
+        if use.name == RESULTS:
+            mistakes.add(
+                use.node,
+                f"`{use.key}` holds `{use}`, which a shell would run as code: "
+                "the command finds the results in the file `$ORCHESTRATOR_RESULTS`",
+            )
+
+
+def _uses(members: Mapping[str, Node], place: str) -> Iterator[Use]:
+    for key, member in members.items():
+        if key in FILLED:
+            yield from uses(member, f"{place}.{key}")
+
+
+def _known(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> Iterator[Use]:
+    for use in found:
+        where = f"`{use.key}` holds `{use}`"
+        if use.filter not in (None, QUOTE):
+            mistakes.add(use.node, f"{where}: the only filter is `|{QUOTE}`")
+        elif use.name == RESULTS and (use.filter or ".task" not in use.key[-5:]):
+            mistakes.add(use.node, f"{where}, which stands in `task` alone, as it is")
+        elif use.name not in allowed:
+            mistakes.add(use.node, f"{where}, {_why(use.name, allowed)}")
+        yield use
+
+
+def _why(name: str, allowed: Sequence[str]) -> str:
+    if name in _EACH:
+        return "which needs `foreach`"
+    if name in BUILT_IN:
+        return "which needs `reduce`"
+    return f"which nothing gives a value{did_you_mean(name, [*allowed])}"
+
+
+def _check_items(task: Written, mistakes: Mistakes) -> None:
+    """See that the agent is told its items, and told them unmistakably."""
+    text = task.members.get("task")
+    held = {use.name for use in uses(text, "task")} if text is not None else set()
+    if not held & {*_EACH}:
+        mistakes.add(
+            text or task.node,
+            f"`{task.place}.task` must name what it is for: `{{{{item}}}}`, `{{{{items}}}}`",
+        )
+    batch = task.members.get("batch")
+    if batch is not None and batch.value != 1:
+        for use in _uses(task.members, task.place):
+            if use.name == "item":
+                mistakes.add(
+                    use.node, f"`{use.key}` holds `{use}`; with `batch` there are `{{{{items}}}}`"
+                )
+
+
+def unquoted_items(tasks: Sequence[Written], defaults: Mapping[str, Node]) -> Iterator[str]:
+    """Warn of names that others chose where a shell would read them."""
+    for task in tasks:
+        each = _member(task.node, "foreach")
+        if each is None or _member(each, "items") is not None:
+            continue
+        program = task.members.get("agent_cli") or defaults.get("agent_cli")
+        read = {"setup", "checks", *(["task"] if program and program.value == "shell" else [])}
+        members = {key: node for key, node in {**defaults, **task.members}.items() if key in read}
+        for use in _uses(members, task.place):
+            if use.name in ("item", "items") and use.filter is None:
+                yield (
+                    f"`{use.key}` puts items into a shell as they are: a file name may be a "
+                    f"command there, `|{QUOTE}` makes it a word"
+                )

@@ -1,0 +1,1 @@
+"""The files that one worker sees: private git directory, mounts, copies, caches, shared files."""

@@ -1,0 +1,179 @@
+"""What one worker works in: its worktree, its store, and how a container sees them.
+
+Two modes, the same to everything else. `overlay`: the worktree is the lower layer of an overlay
+that the daemon mounts, and what the worker writes lands in our state directory. `bind`, where an
+overlay cannot be had: the worker has a checkout of its own there. In neither can a worker write to
+the worktree that the user sees.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.engine.spec import BindMount, OverlayMount, TmpfsMount
+from orchestrator.errors import OrchestratorError
+from orchestrator.files.remove_tree import _names, remove_tree
+from orchestrator.git.lfs import tell_index_again
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import Worktree
+from orchestrator.state.worker_directory import Store
+from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE, change_owner
+
+HOME = "/home/worker"
+HARVEST = "/harvest"
+OUT = "/out"
+PROBE = "probe"
+CACHES = "caches"
+"""Layers of a worker's own on top of what is cached, in its state directory."""
+CHECKED = "checked"
+"""What a worker committed, checked out anew, in its state directory."""
+WRITTEN = "/written"
+_OWN_USERS = 20_000
+"""Added to the worker's number: users that no ordinary system has."""
+
+Mode = Literal["overlay", "bind"]
+Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]
+
+
+def worker_user(worker_id: int) -> tuple[int, int]:
+    """Give uid and gid for a worker: the caller's, or for root one of the worker's own."""
+    if os.getuid() == 0:
+        return _OWN_USERS + worker_id, _OWN_USERS + worker_id
+    return os.getuid(), os.getgid()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """One worker's files on the host."""
+
+    worktree: Worktree
+    store: Store
+    objects: Path
+    mode: Mode
+    user: tuple[int, int]
+    start: str
+    """The commit that its branch points at until there is a harvest."""
+    read_only: bool = False
+    """Whether the agent can write neither to the tree nor to the store."""
+    caches: Mounts = ()
+    """What it finds cached, which is no part of its work."""
+    shared: Mounts = ()
+    """What it finds of others, and hands over to them, beside its work."""
+
+    @property
+    def user_text(self) -> str:
+        """`uid:gid`."""
+        return f"{self.user[0]}:{self.user[1]}"
+
+    def mounts(self) -> Mounts:
+        """Give what the worker's container sees."""
+        return (
+            self._tree(),
+            BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
+            BindMount(source=self.store.git, target=STORE, read_only=self.read_only),
+            BindMount(source=self.objects, target=OBJECTS, read_only=True),
+        )
+
+    def harvest_mounts(self) -> Mounts:
+        """Give what the harvest's container sees."""
+        return (
+            *replace(self, read_only=False).mounts(),
+            BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
+            BindMount(source=self.store.out, target=OUT, read_only=False),
+            *self._written(),
+        )
+
+    def _written(self) -> Mounts:
+        if self.mode == "bind":
+            return ()
+        return (BindMount(source=self.store.upper, target=WRITTEN, read_only=True),)
+
+    @property
+    def written(self) -> str:
+        """Where the harvest's container finds what the worker wrote, and little else."""
+        return WORKSPACE if self.mode == "bind" else WRITTEN
+
+    def _tree(self) -> BindMount | OverlayMount:
+        if self.mode == "bind":
+            return BindMount(source=self.store.copy, target=WORKSPACE, read_only=self.read_only)
+        return OverlayMount(
+            lower=self.worktree.path,
+            upper=self.store.upper,
+            work=self.store.overlay,
+            target=WORKSPACE,
+            read_only=self.read_only,
+        )
+
+    def writable(self) -> tuple[Path, ...]:
+        """Give the directories that grow as the worker writes."""
+        tree = self.store.copy if self.mode == "bind" else self.store.upper
+        return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
+
+    def is_untouched(self) -> bool:
+        """Tell whether the agent wrote nothing at all; False where that is not certain."""
+        if self.read_only:
+            return True
+        if self.mode == "bind":
+            return False
+        try:
+            if any(self.store.upper.iterdir()):
+                return False
+            return _holds_no_objects(self.store.git / "objects")
+        except OSError:
+            return False
+
+    def clear_harvest(self) -> None:
+        """Remove what would mislead after a harvest that was cut short; its container is gone."""
+        (self.store.harvest / "index.lock").unlink(missing_ok=True)
+        for name in ("tip", "kept", "kept.pack"):
+            (self.store.out / name).unlink(missing_ok=True)
+
+    def is_packed(self) -> bool:
+        """Tell whether the harvest's container came to its end; the tip is the last it writes."""
+        return os.path.lexists(self.store.out / "tip")
+
+    def hand_over(self) -> None:
+        """Give the worktree's files to the worker's user again, for another harvest."""
+        if self.mode == "overlay" and self.user[0] != os.getuid():
+            change_owner(self.worktree.path, self.user, keep=self.worktree.path)
+
+    def take_back(self, repository: Repository, *, again: bool = False) -> None:
+        """Make the user's worktree the caller's again; no worker could ever write to it.
+
+        Args:
+            repository: The repository.
+            again: A process that died may have begun with it.
+        """
+        if self.mode == "overlay" and self.user[0] != os.getuid():
+            owner = (os.getuid(), os.getgid())
+            change_owner(self.worktree.path, owner, keep=self.worktree.path)
+        # Where the user's own git has the lock, whoever changes files next is told so.
+        with suppress(OrchestratorError):
+            self.worktree.refresh(repository, again=again)
+            tell_index_again(repository, self.store.root, self.worktree.git_dir, self.worktree.path)
+
+    def discard_scratch(self) -> None:
+        """Remove what a finished harvest needs no more; what the worker wrote stays aside."""
+        for path in (self.store.git, self.store.harvest, self.store.out, self.store.overlay):
+            remove_tree(path)
+        remove_tree(self.store.root / CACHES)
+
+
+def _growing(mounts: Mounts) -> Iterator[Path]:
+    for mount in mounts:
+        if isinstance(mount, OverlayMount):
+            yield mount.upper
+        elif isinstance(mount, BindMount) and not mount.read_only:
+            yield mount.source
+
+
+def _holds_no_objects(objects: Path) -> bool:
+    """Tell whether an object directory is as it was made, without walking into anything else."""
+    folders = (objects, objects / "info", objects / "pack")
+    if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
+        return False
+    return [_names(folder) for folder in folders] == [{"info", "pack"}, {"alternates"}, set()]

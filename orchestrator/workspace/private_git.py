@@ -1,0 +1,288 @@
+"""A worker's private git store, and the host-made files beside it.
+
+Nothing on the host ever uses the store as a repository: the worker owns it. Layout of a worker's
+state directory, all of it outside every work tree:
+
+    git/       the store: bare-format, mounted at STORE, written by the worker
+    pointer    mounted read-only over the worktree's `.git`: `gitdir: STORE`
+    upper/     what the worker wrote, as an overlay's upper layer (mode overlay)
+    overlay/   the overlay's own scratch (mode overlay)
+    copy/      a checkout of the worker's own (mode bind)
+    harvest/   git directory for the harvest, host-made, never seen by the worker
+    copied.json  what was copied into the tree, if anything was
+    out/       what the harvest hands over: pack, tip, notes
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.git.command import SIZE_AND_TIME, Git, make_bare
+from orchestrator.git.object_packs import pack_commit
+from orchestrator.git.repository import Repository
+from orchestrator.git.worktree import Worktree
+from orchestrator.state.worker_directory import Store
+from orchestrator.threads import meanwhile
+from orchestrator.workspace.copy_untracked import rules
+from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Furnishing, Site
+from orchestrator.workspace.submodules import Inside
+
+STORE = "/git"
+OBJECTS = "/git-objects"
+WORKSPACE = "/workspace"
+# Line endings and file modes must mean the same inside as outside; nothing that names a program.
+_CARRIED = (
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.symlinks",
+    "core.ignorecase",
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+)
+
+
+def base_objects(
+    repository: Repository, base: str, directory: Path, *, history: Literal["full", "shallow"]
+) -> frozenset[str]:
+    """Pack what `base` reaches, and nothing else of the repository, into an object directory.
+
+    Args:
+        repository: Where the objects come from.
+        base: The commit.
+        directory: Is made; shared read-only by all workers of a run.
+        history: `shallow` packs the one commit and its files.
+
+    Returns:
+        The commits that are cut off from their parents there.
+    """
+    return pack_commit(repository.git, repository.common_dir, base, directory, history=history)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """How a store is made."""
+
+    base: str
+    """What its first attempt starts from."""
+    start: str
+    """What this worker starts from: its base, or what an earlier attempt of it made."""
+    run_base: str
+    """What its extras were found in."""
+    shallow: frozenset[str]
+    mode: Literal["overlay", "bind"]
+    owner: tuple[int, int]
+    """uid and gid of the worker."""
+    excluded: tuple[str, ...]
+    """gitignore patterns of what the agent leaves behind."""
+    extras: Extras = NO_EXTRAS
+    """What it has beside its commit's files."""
+
+
+def make_store(
+    repository: Repository, worktree: Worktree, root: Path, options: StoreOptions
+) -> Store:
+    """Make everything that one worker's container is given. Nothing of a task has run yet."""
+    store = Store(root=root)
+    store.pointer.write_text(f"gitdir: {STORE}\n")
+    settings = {**repository.settings(_CARRIED), **SIZE_AND_TIME}
+    settings["user.name"], settings["user.email"] = repository.identity()
+    _make_git_dir(repository, store.git, worktree.branch, options, settings)
+    (store.git / "objects" / "info" / "alternates").write_text(f"{OBJECTS}\n")
+    if options.start != options.base:
+        _add_earlier(repository, store, options)
+    _make_git_dir(repository, store.harvest, worktree.branch, options, settings)
+    store.out.mkdir()
+    if options.mode == "overlay":
+        store.upper.mkdir()
+        store.overlay.mkdir()
+    else:
+        _check_out(repository, store, worktree, options.start)
+    tree, index = _checkout(store, worktree, options.mode)
+    furnishing = _furnishing(repository, worktree, store, options)
+    furnishing.put(at_base=options.start == options.run_base, store=STORE)
+    theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
+    with meanwhile(partial(_give_away, theirs, worktree, options)):
+        settle(repository, tree, index)
+    furnishing.tell(_inside(repository, settings))
+    patterns = worktree.git_dir / "info" / "sparse-checkout"
+    for git_dir in (store.git, store.harvest):
+        _copy_index(worktree, index, git_dir / "index")
+        if _is_sparse(repository) and patterns.exists():
+            shutil.copyfile(patterns, git_dir / "info" / "sparse-checkout")
+    # Whatever changes from now on, the worker changed.
+    (store.harvest / "made").touch()
+    _give_away((store.git, store.harvest, store.out, store.pointer), worktree, options)
+    return store
+
+
+def _copy_index(worktree: Worktree, index: Path, copy: Path) -> None:
+    """Copy an index whole: a split one refers to a file beside it."""
+    shutil.copyfile(index, copy)
+    if any(worktree.git_dir.glob("sharedindex.*")):
+        git = Git(worktree.git_dir, index=copy, work_tree=worktree.path)
+        git.run("update-index", "--force-write-index")
+
+
+def _add_earlier(repository: Repository, store: Store, options: StoreOptions) -> None:
+    """Give a worker what an earlier attempt of it made: nobody else is to have that."""
+    names = ("-q", "--delta-base-offset", str(store.git / "objects" / "pack" / "pack"))
+    wanted = f"{options.start}\n^{options.base}\n".encode()
+    repository.git.run("pack-objects", *names, "--revs", stdin=wanted)
+
+
+def _make_git_dir(
+    repository: Repository,
+    git_dir: Path,
+    branch: str,
+    options: StoreOptions,
+    settings: Mapping[str, str],
+) -> None:
+    make_bare(git_dir, object_format=repository.object_format, branch=branch)
+    with (git_dir / "config").open("a") as config:
+        config.write("[core]\n\tbare = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+        if options.extras.submodules:
+            config.write("[submodule]\n\tactive = .\n")
+        config.write(_settings_text(settings))
+    reference = git_dir / "refs" / "heads" / branch
+    reference.parent.mkdir(parents=True)
+    reference.write_text(f"{options.start}\n")
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info" / "exclude").write_text(
+        "".join(f"{pattern}\n" for pattern in _excluded(options))
+    )
+    if options.shallow:
+        (git_dir / "shallow").write_text("".join(f"{c}\n" for c in sorted(options.shallow)))
+
+
+def _settings_text(settings: Mapping[str, str]) -> str:
+    parts = ((*key.partition("."), _quoted(value)) for key, value in settings.items())
+    return "".join(f"[{section}]\n\t{name} = {value}\n" for section, _, name, value in parts)
+
+
+def _furnishing(
+    repository: Repository, worktree: Worktree, store: Store, options: StoreOptions
+) -> Furnishing:
+    tree, index = _checkout(store, worktree, options.mode)
+    site = Site(
+        worktree=worktree,
+        root=store.root,
+        git=store.git,
+        harvest=store.harvest,
+        tree=tree,
+        index=index,
+        over=store.upper if options.mode == "overlay" else store.copy,
+    )
+    return Furnishing(repository, site, options.extras)
+
+
+def _inside(repository: Repository, settings: Mapping[str, str]) -> Inside:
+    return Inside(
+        object_format=repository.object_format,
+        settings=_settings_text(settings),
+        workspace=WORKSPACE,
+        store=STORE,
+        objects=OBJECTS,
+    )
+
+
+def _excluded(options: StoreOptions) -> Iterator[str]:
+    yield from options.excluded
+    yield ".git-of-a-nested-repository*"
+    yield from rules(sorted(options.extras.added), ())
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return f'"{escaped}"'
+
+
+def _is_sparse(repository: Repository) -> bool:
+    return repository.configured.get("core.sparsecheckout") == "true"
+
+
+def _check_out(repository: Repository, store: Store, worktree: Worktree, base: str) -> None:
+    store.copy.mkdir()
+    git = Git(
+        repository.git_dir,
+        work_tree=store.copy,
+        index=store.root / "index",
+        config=repository.without_filters(),
+    )
+    if _is_sparse(repository):
+        # It knows what is not to be checked out.
+        shutil.copyfile(worktree.git_dir / "index", store.root / "index")
+    else:
+        git.run("read-tree", base)
+    git.run("checkout-index", "--all", "--index", "--quiet")
+    # Docker would make a missing mount point itself, as root.
+    (store.copy / ".git").write_text("")
+
+
+def _checkout(
+    store: Store, worktree: Worktree, mode: Literal["overlay", "bind"]
+) -> tuple[Path, Path]:
+    if mode == "overlay":
+        return worktree.path, worktree.git_dir / "index"
+    return store.copy, store.root / "index"
+
+
+def settle(repository: Repository, tree: Path, index: Path) -> None:
+    """Make what was checked out in this very second look a second older.
+
+    To git, a file as young as its index may have changed unseen: the first `git add` inside would
+    read them all, and, since the objects there are not to be touched, write them all again.
+    """
+    now = int(time.time())
+    young = [path for path in _files_since(tree, now) if not path.endswith("/.git")]
+    for path in young:
+        os.utime(path, (now - 1, now - 1), follow_symlinks=False)
+    if young:
+        config = {**repository.without_filters(), **SIZE_AND_TIME}
+        git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
+        # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
+        git.succeeds("update-index", "--refresh")
+
+
+def _files_since(tree: Path, moment: int) -> Iterator[str]:
+    """List the files of a tree of the host's making that are not older than `moment`."""
+    for folder, _, files in os.walk(tree):
+        # No file is younger than the last change of the directory it was made in.
+        if os.stat(folder).st_mtime >= moment:  # noqa: PTH116  # 20,000 files
+            paths = (os.path.join(folder, name) for name in files)  # noqa: PTH118
+            yield from (path for path in paths if os.lstat(path).st_mtime >= moment)
+
+
+def _give_away(paths: Iterable[Path], worktree: Worktree, options: StoreOptions) -> None:
+    """Let the worker's user own what it may write, when that user is not the caller."""
+    if options.owner[0] != os.getuid():
+        for path in paths:
+            change_owner(path, options.owner, keep=worktree.path)
+
+
+def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
+    """Change the owner of a tree of the host's making, following no link.
+
+    Args:
+        root: The tree.
+        owner: uid and gid.
+        keep: A worktree whose root directory and `.git` stay the caller's, so that the caller's
+            git goes on trusting it. (An overlay's root takes its rights from the upper layer.)
+    """
+    uid, gid = owner
+    # By descriptors of the directories: of 20,000 files, each path would be looked up again.
+    for folder, directories, files, descriptor in os.fwalk(root):
+        kept = keep is not None and Path(folder) == keep
+        for name in (*directories, *files):
+            # The user may delete one meanwhile.
+            with suppress(FileNotFoundError):
+                if not (kept and name == ".git"):
+                    os.chown(name, uid, gid, dir_fd=descriptor, follow_symlinks=False)
+    if root != keep:
+        os.lchown(root, uid, gid)

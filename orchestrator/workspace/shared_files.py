@@ -1,0 +1,297 @@
+"""What the workers of one run tell each other by files; there is no other way between them.
+
+In every worker's container:
+
+    /run/orchestrator/out       its own, to write to: `findings.md` and `artifacts/`
+    /run/orchestrator/shared    read-only, of a workflow and where the user gave a context:
+                                `context.md`, and of a workflow `findings.md`, `status.md`
+    /run/orchestrator/inputs    read-only, where the task reduces others: what came of them
+
+On the host, in the run's directory: `shared/`, `inputs/N/` and `context.md`, which the user gave.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.engine.spec import BindMount
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.events import Emit, Event, WorkerDone, WorkerPreparing, WorkerRetrying
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.files.safe_open import open_regular
+from orchestrator.git.changes import patch
+from orchestrator.git.repository import Repository
+from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.status_file import STATUS
+from orchestrator.text.redact import Redactor
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.reduce_prompt import INPUTS
+from orchestrator.workflow.shared_findings import Entry, bulletin, merged_findings, title_of
+from orchestrator.workspace import artifacts as handover
+from orchestrator.workspace.artifacts import Handover
+from orchestrator.workspace.mounts import Mounts
+
+SHARED = "/run/orchestrator/shared"
+OUT = "/run/orchestrator/out"
+INPUTS_PLACE = "inputs"
+"""In the run's directory; no worker needs it when the run is over."""
+RESULTS = "results.json"
+"""In a worker's inputs: the results of all tasks that it reduces."""
+MOST_DIFF = 8 * 1024**2
+"""Bytes of the diff of one input."""
+MOST_GIVEN = 256 * 1024
+"""Bytes of the context that a user gives."""
+_GIVEN = "context.md"
+_READABLE = 0o644
+_VARIABLES = {
+    SHARED: {"ORCHESTRATOR_CONTEXT": f"{SHARED}/context.md"},
+    INPUTS: {"ORCHESTRATOR_INPUTS": INPUTS, "ORCHESTRATOR_RESULTS": f"{INPUTS}/{RESULTS}"},
+    OUT: {
+        "ORCHESTRATOR_FINDINGS": f"{OUT}/{handover.FINDINGS}",
+        "ORCHESTRATOR_ARTIFACTS": f"{OUT}/{handover.ARTIFACTS}",
+    },
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """A task that another one reduces."""
+
+    name: str
+    """The task's id."""
+    result: WorkerResult
+    base: str
+    """The commit that its changes are counted from."""
+
+
+def variables(spec: WorkerSpec, mounts: Mounts) -> dict[str, str]:
+    """Tell a worker where it finds what is shared, by what is mounted for it."""
+    found = {} if spec.name is None else {"ORCHESTRATOR_TASK_ID": spec.name}
+    for mount in mounts:
+        found |= _VARIABLES.get(mount.target, {})
+    return found
+
+
+def read_given(top: Path, file: str | None) -> str | None:
+    """Read what the user gives all workers to read.
+
+    Raises:
+        ConfigError: It cannot be read, is no text, or is too long.
+    """
+    if file is None:
+        return None
+    try:
+        with open_regular(top / file) as opened:
+            content = opened.read(MOST_GIVEN + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"context file `{file}` cannot be read: {error.strerror or 'it is not a file'}",
+            hint="`--context FILE` takes a text file",
+        ) from error
+    if len(content) > MOST_GIVEN:
+        raise ConfigError(f"context file `{file}` is larger than {MOST_GIVEN // 1024} KiB")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"context file `{file}` is not UTF-8 text") from error
+
+
+def keep_given(directory: RunDirectory, redactor: Redactor, given: str | None) -> None:
+    """Keep what the user gave, for whoever carries the run out.
+
+    Raises:
+        OSError: There is no room for it.
+    """
+    if given is not None:
+        _write(directory.path / _GIVEN, redactor.text(given).encode("utf-8", "replace"))
+
+
+class Shared:
+    """What the workers of one run share by files. Used by many threads."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        repository: Repository,
+        redactor: Redactor,
+        *,
+        workers: Sequence[WorkerSpec],
+        title: str | None = None,
+    ) -> None:
+        """Write the files, or write those anew that another process wrote.
+
+        Args:
+            directory: The run's.
+            repository: Where the commits are.
+            redactor: What knows the secrets.
+            workers: All of the run.
+            title: The workflow's name; None where the workers are to know nothing of each other.
+
+        Raises:
+            OSError: There is no room for them.
+        """
+        self._directory = directory
+        self._repository = repository
+        self._redactor = redactor
+        self._title = title
+        self._lock = threading.Lock()
+        titles = {one.worker_id: redactor.text(one.name or one.task) for one in workers}
+        self._entries = {n: Entry(number=n, title=title_of(text)) for n, text in titles.items()}
+        for number in self._entries if title is not None else ():
+            known = directory.result(number)
+            if known is not None:
+                self._entries[number] = self._ended(known)
+        self._given = self._read_given()
+        if self._has_context:
+            (directory.path / "shared").mkdir(exist_ok=True)
+            (directory.path / "shared").chmod(0o755)
+            self._publish()
+
+    @property
+    def _has_context(self) -> bool:
+        return self._title is not None or self._given is not None
+
+    def _read_given(self) -> str | None:
+        try:
+            return (self._directory.path / _GIVEN).read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    def mounts(self, spec: WorkerSpec, user: tuple[int, int]) -> Mounts:
+        """Give what a worker finds of the others, and what it may write to for them.
+
+        Args:
+            spec: The worker.
+            user: Its uid and gid.
+
+        Raises:
+            OSError: There is no room for it.
+        """
+        place = handover.make_place(self._directory.worker(spec.worker_id), user)
+        found = [BindMount(source=place, target=OUT, read_only=False)]
+        if self._has_context:
+            shared = self._directory.path / "shared"
+            found.append(BindMount(source=shared, target=SHARED, read_only=True))
+        inputs = self._inputs(spec)
+        if inputs.is_dir():
+            found.append(BindMount(source=inputs, target=INPUTS, read_only=True))
+        return tuple(found)
+
+    def _inputs(self, spec: WorkerSpec) -> Path:
+        return self._directory.path / INPUTS_PLACE / str(spec.worker_id)
+
+    def give_inputs(self, spec: WorkerSpec, inputs: Sequence[Input]) -> None:
+        """Write down what came of the tasks that a worker reduces, unless that was done.
+
+        To be called before it is prepared; it finds the same after any number of attempts.
+
+        Raises:
+            OSError: There is no room for it.
+        """
+        place = self._inputs(spec)
+        if not inputs or place.is_dir():
+            return
+        half = place.with_name(f"{place.name}.half")
+        remove_tree(half)
+        half.mkdir(parents=True)
+        half.chmod(0o755)
+        clean = [replace(one, result=self._redactor.model(one.result)) for one in inputs]
+        for one in clean:
+            self._write_input(half, one)
+        every = [{"id": one.name, **one.result.model_dump(mode="json")} for one in clean]
+        _write(half / RESULTS, json.dumps(every, indent=2).encode())
+        half.rename(place)
+
+    def _write_input(self, place: Path, one: Input) -> None:
+        said = one.result.summary or one.result.message or ""
+        _write(
+            place / f"{one.name}.json",
+            json.dumps(one.result.model_dump(mode="json"), indent=2).encode(),
+        )
+        _write(place / f"{one.name}.summary.md", f"{said}\n".encode("utf-8", "replace"))
+        _write(place / f"{one.name}.diff", self._diff(one))
+
+    def _diff(self, one: Input) -> bytes:
+        """Give its diff; one that cannot be had says why."""
+        commit = one.result.commit
+        if commit is None or commit == one.base:
+            return b""
+        try:
+            found = patch(self._repository, base=one.base, tip=commit, limit=MOST_DIFF + 1)
+        except OrchestratorError as error:
+            return f"# the diff could not be made: {error.message}\n".encode()
+        if len(found) <= MOST_DIFF:
+            return found
+        cut = f"\n# cut at {MOST_DIFF // 1024**2} MiB: git diff {one.base} {commit} has the rest\n"
+        return found[:MOST_DIFF] + cut.encode()
+
+    def collect(self, spec: WorkerSpec) -> Handover:
+        """Take what a worker handed over, now that it is dead; may be repeated."""
+        try:
+            return handover.take(self._directory.worker(spec.worker_id), self._redactor)
+        except OSError as error:
+            return Handover(notes=(f"what it handed over could not be taken ({error})",))
+
+    def following(self, emit: Emit) -> Emit:
+        """Give the same to tell events to, such that what all can read follows them."""
+        if self._title is None:
+            return emit
+
+        def told(event: Event) -> None:
+            emit(event)
+            self._note(event)
+
+        return told
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case WorkerPreparing(worker_id=number):
+                self._put(replace(self._entries[number], state="running"))
+            case WorkerRetrying(worker_id=number):
+                self._put(replace(self._entries[number], state=f"failed: {event.reason}, again"))
+            case WorkerDone(result=result):
+                self._put(self._ended(result))
+            case _:
+                pass
+
+    def _ended(self, result: WorkerResult) -> Entry:
+        done = result.status is Status.SUCCESS and result.started_at is not None
+        state = "complete" if done else f"{result.status}: {result.reason}"
+        if result.reason is Reason.DEPENDENCY or (result.reason is None and not done):
+            state = "skipped"
+        before = self._entries[result.worker_id]
+        found = handover.findings(self._directory.worker(result.worker_id))
+        return replace(before, state=state, done=done, findings=found)
+
+    def _put(self, entry: Entry) -> None:
+        # On a full disk the others read what was true before.
+        with self._lock, suppress(OSError):
+            self._entries[entry.number] = entry
+            self._publish()
+
+    def _publish(self) -> None:
+        shared = self._directory.path / "shared"
+        head = self._given or f"# {self._redactor.text(str(self._title))}"
+        if self._title is None:
+            _write(shared / "context.md", head.encode("utf-8", "replace"))
+            return
+        entries = list(self._entries.values())
+        _write(shared / "context.md", bulletin(head, entries).encode("utf-8", "replace"))
+        _write(shared / "findings.md", merged_findings(entries).encode("utf-8", "replace"))
+        with suppress(FileNotFoundError):
+            _write(shared / STATUS, (self._directory.path / STATUS).read_bytes())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file for workers, whoever they are, to read; they find all of it or the old one."""
+    scratch = path.with_name(f".{path.name}.new")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        os.fchmod(descriptor, _READABLE)
+    scratch.replace(path)

@@ -1,0 +1,179 @@
+"""A worker's submodules: their files, their private git directories, what was changed in them."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.files.safe_open import NotRegularError, open_regular
+from orchestrator.git.command import SIZE_AND_TIME, Git, make_bare
+from orchestrator.git.submodules import FOLDER, RECORD, Submodule
+from orchestrator.text.sanitize import one_line
+
+PATCH = "submodule-{}.patch"
+"""In what a harvest hands over, and in the worker's state directory."""
+_MOST_BYTES = 256 * 1024**2
+"""Of a patch."""
+
+
+def lay_out(
+    submodules: Iterable[Submodule], tree: Path, scratch: Path, *, index: Git | None
+) -> tuple[Submodule, ...]:
+    """Write the files of submodules into a tree of the host's making.
+
+    Args:
+        submodules: Those of the base.
+        tree: The tree; where a submodule belongs, it has a directory.
+        scratch: A directory for their indexes, named by their numbers.
+        index: Git on the index that tells which of them are still there; None: all are.
+
+    Returns:
+        Those that were written.
+    """
+    written: dict[str, Submodule] = {}
+    scratch.mkdir(exist_ok=True)
+    for one in submodules:
+        place = tree / one.path
+        # A sparse checkout leaves some out; a link in its way leads elsewhere.
+        if place.resolve() != tree.resolve() / one.path or not place.is_dir():
+            continue
+        is_inner = any(one.path.startswith(f"{path}/") for path in written)
+        if index is not None and not is_inner and not _is_still_there(index, one):
+            continue
+        git = _git(one, place, scratch)
+        git.run("read-tree", one.commit)
+        git.run("checkout-index", "--all", "--force", "--quiet")
+        written[one.path] = one
+    return tuple(written.values())
+
+
+def _is_still_there(index: Git, one: Submodule) -> bool:
+    wanted = f"160000 {one.commit} 0\t".encode() + os.fsencode(one.path) + b"\0"
+    literal = f":(top,literal){one.path}"
+    return index.run("ls-files", "-s", "-z", "--", literal) == wanted
+
+
+def _git(one: Submodule, place: Path, scratch: Path) -> Git:
+    config = {**one.config, **SIZE_AND_TIME}
+    return Git(one.git_dir, work_tree=place, index=scratch / str(one.number), config=config)
+
+
+def refresh(submodules: Iterable[Submodule], tree: Path, scratch: Path) -> None:
+    """Tell the indexes of the files as they lie there by now."""
+    for one in submodules:
+        _git(one, tree / one.path, scratch).succeeds("update-index", "-q", "--refresh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """What a submodule's git directories are to be like."""
+
+    object_format: str
+    settings: str
+    """The text of their configuration, beside what each has of its own."""
+    workspace: str
+    store: str
+    objects: str
+    """Where the container has the tree, the store, and the base's objects."""
+
+
+def make_git_dirs(
+    submodules: Iterable[Submodule], inside: Inside, *, scratch: Path, store: Path, harvest: Path
+) -> None:
+    """Make a worker's git directory of every submodule, and one for its harvest."""
+    for one in submodules:
+        tree = f"\tworktree = {_quoted(f'{inside.workspace}/{one.path}')}\n"
+        private = store / "modules" / str(one.number)
+        active = "[submodule]\n\tactive = .\n"
+        _make_git_dir(private, one, inside, f"[core]\n\tbare = false\n{tree}{active}")
+        alternates = private / "objects" / "info" / "alternates"
+        alternates.write_text(f"{inside.objects}/{FOLDER}/{one.number}\n")
+        ours = harvest / FOLDER / str(one.number)
+        _make_git_dir(ours, one, inside, "[core]\n\tbare = false\n")
+        for git_dir in (private, ours):
+            shutil.copyfile(scratch / str(one.number), git_dir / "index")
+
+
+def _make_git_dir(git_dir: Path, one: Submodule, inside: Inside, config: str) -> None:
+    make_bare(git_dir, object_format=inside.object_format)
+    (git_dir / "HEAD").write_text(f"{one.commit}\n")
+    with (git_dir / "config").open("a") as file:
+        file.write(config + inside.settings)
+    (git_dir / "info").mkdir()
+    (git_dir / "info" / "exclude").write_text(".git-of-a-nested-repository*\n")
+    if one.shallow:
+        (git_dir / "shallow").write_text("".join(f"{commit}\n" for commit in one.shallow))
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def files_of(submodules: Iterable[Submodule], tree: Path) -> Iterator[str]:
+    """List the files of submodules in a tree of the host's making."""
+    for one in submodules:
+        for folder, _, names in os.walk(tree / one.path):
+            inside = os.path.relpath(folder, tree)
+            yield from (f"{inside}/{name}" for name in names)
+
+
+def point_to(submodules: Iterable[Submodule], tree: Path, store: str) -> None:
+    """Write what a worker sees as `.git` of every submodule.
+
+    Args:
+        submodules: Those that were laid out.
+        tree: The worker's own tree, or what lies over it.
+        store: Where the container has the worker's store.
+    """
+    for one in submodules:
+        place = tree / one.path
+        place.mkdir(parents=True, exist_ok=True)
+        (place / ".git").write_text(f"gitdir: {store}/modules/{one.number}\n")
+
+
+def write_submodules(submodules: Iterable[Submodule], *directories: Path) -> None:
+    """Write down, for the harvest, which submodules a worker was given: path and commit."""
+    text = json.dumps({one.path: [one.number, one.commit] for one in submodules})
+    for directory in directories:
+        (directory / RECORD).write_text(text)
+
+
+def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
+    """Keep what a worker changed in submodules, which is on no branch; say where.
+
+    Args:
+        root: The worker's state directory.
+        out: What the harvest handed over.
+
+    Raises:
+        OSError: There is no room.
+    """
+    try:
+        given = json.loads((root / RECORD).read_text())
+    except FileNotFoundError:
+        return ()
+    return tuple(
+        note
+        for path, (number, _) in given.items()
+        if (note := _keep_patch(path, out / PATCH.format(number), root / PATCH.format(number)))
+    )
+
+
+def _keep_patch(path: str, made: Path, kept: Path) -> str | None:
+    """Copy one, unless it is not what it should be: the worker's user wrote it."""
+    note = f"changes in the submodule {one_line(path)} are on no branch, "
+    try:
+        file = open_regular(made)
+    except NotRegularError:
+        return note + "and too large to be kept"
+    except OSError:
+        return None
+    with file:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            return note + "and too large to be kept"
+        with kept.open("wb") as copy:
+            shutil.copyfileobj(file, copy)
+    return note + f"but in {kept}"

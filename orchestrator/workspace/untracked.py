@@ -1,0 +1,298 @@
+"""Choose which untracked files of the user's checkout every worker gets a copy of.
+
+`--copy` names them, or the file `.worktreeinclude` that other worktree tools read too. Both are
+patterns as in `.gitignore`. What may hold a secret is only taken where it is named by itself.
+"""
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.files.safe_open import NotRegularError, open_regular
+from orchestrator.git.command import GitCommandError
+from orchestrator.git.repository import DIRECTORIES, Repository
+from orchestrator.text.sanitize import one_line
+
+LIST = ".worktreeinclude"
+_MOST_BYTES = 256 * 1024
+"""Of the list."""
+_LARGE = 100 * 1024**2
+_SHOWN = 3
+_WILD = re.compile(r"[*?\[\\]")
+_THIRD_PARTY = frozenset({"node_modules", "site-packages"})
+"""What lies in these was downloaded by everybody, whatever its name."""
+_SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".gcloud"})
+_SECRET_FILES = (
+    ".env", ".env.*", "*.env", ".envrc", ".npmrc", ".pypirc", ".netrc", "_netrc", ".pgpass",
+    ".git-credentials", ".htpasswd", ".vault*", "credentials*", "secret.*", "secrets.*",
+    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
+    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",
+    "kubeconfig*", "*.kubeconfig", "*.tfstate", "*.tfstate.*", "*.tfvars",
+    "service-account*.json", "service_account*.json", "*serviceaccount*.json",
+)  # fmt: skip
+_HARMLESS = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What workers get a copy of."""
+
+    files: tuple[str, ...] = ()
+    """Paths below the repository's top; also links, which are copied as links."""
+    ignored: tuple[str, ...] = ()
+    """Directories that git ignores as a whole, with a `/` at the end."""
+    size: int = 0
+    """Bytes of all files."""
+    notices: tuple[str, ...] = ()
+
+
+NO_COPIES = Copies()
+
+
+def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
+    """Find the files that are to be copied. Starts no process where none are asked for.
+
+    Args:
+        repository: The user's.
+        patterns: `--copy`: untracked files, ignored or not.
+
+    Raises:
+        ConfigError: A pattern with wildcards takes a file that may hold a secret, or the list
+            cannot be read.
+    """
+    listed = _listed(repository.top)
+    if not patterns and not listed:
+        return NO_COPIES
+    collapsed = _ls_files(repository, "--exclude-standard", "--directory")
+    ignored = tuple(_that_are_ignored(repository, collapsed))
+    asked = _matching(repository, patterns)
+    _refuse_secrets(asked, patterns)
+    by_list = {path for path in _matching(repository, listed) if _covered(path, collapsed)} - asked
+    kept_back = _secrets(by_list, () if _came_with_the_repository(repository) else listed)
+    files = sorted(asked | (by_list - set(kept_back)))
+    size, outside = _measure(repository.top, files)
+    chosen = Copies(
+        files=tuple(path for path in files if path not in outside), ignored=ignored, size=size
+    )
+    notices = _notices(chosen, patterns, kept_back, sorted(outside))
+    return Copies(chosen.files, chosen.ignored, chosen.size, tuple(notices))
+
+
+def is_secret(path: str) -> bool:
+    """Tell by its name whether a file may hold a secret."""
+    *folders, name = path.lower().split("/")
+    if _THIRD_PARTY.intersection(folders) or any(fnmatchcase(name, one) for one in _HARMLESS):
+        return False
+    if folders[-1:] == [".docker"] and name == "config.json":
+        return True
+    return bool(_SECRET_FOLDERS.intersection(folders)) or any(
+        fnmatchcase(name, one) for one in _SECRET_FILES
+    )
+
+
+def held_back(folder: Path) -> frozenset[str]:
+    """List what must not go into an image that is built from a folder.
+
+    That is git's own directory, workers' worktrees, and untracked files that are logs or may hold a
+    secret. What git tracks is the project's own.
+
+    Args:
+        folder: The context of the build, in a repository or not.
+
+    Returns:
+        Paths below it, with `/`; what lies in a directory among them is meant too.
+    """
+    tracked = _tracked(folder)
+    found: set[str] = set()
+    for place, folders, files in os.walk(folder):
+        inside = os.path.relpath(place, folder).replace(os.sep, "/")
+        prefix = "" if inside == "." else f"{inside}/"
+        never = [name for name in (*folders, *files) if name == ".git" or _is_a_workers(name)]
+        private = [name for name in files if _is_private(f"{prefix}{name}", tracked)]
+        found |= {f"{prefix}{name}" for name in (*never, *private)}
+        folders[:] = [name for name in folders if name not in never]
+    return frozenset(found)
+
+
+def _is_a_workers(name: str) -> bool:
+    return name.startswith(DIRECTORIES)
+
+
+def _is_private(path: str, tracked: frozenset[str]) -> bool:
+    return path not in tracked and (is_secret(path) or _is_log(path))
+
+
+def _is_log(path: str) -> bool:
+    return path.endswith(".log") or "logs" in path.split("/")[:-1]
+
+
+def _tracked(folder: Path) -> frozenset[str]:
+    """List the paths below a folder that git tracks; none where there is no repository."""
+    try:
+        repository = Repository(folder)
+        listed = repository.git.run("ls-files", "-z", "--full-name")
+    except OrchestratorError:
+        return frozenset()
+    below = os.path.relpath(folder.resolve(), repository.top.resolve()).replace(os.sep, "/")
+    prefix = "" if below == "." else f"{below}/"
+    paths = (os.fsdecode(path) for path in listed.split(b"\0") if path)
+    return frozenset(path.removeprefix(prefix) for path in paths if path.startswith(prefix))
+
+
+def secret_lines(top: Path, copies: Copies) -> dict[str, str]:
+    """Read the variables in copied files such as `.env`: their values are to be shown nowhere."""
+    found: dict[str, str] = {}
+    for path in copies.files:
+        name = path.rpartition("/")[2]
+        if name == ".env" or name.startswith(".env.") or name.endswith((".env", ".envrc")):
+            with suppress(OSError), (top / path).open("rb") as file:
+                found |= dict(_variables(file.read(_MOST_BYTES).decode(errors="replace")))
+    return found
+
+
+def _variables(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        value = value.strip()
+        if value[:1] in ("'", '"') and value[-1:] == value[:1]:
+            value = value[1:-1]
+        if equals and name.strip().isidentifier():
+            yield name.strip(), value
+
+
+def _listed(top: Path) -> tuple[str, ...]:
+    try:
+        with open_regular(top / LIST) as file:
+            text = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return ()
+    except NotRegularError as error:
+        raise ConfigError(f"`{LIST}` is not a file") from error
+    except OSError as error:
+        raise ConfigError(f"`{LIST}` cannot be read: {error.strerror}") from error
+    if len(text) > _MOST_BYTES:
+        raise ConfigError(f"`{LIST}` is larger than {_MOST_BYTES // 1024} KiB")
+    lines = os.fsdecode(text).splitlines()
+    return tuple(line for line in lines if line.strip() and not line.startswith("#"))
+
+
+def _came_with_the_repository(repository: Repository) -> bool:
+    return bool(repository.git.run("ls-files", "-z", "--", LIST))
+
+
+def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
+    """Give the untracked files that patterns choose, each by itself."""
+    if not patterns:
+        return set()
+    with tempfile.NamedTemporaryFile(prefix="orchestrator-copy-") as file:
+        file.write(os.fsencode("\n".join(patterns) + "\n"))
+        file.flush()
+        found = _ls_files(repository, f"--exclude-from={file.name}")
+    # A repository inside is shown as a directory; that of a worker is one.
+    return {path for path in found if not path.endswith("/") and not path.startswith(DIRECTORIES)}
+
+
+def _ls_files(repository: Repository, *which: str) -> set[str]:
+    answer = repository.git.run("ls-files", "-z", "--others", "--ignored", *which)
+    return {os.fsdecode(path) for path in answer.split(b"\0") if path}
+
+
+def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
+    """Leave those directories out in which git happens to ignore every file there is now."""
+    folders = sorted(path for path in collapsed if path.endswith("/"))
+    if not folders:
+        return []
+    asked = b"".join(os.fsencode(path) + b"\0" for path in folders)
+    try:
+        answer = repository.git.run("check-ignore", "-z", "--stdin", stdin=asked)
+    except GitCommandError as error:
+        if error.returncode == 1:
+            return []
+        raise
+    return [os.fsdecode(path) for path in answer.split(b"\0") if path]
+
+
+def _covered(path: str, collapsed: set[str]) -> bool:
+    """Tell whether git ignores a file, by itself or with a directory above it."""
+    ends = (place for place, letter in enumerate(path, start=1) if letter == "/")
+    return path in collapsed or any(path[:end] in collapsed for end in ends)
+
+
+def _secrets(paths: set[str], patterns: Sequence[str]) -> list[str]:
+    """List the files that may hold a secret, and that no pattern names by itself."""
+    named = {one.rstrip().removeprefix("/") for one in patterns if not _WILD.search(one)}
+    return sorted(path for path in paths - named if is_secret(path))
+
+
+def _refuse_secrets(paths: set[str], patterns: Sequence[str]) -> None:
+    found = _secrets(paths, patterns)
+    if found:
+        raise ConfigError(
+            f"`copy` would take what may hold a secret: {_some(found)}",
+            hint=f"name it, if workers are to have it: `--copy {one_line(found[0])}`; or narrow "
+            "the pattern",
+        )
+
+
+def _measure(top: Path, files: Sequence[str]) -> tuple[int, set[str]]:
+    """Add up the bytes of all files, and find the links that lead out of the repository."""
+    size, outside = 0, set()
+    for path in files:
+        full = f"{top}/{path}"
+        try:
+            info = os.lstat(full)
+            size += info.st_size
+            if stat.S_ISLNK(info.st_mode) and _leads_out(top, path):
+                outside.add(path)
+        except OSError:
+            continue
+    return size, outside
+
+
+def _leads_out(top: Path, path: str) -> bool:
+    target = str((top / path).readlink())
+    if target.startswith("/"):
+        return True
+    inside = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120
+    return inside == ".." or inside.startswith("../")
+
+
+def _notices(
+    chosen: Copies, patterns: Sequence[str], kept_back: list[str], outside: list[str]
+) -> Iterator[str]:
+    if kept_back:
+        yield (
+            f"not copied, for it may hold a secret: {_some(kept_back)}; "
+            f"`--copy {one_line(kept_back[0])}` copies it"
+        )
+    if outside:
+        yield f"not copied, for it is a link out of the repository: {_some(outside)}"
+    missing = [one for one in patterns if _is_in_vain(one, chosen.files)]
+    if missing:
+        yield f"`copy` matches no untracked file: {_some(missing)}"
+    if chosen.size > _LARGE:
+        size = f"{len(chosen.files)} untracked files, {chosen.size // 1024**2} MiB"
+        yield f"{size}, are copied into every worktree"
+
+
+def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:
+    """Tell whether a pattern chose nothing, as far as that can be told without git."""
+    if pattern.startswith("!"):
+        return False
+    if _WILD.search(pattern):
+        return not files
+    name = pattern.strip("/")
+    return not any(f"/{name}/" in f"/{path}/" for path in files)
+
+
+def _some(paths: Sequence[str]) -> str:
+    shown = ", ".join(f"`{one_line(path)}`" for path in paths[:_SHOWN])
+    rest = len(paths) - _SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown
