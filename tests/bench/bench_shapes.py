@@ -1,8 +1,11 @@
 """Three shapes of work at 1/60 of their size, one task after the other and side by side.
 
-Those of the guide that workflows began with: three agents of five minutes, five that depend on
-each other, ten of one minute. Side by side is one `spec run`; one after the other is a command for
-each task, as in a shell script.
+The shapes of the guide that workflows began with: three agents of five minutes, five that depend on
+each other, ten of one minute. "Side by side" is one `spec run`. It is compared with one command of
+ours for each task, as in a shell script, and with the bare tasks in a shell, without containers and
+worktrees: the second comparison counts our whole overhead against us. "At best" is the speed-up of
+a scheduler that costs nothing: ten tasks of one second take three rounds in four slots, so that no
+more than 3.33 can be reached there.
 
 Run it with `python tests/bench/bench_shapes.py [--rounds 3]`.
 """
@@ -29,11 +32,12 @@ UNEVEN: Shape = {f"agent-{number}": (nap, ()) for number, nap in enumerate((1, 1
 SHAPES = {
     "3 independent, 5 s each": (INDEPENDENT, 3, 2.9),
     "5 with dependencies": (DEPENDENT, 3, 1.85),
-    "10 simple, 1 s each": (SIMPLE, 10, 3.9),
+    "10 simple, 1 s each": (SIMPLE, 4, 3.3),
+    "10 simple, 1 s each, ten slots": (SIMPLE, 10, 3.9),
     # Its longest is 4 s: whoever waits for whole batches takes 5 and more.
     "1, 1, 4, 1, 1, 1 s": (UNEVEN, 3, 2.0),
 }
-"""Tasks, slots, and the speed-up that is wanted."""
+"""Tasks, slots, and the wanted speed-up over one command of ours for each task."""
 
 
 def manifest(shape: Shape) -> str:
@@ -60,6 +64,23 @@ def one_by_one(repository: Path, shape: Shape) -> float:
         clean_up(repository)
 
 
+def bare(shape: Shape) -> float:
+    """Time the tasks alone, one after the other in a shell."""
+    commands = [("sh", "-c", f"sleep {seconds}") for seconds, _ in shape.values()]
+    return measure.timed(lambda: [measure.run(*one, cwd=Path.cwd()) for one in commands])
+
+
+def at_best(shape: Shape, slots: int) -> float:
+    """Return the speed-up of a scheduler without overhead that starts tasks in their order."""
+    ends: dict[str, float] = {}
+    free = [0.0] * slots
+    for name, (seconds, needs) in shape.items():
+        free.sort()
+        ends[name] = max([free[0], *(ends[one] for one in needs)]) + seconds
+        free[0] = ends[name]
+    return sum(seconds for seconds, _ in shape.values()) / max(ends.values())
+
+
 def clean_up(repository: Path) -> None:
     measure.run(*measure.ORCHESTRATOR, "parallel-cleanup", "--purge", cwd=repository)
 
@@ -82,10 +103,13 @@ def row(name: str, rounds: int) -> list[str]:
     with measure.repository() as repository:
         ways = {
             f"{name}, one by one": lambda: one_by_one(repository, shape),
+            f"{name}, bare": lambda: bare(shape),
             f"{name}, {slots} slots": lambda: side_by_side(repository, shape, slots),
         }
-        one, several = measure.medians(measure.interleaved(ways, rounds)).values()
-    return [name, str(slots), f"{one:.1f}", f"{several:.1f}", f"{one / several:.2f}", f"{wanted}"]
+        one, plain, several = measure.medians(measure.interleaved(ways, rounds)).values()
+    times = (f"{seconds:.1f}" for seconds in (one, plain, several))
+    ratios = (one / several, wanted, plain / several, at_best(shape, slots))
+    return [name, str(slots), *times, *(f"{ratio:.2f}" for ratio in ratios)]
 
 
 def main() -> None:
@@ -93,7 +117,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rows = [row(name, options.rounds) for name in SHAPES]
-    head = ["tasks", "slots", "one by one, s", "side by side, s", "speed-up", "wanted"]
+    head = [
+        "tasks", "slots", "one by one, s", "bare, s", "side by side, s",
+        "speed-up", "wanted", "over bare", "at best",
+    ]  # fmt: skip
     measure.table("Shapes of work", head, rows)
 
 
