@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.cli.output.formats import count, duration, money, table
 from orchestrator.cli.output.report import after_run, run_table
+from  import told
 from orchestrator.results import RunResult, Status
 
 
@@ -85,3 +86,19 @@ def test_money_and_counts():
 def test_wide_characters_are_cut_by_their_width():
     rows = [("a", "見出し見出し見出し", "b"), ("a", "x" * 10, "b")]
     assert table(rows, width=16) == "a  見出し見 …  b\na  xxxxxxxxxx  b"
+
+
+def test_kept_refs_and_notes_of_a_success_are_told(result):
+    refs = [f"refs/orchestrator/kept/R/1/heads/{n}" for n in range(7)]
+    left = {"kept_refs": refs, "message": "file over 100 MiB left out: big\x1b[2J"}
+    good = result.results[0].model_copy(update=left)
+    bad = result.results[1].model_copy(update={"kept_refs": refs[:1]})
+    lines = run_table(result.model_copy(update={"results": [good, bad]})).splitlines()
+    assert "worker 1: file over 100 MiB left out: big\ufffd[2J" in lines
+    (first,) = [line for line in lines if line.startswith("worker 1 also kept: ")]
+    assert first.startswith(f"worker 1 also kept: {refs[0]}, {refs[1]}, ")
+    assert first.endswith(f"{refs[4]} and 2 more: git for-each-ref refs/orchestrator/kept")
+    assert f"worker 2 also kept: {refs[0]}" in lines
+    named = good.model_copy(update={"kept_refs": refs[:1], "message": told(refs[:1])[0]})
+    lines = run_table(result.model_copy(update={"results": [named]})).splitlines()
+    assert [line for line in lines if "kept" in line] == [f"worker 1 also kept: {refs[0]}"]

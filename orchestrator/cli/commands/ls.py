@@ -8,7 +8,7 @@ from typing import Annotated
 import humanize
 import typer
 
-from orchestrator.cli.output.formats import table, titled
+from orchestrator.cli.output.formats import kept_line, table, titled
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.report import terminal_width
 from orchestrator.git.repository import Repository
@@ -43,7 +43,7 @@ def _run(run: ListedRun, top: Path) -> str:
     age = humanize.naturaldelta(datetime.now(UTC) - run.created_at)
     rows = [_HEADING, *(_row(worker, top) for worker in run.workers)]
     heading = f"{run.run_id}  {run.state.value}, started {age} ago"
-    kept = [f"also kept: {ref}" for worker in run.workers for ref in worker.kept_refs]
+    kept = [kept_line(worker.kept_refs) for worker in run.workers if worker.kept_refs]
     return "\n".join([heading, table(rows, width=terminal_width()), *kept])
 
 

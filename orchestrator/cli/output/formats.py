@@ -7,11 +7,13 @@ from rich.cells import cell_len, set_cell_size
 
 from orchestrator.config.run import parse_age
 from orchestrator.errors import ConfigError
+from orchestrator.git.repository import KEPT
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.text.sanitize import one_line
 
 UNKNOWN = "?"
 _GAP = "  "
+_SHOWN_REFS = 5
 _UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
 
 
@@ -102,6 +104,14 @@ def explanation(result: WorkerResult) -> str:
     if not result.message or result.message == result.reason:
         return ""
     return f": {one_line(result.message)}"
+
+
+def kept_line(refs: Sequence[str]) -> str:
+    """Name the refs of commits that no branch has, and of many the first: `also kept: ...`."""
+    shown = ", ".join(one_line(ref) for ref in refs[:_SHOWN_REFS])
+    more = len(refs) - _SHOWN_REFS
+    rest = f" and {more} more: git for-each-ref {KEPT.rstrip('/')}" if more > 0 else ""
+    return f"also kept: {shown}{rest}"
 
 
 def table(rows: Sequence[Sequence[str]], *, width: int | None = None, shrink: int = 1) -> str:

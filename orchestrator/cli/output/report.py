@@ -12,6 +12,7 @@ from orchestrator.cli.output.formats import (
     count,
     duration,
     explanation,
+    kept_line,
     money,
     never_ran,
     outcome,
@@ -21,6 +22,7 @@ from orchestrator.cli.output.formats import (
 )
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.config.run import ParallelConfig
+from  import told
 from orchestrator.results import RunResult, Status, WorkerResult, exit_code
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
@@ -51,6 +53,7 @@ def run_table(
     bad = [worker for worker in result.results if worker.status is not Status.SUCCESS]
     parts = [
         *map(_failure, bad),
+        *notes_of(result.results),
         _sum(result),
         *time_lines(result, slots=slots, workflow=workflow),
         *failed_line(bad),
@@ -88,6 +91,19 @@ def checks_sum(worker: WorkerResult) -> str:
 def _failure(worker: WorkerResult) -> str:
     log = f"\n  log: {worker.log}" if worker.log else ""
     return f"{called(worker.worker_id, worker.name)} {outcome(worker)}{explanation(worker)}{log}"
+
+
+def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
+    """Say what was left out or noticed of workers that succeeded, and which commits are kept."""
+    lines = []
+    for worker in workers:
+        who = called(worker.worker_id, worker.name)
+        names_refs = worker.message == "; ".join(told(worker.kept_refs))
+        if worker.status is Status.SUCCESS and not names_refs and not never_ran(worker):
+            lines += [f"{who}{said}"] if (said := explanation(worker)) else []
+        if worker.kept_refs:
+            lines.append(f"{who} {kept_line(worker.kept_refs)}")
+    return lines
 
 
 def _sum(result: RunResult) -> str:
