@@ -35,6 +35,10 @@ _MOST_COMMITS = 1024
 _LARGEST_LIST = 1 << 20
 _SHOWN = 5
 _LONGEST_PART, _MOST_PARTS = 60, 8
+_LONGEST_NAME = 200
+"""Characters of a name without folders: a file system takes 255 bytes, and git adds `.lock`."""
+_OF_ATTEMPT = re.compile(r"attempt-\d+")
+"""What the names of a later attempt begin with; see `kept_prefix`."""
 _PACK = ("pack-objects", "-q", "--revs", "--stdout")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,-]|\.\.+|^\.|\.$|\.lock$")
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -130,12 +134,15 @@ def _names(raw: Sequence[str]) -> Iterator[str]:
     folders: set[str] = set()
     for text in raw[:MOST_REFS]:
         parts = [_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_" for part in text.split("/")]
+        if _OF_ATTEMPT.fullmatch(parts[0].lower()):
+            # The refs of a later attempt replace all that stand there.
+            parts[0] = f"_{parts[0]}"
         plain = name = "/".join(parts[:_MOST_PARTS])
         number = 1
         while _is_taken(name.lower(), taken, folders):
             number += 1
             # Without folders: one that is another name already would stay in the way.
-            name = f"{plain.replace('/', '_')}-{number}"
+            name = f"{plain.replace('/', '_')[:_LONGEST_NAME]}-{number}"
         taken.add(name.lower())
         folders.update(_folders(name.lower()))
         yield name

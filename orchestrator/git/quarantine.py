@@ -411,8 +411,10 @@ def _read_text(path: Path, limit: int) -> str:
 def _read_notes(path: Path) -> tuple[str, ...]:
     try:
         notes = json.loads(_read_text(path, 64 * 1024))
-    except (ValueError, RecursionError, HarvestRefusedError):
+    except HarvestRefusedError:
         return ()
+    except (ValueError, RecursionError):
+        notes = None
     if not isinstance(notes, list):
-        return ()
+        return ("what was left out is not known: the harvest's notes cannot be read",)
     return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))

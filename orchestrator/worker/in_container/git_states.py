@@ -22,6 +22,8 @@ MOST_REFS = 100
 """Kept refs; further commits become the parents of one commit."""
 MOST_PARENTS = 1000
 """Parents of that one commit."""
+MOST_CHECKS = 1000
+"""Times that git looks whether histories are whole, where some are not."""
 MOST_OBJECTS = 1_000_000
 """Objects of a store that are looked at."""
 MOST_COMMITS = 50_000
@@ -84,8 +86,10 @@ class Index:
         for name in self._shared() if self._copied else ():
             target = os.path.join(tools.env["GIT_DIR"], name)
             _copy(os.path.join(tools.store, name), target)
+        self.too_large: list[bytes] = []
+        """Paths of what is staged and too large to be kept, as of the last list of such files."""
         self._readable = self._copied and self._run("ls-files", "-u", "-z").returncode == 0
-        if self._copied and not self._readable:
+        if not self._readable and os.path.lexists(os.path.join(tools.store, "index")):
             tools.warn("its git index cannot be read: what was only staged is lost")
 
     def _shared(self) -> list[str]:
@@ -142,11 +146,10 @@ class Index:
         asked = "".join(f"{blob}\n" for _, blob in found.values()).encode()
         form = "--batch-check=%(objecttype) %(objectsize)"
         answers = self._tools.start("cat-file", form, "--buffer", stdin=asked).stdout.splitlines()
-        return {
-            path: entry
-            for (path, entry), answer in zip(found.items(), answers, strict=False)
-            if answer.startswith(b"blob ") and 0 < int(answer[5:]) <= LARGEST_BLOB
-        }
+        answered = list(zip(found.items(), answers, strict=False))
+        sizes = {path: int(a[5:]) for (path, _), a in answered if a.startswith(b"blob ")}
+        self.too_large = [path for path, size in sizes.items() if size > LARGEST_BLOB]
+        return {path: found[path] for path, size in sizes.items() if 0 < size <= LARGEST_BLOB}
 
 
 class Others:
@@ -173,7 +176,11 @@ class Others:
             at: What was checked out.
             made: The commit of what was found in the worktree.
         """
-        staged, differing = index.staged(at), index.staged(made)
+        staged = index.staged(at)
+        for path in index.too_large[:MOST_REFS]:
+            said = f"staged content over {LARGEST_BLOB >> 20} MiB left out"
+            self._tools.warn(f"{said}: {os.fsdecode(path)}")
+        differing = index.staged(made)
         only = {path: one for path, one in staged.items() if differing.get(path) == one}
         if only:
             said = "architect: what was staged, and is otherwise in the files"
@@ -333,22 +340,31 @@ class Others:
             return found
         if kind == "tag" and found in self._tags:
             return self._of_tag(found)
+        if kind.endswith(" missing"):
+            self._tools.warn(f"a ref names no object that can be read: {name}")
         if kind not in ("tree", "blob") or not self._unknown([found]):
             return None
-        tree = found
-        if kind == "blob":
-            tree = self._tools.git("mktree", stdin=f"100644 blob {found}\tblob\n".encode())
-        return self._wrap(tree, self._base, f"architect: what `{name}` named")
+        return self._wrap(self._tree(found, kind), self._base, f"architect: what `{name}` named")
+
+    def _tree(self, found: str, kind: str) -> str:
+        """Return a tree, or one that has a file, under the name `blob`."""
+        if kind == "tree":
+            return found
+        return self._tools.git("mktree", stdin=f"100644 blob {found}\tblob\n".encode())
 
     def _of_tag(self, tag: str) -> str | None:
         """Make a commit with the text of an annotated tag, on top of what it names."""
-        peel = ("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}")
-        target = self._tools.git(*peel, check=False)
-        size = self._tools.git("cat-file", "-s", tag, check=False)
-        if not target or not size or int(size) > LARGEST_COMMIT:
+        git = self._tools.git
+        target = git("rev-parse", "--verify", "--quiet", f"{tag}^{{}}", check=False)
+        kind = git("cat-file", "-t", target, check=False) if target else ""
+        size = git("cat-file", "-s", tag, check=False)
+        if kind not in ("commit", "tree", "blob") or not size or int(size) > LARGEST_COMMIT:
+            self._tools.warn(f"a tag that is damaged or too large was left out: {tag}")
             return None
         text = self._tools.start("cat-file", "tag", tag).stdout
-        return self._wrap(f"{target}^{{tree}}", target, "architect: a tag\n\n", text)
+        if kind == "commit":
+            return self._wrap(f"{target}^{{tree}}", target, "architect: a tag\n\n", text)
+        return self._wrap(self._tree(target, kind), self._base, "architect: a tag\n\n", text)
 
     def _wrap(self, tree: str, parent: str, message: str, more: bytes = b"") -> str:
         made = self._tools.git(
@@ -362,17 +378,30 @@ class Others:
         """Leave out what has holes; of that the last files are kept, where these are there."""
         if self._is_complete(named.values()):
             return self._few(named)
-        whole = {}
-        for name, commit in list(named.items())[: 10 * MOST_REFS]:
-            if self._is_complete([commit]):
-                whole[name] = commit
-            elif self._is_complete([f"{commit}^{{tree}}"]):
-                said = f"architect: the files of {commit}, whose history is damaged"
-                whole[name] = self._wrap(f"{commit}^{{tree}}", self._base, said)
-                self._tools.warn(f"the history of `{name}` is damaged; its files are kept")
+        whole: dict[str, str] = {}
+        pending, checks = [list(named.items())], 0
+        while pending:
+            group = pending.pop()
+            checks += 1
+            if checks > MOST_CHECKS:
+                self._tools.warn(f"commits beside damaged ones were left out: {len(group)}")
+            elif self._is_complete(commit for _, commit in group):
+                whole.update(group)
+            elif len(group) > 1:
+                half = len(group) // 2
+                pending += [group[half:], group[:half]]
             else:
-                self._tools.warn(f"`{name}` is damaged and cannot be kept ({commit})")
+                whole.update(self._mended(*group[0]))
         return self._few(whole)
+
+    def _mended(self, name: str, commit: str) -> "dict[str, str]":
+        """Return a commit of the files of one whose history is damaged, if these are there."""
+        if not self._is_complete([f"{commit}^{{tree}}"]):
+            self._tools.warn(f"damaged, and cannot be kept: `{name}` ({commit})")
+            return {}
+        said = f"architect: the files of {commit}, whose history is damaged"
+        self._tools.warn(f"its history is damaged, and its files are kept: `{name}`")
+        return {name: self._wrap(f"{commit}^{{tree}}", self._base, said)}
 
     def _is_complete(self, names: "Iterable[str]") -> bool:
         asked = "".join(f"{name}\n" for name in (*names, f"^{self._base}")).encode()

@@ -18,6 +18,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 from orchestrator.worker.in_container.git_states import Index, Others, carry_over
@@ -25,7 +26,11 @@ from orchestrator.worker.in_container.git_states import Index, Others, carry_ove
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 MOST_NOTES = 20
+LONGEST_NOTE = 250
+"""Characters of a note, each up to 12 bytes as JSON: the host reads 64 KiB of notes."""
 MOST_POINTERS = 10_000
+LARGEST_LIST = 256 << 20
+"""Bytes of a list of packed refs that is read."""
 ROOM = "ORCHESTRATOR_HARVEST_ROOM"
 """The variable with the bytes that may be written beside what the worker wrote already."""
 _HOLES = 1024 * 1024
@@ -257,9 +262,23 @@ class Harvest:
         return text if _OBJECT_ID.fullmatch(text) else None
 
     def _packed(self, name: str) -> str:
-        lines = self.read(os.path.join(self.store, "packed-refs"), 1 << 20).splitlines()
-        found = [line.split(" ", 1)[0] for line in lines if line.endswith(f" {name}")]
-        return found[0] if found else ""
+        wanted = f" {name}\n".encode()
+        for line in self._lines(os.path.join(self.store, "packed-refs")):
+            if line.endswith(wanted):
+                return line.partition(b" ")[0].decode(errors="replace")
+        return ""
+
+    def _lines(self, path: str) -> "Iterator[bytes]":
+        """Give the lines of a regular file, of which each and all are bounded."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return
+        with open(descriptor, "rb") as file:
+            left = LARGEST_LIST if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
+            while left > 0 and (line := file.readline(1 << 16)):
+                left -= len(line)
+                yield line
 
     def read(self, path: str, limit: int = 1024) -> str:
         """Return the start of a regular file, following no link."""
@@ -555,7 +574,7 @@ class Harvest:
     def finish(self, tip: str) -> None:
         """Write what else the host needs; the tip is the last."""
         self.others.pack(tip, "pack")
-        write(os.path.join(self.out, "notes"), json.dumps(self.notes[:MOST_NOTES]))
+        write(os.path.join(self.out, "notes"), json.dumps(few_notes(self.notes)))
         write(os.path.join(self.out, "tip"), tip)
 
 
@@ -634,6 +653,21 @@ def refused_paths(paths: "list[bytes]") -> "set[bytes]":
         if path.startswith(b".architect-parallel-")
         or (path.rpartition(b"/")[2].lower() == b"head" and path.rpartition(b"/")[0] in disguised)
     }
+
+
+def few_notes(notes: "list[str]") -> "list[str]":
+    """Shorten notes such that each kind is there, and their number is told."""
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        text = note if len(note) <= LONGEST_NOTE else f"{note[:150]}...{note[-90:]}"
+        kinds.setdefault(note.partition(": ")[0], []).append(text)
+    most = len(notes) if len(notes) <= MOST_NOTES else max(1, MOST_NOTES // len(kinds) - 1)
+    few: list[str] = []
+    for kind, found in kinds.items():
+        few += found[:most]
+        few += [f"{kind[:LONGEST_NOTE]}: {len(found) - most} more"] if len(found) > most else []
+    rest = [f"{len(few) - MOST_NOTES + 1} more notes"] if len(few) > MOST_NOTES else []
+    return [*few[: MOST_NOTES - len(rest)], *rest]
 
 
 def below(path: bytes, folders: "set[bytes]") -> bool:

@@ -1,0 +1,146 @@
+"""Stores that a worker made so that something it wrote would be lost. Whole runs, no container."""
+
+from pathlib import Path
+
+from orchestrator.results import Reason, Status
+from tests.git.test_kept import commit, kept, left
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import git
+from tests.support.runs import show
+
+LONG = "n" * 61
+
+
+def test_160_long_names_that_collide_are_kept(repo: Path, local_engine: LocalEngine) -> None:
+    parts = "/".join([LONG] * 7)
+    away = "git checkout -q --detach HEAD~1"
+    (worker,) = left(
+        repo,
+        local_engine,
+        f"{commit('one')}; git branch {parts}1; {commit('two')}; git branch {parts}2; "
+        f"git checkout -q --orphan o; {commit('mine')}; git checkout -q architect/parallel-1; "
+        f"git reset -q --hard HEAD~2; {commit('home')}; {away}",
+    )
+    assert (worker.status, worker.files_modified) == (Status.SUCCESS, ["home"])
+    assert len(worker.kept_refs) >= 2
+    assert "two" in git(repo, "log", "--all", "--format=%s")
+
+
+def test_161_a_ref_that_claims_the_place_of_the_next_attempt(
+    repo: Path, local_engine: LocalEngine, tmp_path: Path
+) -> None:
+    again = {"retries": 1, "retry_delay": 0.0}
+    first = f"git checkout -q --detach; {commit('first')}; git update-ref refs/attempt-2/x HEAD; "
+    second = f"git checkout -q -b side; {commit('second')}; "
+    home = "git checkout -q architect/parallel-%d; exit 1"
+    file = first.replace("attempt-2/x", "attempt-2")
+    results = left(
+        repo,
+        local_engine,
+        f"mkdir {tmp_path}/m1 && {{ {first} {home % 1}; }}; {second} {home % 1}",
+        f"mkdir {tmp_path}/m2 && {{ {file} {home % 2}; }}; {second} {home % 2}",
+        **again,
+    )
+    for number, worker in enumerate(results, 1):
+        assert worker.attempts == 2
+        assert worker.reason is Reason.AGENT_FAILED
+        assert f"{number}/attempt-2/heads/side" in worker.kept_refs
+        there = git(repo, "for-each-ref", "--format=%(refname)").splitlines()
+        assert len([one for one in there if f"/{number}/" in one]) == len(worker.kept_refs) == 2
+
+
+def test_162_tags_of_files_and_of_tags(repo: Path, local_engine: LocalEngine) -> None:
+    tree, chain, blob = left(
+        repo,
+        local_engine,
+        "echo t > t; git add t; git tag -am tree only $(git write-tree); git rm -qf t",
+        "git tag -am zero t0; for n in 1 2 3; do git tag -am $n t$n t$((n - 1)); done; "
+        f"git checkout -q --detach; {commit('x')}; git tag -am deep d; git tag -am e e d; "
+        "git checkout -q -",
+        "git tag -am text file $(echo content | git hash-object -w --stdin)",
+    )
+    assert "1/tags/only" in tree.kept_refs
+    assert show(repo, f"{kept(repo, '1/tags/only')}:t") == "t"
+    assert {"2/tags/d", "2/tags/e", "2/tags/t3"} <= set(chain.kept_refs)
+    assert blob.kept_refs == ["3/tags/file"]
+    assert show(repo, f"{kept(repo, 'tags/file')}:blob") == "content"
+    assert "text" in git(repo, "log", "-1", "--format=%B", kept(repo, "tags/file"))
+
+
+def test_163_many_notes_hide_no_loss(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = left(
+        repo,
+        local_engine,
+        "for n in $(seq 30); do mkfifo f$n; done; truncate -s 101M big; echo w > w",
+    )
+    assert worker.files_modified == ["w"]
+    assert "file over 100 MiB left out: big" in (worker.message or "")
+    assert "special file removed: 21 more" in (worker.message or "")
+
+
+def test_166_long_names_hide_no_note(repo: Path, local_engine: LocalEngine) -> None:
+    folders = "/".join(["$(printf '\\377%.0s' $(seq 250))"] * 10)
+    (worker,) = left(
+        repo,
+        local_engine,
+        f"mkdir -p {folders}; for n in $(seq 6); do mkfifo {folders}/f$n; done; "
+        "truncate -s 101M big; echo w > w",
+    )
+    assert worker.files_modified == ["w"]
+    assert "file over 100 MiB left out: big" in (worker.message or "")
+
+
+def test_167_the_branch_is_far_behind_in_the_packed_refs(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (worker,) = left(
+        repo,
+        local_engine,
+        f"{commit('one')}; git pack-refs --all; id=$(git rev-parse HEAD~1); "
+        "{ for n in $(seq 30000); do echo $id refs/heads/a$n; done; cat $GIT_DIR/packed-refs; } "
+        "> $GIT_DIR/p; grep -v '^#' $GIT_DIR/p > $GIT_DIR/packed-refs; rm $GIT_DIR/p",
+    )
+    assert (worker.status, worker.files_modified, worker.kept_refs) == (
+        Status.SUCCESS, ["one"], [],
+    )  # fmt: skip
+    assert git(repo, "log", "-1", "--format=%s", worker.branch) == "one"
+
+
+def test_164_what_is_staged_and_cannot_be_kept_is_named(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    large, link, fifo = left(
+        repo,
+        local_engine,
+        "truncate -s 101M big; git add big; rm big; echo w > w",
+        "echo s > s; git add s; rm s; mv $GIT_DIR/index $GIT_DIR/i; ln -s i $GIT_DIR/index",
+        "rm -f $GIT_DIR/index; mkfifo $GIT_DIR/index; echo w > w",
+    )
+    assert "staged" in (large.message or "")
+    assert "big" in (large.message or "")
+    for worker in (link, fifo):
+        assert "its git index cannot be read" in (worker.message or ""), worker
+
+
+def test_165_refs_that_name_nothing_readable_are_told(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    broken, many = left(
+        repo,
+        local_engine,
+        f"git checkout -qb side; {commit('side')}; id=$(git rev-parse HEAD); "
+        "git checkout -q -; f=$GIT_DIR/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); "
+        "chmod u+w $f; : > $f",
+        # One is damaged, and 1,050 others stand beside it.
+        "git checkout -q --detach; for n in $(seq 1050); do "
+        "echo commit refs/heads/b$n; echo committer a '<a>' $n +0000; echo data ${#n}; echo $n; "
+        "echo from $(git rev-parse HEAD); done | git fast-import --quiet; "
+        "t=$(printf '100644 blob %040d\\tx\\n' 1 | git mktree --missing); "
+        "git update-ref refs/heads/aaa $(git commit-tree -p HEAD -m x $t); "
+        "git checkout -q -",
+    )
+    assert "a ref names no object that can be read: heads/side" in (broken.message or "")
+    assert (many.status, len(many.kept_refs)) == (Status.SUCCESS, 100)
+    assert "damaged, and cannot be kept: `heads/aaa`" in (many.message or "")
+    tips = [kept(repo, f"/{name}") for name in ("heads/b1", "2/rest")]
+    assert git(repo, "rev-list", "--count", *tips, "--not", "main") == "953"
