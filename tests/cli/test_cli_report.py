@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.cli.output.formats import count, duration, money, table
 from orchestrator.cli.output.report import after_run, run_table
-from  import told
+from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status
 
 

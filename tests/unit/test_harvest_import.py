@@ -20,6 +20,7 @@ from tests.fuzz.objects import Thing, number, raw_delta, whole
 from tests.support.repository import git, make_repository
 
 BRANCH = "architect/parallel-1"
+UNREADABLE = ("what was left out is not known: the harvest's notes cannot be read",)
 
 
 class Ground:
@@ -319,8 +320,7 @@ def test_an_endless_file_is_read_in_part(ground: Ground, name: str) -> None:
     if name == "tip":
         ground.refused(NO_ID)
     else:
-        (note,) = ground.bring_in().notes
-        assert note.startswith("what was left out is not known")
+        assert ground.bring_in().notes == UNREADABLE
 
 
 def test_what_the_users_own_git_fetched_stays(ground: Ground, tmp_path: Path) -> None:
@@ -393,10 +393,10 @@ def test_a_branch_that_moved_meanwhile_is_left_alone(ground: Ground) -> None:
         ('["\\u001b[2Jpaint", 7, null, {"a": 1}]', ("\ufffd[2Jpaint",)),
         (json.dumps(["n"] * 1000), ("n",) * 20),
         (json.dumps(["x" * 10_000]), ("x" * 199 + "…",)),
-        ('{"a": 1}', ()),
-        ("not JSON", ()),
-        ("[" * 60_000, ()),
-        (json.dumps(["x" * 100_000]), ()),
+        ('{"a": 1}', UNREADABLE),
+        ("not JSON", UNREADABLE),
+        ("[" * 60_000, UNREADABLE),
+        (json.dumps(["x" * 100_000]), UNREADABLE),
     ],
 )
 def test_notes_are_cleaned_and_bounded(

@@ -22,7 +22,7 @@ from orchestrator.cli.output.formats import (
 )
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.config.run import ParallelConfig
-from  import told
+from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status, WorkerResult, exit_code
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow

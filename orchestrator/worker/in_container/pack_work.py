@@ -26,7 +26,7 @@ from orchestrator.worker.in_container.git_states import Index, Others, carry_ove
 LARGEST_FILE = 100 * 1024 * 1024
 NESTED = ".git-of-a-nested-repository"
 MOST_NOTES = 20
-LONGEST_NOTE = 250
+LONGEST_NOTE = 200
 """Characters of a note, each up to 12 bytes as JSON: the host reads 64 KiB of notes."""
 MOST_POINTERS = 10_000
 LARGEST_LIST = 256 << 20
@@ -659,7 +659,7 @@ def few_notes(notes: "list[str]") -> "list[str]":
     """Shorten notes such that each kind is there, and their number is told."""
     kinds: dict[str, list[str]] = {}
     for note in notes:
-        text = note if len(note) <= LONGEST_NOTE else f"{note[:150]}...{note[-90:]}"
+        text = note if len(note) <= LONGEST_NOTE else f"{note[:120]}...{note[-70:]}"
         kinds.setdefault(note.partition(": ")[0], []).append(text)
     most = len(notes) if len(notes) <= MOST_NOTES else max(1, MOST_NOTES // len(kinds) - 1)
     few: list[str] = []

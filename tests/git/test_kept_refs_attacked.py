@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from orchestrator.results import Reason, Status
-from tests.git.test_kept import commit, kept, left
+from tests.git.test_kept_refs import commit, kept, left
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import show
