@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import docker
 import pytest
 
-from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker import DockerEngine, rules
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import Egress
@@ -122,6 +122,62 @@ def test_one_worker_opens_so_many_flows_and_no_more(docker_start: Starter, netwo
         )  # fmt: skip
         finish(container)
     assert 500 < len(heard) <= 1001
+
+
+INSIDE = """
+import socket, time
+def entries():
+    with open("/proc/sys/net/netfilter/nf_conntrack_count") as file:
+        return int(file.read())
+began = entries()
+for family, place in ((2, "127.0.0.1"), (10, "::1")):
+    with socket.socket(family, socket.SOCK_DGRAM) as one:
+        for port in range(1, 6000):
+            try:
+                one.sendto(b"x", (place, port))
+            except OSError:
+                pass
+inside = entries()
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname()).close()
+# The resolver answers this itself: it asks nobody else about the container's own name.
+name = socket.gethostname().encode()
+question = b"\\x12\\x34\\x01" + bytes(2) + b"\\x01" + bytes(6)
+question += bytes([len(name)]) + name + bytes(2) + b"\\x01" + bytes(1) + b"\\x01"
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    one.settimeout(5)
+    one.connect(("127.0.0.11", 53))
+    one.send(question)
+    one.recv(600)
+    sent = 0
+    for _ in range(5000):
+        try:
+            sent += one.send(question) > 0
+        except OSError:
+            pass
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    one.bind(("127.0.0.11", 0))
+    for port in range(1, 10000):
+        try:
+            one.sendto(b"x", ("127.0.0.1", port))
+        except OSError:
+            pass
+print(began, inside, sent, entries())
+"""
+
+
+def test_what_stays_inside_of_a_container_costs_the_host_little(
+    docker_start: Starter, network: str
+) -> None:
+    """The memory of the kernel's table of flows, and the work of the engine's resolver."""
+    egress = Egress(image=BASE_IMAGE)
+    container = docker_start("python3", "-c", INSIDE, network=network, egress=egress)
+    _, said, error = finish(container)
+    assert said, error
+    began, inside, sent, entries = map(int, said.split())
+    assert inside <= began + 10
+    assert 900 < sent < 2500
+    assert entries <= rules.LOCAL_FLOWS + 100
 
 
 @contextmanager

@@ -91,6 +91,14 @@ def guard() -> Iterator[Protection]:
         ("IPv6 closed", '"meta nfproto ipv6 reject",', ""),
         ("name servers at their port alone", " {way} dport 53 accept", " accept"),
         ("flows of a worker counted", 'f"ct state new ct count over {MOST_FLOWS} drop",', ""),
+        ("flows inside of a container are not tracked", "{RESOLVER} notrack'",
+         "{RESOLVER} accept'"),
+        ("flows inside by IPv6 are not tracked", "nfproto ipv6 notrack'", "nfproto ipv6 accept'"),
+        ("flows to the resolver counted",
+         """        f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',\n""", ""),
+        ("questions for names slowed down", """        f"ip daddr {RESOLVER} limit rate over \
+{QUESTIONS}/second burst {_BURST} packets drop",
+""", ""),
         ("new flows of a worker slowed down", """        f"ct state new limit rate over \
 {NEW_FLOWS}/second burst {_BURST} packets drop",
 """, ""),

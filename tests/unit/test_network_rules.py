@@ -102,9 +102,27 @@ def test_what_has_no_rule_of_its_own_is_closed() -> None:
 
 def test_flows_are_counted_before_any_new_one_is_let_through() -> None:
     lines = guard(("10.1.2.3", None))
-    first = next(place for place, line in enumerate(lines) if line.startswith("ip daddr"))
+    first = lines.index("ip daddr 10.1.2.3/32 accept")
     assert lines.index("ct state new ct count over 1000 drop") < first
     assert lines.index("ct state new limit rate over 50/second burst 1000 packets drop") < first
+
+
+def test_flows_inside_of_a_container_are_no_entries_of_the_kernels_table() -> None:
+    """But for the engine's resolver, whose address is translated: those are counted."""
+    text = rules.guard_rules(Egress(image="image"), gateway=GATEWAY)
+    untracked, _, output = text.partition("chain output ")
+    assert "type filter hook output priority raw;" in untracked
+    assert 'oifname "lo" ip saddr != 127.0.0.11 ip daddr != 127.0.0.11 notrack;' in untracked
+    assert 'oifname "lo" meta nfproto ipv6 notrack;' in untracked
+    counted = output.index('oifname "lo" ct state new ct count over 4000 drop')
+    assert counted < output.index('oifname "lo" accept')
+
+
+def test_questions_for_names_are_slowed_down_before_anything_is_let_through() -> None:
+    lines = guard()
+    slowed = "ip daddr 127.0.0.11 limit rate over 200/second burst 1000 packets drop"
+    (place,) = (at for at, line in enumerate(lines) if line.endswith(slowed))
+    assert place < lines.index("ct state established,related accept")
 
 
 def test_the_host_is_closed_to_its_bridge_alone_whatever_its_addresses() -> None:

@@ -23,6 +23,12 @@ NEW_FLOWS = 50
 host's connection table for up to two minutes."""
 _BURST = 1000
 """Those that it may open at once, before that rate holds."""
+RESOLVER = "127.0.0.11"
+"""Where the engine answers questions for names, inside a container: its daemon does the work."""
+LOCAL_FLOWS = 4000
+"""Flows to the engine's resolver that one worker may have open at one time."""
+QUESTIONS = 200
+"""Packets a second that one worker may send to the engine's resolver for long."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 _WAYS = ("udp", "tcp")
 
@@ -36,6 +42,8 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
     """
     # What is too much is dropped, and not refused: TCP tries again by itself, and so only waits.
     lines = [
+        f"ip daddr {RESOLVER} limit rate over {QUESTIONS}/second burst {_BURST} packets drop",
+        f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',
         'oifname "lo" accept',
         "ct state established,related accept",
         "meta nfproto ipv6 reject",
@@ -44,8 +52,23 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
         *_accepted(egress, gateway),
         *(f"ip daddr {network} reject" for network in (*CLOSED, *own_addresses())),
     ]
-    hook = "type filter hook output priority 0; policy accept;"
-    return _table("guard", "chain output", hook, lines)
+    return _table(
+        "guard",
+        _chain("untracked", "output priority raw", _untracked()),
+        _chain("output", "output priority filter", lines),
+    )
+
+
+def _untracked() -> list[str]:
+    """Write the rules that keep flows inside of a container out of the kernel's table of flows.
+
+    The memory of that table is nobody's, and its buckets are the whole machine's. Only the engine's
+    resolver needs it, because its address is translated.
+    """
+    return [
+        f'oifname "lo" ip saddr != {RESOLVER} ip daddr != {RESOLVER} notrack',
+        'oifname "lo" meta nfproto ipv6 notrack',
+    ]
 
 
 def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> str:
@@ -67,14 +90,18 @@ def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> st
         "fib daddr type { local, broadcast, multicast, anycast } "
         "counter reject with icmpx type admin-prohibited",
     ]
-    hook = "type filter hook prerouting priority mangle; policy accept;"
-    return _table(name, "chain prerouting", hook, lines, flags="flags owner;")
+    chain = _chain("prerouting", "prerouting priority mangle", lines)
+    return _table(name, "flags owner;", chain)
 
 
-def _table(name: str, chain: str, hook: str, lines: list[str], *, flags: str = "") -> str:
-    """Write a table of one chain on one line, as `nft -i` wants it."""
+def _table(name: str, *parts: str) -> str:
+    """Write a table on one line, as `nft -i` wants it."""
+    return f"table inet {name} {{ {' '.join(parts)} }}\n"
+
+
+def _chain(name: str, hook: str, lines: list[str]) -> str:
     body = " ".join(f"{line};" for line in lines)
-    return f"table inet {name} {{ {flags} {chain} {{ {hook} {body} }}; }}\n"
+    return f"chain {name} {{ type filter hook {hook}; policy accept; {body} }};"
 
 
 def _accepted(egress: Egress, gateway: str) -> Iterator[str]:
