@@ -198,6 +198,9 @@ Prompts = Annotated[
     Text, _setting("prompts", "SECONDS", "Say when it waits so long behind a question.")
 ]
 Paths = Annotated[Text, _setting("paths", "CSV", "Where it is to make changes: `src,docs/*.md`.")]
+Enforce = Annotated[
+    Text, _setting("enforce", "ro", "`ro`: all outside `--paths` (directories) is read-only.")
+]
 OnTrigger = Annotated[Text, _setting("on_trigger", "warn|stop", "`stop`: stop it then.")]
 Notify = Annotated[
     Text,

@@ -72,6 +72,10 @@ class Triggers(Model):
     paths: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Where it is to make changes: `src`, `docs/*.md`, as in a `.gitignore`. A worker with changes
     elsewhere is `partial` (`out_of_scope`). Empty: anywhere."""
+    enforce: Literal["ro"] | None = None
+    """`ro`: everything in the worktree outside `paths` is mounted read-only. Each path must then be
+    a directory from the repository's top, without wildcards. Default: changes elsewhere are
+    possible, and are reported."""
     on_trigger: Literal["warn", "stop"] = "warn"
     """`stop`: the worker is stopped for it, and its work is kept."""
     notify: str | None = Field(default=None, min_length=1)

@@ -24,6 +24,9 @@ class OverlayMount:
     target: str
     read_only: bool = False
     """Whether nothing can be written at all."""
+    redirects: bool = True
+    """Whether a directory of `lower` can be renamed. Its old path is then recorded in `upper`, from
+    the root of `lower`: false where `upper` is a part of another overlay's upper layer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from orchestrator.worker.context import Ground
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import NO_PROGRAMS, Programs, config_of, plan_workers
+from orchestrator.workspace.confined import check_confined
 from orchestrator.workspace.shared_files import read_given
 from orchestrator.workspace.untracked import Copies, choose_copies, secret_lines
 
@@ -70,7 +71,9 @@ def check_wishes(
     if config.project.services:
         check_shared_network(config.isolation.runtime)
     repository = Repository(root)
-    check_dotenv(repository, repository.resolve(config.base), config.project.dotenv)
+    base = repository.resolve(config.base)
+    check_dotenv(repository, base, config.project.dotenv)
+    check_confined(config, repository, base)
     chosen, image = choose_agent(config, agent)
     check_settings(config, chosen)
     secrets = read_secrets(config.isolation.secrets, environ)

@@ -15,6 +15,8 @@ ANY_DEPTH = "**"
 _HERE = ("", ".")
 _WILD = frozenset("*?[")
 _ESCAPABLE = "*?[]\\!# -^"
+_UNMOUNTABLE = frozenset(",:\\\x7f") | {chr(code) for code in range(32)}
+"""Characters that separate the options of an overlay, and those that no message can show."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,39 @@ def problem(text: str) -> str | None:
     if re.search(rf"\\(?![{re.escape(_ESCAPABLE)}])", text):
         return "directories are separated by `/`"
     return None
+
+
+def directories(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the directories that patterns name, for mounting each of them.
+
+    Returns:
+        Paths from the repository's top, sorted; none of them is in another.
+
+    Raises:
+        ValueError: A pattern does not name one directory.
+    """
+    found = {_directory(text) for text in patterns}
+    return tuple(sorted(path for path in found if not _has_parent_in(path, found)))
+
+
+def _has_parent_in(path: str, found: Iterable[str]) -> bool:
+    return any(path.startswith(f"{other}/") for other in found)
+
+
+def _directory(text: str) -> str:
+    parts = [part for part in text.split("/") if part not in _HERE]
+    if not parts:
+        raise ValueError(f"`{text}` is the whole repository")
+    why = problem(text)
+    if why is None and is_wild(text):
+        why = "a pattern with wildcards is no directory"
+    if why is None and any(part.lower() == ".git" for part in parts):
+        why = "`.git` holds no files of a commit"
+    if why is None and not _UNMOUNTABLE.isdisjoint(text):
+        why = "commas, colons, backslashes and control characters cannot be mounted"
+    if why is not None:
+        raise ValueError(f"`{text}`: {why}")
+    return "/".join(parts)
 
 
 def overlap(one: str, other: str) -> bool:

@@ -98,7 +98,7 @@ class _Checks:
 
     def _check_out(self, root: Path) -> Workspace:
         """Check out what was committed, with a git store of its own."""
-        run, workspace = self.run, self.workspace
+        run, workspace = self.run, replace(self.workspace, confined_to=())
         root.mkdir()
         options = StoreOptions(
             base=run.base,

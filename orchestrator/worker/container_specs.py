@@ -172,6 +172,8 @@ def _given(
     """Give the variables that every container of a worker has."""
     return {
         **_environment(),
+        # Each directory of a confined worker is a mount, which git would not look beyond.
+        **({"GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"} if workspace.confined_to else {}),
         **environment(run.config.project.caches, offline=offline),
         **variables(spec, workspace.shared),
         **({} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}),

@@ -24,6 +24,7 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.worker.context import RunContext
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import ready_caches
+from orchestrator.workspace.confined import confined_to
 from orchestrator.workspace.furnish import Extras
 from orchestrator.workspace.mounts import Workspace, worker_user
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
@@ -96,6 +97,7 @@ def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints)
     return replace(
         workspace,
         read_only=run.config.isolation.read_only,
+        confined_to=confined_to(run.config),
         caches=ready_caches(run.caches, root, workspace.user, run.mode),
         shared=run.shared.mounts(spec, workspace.user),
     )
@@ -137,7 +139,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         ),
     )
     store = make_store(run.repository, worktree, root, options)
-    return Workspace(
+    workspace = Workspace(
         worktree=worktree,
         store=store,
         objects=run.objects,
@@ -145,6 +147,8 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         user=user,
         start=start,
     )
+    replace(workspace, confined_to=confined_to(run.config)).confine()
+    return workspace
 
 
 def _worktree(run: RunContext, spec: WorkerSpec, *, again: bool) -> Worktree:

@@ -7,7 +7,10 @@ from hashlib import sha256
 
 from orchestrator.workflow.model import Task, Workflow
 
-_SETTINGS = ("agent", "agent_cli", "model", "image", "setup", "checks", "paths", "services")
+_SETTINGS = (
+    *("agent", "agent_cli", "model", "image", "setup", "checks", "paths", "enforce"),
+    "services",
+)
 """Settings that change a task's work, and not only how long it may take or what it may use."""
 
 

@@ -67,6 +67,9 @@ class WorkerSettings(Model):
     paths: Patterns | None = None
     """Where it is to make changes: `src`, `docs/*.md`, as in a `.gitignore`. Changes elsewhere make
     it `partial` (`out_of_scope`)."""
+    enforce: Literal["ro"] | None = None
+    """`ro`: everything in the worktree outside `paths` is mounted read-only. Each path must then be
+    a directory from the repository's top, without wildcards."""
 
 
 class Earlier(Model):

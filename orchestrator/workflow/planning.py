@@ -137,7 +137,7 @@ def config_of(
             network=own.network, ports=own.ports, read_only=task.mode == "ro" or None
         ),
         "project": _given(services=own.services, setup=own.setup, checks=own.checks),
-        "triggers": _given(paths=own.paths),
+        "triggers": _given(paths=own.paths, enforce=own.enforce),
     }
     # Whoever runs a workflow named its file.
     update["closed_stages"] = tuple(

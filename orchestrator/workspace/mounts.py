@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,13 @@ from orchestrator.git.lfs import tell_index_again
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import Worktree
 from orchestrator.state.worker_directory import Store
+from orchestrator.workspace.confined import (
+    VIEW,
+    all_scratch,
+    make_directory,
+    make_scratch,
+    scratch,
+)
 from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE, change_owner
 
 HOME = "/home/worker"
@@ -32,6 +40,8 @@ CACHES = "caches"
 CHECKED = "checked"
 """What a worker committed, checked out anew, in its state directory."""
 WRITTEN = "/written"
+SWEPT = "/swept"
+"""Where the harvest's container has overlays that are mounted to be tidied up, and not read."""
 _OWN_USERS = 20_000
 """Added to the worker's number: users that no ordinary system has."""
 
@@ -59,6 +69,8 @@ class Workspace:
     """The commit that its branch points at until there is a harvest."""
     read_only: bool = False
     """Whether the agent can write neither to the tree nor to the store."""
+    confined_to: tuple[str, ...] = ()
+    """Directories of the tree, from its top, that alone can be written to. Empty: all of it."""
     caches: Mounts = ()
     """What it finds cached, which is no part of its work."""
     shared: Mounts = ()
@@ -72,7 +84,7 @@ class Workspace:
     def mounts(self) -> Mounts:
         """Give what the worker's container sees."""
         return (
-            self._tree(),
+            *self._tree(),
             BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
             BindMount(source=self.store.git, target=STORE, read_only=self.read_only),
             BindMount(source=self.objects, target=OBJECTS, read_only=True),
@@ -81,10 +93,28 @@ class Workspace:
     def harvest_mounts(self) -> Mounts:
         """Give what the harvest's container sees."""
         return (
-            *replace(self, read_only=False).mounts(),
+            *replace(self, read_only=False, confined_to=()).mounts(),
             BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
             BindMount(source=self.store.out, target=OUT, read_only=False),
             *self._written(),
+            *self._swept(),
+        )
+
+    def _swept(self) -> Mounts:
+        """Return the overlays of a confined worker, for the kernel to empty their `work`.
+
+        Where a file was deleted, a file of root's stays there until the next mount, and an ordinary
+        user could not remove the directory.
+        """
+        return tuple(
+            OverlayMount(
+                lower=self.worktree.path,
+                upper=place.upper,
+                work=place.work,
+                target=f"{SWEPT}/{number}",
+                read_only=True,
+            )
+            for number, place in enumerate(all_scratch(self.store))
         )
 
     def _written(self) -> Mounts:
@@ -97,7 +127,37 @@ class Workspace:
         """Where the harvest's container finds what the worker wrote, and little else."""
         return WORKSPACE if self.mode == "bind" else WRITTEN
 
-    def _tree(self) -> BindMount | OverlayMount:
+    def _tree(self) -> Mounts:
+        if self.read_only or not self.confined_to:
+            return (self._whole(),)
+        if self.mode == "bind":
+            whole = BindMount(source=self.store.copy, target=WORKSPACE, read_only=True)
+            return whole, *map(self._bound, self.confined_to)
+        view = scratch(self.store, VIEW)
+        whole_view = OverlayMount(
+            lower=self.worktree.path,
+            # Not the upper layer of the whole: parts of it are in use by the other mounts.
+            upper=view.upper,
+            work=view.work,
+            target=WORKSPACE,
+            read_only=True,
+        )
+        return whole_view, *starmap(self._layer, enumerate(self.confined_to))
+
+    def _bound(self, path: str) -> BindMount:
+        target = f"{WORKSPACE}/{path}"
+        return BindMount(source=self.store.copy / path, target=target, read_only=False)
+
+    def _layer(self, number: int, path: str) -> OverlayMount:
+        return OverlayMount(
+            lower=self.worktree.path / path,
+            upper=self.store.upper / path,
+            work=scratch(self.store, str(number)).work,
+            target=f"{WORKSPACE}/{path}",
+            redirects=False,
+        )
+
+    def _whole(self) -> BindMount | OverlayMount:
         if self.mode == "bind":
             return BindMount(source=self.store.copy, target=WORKSPACE, read_only=self.read_only)
         return OverlayMount(
@@ -120,7 +180,9 @@ class Workspace:
         if self.mode == "bind":
             return False
         try:
-            if any(self.store.upper.iterdir()):
+            # The directories that a confined worker can write to were made for it there.
+            places = [self.store.upper / path for path in self.confined_to or (".",)]
+            if any(any(place.iterdir()) for place in places):
                 return False
             return _holds_no_objects(self.store.git / "objects")
         except OSError:
@@ -155,6 +217,23 @@ class Workspace:
         with suppress(OrchestratorError):
             self.worktree.refresh(repository, again=again)
             tell_index_again(repository, self.store.root, self.worktree.git_dir, self.worktree.path)
+
+    def confine(self) -> None:
+        """Make the directories that the mounts of a confined worker need.
+
+        A directory of `confined_to` that the tree does not have is made there, empty.
+
+        Raises:
+            OrchestratorError: Something in the tree is in the place of a directory.
+            OSError: There is no room for it.
+        """
+        overlay = self.mode == "overlay"
+        trees = (self.worktree.path, self.store.upper) if overlay else (self.store.copy,)
+        for path in self.confined_to:
+            for tree in trees:
+                make_directory(tree, path, self.user)
+        if overlay and self.confined_to:
+            make_scratch(self.store, len(self.confined_to), self.user)
 
     def discard_scratch(self) -> None:
         """Remove what a finished harvest needs no more; what the worker wrote stays aside."""

@@ -27,6 +27,39 @@ def workspace() -> Iterator[Protection]:
          "target=WORKSPACE, read_only=False"),
         ("read-only worktree", "            read_only=self.read_only,\n        )", "        )"),
     )  # fmt: skip
+    confined = ("tests/unit/test_confined.py", "tests/docker/test_enforced_paths.py")
+    yield from patches(
+        "workspace/mounts.py", confined,
+        ("all but the paths is read-only (overlay)",
+         "target=WORKSPACE,\n            read_only=True,\n        )\n        return whole_view",
+         "target=WORKSPACE,\n        )\n        return whole_view"),
+        ("all but the paths is read-only (bind)",
+         "source=self.store.copy, target=WORKSPACE, read_only=True",
+         "source=self.store.copy, target=WORKSPACE, read_only=False"),
+        ("no path of a part in the layer of the whole", "redirects=False,", "redirects=True,"),
+        ("scratch of root's is emptied", "            *self._swept(),\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "workspace/confined.py", confined,
+        ("nothing mounted through a link", "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW",
+         "os.O_RDONLY | os.O_DIRECTORY"),
+        ("a file in the place of a directory", "entry and not entry.startswith(_TREE)",
+         "False and entry"),
+        ("submodules refused", "entry.startswith(_GITLINK)", "False"),
+        ("what is written elsewhere refused", "if dotenv is not None and not any(",
+         "if False and not any("),
+        ("no enforcement without paths", "if not config.triggers.paths:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "text/path_patterns.py", confined,
+        ("no option of an overlay in a path", "not _UNMOUNTABLE.isdisjoint(text)", "False"),
+        ("wildcards are no directory", "why is None and is_wild(text)", "False"),
+    )  # fmt: skip
+    yield from patches(
+        "worker/prepare.py", confined,
+        ("confined as it was asked",
+         "        confined_to=confined_to(run.config),\n        caches", "        caches"),
+    )  # fmt: skip
     yield from patches(
         "files/remove_tree.py",
         ("tests/git/test_remove_tree.py",),

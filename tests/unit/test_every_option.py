@@ -93,6 +93,7 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "repeated_errors": (["--repeated-errors", "4"], ("triggers", "repeated_errors"), 4),
     "prompts": (["--prompts", "2"], ("triggers", "prompts"), 2),
     "paths": (["--paths", "src"], ("triggers", "paths"), ("src",)),
+    "enforce": (["--paths", "src", "--enforce", "ro"], ("triggers", "enforce"), "ro"),
     "on_trigger": (["--on-trigger", "stop"], ("triggers", "on_trigger"), "stop"),
     "notify": (["--notify", "cat"], ("triggers", "notify"), "cat"),
     "fail_on": (["--fail-on", "all"], ("fail_on",), "all"),
@@ -394,6 +395,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("triggers", "repeated_errors"): f"{TRIGGERS}::test_an_error_that_comes_again_and_again",
     ("triggers", "prompts"): f"{TRIGGERS}::test_a_question_that_nobody_answers",
     ("triggers", "paths"): f"{TRIGGERS}::test_changes_outside_the_scope",
+    ("triggers", "enforce"): f"{UNIT}/test_confined.py::test_only_the_directories_are_writable",
     ("triggers", "on_trigger"): STOPPED_BY_A_TRIGGER,
     ("triggers", "notify"): f"{TRIGGERS}::test_a_command_gets_the_event",
     ("project", "setup"): lambda seen: "true" in seen.role("setup").command,
@@ -428,6 +430,7 @@ OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
         lambda seen: [check.name for check in seen.result.results[0].checks] == ["own"],
     ),
     "paths": f"{UNIT}/test_runner_workflow.py::test_changes_elsewhere_make_a_task_partial",
+    "enforce": f"{UNIT}/test_confined.py::test_a_task_of_a_workflow_is_confined",
 }
 
 

@@ -527,8 +527,9 @@ services:
 def test_every_setting_is_judged_for_a_file_that_nobody_named():
     """Who adds a key decides: a repository's file may say it, may not, or may not loosen it."""
     harmless = {
-        "agent", "budget_per_worker", "budget_total", "caches", "dotenv",
-        "fail_fast", "fail_on", "max_steps", "rate_limit_wait", "tokens_per_worker", "tokens_total",
+        "agent", "budget_per_worker", "budget_total", "caches", "dotenv", "enforce",
+        "fail_fast", "fail_on", "max_steps", "rate_limit_wait", "tokens_per_worker",
+        "tokens_total",
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
         "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
         "teardown", "timeout_per_worker", "workers",

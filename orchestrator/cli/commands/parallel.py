@@ -94,6 +94,7 @@ def parallel(
     repeated_errors: options.RepeatedErrors = None,
     prompts: options.Prompts = None,
     paths: options.Paths = None,
+    enforce: options.Enforce = None,
     on_trigger: options.OnTrigger = None,
     notify: options.Notify = None,
     fail_on: options.FailOn = None,

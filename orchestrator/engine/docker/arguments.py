@@ -86,7 +86,9 @@ def _mount(mount: BindMount | OverlayMount | TmpfsMount, labels: Mapping[str, st
 
 def _overlay(mount: OverlayMount, labels: Mapping[str, str]) -> Mount:
     # redirect_dir: without it rename(2) of a folder that is in the lower layer fails with EXDEV.
-    options = f"lowerdir={mount.lower},upperdir={mount.upper},workdir={mount.work},redirect_dir=on"
+    redirects = "on" if mount.redirects else "off"
+    options = f"lowerdir={mount.lower},upperdir={mount.upper},workdir={mount.work}"
+    options += f",redirect_dir={redirects}"
     if mount.read_only:
         # Of the overlay itself: the engine refuses a volume without a name that is read-only.
         options += ",ro"

@@ -9,6 +9,7 @@ from orchestrator.config.container import Network
 from orchestrator.config.document import Node
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
+from orchestrator.text.path_patterns import directories
 from orchestrator.workflow.model import MOST_TASKS, WHEN, Task, WorkerSettings
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.foreach import Expand, as_text, batches, source_of, values_of
@@ -148,7 +149,7 @@ class Maker:
         private = self.manifest.policy.constraints.privacy == "private"
         if private and asked.network == "open":
             return "`network` is `open`, but `policy.constraints.privacy` is `private`"
-        return clash(asked, "none" if private else None)
+        return _unenforceable(asked) or clash(asked, "none" if private else None)
 
 
 def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
@@ -156,6 +157,19 @@ def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
     if text is None or not isinstance(text.value, str) or not reduced_by(whole):
         return ()
     return left_open(text.value, values, RESULTS)
+
+
+def _unenforceable(asked: ManifestTask) -> str | None:
+    """Say why a task cannot be confined to its paths."""
+    if asked.enforce is None:
+        return None
+    if not asked.paths:
+        return "`enforce` needs `paths`: the directories that the task can write to"
+    try:
+        directories(asked.paths)
+    except ValueError as error:
+        return f"`enforce: ro`: {error}"
+    return None
 
 
 def clash(asked: WorkerSettings, network: Network | None) -> str | None:

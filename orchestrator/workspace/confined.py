@@ -1,0 +1,138 @@
+"""`enforce: ro`: which directories a worker can write to, and what their mounts need.
+
+The worktree is mounted read-only, and each directory of `paths` is mounted again over its place,
+writable. In mode `overlay` the upper layer of such a mount lies within the upper layer of the whole
+tree, where the harvest, the disk meter and the check of the scope find what was written.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.git.repository import Repository
+from orchestrator.state.worker_directory import Store
+from orchestrator.text.path_patterns import directories
+
+VIEW = "view"
+"""Names the overlay that shows the whole tree."""
+_PREFIX = "confined-"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_TREE, _GITLINK = b"040000 tree ", b"160000 commit "
+
+
+def check_confined(config: ParallelConfig, repository: Repository, base: str) -> None:
+    """Refuse `enforce: ro` where the directories of `paths` cannot be mounted one by one.
+
+    Raises:
+        ConfigError: A path is no directory, or something outside the paths must be written.
+    """
+    if config.triggers.enforce is None:
+        return
+    hint = "name directories from the repository's top, such as `src/api`, or leave `enforce` out"
+    if not config.triggers.paths:
+        raise ConfigError("`enforce` is `ro`, but `paths` names no directory", hint=hint)
+    try:
+        places = directories(config.triggers.paths)
+    except ValueError as error:
+        raise ConfigError(f"`enforce: ro`: {error}", hint=hint) from error
+    for place in places:
+        if (other := _in_the_way(repository, base, place)) is not None:
+            raise ConfigError(f"`enforce: ro`: `{other}` is not a directory", hint=hint)
+    if any(entry.startswith(_GITLINK) for entry in repository.git.tree(base)):
+        raise ConfigError(
+            "`enforce: ro` is not possible in a repository with submodules",
+            hint="leave `enforce` out: changes outside `paths` are reported all the same",
+        )
+    dotenv = config.project.dotenv
+    if dotenv is not None and not any(dotenv.startswith(f"{place}/") for place in places):
+        raise ConfigError(
+            f"`enforce: ro`: `dotenv` is `{dotenv}`, which is in none of the `paths`",
+            hint="name a file in one of them, or leave `enforce` or `dotenv` out",
+        )
+
+
+def _in_the_way(repository: Repository, base: str, place: str) -> str | None:
+    """Return what a commit has where a directory, or one above it, is to be."""
+    parts = place.split("/")
+    for above in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):
+        entry = repository.git.run("ls-tree", "--full-tree", base, "--", above)
+        if entry and not entry.startswith(_TREE):
+            return above
+    return None
+
+
+def confined_to(config: ParallelConfig) -> tuple[str, ...]:
+    """Return the directories that alone can be written to; none where all of the tree can."""
+    triggers = config.triggers
+    return () if triggers.enforce is None else directories(triggers.paths)
+
+
+class Scratch(NamedTuple):
+    """Directories for one more overlay."""
+
+    upper: Path
+    """Empty."""
+    work: Path
+    """The kernel's own: its files belong to root."""
+
+
+def scratch(store: Store, name: str) -> Scratch:
+    """Return where an overlay of a confined worker has its scratch space."""
+    place = store.overlay / f"{_PREFIX}{name}"
+    return Scratch(upper=place / "upper", work=place / "work")
+
+
+def all_scratch(store: Store) -> Iterator[Scratch]:
+    """Yield the scratch space of all overlays that a worker has had, if it was confined."""
+    for place in sorted(store.overlay.glob(f"{_PREFIX}*")):
+        yield scratch(store, place.name.removeprefix(_PREFIX))
+
+
+def make_scratch(store: Store, count: int, user: tuple[int, int]) -> None:
+    """Make the scratch space of the view and of so many directories, for a worker's user."""
+    for name in (VIEW, *map(str, range(count))):
+        for place in scratch(store, name):
+            place.mkdir(parents=True)
+            if user[0] != os.getuid():
+                os.chown(place, *user)
+
+
+def make_directory(tree: Path, path: str, user: tuple[int, int]) -> None:
+    """Make a directory, and those above it, where the tree does not have them; follow no link.
+
+    Args:
+        tree: A tree of the host's making. It may hold links that another worker committed.
+        path: The directory, from the tree's top.
+        user: uid and gid of whoever owns what is made.
+
+    Raises:
+        OrchestratorError: Something else is in the place of a directory.
+        OSError: There is no room for it.
+    """
+    folder = os.open(tree, _FOLDER)
+    try:
+        for name in path.split("/"):
+            inner = _open_directory(name, folder, user)
+            os.close(folder)
+            folder = inner
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise OrchestratorError(
+            f"`enforce: ro`: `{path}` is not a directory in the commit that the worker starts from"
+        ) from error
+    finally:
+        os.close(folder)
+
+
+def _open_directory(name: str, folder: int, user: tuple[int, int]) -> int:
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=folder)
+        if user[0] != os.getuid():
+            os.chown(name, *user, dir_fd=folder, follow_symlinks=False)
+    return os.open(name, _FOLDER, dir_fd=folder)
