@@ -12,7 +12,8 @@ what it is told from its standard input, line by line:
 A moment is in seconds since the machine's boot, the time of its sleep included. The end of the
 input means that the process in charge of the containers is gone. Then an idle worker's containers,
 such as services, are given a while for somebody to resume the run. Whoever resumes it has a switch
-of its own, and signs the run's lease, so that this one ends.
+of its own. That one signs a file in the run's directory as soon as it knows what to watch, so that
+this one ends. Where the run's directory is removed, nobody can resume it: all is killed at once.
 
 What is late is killed by a command, so that this process stays small: see `overdue`.
 """
@@ -34,11 +35,30 @@ _AGAIN = (2.0, 5.0, 15.0, 30.0)
 _LOOK = 30.0
 """Seconds between two looks at the clock, at most: a machine that slept makes moments pass."""
 _PIECE = 4096
+MARK = "switch"
+"""The file in the run's directory that the run's latest switch signs."""
 
 
 def uptime() -> float:
     """Return the seconds since the machine's boot, the time of its sleep included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # It cannot be told at this moment.
+    return False
 
 
 class Switch:
@@ -48,7 +68,7 @@ class Switch:
         """Prepare, with nothing running.
 
         Args:
-            lease: The file that the process in charge of the run has signed with its number.
+            lease: The file that is there for as long as the run can be resumed.
             log: What is killed is written there.
             command: Kills containers. A moment and the numbers of workers are added to it: what
                 was started later than that, in seconds since the epoch, is left alone.
@@ -58,7 +78,8 @@ class Switch:
         self._lease = lease
         self._log = log
         self._command = list(command)
-        self._owner = self._signed()
+        self._marked = lease.with_name(MARK)
+        self._mark: str | None = None
         self._running: dict[str, float] = {}
         self._starting: set[str] = set()
         """Those among them whose container is being started."""
@@ -67,14 +88,30 @@ class Switch:
         self._failures = 0
         self._not_before = 0.0
 
-    def _signed(self) -> str | None:
+    def _sign(self) -> str:
+        """Take the place of an earlier switch of the run, and return what says so."""
+        mark = f"{os.getpid()} {os.urandom(8).hex()}\n"
         try:
-            return self._lease.read_text(errors="replace")
+            self._marked.write_text(mark)
         except OSError:
-            return None
+            # Whatever is there now is no later switch's.
+            return _text(self._marked) or ""
+        return mark
+
+    @property
+    def _is_replaced(self) -> bool:
+        """Whether a later switch of the run was told what to watch."""
+        return _text(self._marked) not in (None, "", self._mark)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody can resume the run any more, because its directory was removed."""
+        return self.alone and _is_gone(self._lease)
 
     def take(self, line: str) -> None:
         """Note what the process in charge says."""
+        if self._mark is None:
+            self._mark = self._sign()
         word, _, rest = line.partition(" ")
         worker, _, moment = rest.partition(" ")
         for known in (self._starting, self._endless, self._idle):
@@ -101,7 +138,7 @@ class Switch:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to watch."""
-        return self.alone and (not self._running or self._signed() != self._owner)
+        return self.alone and (not self._running or self._is_replaced)
 
     def _moment(self, worker: str) -> float:
         return self._running[worker] + (SLOW if worker in self._starting else 0.0)
@@ -170,6 +207,8 @@ def _catch_signals() -> int:
 def watch(switch: Switch, source: int, woken: int) -> None:
     """Read and act until nothing is left to watch.
 
+    What can never be resumed ends at once.
+
     A signal ends at once what nobody watches: somebody ends all processes of a service, and this
     one will not be there when the moment comes. While the process in charge lives, it is sent one
     too, and ends its containers itself.
@@ -191,7 +230,7 @@ def watch(switch: Switch, source: int, woken: int) -> None:
             if not piece:
                 switch.leave_alone()
         asked = asked or (woken in ready and bool(os.read(woken, _PIECE)))
-        switch.act(at_once=asked and switch.alone)
+        switch.act(at_once=switch.is_lost or (asked and switch.alone))
 
 
 def main(arguments: Sequence[str]) -> None:

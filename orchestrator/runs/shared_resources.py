@@ -165,6 +165,8 @@ def _switch(ground: Ground, directory: RunDirectory, running: Iterable[WorkerSpe
         checkpoints = Checkpoints(directory.worker(spec.worker_id))
         launched = checkpoints.launch()
         if launched is None or checkpoints.ending() is not None:
+            # Told nevertheless: the switch of the other process ends when this one knows of all.
+            switch.idle(spec.worker_id)
             continue
         config = ground.grounds.get(spec.name or "", ground).config
         left = None if config.timeout is None else config.timeout - (launched.age or 0.0)

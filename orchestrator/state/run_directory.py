@@ -2,6 +2,7 @@
 
 orchestrator/runs/<run-id>/           in the repository's git common directory
     lease                             locked for as long as the run's process lives
+    switch                            which dead man's switch watches its containers
     run.json                          the plan; written before anything is made
     events.ndjson                     every transition
     result.json                       what it came to

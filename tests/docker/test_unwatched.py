@@ -1,6 +1,7 @@
 """Containers die at their deadline although nobody watches them any more."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -110,6 +111,25 @@ def test_setup_without_anybody_dies_as_well(client: docker.APIClient, repo: Path
     process.wait()
     eventually(lambda: not running(client, repo), "the end of all of them")
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+
+
+def test_workers_of_a_checkout_that_is_gone_die_with_it(
+    client: docker.APIClient, repo: Path
+) -> None:
+    """A CI system kills the job, and removes its checkout: nobody can resume the run.
+
+    A container that somebody paused meanwhile is no exception.
+    """
+    process = begun(repo, STUBBORN, "--timeout-per-worker", "600")
+    worker_directory(repo)
+    labels = [f"orchestrator.repository={repo}/.git"]
+    (worker,) = client.containers(filters={"label": labels})
+    client.pause(worker["Id"])
+    shutil.rmtree(repo / ".git")
+    process.kill()
+    process.wait()
+    eventually(lambda: not running(client, repo), "the end of a worker that nobody can resume")
+    client.remove_container(worker["Id"], v=True, force=True)
 
 
 def test_without_a_deadline_nobody_is_killed(client: docker.APIClient, repo: Path) -> None:

@@ -200,10 +200,13 @@ def limits() -> Iterator[Protection]:
         ("killed when late", "if at_once or self._moment(one) <= now", "if at_once"),
         ("services do not stay for ever", "        for worker in self._idle:\n"
          "            self._running[worker] = uptime() + RESUME\n", ""),
-        ("the switch gives way to a resumed run", " or self._signed() != self._owner", ""),
+        ("the switch gives way to a resumed run", "or self._is_replaced)", "or False)"),
+        ("the switch gives way to a resumed run alone", "        if self._mark is None:\n"
+         "            self._mark = self._sign()\n", ""),
+        ("what nobody can resume ends at once", "switch.is_lost or (asked", "(asked"),
         ("a kill that failed is tried again", "return status == 0", "return True"),
-        ("a signal ends what nobody watches", "at_once=asked and switch.alone", "at_once=False"),
-        ("a signal ends no run", "at_once=asked and switch.alone", "at_once=asked"),
+        ("a signal ends what nobody watches", "(asked and switch.alone)", "False"),
+        ("a signal ends no run", "(asked and switch.alone)", "asked"),
     )  # fmt: skip
     yield from patches(
         "execution/dead_man_switch.py", (DEADMAN, UNWATCHED),

@@ -147,10 +147,34 @@ class TestWhatItDecides:
         self.running(switch, 1, 5)
         switch.leave_alone()
         assert not switch.is_done
-        killer.sign("2")
+        killer.switch().take("idle 1")
         now(6)
         switch.act()
         assert (killer.killed, switch.is_done) == ([], True)
+
+    def test_it_does_not_give_way_to_whoever_failed_to_resume_the_run(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        """Killed, or refused, before there was another switch: the containers still run."""
+        switch = killer.switch()
+        self.running(switch, 1, 5)
+        switch.leave_alone()
+        killer.sign("2")
+        killer.switch()
+        now(6)
+        switch.act()
+        assert (killer.killed, switch.is_done) == (["1"], True)
+
+    def test_a_full_disk_does_not_end_it(
+        self, killer: Killer, now: Callable[[float], None]
+    ) -> None:
+        (killer.run / deadman_process.MARK).mkdir()
+        switch = killer.switch()
+        self.running(switch, 1, 5)
+        switch.leave_alone()
+        now(6)
+        switch.act()
+        assert killer.killed == ["1"]
 
     def test_what_fails_is_tried_again_and_not_at_once(
         self, killer: Killer, now: Callable[[float], None]
@@ -227,6 +251,21 @@ class TestTheProcess:
         switch.running(2, 60)
         eventually(lambda: killer.killed, "what the first one knew of")
         assert killer.killed == ["1"]
+
+    @pytest.mark.parametrize("state", ["running 1 300", "idle 1"])
+    def test_what_nobody_can_resume_ends_at_once(
+        self, killer: Killer, switch: DeadMan, state: str
+    ) -> None:
+        """As when a CI system kills a job, and removes its checkout."""
+        switch.running(1, 300)
+        if state.startswith("idle"):
+            switch.idle(1)
+        (killer.run / "lease").unlink()
+        switch.running(2, 300)
+        assert killer.killed == [], "we are there"
+        switch.close(forget=False)
+        eventually(lambda: killer.killed, "the kill")
+        assert killer.killed == ["1", "2"]
 
     def test_a_signal_ends_what_nobody_watches(self, killer: Killer, switch: DeadMan) -> None:
         """Whoever ends a service ends all its processes, and nobody is left to act later."""
