@@ -57,6 +57,8 @@ def workspace() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "worker/prepare.py", confined,
+        ("the mounts' directories are made, through no link",
+         "replace(workspace, confined_to=confined_to(run.config)).confine()", "pass"),
         ("confined as it was asked",
          "        confined_to=confined_to(run.config),\n        caches", "        caches"),
     )  # fmt: skip
