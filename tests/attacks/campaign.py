@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,7 +180,8 @@ def _wait(process: subprocess.Popen[bytes]) -> list[str]:
 def _look(campaign: Campaign, target: Target, done: _Done) -> None:
     results = done.results
     campaign.mode = "bind" if list(done.run_directory.glob("worker-*/copy")) else "overlay"
-    campaign.harms += [*target.harms(len(results)), *secret.kept_in(done.run_directory)]
+    kept = _kept_refs(done.run_directory.name, results)
+    campaign.harms += [*target.harms(len(results), kept), *secret.kept_in(done.run_directory)]
     sibling = results[-1]
     if sibling["status"] != "success" or sibling["files_modified"] != ["sibling.txt"]:
         campaign.harms.append(f"the sibling's work did not arrive: {sibling['message']}")
@@ -195,6 +196,16 @@ def _look(campaign: Campaign, target: Target, done: _Done) -> None:
             *_verdict(observation.attack, result),
             *_arrival(observation.attack, target, result),
         ]
+
+
+def _kept_refs(run_id: str, results: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the refs that the results name, as far as each lies where its worker's may lie."""
+    return {
+        ref
+        for result in results
+        for ref in result["kept_refs"]
+        if ref.startswith(f"refs/orchestrator/kept/{run_id}/{result['worker_id']}/")
+    }
 
 
 def _log(path: Path) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,9 +77,14 @@ class Target:
         for path in (git_dir / "config", *sorted((git_dir / "hooks").iterdir())):
             yield str(path.relative_to(self.path)), hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def harms(self, workers: int) -> list[str]:
-        """Say what is not as it was; to be asked before the user does anything."""
-        mine = {f"refs/heads/architect/parallel-{n}" for n in range(1, workers + 1)}
+    def harms(self, workers: int, kept_refs: Collection[str] = ()) -> list[str]:
+        """Return what is not as it was; to be asked before the user does anything.
+
+        Args:
+            workers: How many workers ran: their branches are theirs.
+            kept_refs: Refs in which the results say that workers' other commits are kept.
+        """
+        mine = {f"refs/heads/architect/parallel-{n}" for n in range(1, workers + 1)} | {*kept_refs}
         now = self._refs()
         harms = [f"{ref} moved" for ref, at in self.refs.items() if now.get(ref) != at]
         harms += [f"{ref} is new" for ref in now if ref not in self.refs and ref not in mine]
