@@ -18,8 +18,8 @@ def echo(s):
 def echo6(s):
     s.sendto(b"\x80\0\0\0\0\0\0\1CANARY", ("ff02::1", 0, 0, 2)); print("REPORT sent=echo6")
 def route(kind):
-    def attack(s):  # loosely or strictly by way of another address, and back by the same
-        hops = socket.inet_aton("1.1.1.1") + socket.inet_aton(gateway)
+    def attack(s):  # loosely or strictly by way of the host itself
+        hops = socket.inet_aton(gateway) * 2
         s.setsockopt(socket.SOL_IP, socket.IP_OPTIONS, bytes([kind, 3 + len(hops), 4]) + hops + b"\0")
         s.sendto(b"x", (gateway, port))
     return attack
