@@ -17,6 +17,10 @@ class WorkerSpec(BaseModel):
     """The id of its task, in a workflow."""
     required: bool = True
     """Whether the run fails with it."""
+    worktree_dir: str | None = None
+    """Where its worktree is, from the repository's top or absolute; null for the default."""
+    branch_name: str | None = None
+    """The name of its branch; null for the default."""
 
     @property
     def model_name(self) -> str:
@@ -25,10 +29,19 @@ class WorkerSpec(BaseModel):
 
     @property
     def directory(self) -> str:
-        """The worktree's name at the repository's top level."""
-        return f".architect-parallel-{self.worker_id}"
+        """The directory of the worktree, from the repository's top level, or absolute."""
+        return self.worktree_dir or f".architect-parallel-{self.worker_id}"
 
     @property
     def branch(self) -> str:
         """The worker's branch, without `refs/heads/`."""
-        return f"architect/parallel-{self.worker_id}"
+        return self.branch_name or f"architect/parallel-{self.worker_id}"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether templates gave it a name."""
+        return self.worktree_dir is not None or self.branch_name is not None
+
+    def collides(self, other: "WorkerSpec") -> bool:
+        """Check whether it and another worker cannot both have what they are named after."""
+        return self.branch == other.branch or self.directory == other.directory

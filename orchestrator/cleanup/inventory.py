@@ -14,6 +14,7 @@ from orchestrator.git.command import Git, GitCommandError
 from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.git.worktree import Worktree, open_worktree
+from orchestrator.state.listing import holders_of, is_left
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord
 from orchestrator.state.worker_directory import Store
@@ -22,6 +23,7 @@ from orchestrator.workspace.copy_untracked import unchanged
 
 BRANCHES_AND_REMOTES = ("refs/heads", "refs/remotes")
 _REMOTES = "refs/remotes/"
+_HEADS = "refs/heads/"
 _TO_THE_SECOND = len("20260101-093000")
 _SIGNS_OF_LIFE = ("run.json", "lease", "events.ndjson")
 
@@ -71,17 +73,30 @@ class RecordedWorker:
 
     def is_present(self, refs: frozenset[str]) -> bool:
         """Tell whether its worktree is there, or its branch among `refs`."""
-        return self.path.exists() or self.ref in refs
+        return is_left(self.record, self.spec, refs)
 
     def still_owns_its_number(self, repository: Repository) -> bool:
-        """Tell whether no later run has its number. To be called with the lock held."""
+        """Check that no later run has its number or names. To be called with the lock held."""
         since = self.directory.run_id[:_TO_THE_SECOND]
-        return all(
-            record.created_at <= self.record.created_at
-            or all(spec.worker_id != self.number for spec in record.workers)
+        refs = worker_refs(repository)
+        return not any(
+            RecordedWorker(run, record, spec).has_taken(self, refs)
             for run in all_runs(repository.state_dir)
             if run.run_id[:_TO_THE_SECOND] >= since and (record := run.record()) is not None
+            if record.created_at > self.record.created_at
+            for spec in record.workers
         )
+
+    def has_taken(self, other: "RecordedWorker", refs: frozenset[str]) -> bool:
+        """Check whether it has what another worker, of an earlier run, was named after.
+
+        Args:
+            other: The other worker.
+            refs: The branches that exist.
+        """
+        if self.spec.collides(other.spec):
+            return True
+        return self.number == other.number and self.is_present(refs)
 
     def age(self) -> float:
         """Give the seconds since its end; of a run that died, since its last sign of life."""
@@ -104,28 +119,44 @@ def _times(files: list[Path]) -> Iterator[float]:
 
 
 def owners(repository: Repository) -> dict[int, RecordedWorker]:
-    """Give the worker that each number stands for: that of the newest run which had it."""
+    """Return the worker that each number stands for."""
     recorded = [(run, record) for run in all_runs(repository.state_dir) if (record := run.record())]
     # Ids of one second sort by chance.
     recorded.sort(key=lambda entry: entry[1].created_at)
-    found = {
-        spec.worker_id: RecordedWorker(run, record, spec)
-        for run, record in recorded
-        for spec in record.workers
-    }
-    return dict(sorted(found.items()))
+    entries = [(run, record, spec) for run, record in recorded for spec in record.workers]
+    found = holders_of(entries, worker_refs(repository))
+    return {number: RecordedWorker(*found[number]) for number in sorted(found)}
 
 
 def worker_refs(repository: Repository) -> frozenset[str]:
-    """List the workers' branches."""
-    listing = ("for-each-ref", "--format=%(refname)", "refs/heads/architect")
+    """List the branches, which those of workers are among."""
+    listing = ("for-each-ref", "--format=%(refname)", "refs/heads")
     return frozenset(repository.git.text(*listing).splitlines())
+
+
+def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
+    """List the workers whose names come from templates and are in use, or will be.
+
+    Their worktree or branch is there, or their run is live and has no result of them.
+    """
+    if not repository.has_noted_names:
+        return
+    refs = worker_refs(repository)
+    for run in all_runs(repository.state_dir):
+        record = run.record()
+        for spec in record.workers if record else ():
+            if record is None or not spec.is_named:
+                continue
+            worker = RecordedWorker(run, record, spec)
+            if worker.is_present(refs) or (run.is_live() and run.result(spec.worker_id) is None):
+                yield worker
 
 
 def worktrees(repository: Repository) -> frozenset[int]:
     """Give the numbers of the workers' worktrees, those that live runs will yet make included."""
     names = (path.name.removeprefix(DIRECTORIES) for path in repository.top.glob(f"{DIRECTORIES}*"))
     found = {int(name) for name in names if name.isdecimal()}
+    found |= {worker.number for worker in named_workers(repository) if worker.path.exists()}
     for run in all_runs(repository.state_dir):
         record = run.record() if run.is_live() else None
         for spec in record.workers if record else ():
@@ -154,17 +185,23 @@ def is_reached(repository: Repository, commit: str, *places: str) -> bool:
     """
     listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", *places)
     refs = repository.git.text(*listing).splitlines()
-    others = {ref for ref in refs if not ref.startswith(BRANCHES)}
+    named = repository.worker_branches()
+    others = {ref for ref in refs if not (ref.startswith(BRANCHES) or ref in named)}
     return bool(others and others - pushed_refs(repository))
 
 
 def pushed_refs(repository: Repository) -> frozenset[str]:
     """Name the remote-tracking refs of workers' branches, by name or as git is told to push."""
-    form = "--format=%(upstream)%00%(push)"
-    listed = repository.git.text("for-each-ref", form, "refs/heads/architect").splitlines()
-    configured = {ref for line in listed for ref in line.split("\0") if ref.startswith(_REMOTES)}
+    own = repository.worker_branches()
+    form = "--format=%(refname)%00%(upstream)%00%(push)"
+    heads = repository.git.text("for-each-ref", form, _HEADS).split("\n")
+    listed = (line.split("\0") for line in heads)
+    workers = (ends for ref, *ends in listed if ref.startswith(BRANCHES) or ref in own)
+    configured = {ref for ends in workers for ref in ends if ref.startswith(_REMOTES)}
     remotes = repository.git.text("for-each-ref", "--format=%(refname)", _REMOTES).splitlines()
-    named = {ref for ref in remotes if f"/{BRANCHES.removeprefix('refs/heads/')}" in ref}
+    default = f"/{BRANCHES.removeprefix(_HEADS)}"
+    ends = tuple(f"/{ref.removeprefix(_HEADS)}" for ref in own)
+    named = {ref for ref in remotes if default in ref or ref.endswith(ends)}
     return frozenset(configured | named)
 
 

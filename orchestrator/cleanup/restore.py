@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.cleanup.backups import list_backups
-from orchestrator.cleanup.inventory import commit_of
+from orchestrator.cleanup.inventory import commit_of, owners, worker_refs
 from orchestrator.errors import ConfigError
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
@@ -82,7 +82,12 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
             f"worker {taken[0]} is one of run {live[taken[0]]}, which is live",
             hint="restore it when that run has ended and is cleaned up",
         )
-    ways = {number: _in_the_way(repository, number) for number in chosen}
+    owned = owners(repository)
+    refs = worker_refs(repository)
+    ways = {number: _in_the_way(repository, chosen[number][0], number) for number in chosen}
+    for number in chosen:
+        if not ways[number] and number in owned and owned[number].is_present(refs):
+            ways[number].append(f"worker {number} of run {owned[number].directory.run_id} is there")
     problems = [problem for number in chosen for problem in ways[number]]
     if problems:
         numbers = " ".join(str(number) for number, found in ways.items() if found)
@@ -91,8 +96,8 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
         )
 
 
-def _in_the_way(repository: Repository, number: int) -> list[str]:
-    spec = _spec(number)
+def _in_the_way(repository: Repository, run_id: str, number: int) -> list[str]:
+    spec = _spec(repository, run_id, number)
     problems = []
     if (repository.top / spec.directory).exists():
         problems.append(f"{repository.top / spec.directory} exists already")
@@ -101,12 +106,18 @@ def _in_the_way(repository: Repository, number: int) -> list[str]:
     return problems
 
 
-def _spec(number: int) -> WorkerSpec:
+def _spec(repository: Repository, run_id: str, number: int) -> WorkerSpec:
+    """Return a worker as its run recorded it, whatever the configuration says today."""
+    for run in all_runs(repository.state_dir):
+        record = run.record() if run.run_id == run_id else None
+        for spec in record.workers if record else ():
+            if spec.worker_id == number:
+                return spec
     return WorkerSpec(worker_id=number, task="", model=None)
 
 
 def _restore(repository: Repository, number: int, run_id: str, ref: str) -> RestoredWorker:
-    spec = _spec(number)
+    spec = _spec(repository, run_id, number)
     repository.exclude_worktrees()
     repository.git.run("branch", "--no-track", spec.branch, ref)
     worktree = add_worktree(repository, spec)

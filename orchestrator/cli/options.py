@@ -139,6 +139,11 @@ Fetch = Annotated[
 Base = Annotated[
     Text, _setting("base", "REF", "The commit that workers start from, in any form git takes.")
 ]
+WorktreeDir = Annotated[
+    Text,
+    _setting("worktree_dir", "TEMPLATE", "Directory of each worktree, as `../.worktrees/{id}`."),
+]
+Branch = Annotated[Text, _setting("branch", "TEMPLATE", "Branch of each worker, as `solve/{id}`.")]
 
 
 def _from_here(file: str | None) -> str | None:

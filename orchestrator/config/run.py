@@ -23,6 +23,12 @@ from orchestrator.config.presets import PRESETS, Preset
 from orchestrator.config.project import Project, variable_prefix
 from orchestrator.config.values import DEFAULT_TIMEOUT, Model
 from orchestrator.results import Reason
+from orchestrator.text.name_templates import (
+    BRANCH,
+    WORKTREE_DIR,
+    check_branch,
+    check_worktree_dir,
+)
 
 _AGES = {
     "s": timedelta(seconds=1),
@@ -159,6 +165,12 @@ class ParallelConfig(Model):
     """Base URL of the model's API."""
     base: str = "HEAD"
     """Commit the workers start from."""
+    worktree_dir: Annotated[str, AfterValidator(check_worktree_dir)] = WORKTREE_DIR
+    """Directory of each worker's worktree: `{n}` is the number of the worker, `{id}` the id of its
+    task (`worker-N` outside of workflows). From the repository's top, absolute, or from `~/`; it
+    may be outside of the repository, as `../.worktrees/{id}`."""
+    branch: Annotated[str, AfterValidator(check_branch)] = BRANCH
+    """Branch of each worker, with `{n}` and `{id}` as in `worktree_dir`, as `solve/{id}`."""
     include_uncommitted: bool = False
     """Carry uncommitted and untracked files of the checkout over to the workers."""
     context: str | None = Field(default=None, min_length=1)

@@ -19,6 +19,7 @@ from orchestrator.config.fields import (
 )
 from orchestrator.config.run import ParallelConfig, StageKey
 from orchestrator.config.values import DEFAULT_TIMEOUT
+from orchestrator.text.name_templates import leads_outside
 
 NAME_IT = "pass `--config {}` if you trust who wrote that file"
 
@@ -77,8 +78,13 @@ def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
     return [
         f"{setting.label} is not taken from a file that came with the repository"
         for setting in settings
-        if setting.field in NAMED_ONLY
+        if setting.field in NAMED_ONLY or _leads_outside(setting)
     ]
+
+
+def _leads_outside(setting: Setting) -> bool:
+    """Check whether worktrees would lie outside of the repository that the file came with."""
+    return setting.field == RUN_FIELDS["worktree_dir"] and leads_outside(str(setting.value))
 
 
 def loosened(

@@ -240,7 +240,7 @@ class _Merge:
         """Check a merge as if a worker had made it, and bring its objects to the repository."""
         last, before = tips[-1], tips[:-1]
         try:
-            check_trees(self._git, base=self._base, tip=commit, top=self._repository.top)
+            check_trees(self._git, base=self._base, tip=commit, repository=self._repository)
             self._check_names(commit, tips)
             self._pack(commit, tips)
             with self._repository.lock():

@@ -28,7 +28,7 @@ from orchestrator.git.command import (
     make_bare,
     records,
 )
-from orchestrator.git.repository import DIRECTORIES, Repository
+from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 MAX_PACK = 1024**3
@@ -197,7 +197,7 @@ def import_checked(
     git = unpack(repository, pack, quarantine, origin, "--strict")
     _check_history(git, origin, tip=tip)
     room = min(origin.room, MAX_CHECKOUT)
-    check_trees(git, base=origin.base, tip=tip, top=repository.top, room=room)
+    check_trees(git, base=origin.base, tip=tip, repository=repository, room=room)
     with repository.lock():
         let_in(repository, quarantine)
     return git
@@ -306,14 +306,16 @@ def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
     git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")
 
 
-def check_trees(git: Git, *, base: str, tip: str, top: Path, room: int = MAX_CHECKOUT) -> None:
+def check_trees(
+    git: Git, *, base: str, tip: str, repository: Repository, room: int = MAX_CHECKOUT
+) -> None:
     """Check the trees of every new commit: one in the middle harms who looks at the history.
 
     Args:
         git: Has their objects.
         base: What it has is the user's own, and may stay.
         tip: The last of the new commits.
-        top: Where workers' worktrees lie.
+        repository: Knows where workers' worktrees lie.
         room: Bytes that the files which differ from the base may take, checked out.
 
     Raises:
@@ -327,8 +329,8 @@ def check_trees(git: Git, *, base: str, tip: str, top: Path, room: int = MAX_CHE
         "kind": "harvest",
         "base": git.text("rev-parse", f"{base}^{{tree}}"),
         "roots": sorted(set(log.decode().split())),
-        "prefix": DIRECTORIES,
-        "room": _PATH_MAX - len(os.fsencode(top / f"{DIRECTORIES}00")) - 1,
+        "reserved": repository.reserved(),
+        "room": _PATH_MAX - repository.longest_worktree() - 1,
         "bounds": {
             "entries": MAX_ENTRIES, "names": MAX_PATHS, "tree": MAX_TREE, "total": MAX_TREES,
         },

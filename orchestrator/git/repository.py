@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import ConfigError, RepositoryError
+from orchestrator.files.safe_open import open_regular
 from orchestrator.git.command import SIZE_AND_TIME, Git, GitCommandError, discover
 from orchestrator.git.object_packs import shallow_commits
 from orchestrator.git.snapshot import snapshot
+from orchestrator.text.name_templates import LONGEST_ID
 
 BRANCHES = "refs/heads/architect/parallel-"
 DIRECTORIES = ".architect-parallel-"
@@ -23,7 +25,12 @@ KEPT = "refs/orchestrator/kept/"
 """`<run>/<N>/...`: commits that worker N left and that its branch does not reach."""
 BASES = "refs/orchestrator/base/"
 """`<run>`: the commit that a run made of the checkout, for as long as some of it is left."""
-_EXCLUDE = f"/{DIRECTORIES}*"
+WORKER_MARK = "orchestrator-worker"
+"""A file in the git directory of a worktree whose name comes from a template."""
+_NAMES = "names"
+"""A file of the patterns and branches that templates ever gave, a line each."""
+_LONGEST_POINTER = 10_000
+_WORKTREE, _BRANCH = "worktree ", "branch "
 _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
 # Two threads of one process share a file lock, so they need a lock of their own.
 _threads = threading.Lock()
@@ -65,6 +72,11 @@ class Repository:
             raise ConfigError(
                 f"{self.top} is a worker's worktree",
                 hint=f"run from the repository itself: {self.top.parent}",
+            )
+        if (self.git_dir / WORKER_MARK).exists():
+            raise ConfigError(
+                f"{self.top} is a worker's worktree",
+                hint=f"run from the repository itself, whose git directory is {self.common_dir}",
             )
         self.git = Git(self.git_dir, work_tree=self.top)
 
@@ -146,7 +158,8 @@ class Repository:
         """Tell whether the checkout differs from its HEAD, untracked files included."""
         status = self.git.run("status", "--porcelain", "-z", "--untracked-files=normal")
         entries = (entry for entry in status.split(b"\0") if entry)
-        return any(not entry[3:].startswith(os.fsencode(DIRECTORIES)) for entry in entries)
+        reserved = self.reserved()
+        return any(not is_reserved(os.fsdecode(entry[3:]), reserved) for entry in entries)
 
     def snapshot(self, *, parent: str, message: str, scratch: Path) -> str:
         """Commit the checkout as it stands, touching neither its index nor any ref.
@@ -212,16 +225,71 @@ class Repository:
         """Give the commits whose parents are not there."""
         return shallow_commits(self.common_dir)
 
+    def note_names(self, patterns: Iterable[str], branches: Iterable[str]) -> None:
+        """Write down names that templates give, for as long as the repository exists.
+
+        To be called with the lock held, before anything has such a name.
+
+        Args:
+            patterns: Directories of worktrees, from the top or absolute, with `*` for what differs.
+            branches: Names of branches.
+        """
+        known = self._noted()
+        wanted = [*(f"{_WORKTREE}{one}" for one in patterns), *(f"{_BRANCH}{b}" for b in branches)]
+        new = [line for line in dict.fromkeys(wanted) if line not in known]
+        if new:
+            _append(self.state_dir / _NAMES, new)
+
+    @property
+    def has_noted_names(self) -> bool:
+        """Whether templates ever gave a name here."""
+        return (self.state_dir / _NAMES).exists()
+
+    def worktree_patterns(self) -> tuple[str, ...]:
+        """List where workers' worktrees are, or were, with `*` for what differs between them."""
+        noted = (line for line in self._noted() if line.startswith(_WORKTREE))
+        return (f"{DIRECTORIES}*", *(line.removeprefix(_WORKTREE) for line in noted))
+
+    def worker_branches(self) -> frozenset[str]:
+        """Return the refs of branches that templates ever named."""
+        noted = (line for line in self._noted() if line.startswith(_BRANCH))
+        return frozenset(f"refs/heads/{line.removeprefix(_BRANCH)}" for line in noted)
+
+    def reserved(self) -> tuple[str, ...]:
+        """List names at the top of a tree that no worker may add: workers' worktrees are there.
+
+        Returns:
+            Names; one that ends with `*` is all names that begin with the rest.
+        """
+        inside = (one for one in self.worktree_patterns() if not one.startswith("/"))
+        firsts = (one.partition("/")[0].partition("*") for one in inside)
+        return tuple(dict.fromkeys(name + star for name, star, _ in firsts))
+
+    def longest_worktree(self) -> int:
+        """Return the most bytes that the path of a worker's worktree can have."""
+        default, *named = self.worktree_patterns()
+        paths = (self.top / one for one in named)
+        lengths = (len(os.fsencode(p)) + str(p).count("*") * (LONGEST_ID - 1) for p in paths)
+        return max([len(os.fsencode(self.top / default)) + 1, *lengths])
+
+    def _noted(self) -> tuple[str, ...]:
+        try:
+            return tuple((self.state_dir / _NAMES).read_text().splitlines())
+        except FileNotFoundError:
+            return ()
+
     def exclude_worktrees(self) -> None:
         """Keep the worktrees out of `git status`, in the file that nobody commits."""
         path = self.common_dir / "info" / "exclude"
         text = path.read_text(errors="surrogateescape") if path.exists() else ""
-        if _EXCLUDE in text.splitlines():
+        inside = (one for one in self.worktree_patterns() if not one.startswith("/"))
+        missing = [line for one in inside if (line := f"/{one}") not in text.splitlines()]
+        if not missing:
             return
         path.parent.mkdir(exist_ok=True)
         separator = "" if not text or text.endswith("\n") else "\n"
         with path.open("a") as file:
-            file.write(f"{separator}{_EXCLUDE}\n")
+            file.write(separator + "".join(f"{line}\n" for line in missing))
 
     def free_block(self, count: int, *, taken: frozenset[int] = frozenset()) -> int:
         """Give the first of the lowest block of numbers without directory or branch.
@@ -283,6 +351,34 @@ class Repository:
             GitCommandError: It is not at `old` any more.
         """
         self.git.run("update-ref", f"refs/heads/{branch}", new, old)
+
+
+def is_reserved(path: str, reserved: Sequence[str]) -> bool:
+    """Check whether a path is where workers' worktrees are; see `Repository.reserved`."""
+    first = path.partition("/")[0]
+    return any(
+        first.startswith(name[:-1]) if name.endswith("*") else first == name for name in reserved
+    )
+
+
+def is_a_workers(path: Path) -> bool:
+    """Check whether a directory is the worktree of a worker."""
+    if path.name.startswith(DIRECTORIES):
+        return True
+    try:
+        with open_regular(path / ".git") as file:
+            pointer = os.fsdecode(file.read(_LONGEST_POINTER)).strip()
+        return pointer.startswith("gitdir: ") and (Path(pointer[8:]) / WORKER_MARK).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _append(path: Path, lines: Iterable[str]) -> None:
+    """Add lines to a file of ours; all of them are there, or none."""
+    text = path.read_text() if path.exists() else ""
+    made = path.with_name(f"{path.name}.{os.getpid()}")
+    made.write_text(text + "".join(f"{line}\n" for line in lines))
+    made.replace(path)
 
 
 def filters_off(configured: Iterable[str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ before anything is kept, and all of it happens in a process that may be killed (
 To start quickly it imports few modules, and none of this package.
 
 Reads the order as JSON from stdin: `kind` (`harvest` or `merge`), `base` (a tree), `roots` (trees),
-`before` (trees; of a merge), `prefix` (no name at the top may begin with it), `room` (bytes of a
-path) and `bounds`. Prints `{}`, or `{"refused": "<why>"}`.
+`before` (trees; of a merge), `reserved` (no name at the top may be one of these, or begin with one
+that ends with `*`), `room` (bytes of a path) and `bounds`. Prints `{}`, or `{"refused": "<why>"}`.
 """
 
 import json
@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 MAX_DEPTH = 1000
 """Directories inside each other; paths of the system end not far above."""
@@ -110,16 +110,19 @@ class Bounds:
 class Forest:
     """The trees of some commits, each read once; of their names only what is odd is kept."""
 
-    def __init__(self, objects: Objects, *, prefix: bytes = b"", folds: bool = False) -> None:
+    def __init__(
+        self, objects: Objects, *, reserved: Iterable[str] = (), folds: bool = False
+    ) -> None:
         """Read nothing yet.
 
         Args:
             objects: Where objects come from.
-            prefix: Names that begin with it are kept.
+            reserved: These names are kept, and those that begin with one that ends with `*`.
             folds: Whether names are kept that differ in case alone.
         """
         self._objects = objects
-        self._prefix = prefix
+        self._prefixes = tuple(os.fsencode(name[:-1]) for name in reserved if name.endswith("*"))
+        self._names = frozenset(os.fsencode(name) for name in reserved)
         self._folds = folds
         self._trees: dict[bytes, Tree] = {}
         self._extents: dict[bytes, tuple[int, int, int]] = {}
@@ -131,7 +134,7 @@ class Forest:
         self.disguised: set[bytes] = set()
         """Trees that git would take for a git directory, once they are checked out."""
         self.prefixed: dict[bytes, set[bytes]] = {}
-        """By tree, the names that begin with the prefix."""
+        """By tree, the reserved names."""
         self.alike: set[frozenset[bytes]] = set()
         """Names beside each other that are one to a file system without regard to case."""
 
@@ -181,7 +184,7 @@ class Forest:
             # Without regard to case: some file systems have none.
             if len(name) <= _LONGEST_TELLING and name.lower() in _TELLING:
                 telling.add(name.lower())
-            if self._prefix and name.startswith(self._prefix):
+            if name.startswith(self._prefixes) or name in self._names:
                 self.prefixed.setdefault(tree, set()).add(name)
             if self._folds:
                 folded.setdefault(_folded(name), set()).add(name)
@@ -238,14 +241,20 @@ def too_many(most: int) -> RefusedError:
 
 
 def check_harvest(
-    objects: Objects, base: bytes, roots: list[bytes], *, prefix: str, room: int, bounds: Bounds
+    objects: Objects,
+    base: bytes,
+    roots: list[bytes],
+    *,
+    reserved: Sequence[str],
+    room: int,
+    bounds: Bounds,
 ) -> None:
     """Check the trees of new commits against the rules, and against what the base has already.
 
     Raises:
         RefusedError: One is broken.
     """
-    forest = Forest(objects, prefix=os.fsencode(prefix))
+    forest = Forest(objects, reserved=reserved)
     forest.read([base])
     entries, longest, names = forest.extent(base)
     bounds.entries = max(bounds.entries, 2 * entries)
@@ -326,7 +335,7 @@ def main(answers: str, questions: str) -> None:
         else:
             check_harvest(
                 objects, bytes.fromhex(order["base"]), _ids(order["roots"]),
-                prefix=order["prefix"], room=order["room"], bounds=Bounds(**order["bounds"]),
+                reserved=order["reserved"], room=order["room"], bounds=Bounds(**order["bounds"]),
             )  # fmt: skip
     except RefusedError as error:
         verdict = {"refused": str(error)[:2000]}

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.errors import RepositoryError
 from orchestrator.git.command import UNTRUSTED, Git, GitCommandError
 from orchestrator.git.disarm import keep_off
-from orchestrator.git.repository import Repository
+from orchestrator.git.repository import WORKER_MARK, Repository
 from orchestrator.worker_spec import WorkerSpec
 
 CHECKOUT_TIMEOUT = 120.0
@@ -125,12 +125,32 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
         RepositoryError: The directory exists, or git failed.
     """
     path = repository.top / spec.directory
+    if spec.worktree_dir is not None:
+        make_parent(path)
     # Files as git stores them: inside, where no filter of the user's can run, they are the same.
     git = Git(repository.git_dir, work_tree=repository.top, config=repository.without_filters())
     git.run("worktree", "add", "--quiet", str(path), spec.branch)
     worktree = open_worktree(path, spec.branch)
+    if spec.is_named:
+        (worktree.git_dir / WORKER_MARK).touch()
     keep_off(repository, path, worktree.git_dir)
     return worktree
+
+
+def make_parent(path: Path) -> None:
+    """Create the directories that a worktree's directory is to be in.
+
+    Raises:
+        RepositoryError: They could not be created, or a symbolic link leads elsewhere.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        elsewhere = path.parent.resolve(strict=True) != path.parent
+    except OSError as error:
+        raise RepositoryError(f"cannot create {path.parent}: {error.strerror}") from error
+    if elsewhere or os.path.lexists(path):
+        what = "exists already" if not elsewhere else "is reached through a symbolic link"
+        raise RepositoryError(f"{path} {what}: no worktree was made there")
 
 
 def open_worktree(path: Path, branch: str) -> Worktree:

@@ -8,6 +8,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.command import GitCommandError
 from orchestrator.git.repository import Repository
+from orchestrator.runs.naming import place_of_worktrees
 from orchestrator.workflow.planning import job_count
 
 ROOM = 256 * 1024**2
@@ -89,7 +90,8 @@ def check_disk(
     jobs = job_count(config)
     copies = 0 if overlay else min(config.workers, jobs)
     needed = (checkout + copied) * (jobs + copies) + _history(repository, config) + ROOM
-    free = min(shutil.disk_usage(place).free for place in (repository.top, repository.common_dir))
+    places = (repository.top, repository.common_dir, place_of_worktrees(repository, config))
+    free = min(shutil.disk_usage(place).free for place in places)
     if needed > free:
         raise ConfigError(
             f"the worktrees of {jobs} workers need about {-(-needed // _MIB)} MiB of disk, "

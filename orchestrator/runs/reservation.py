@@ -5,17 +5,18 @@ from datetime import UTC, datetime
 
 from orchestrator.cleanup.inventory import base_ref
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import OrchestratorError, RepositoryError
+from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.runs.capacity import check_worktrees
+from orchestrator.runs.naming import name_workers, note_names
 from orchestrator.state.private_inputs import Inputs, keep_inputs
-from orchestrator.state.run_directory import RunDirectory, live_numbers
+from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord, new_run_id
 from orchestrator.worker.context import Ground
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workflow.planning import job_count, plan_tasks
+from orchestrator.workflow.planning import plan_tasks
 from orchestrator.workspace.shared_files import keep_given
 
 _COMMANDS = ("setup", "teardown", "checks")
@@ -33,10 +34,15 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
     directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
     with repository.lock():
         check_worktrees(repository, config)
+        workers = name_workers(
+            repository, config, base,
+            lambda first: plan_tasks(
+                config, ground.workflow, programs=ground.programs, first=first
+            ),
+        )  # fmt: skip
+        _check_shown(ground, workers)
+        note_names(repository, workers, config)
         repository.exclude_worktrees()
-        taken = live_numbers(repository.state_dir)
-        first = repository.free_block(job_count(config), taken=taken)
-        workers = plan_tasks(config, ground.workflow, programs=ground.programs, first=first)
         record = RunRecord(
             run_id=directory.run_id,
             created_at=datetime.now(UTC),
@@ -62,6 +68,24 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
             raise
     _keep_private(ground, record)
     return record, directory
+
+
+def _check_shown(ground: Ground, workers: tuple[WorkerSpec, ...]) -> None:
+    """Refuse names that the record could not show: a cleanup would not find what has them.
+
+    Raises:
+        ConfigError: A secret is part of one.
+    """
+    for worker in workers:
+        if worker.is_named and not _is_same(ground.redactor.model(worker), worker):
+            raise ConfigError(
+                "a name from `worktree_dir` or `branch` holds the value of a secret",
+                hint="choose another: names of directories and branches are seen by everybody",
+            )
+
+
+def _is_same(shown: WorkerSpec, worker: WorkerSpec) -> bool:
+    return (shown.directory, shown.branch) == (worker.directory, worker.branch)
 
 
 def _keep_private(ground: Ground, record: RunRecord) -> None:

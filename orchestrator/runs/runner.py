@@ -19,19 +19,19 @@ from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.capacity import check_disk, check_worktrees
 from orchestrator.runs.dry_run import RunPlan
 from orchestrator.runs.machine_check import crowding, roominess
+from orchestrator.runs.naming import name_workers
 from orchestrator.runs.preflight import alike, check_grounds, check_kept, check_wishes, missing_keys
 from orchestrator.runs.recorder import Recorder, announce
 from orchestrator.runs.reservation import reserve, undo
 from orchestrator.runs.shared_resources import closing, share
 from orchestrator.scheduling.scheduler import carry_out
-from orchestrator.state.run_directory import RunDirectory, live_numbers
+from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
 from orchestrator.worker.context import Ground, RunContext
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.planning import (
     NO_PROGRAMS,
     Programs,
-    job_count,
     plan_tasks,
     repeated_task_notice,
     run_config,
@@ -90,12 +90,18 @@ class ParallelRunner:
                 check_wishes(own, self._root, self._agent)
         repository = wishes.repository
         check_worktrees(repository, config)
-        first = repository.free_block(job_count(config), taken=live_numbers(repository.state_dir))
+        base = repository.resolve(config.base)
+        workers = name_workers(
+            repository, config, base,
+            lambda first: plan_tasks(
+                config, self._workflow, programs=self._programs, first=first
+            ),
+        )  # fmt: skip
         missing = missing_keys(config, wishes.agent, wishes.inherited_env)
         plan = RunPlan(
-            base=repository.resolve(config.base),
+            base=base,
             top=repository.top,
-            workers=plan_tasks(config, self._workflow, programs=self._programs, first=first),
+            workers=workers,
             image=wishes.image,
             timeout=config.timeout,
             preset=config.preset,

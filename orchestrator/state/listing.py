@@ -1,6 +1,6 @@
 """The runs of a repository, and what each of them still holds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -8,12 +8,13 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.git.kept_refs import list_kept
-from orchestrator.git.repository import BRANCHES, Repository
+from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView, attempts
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord
 from orchestrator.state.worker_directory import Store
+from orchestrator.worker_spec import WorkerSpec
 
 MOST_FILES = 100_000
 """Files of one worker that are counted; a listing must not take minutes."""
@@ -80,17 +81,57 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
         everything: The others too.
     """
     records = {run: record for run in all_runs(repository.state_dir) if (record := run.record())}
-    owners = {spec.worker_id: run for run, record in records.items() for spec in record.workers}
-    refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
-    branches = frozenset(ref for ref in refs.splitlines() if ref.startswith(BRANCHES))
+    refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads")
+    branches = frozenset(refs.splitlines())
+    entries = [(run, record, spec) for run, record in records.items() for spec in record.workers]
+    holders = {number: run.run_id for number, (run, *_) in holders_of(entries, branches).items()}
     kept = list_kept(repository)
     shown = []
     for run, record in records.items():
-        place = _Place(run, record, owners, branches)
+        place = _Place(run, record, holders, branches)
         place.kept_refs = [(number, ref) for name, number, ref in kept if name == run.run_id]
         if everything or place.holds_something():
             shown.append(_listed(place))
     return Listing(runs=tuple(shown))
+
+
+Entry = tuple[RunDirectory, RunRecord, WorkerSpec]
+"""A worker of a run."""
+
+
+def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:
+    """Return the worker that each number stands for.
+
+    That is the one of the newest run which had the number; where templates named them otherwise,
+    of the newest of which a worktree or a branch is left.
+
+    Args:
+        entries: The workers of all runs, the oldest run first.
+        refs: The branches that exist.
+    """
+    found: dict[int, Entry] = {}
+    for entry in entries:
+        spec = entry[2]
+        before = found.get(spec.worker_id)
+        if (
+            before is None
+            or spec.collides(before[2])
+            or is_left(*entry[1:], refs)
+            or not is_left(*before[1:], refs)
+        ):
+            found[spec.worker_id] = entry
+    return found
+
+
+def is_left(record: RunRecord, spec: WorkerSpec, refs: frozenset[str]) -> bool:
+    """Check whether the worktree or the branch of a worker is there.
+
+    Args:
+        record: Of its run.
+        spec: The worker.
+        refs: The branches that exist.
+    """
+    return (record.top / spec.directory).exists() or f"refs/heads/{spec.branch}" in refs
 
 
 class _Place:
@@ -100,13 +141,13 @@ class _Place:
         self,
         run: RunDirectory,
         record: RunRecord,
-        owners: Mapping[int, RunDirectory],
+        holders: Mapping[int, str],
         branches: frozenset[str],
     ) -> None:
         self.run = run
         self.record = record
         # A number may have been used again: it is the newest run's that had it.
-        self._mine = [spec for spec in record.workers if owners[spec.worker_id] is run]
+        self._mine = [spec for spec in record.workers if holders.get(spec.worker_id) == run.run_id]
         self._branches = branches
         self.kept_refs: list[tuple[int, str]] = []
 

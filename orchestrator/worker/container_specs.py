@@ -23,6 +23,8 @@ _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
 ROOM = "ORCHESTRATOR_HARVEST_ROOM"
 """Tells `pack_work` how many bytes it may write."""
+RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
+"""Tells `pack_work` where no file of a worker may be."""
 _HARVEST_TMP = 64 * 1024**2
 _MOMENT = 128 * 1024**2
 """Bytes that a fast writer gets to the disk between its limit and its end."""
@@ -233,7 +235,10 @@ def harvest_container(
         command=("python3", "-I", "-S", "-c", helper_script(), *arguments),
         user=workspace.user_text,
         workdir="/",
-        env={ROOM: str(harvest_room(run.config.limits))},
+        env={
+            ROOM: str(harvest_room(run.config.limits)),
+            RESERVED: "/".join(run.repository.reserved()),
+        },
         labels=labels(run, spec, role="harvest"),
         mounts=(*workspace.harvest_mounts(), TmpfsMount(target=_TMP, size=_HARVEST_TMP)),
         cpus=run.cpus,

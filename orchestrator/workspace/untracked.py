@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.files.safe_open import NotRegularError, open_regular
 from orchestrator.git.command import GitCommandError
-from orchestrator.git.repository import DIRECTORIES, Repository
+from orchestrator.git.repository import DIRECTORIES, Repository, is_a_workers
 from orchestrator.text.sanitize import one_line
 
 LIST = ".worktreeinclude"
@@ -114,15 +114,13 @@ def held_back(folder: Path) -> frozenset[str]:
     for place, folders, files in os.walk(folder):
         inside = os.path.relpath(place, folder).replace(os.sep, "/")
         prefix = "" if inside == "." else f"{inside}/"
-        never = [name for name in (*folders, *files) if name == ".git" or _is_a_workers(name)]
+        never = [
+            name for name in (*folders, *files) if name == ".git" or is_a_workers(Path(place, name))
+        ]
         private = [name for name in files if _is_private(f"{prefix}{name}", tracked)]
         found |= {f"{prefix}{name}" for name in (*never, *private)}
         folders[:] = [name for name in folders if name not in never]
     return frozenset(found)
-
-
-def _is_a_workers(name: str) -> bool:
-    return name.startswith(DIRECTORIES)
 
 
 def _is_private(path: str, tracked: frozenset[str]) -> bool:

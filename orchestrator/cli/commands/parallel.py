@@ -81,6 +81,8 @@ def parallel(
     tokens_total: options.TokensTotal = None,
     base: options.Base = None,
     fetch: options.Fetch = False,
+    worktree_dir: options.WorktreeDir = None,
+    branch: options.Branch = None,
     include_uncommitted: options.IncludeUncommitted = None,
     context: options.Context = None,
     retries: options.Retries = None,

@@ -93,6 +93,8 @@ def run(
     checks: options.Check = None,
     base: options.Base = None,
     fetch: options.Fetch = False,
+    worktree_dir: options.WorktreeDir = None,
+    branch: options.Branch = None,
     include_uncommitted: options.IncludeUncommitted = None,
     context: options.Context = None,
     retries: options.Retries = None,

@@ -33,6 +33,8 @@ LARGEST_LIST = 256 << 20
 """Bytes of a list of packed refs that is read."""
 ROOM = "ORCHESTRATOR_HARVEST_ROOM"
 """The variable with the bytes that may be written beside what the worker wrote already."""
+RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
+"""The variable with the names where workers' worktrees are, with `/` between them."""
 _HOLES = 1024 * 1024
 """Bytes of a file that are not on the disk; with fewer it is no sparse file."""
 MOST_NAMED = 100
@@ -346,7 +348,8 @@ class Harvest:
         tree = self.git("rev-parse", f"{made}^{{tree}}")
         paths = self.start("ls-tree", "-r", "-z", "--name-only", tree).stdout.split(b"\0")[:-1]
         known = set(self.start("ls-tree", "-r", "-z", "--name-only", onto).stdout.split(b"\0"))
-        refused = refused_paths(paths) - known
+        reserved = os.environ.get(RESERVED, ".architect-parallel-*").split("/")
+        refused = refused_paths(paths, reserved) - known
         for path in sorted(refused)[:MOST_NOTES]:
             self.note("left out, as git would take its directory for its own", os.fsdecode(path))
         if not refused:
@@ -634,8 +637,15 @@ def made_at(path: str) -> int:
         return -1
 
 
-def refused_paths(paths: "list[bytes]") -> "set[bytes]":
-    """Name the files that make a directory one that git takes for its own, or a worker's."""
+def refused_paths(paths: "list[bytes]", reserved: "list[str]") -> "set[bytes]":
+    """Name the files that make a directory one that git takes for its own, or a worker's.
+
+    Args:
+        paths: The files.
+        reserved: Names at the top where workers' worktrees are; `*` at the end is any rest.
+    """
+    names = {os.fsencode(name) for name in reserved}
+    prefixes = tuple(name[:-1] for name in names if name.endswith(b"*"))
     folders: dict[bytes, set[bytes]] = {}
     for path in paths:
         while path:
@@ -650,7 +660,8 @@ def refused_paths(paths: "list[bytes]") -> "set[bytes]":
     return {
         path
         for path in paths
-        if path.startswith(b".architect-parallel-")
+        if path.startswith(prefixes)
+        or path.partition(b"/")[0] in names
         or (path.rpartition(b"/")[2].lower() == b"head" and path.rpartition(b"/")[0] in disguised)
     }
 

@@ -1,0 +1,289 @@
+"""Choose the numbers of a run's workers, and the names that templates give to them.
+
+Whatever could be in the way of a worktree or a branch is found here, before anything is made.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.cleanup.inventory import RecordedWorker, named_workers
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.git.command import GitCommandError
+from orchestrator.git.repository import Repository, is_reserved
+from orchestrator.state.run_directory import live_numbers
+from orchestrator.text.name_templates import (
+    BRANCH,
+    WORKTREE_DIR,
+    fixed_part,
+    has_number,
+    leads_outside,
+    pattern,
+    render,
+)
+from orchestrator.text.sanitize import is_text, one_line
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.planning import job_count
+
+_HEADS = "refs/heads/"
+_NAME_MAX = 255
+_LONGEST_PATH = 1024
+_GIT_DIRECTORY = ("HEAD", "objects", "refs")
+_SPECIAL = re.compile(r"[A-Z_]+|[0-9a-f]{40}|[0-9a-f]{64}")
+"""Names that git takes for something else than a branch: `FETCH_HEAD`, the id of a commit."""
+_HINT = "choose another `worktree_dir` or `branch`; `{n}` in it takes the next free number"
+
+
+@dataclass(frozen=True)
+class _Conflict:
+    """What is in the way of one worker's names."""
+
+    number: int
+    message: str
+    movable: bool
+    """Whether a worker with another number would have another name."""
+
+
+def name_workers(
+    repository: Repository,
+    config: ParallelConfig,
+    base: str,
+    plan: Callable[[int], tuple[WorkerSpec, ...]],
+) -> tuple[WorkerSpec, ...]:
+    """Plan the workers of a run with the lowest block of numbers whose names are free.
+
+    Args:
+        repository: The repository.
+        config: The settings of the run.
+        base: The commit that the run starts from.
+        plan: Returns the workers, by the lowest number.
+
+    Raises:
+        ConfigError: A name cannot be had.
+    """
+    claimed = list(named_workers(repository))
+    taken = live_numbers(repository.state_dir) | {worker.number for worker in claimed}
+    names = _Names(repository, config, base, claimed)
+    while True:
+        first = repository.free_block(job_count(config), taken=taken)
+        workers = tuple(names.named(spec) for spec in plan(first))
+        conflicts = list(names.conflicts(workers))
+        for conflict in conflicts:
+            if not conflict.movable:
+                raise ConfigError(conflict.message, hint=_HINT)
+        if not conflicts:
+            return workers
+        taken |= {conflict.number for conflict in conflicts}
+
+
+def note_names(
+    repository: Repository, workers: Sequence[WorkerSpec], config: ParallelConfig
+) -> None:
+    """Write down the names of workers, before they have them. To be called with the lock held."""
+    patterns = [] if config.worktree_dir == WORKTREE_DIR else [_pattern(repository, config)]
+    branches = [spec.branch_name for spec in workers if spec.branch_name is not None]
+    repository.note_names(patterns, branches)
+
+
+def place_of_worktrees(repository: Repository, config: ParallelConfig) -> Path:
+    """Return the nearest directory that exists of those that worktrees will be in."""
+    return _existing(_absolute(repository, fixed_part(config.worktree_dir)))
+
+
+def _pattern(repository: Repository, config: ParallelConfig) -> str:
+    if not leads_outside(config.worktree_dir):
+        return pattern(config.worktree_dir)
+    fixed = _absolute(repository, fixed_part(config.worktree_dir)).resolve()
+    rest = config.worktree_dir.removeprefix(fixed_part(config.worktree_dir)).lstrip("/")
+    return pattern(str(fixed / rest))
+
+
+def _absolute(repository: Repository, directory: str) -> Path:
+    """Return a path as it was asked for, without `~` and `..`."""
+    try:
+        path = repository.top / Path(directory).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"`worktree_dir`: {error}", hint="give an absolute path") from error
+    return Path(os.path.normpath(path))
+
+
+def _existing(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if os.path.lexists(one))
+
+
+class _Names:
+    """The templates of a run, and what its names must not meet."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        config: ParallelConfig,
+        base: str,
+        claimed: Sequence[RecordedWorker],
+    ) -> None:
+        self._repository = repository
+        self._worktree_dir, self._branch = config.worktree_dir, config.branch
+        self._base = base
+        self._claimed = claimed
+        self._places: frozenset[Path] = frozenset()
+        self._refs: frozenset[str] = frozenset()
+        if self._worktree_dir != WORKTREE_DIR:
+            self._check_top()
+        if self._worktree_dir != WORKTREE_DIR or self._branch != BRANCH:
+            self._look()
+
+    def named(self, spec: WorkerSpec) -> WorkerSpec:
+        """Give a worker its names."""
+        number, task_id = spec.worker_id, spec.name
+        update: dict[str, str] = {}
+        if self._worktree_dir != WORKTREE_DIR:
+            update["worktree_dir"] = self._placed(
+                render(self._worktree_dir, number=number, task_id=task_id)
+            )
+        if self._branch != BRANCH:
+            update["branch_name"] = render(self._branch, number=number, task_id=task_id)
+        return spec.model_copy(update=update)
+
+    def conflicts(self, workers: Sequence[WorkerSpec]) -> Iterator[_Conflict]:
+        """List what is in the way of the workers' names."""
+        seen: dict[str, int] = {}
+        for spec in workers:
+            for name in (spec.branch_name, spec.worktree_dir):
+                # Some file systems do not tell capital letters.
+                other = seen.setdefault(f"{name}".casefold(), spec.worker_id)
+                if name is not None and other != spec.worker_id:
+                    message = f"workers {other} and {spec.worker_id} would both be `{name}`"
+                    yield _Conflict(spec.worker_id, message, movable=False)
+            if spec.branch_name is not None:
+                yield from self._of_branch(spec.worker_id, spec.branch_name)
+            if spec.worktree_dir is not None:
+                yield from self._of_directory(spec)
+
+    def _check_top(self) -> None:
+        """Check that worktrees in the repository are in directories that hold nothing of it.
+
+        Raises:
+            ConfigError: The base has files there.
+        """
+        if leads_outside(self._worktree_dir):
+            return
+        first, star, _ = pattern(self._worktree_dir).partition("/")[0].partition("*")
+        listed = self._repository.git.run("ls-tree", "-z", "--name-only", self._base).split(b"\0")
+        for name in map(os.fsdecode, listed):
+            if name and is_reserved(name, [first + star]):
+                raise ConfigError(
+                    f"`worktree_dir`: the repository has files in `{one_line(name)}`",
+                    hint="give a directory that it has no files in, as `.worktrees/{n}`",
+                )
+
+    def _look(self) -> None:
+        git = self._repository.git
+        listed = git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
+        lines = [os.fsdecode(line) for line in listed]
+        worktree, branch = "worktree ", "branch "
+        self._places = frozenset(Path(line[9:]) for line in lines if line.startswith(worktree))
+        # A branch without a commit is no ref yet.
+        unborn = (line.removeprefix(branch) for line in lines if line.startswith(branch))
+        refs = git.text("for-each-ref", "--format=%(refname)").splitlines()
+        self._refs = frozenset([*refs, *unborn, *(worker.ref for worker in self._claimed)])
+
+    def _placed(self, directory: str) -> str:
+        """Return where a worktree will be: from the top, or absolute where it is outside.
+
+        Raises:
+            ConfigError: It cannot be there.
+        """
+        if not leads_outside(directory):
+            return directory
+        wanted = _absolute(self._repository, directory)
+        path = wanted.parent.resolve() / wanted.name
+        if set(",:\\") & set(str(path)) or not is_text(str(path)) or not str(path).isprintable():
+            raise ConfigError(
+                f"`worktree_dir`: a container cannot be given `{one_line(str(path))}`",
+                hint="give a path without `,`, `:`, `\\` and control characters",
+            )
+        if path.is_relative_to(self._repository.top.resolve()):
+            raise ConfigError(
+                f"`worktree_dir`: {path} is in the repository",
+                hint="give it from the repository's top, as `.worktrees/{n}`",
+            )
+        return str(path)
+
+    def _of_branch(self, number: int, name: str) -> Iterator[_Conflict]:
+        movable = has_number(self._branch)
+        ref = f"{_HEADS}{name}"
+        try:
+            right = self._repository.git.text("check-ref-format", "--branch", name) == name
+        except GitCommandError:
+            right = False
+        if not right or _SPECIAL.fullmatch(name):
+            yield _Conflict(number, f"`{name}` is no name of a branch", movable=False)
+            return
+        meanings = (ref, f"refs/{name}", f"refs/tags/{name}", f"refs/remotes/{name}")
+        for other in (*meanings, f"refs/remotes/{name}/HEAD"):
+            if other in self._refs:
+                yield _Conflict(number, _in_use("branch", name, other), movable)
+        for other in self._refs:
+            if other.startswith(f"{ref}/"):
+                yield _Conflict(number, _in_use("branch", name, other), movable)
+            elif ref.startswith(f"{other}/"):
+                yield _Conflict(number, _in_use("branch", name, other), movable=False)
+
+    def _of_directory(self, spec: WorkerSpec) -> Iterator[_Conflict]:
+        number, movable = spec.worker_id, has_number(self._worktree_dir)
+        path = self._repository.top / spec.directory
+        if os.path.lexists(path):
+            message = f"{path} exists already: no worktree can be made there"
+            yield _Conflict(number, message, movable)
+        others = {worker.path: worker.number for worker in self._claimed}
+        for other in {*others, *self._places} - {self._repository.top}:
+            if other == path:
+                yield _Conflict(number, _in_use("worktree", str(path), str(other)), movable)
+            elif other.is_relative_to(path) or path.is_relative_to(other):
+                message = f"{path} cannot be a worktree: {other} is one"
+                yield _Conflict(number, message, movable=False)
+        problem = self._problem(path)
+        if problem is not None:
+            message = f"{path} cannot be a worktree: {problem}"
+            yield _Conflict(number, message, movable=False)
+
+    def _problem(self, path: Path) -> str | None:
+        """Say why a worktree cannot be at a path, whatever is there."""
+        top = self._repository.top
+        inside = path.is_relative_to(top)
+        # A file system without regard to case finds `.GIT`, too; templates cannot say it at all.
+        if any(part.lower() == ".git" for part in path.relative_to(top if inside else "/").parts):
+            return "it would be in a git directory"
+        if path.is_relative_to(self._repository.common_dir.resolve()):
+            return f"{self._repository.common_dir} is a git directory"
+        if len(os.fsencode(path.name)) > _NAME_MAX or len(os.fsencode(path)) > _LONGEST_PATH:
+            return "its path is too long"
+        parents = path.parents[: len(path.relative_to(top).parts) - 1] if inside else path.parents
+        problems = (_occupied(parent, may_be_link=not inside) for parent in parents)
+        return next(filter(None, problems), None) or _unfit(_existing(path.parent))
+
+
+def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
+    """Say why no worktree can be below a directory, if it is there at all."""
+    if directory.is_symlink() and not may_be_link:
+        return f"{directory} is a symbolic link"
+    if os.path.lexists(directory / ".git"):
+        return f"{directory} is another worktree or repository"
+    if all(os.path.lexists(directory / name) for name in _GIT_DIRECTORY):
+        return f"{directory} is a git directory"
+    return None
+
+
+def _unfit(ground: Path) -> str | None:
+    if not ground.is_dir():
+        return f"{ground} is not a directory"
+    if not os.access(ground, os.W_OK | os.X_OK):
+        return f"nothing can be created in {ground}"
+    return None
+
+
+def _in_use(what: str, name: str, other: str) -> str:
+    return f"the {what} `{name}` cannot be made: `{one_line(other)}` exists"
