@@ -151,7 +151,7 @@ def _make_git_dir(
             config.write("[submodule]\n\tactive = .\n")
         config.write(_settings_text(settings))
     reference = git_dir / "refs" / "heads" / branch
-    reference.parent.mkdir(parents=True)
+    reference.parent.mkdir(parents=True, exist_ok=True)
     reference.write_text(f"{options.start}\n")
     (git_dir / "info").mkdir(exist_ok=True)
     (git_dir / "info" / "exclude").write_text(

@@ -8,6 +8,7 @@ CLEANUP = "tests/git/test_cleanup.py"
 KEPT = "tests/git/test_kept_refs.py"
 CHOICE = "tests/git/test_cleanup_choice.py"
 RESTORE = "tests/git/test_restore.py"
+NAMES = "tests/git/test_names.py"
 ACCEPTANCE = "tests/docker/test_acceptance.py"
 
 
@@ -43,7 +44,8 @@ def cleanup() -> Iterator[Protection]:
     yield from patches(
         "cleanup/inventory.py", (CHOICE, KEPT),
         ("what only workers have is not merged",
-         "others = {ref for ref in refs if not ref.startswith(BRANCHES)}", "others = set(refs)"),
+         "others = {ref for ref in refs if not (ref.startswith(BRANCHES) or ref in named)}",
+         "others = set(refs)"),
         ("what was pushed is not merged", "others - pushed_refs(repository)", "others"),
         ("what a dead worker wrote is not merged",
          "    if is_stranded(worker.directory, worker.spec):\n        return False\n", ""),
@@ -58,3 +60,41 @@ def cleanup() -> Iterator[Protection]:
         ("results that are too large are not understood",
          "return content if len(content) <= most else None", "return content"),
     )  # fmt: skip
+
+
+def names() -> Iterator[Protection]:
+    """Give what keeps names from templates off what is there already."""
+    yield from patches(
+        "runs/naming.py",
+        (NAMES,),
+        ("nothing is checked out over what exists", "if os.path.lexists(path):\n", "if False:\n"),
+        ("no worktree through a link of the repository",
+         "if directory.is_symlink() and not may_be_link:", "if False:"),
+        ("no worktree in another repository", 'if os.path.lexists(directory / ".git"):',
+         "if False:"),
+        ("no worktree where the repository has files",
+         "if name and is_reserved(name, [first + star]):", "if False:"),
+        ("no branch that is a tag too",
+         "if other in self._refs:", "if other == ref in self._refs:"),
+        ("names are names of branches", "if not right or _SPECIAL", "if _SPECIAL"),
+        ("a number stands for one worker", " | {worker.number for worker in claimed}", ""),
+    )  # fmt: skip
+    yield from patches(
+        "config/untrusted_file.py",
+        (NAMES,),
+        ("a found file puts no worktree outside", " or _leads_outside(setting)", ""),
+    )
+    yield from patches(
+        "git/repository.py",
+        (NAMES,),
+        ("no run in a worker's worktree", "if (self.git_dir / WORKER_MARK).exists():", "if False:"),
+    )
+    yield from patches(
+        "runs/reservation.py",
+        (NAMES,),
+        (
+            "no secret in a name",
+            "if worker.is_named and not _is_same(",
+            "if False and not _is_same(",
+        ),
+    )

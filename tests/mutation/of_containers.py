@@ -146,9 +146,9 @@ def images() -> Iterator[Protection]:
     """Give what keeps the user's own files out of images, and images off the machine."""
     yield from patches(
         "workspace/untracked.py", (PROJECT_IMAGES,),
-        ("git's directory in no image", 'name == ".git" or _is_a_workers(name)',
-         "_is_a_workers(name)"),
-        ("workers' worktrees in no image", 'name == ".git" or _is_a_workers(name)',
+        ("git's directory in no image", 'name == ".git" or is_a_workers(Path(place, name))',
+         "is_a_workers(Path(place, name))"),
+        ("workers' worktrees in no image", 'name == ".git" or is_a_workers(Path(place, name))',
          'name == ".git"'),
         ("no secret of a checkout in an image", "(is_secret(path) or _is_log(path))",
          "_is_log(path)"),

@@ -127,7 +127,7 @@ def kept() -> Iterator[Protection]:
         ("files added by force", "        self._take_staged(index, parent)\n", ""),
         ("sparse checkouts delete nothing", "        self._restore_sparse(index, parent)\n", ""),
         ("the branch that HEAD left", "            tip = str(own)\n", "            pass\n"),
-        ("no git directory in what is left", "refused = refused_paths(paths) - known",
+        ("no git directory in what is left", "refused = refused_paths(paths, reserved) - known",
          "refused = set()"),
     )  # fmt: skip
 

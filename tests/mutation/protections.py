@@ -34,6 +34,7 @@ PROTECTIONS: dict[str, tuple[Protection, ...]] = {
     "sharing": tuple(of_sharing.sharing()),
     "triggers": tuple(of_runs.triggers()),
     "cleanup": tuple(of_cleanup.cleanup()),
+    "names": tuple(of_cleanup.names()),
     "settings": tuple(of_settings.settings()),
     "doors": tuple(of_settings.doors()),
     "preflight": tuple(of_settings.preflight()),

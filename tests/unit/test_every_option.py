@@ -81,6 +81,8 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "budget_total": (["--budget-total", "3"], ("budget_total",), 3),
     "tokens_total": (["--tokens-total", "6"], ("tokens_total",), 6),
     "base": (["--base", "HEAD"], ("base",), "HEAD"),
+    "worktree_dir": (["--worktree-dir", "../wt/{n}"], ("worktree_dir",), "../wt/{n}"),
+    "branch": (["--branch", "solve/{id}"], ("branch",), "solve/{id}"),
     "include_uncommitted": (["--include-uncommitted"], ("include_uncommitted",), True),
     "retries": (["--retries", "1"], ("retries",), 1),
     "retry_delay": (["--retry-delay", "0.5"], ("retry_delay",), 0.5),
@@ -295,6 +297,8 @@ def all_of_it() -> ParallelConfig:
         image="mine",
         api_base="http://127.0.0.1:9",
         base="HEAD~1",
+        worktree_dir=".worktrees/{id}-{n}",
+        branch="solve/{id}",
         limits=Limits(cpus=0.5, memory=64 * MIB, pids=77, open_files=99, tmp=2 * MIB, grace=0.2,
                       log_limit=MIB),
         isolation=Isolation(
@@ -341,6 +345,8 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("image",): lambda seen: seen.worker.image == "mine",
     ("api_base",): lambda seen: "127.0.0.1" in seen.worker.env["ORCHESTRATOR_API_BASE"],
     ("base",): lambda seen: (seen.result.results[0].summary or "").endswith("a"),
+    ("worktree_dir",): lambda seen: "/.worktrees/" in seen.result.results[0].worktree_path,
+    ("branch",): lambda seen: seen.result.results[0].branch.startswith("solve/"),
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_work_is_carried_over_when_asked",
     ("context",): f"{UNIT}/test_sharing.py::test_a_context_is_given_to_every_worker",
     ("closed_stages",): (
