@@ -535,6 +535,8 @@ def test_every_setting_is_judged_for_a_file_that_nobody_named():
         "teardown", "timeout_per_worker", "workers",
         # Removes only workers that are merged and clean: nothing is lost by it.
         "retention",
+        # New names alone, and no directory outside of the repository (`_leads_outside`).
+        "branch", "worktree_dir",
     }  # fmt: skip
     judged = {*NAMED_ONLY, *BOUNDED}
     assert {name for name, field in FIELDS.items() if field not in judged} == harmless
