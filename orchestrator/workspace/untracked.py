@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.files.safe_open import NotRegularError, open_regular
 from orchestrator.git.command import GitCommandError
-from orchestrator.git.repository import DIRECTORIES, Repository, is_a_workers
+from orchestrator.git.repository import Repository, is_a_workers, is_reserved
 from orchestrator.text.sanitize import one_line
 
 LIST = ".worktreeinclude"
@@ -194,7 +194,8 @@ def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
         file.flush()
         found = _ls_files(repository, f"--exclude-from={file.name}")
     # A repository inside is shown as a directory; that of a worker is one.
-    return {path for path in found if not path.endswith("/") and not path.startswith(DIRECTORIES)}
+    reserved = repository.reserved()
+    return {path for path in found if not path.endswith("/") and not is_reserved(path, reserved)}
 
 
 def _ls_files(repository: Repository, *which: str) -> set[str]:
