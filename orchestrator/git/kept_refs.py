@@ -163,6 +163,7 @@ def _import_all(
     wanted: dict[str, str],
 ) -> dict[str, str]:  # fmt: skip
     """Let all of it in at once, which is refused whole."""
+    deadline = time.monotonic() + SEARCH_TIME
     try:
         with refusals():
             git = import_checked(repository, pack, quarantine, origin, bundle)
@@ -170,6 +171,9 @@ def _import_all(
             if not set(parents).issuperset(wanted.values()):
                 raise HarvestRefusedError("the list of what is to be kept is not what was packed")
             for commit in wanted.values():
+                # Each is compared with the base anew, and all may share one wide tree.
+                if time.monotonic() > deadline:
+                    raise HarvestRefusedError("there was no time left to check all of it")
                 check_size(git, base=origin.base, tip=commit, room=origin.room)
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)

@@ -6,7 +6,8 @@ from orchestrator.results import Reason, Status
 from tests.git.test_kept_refs import commit, kept, left
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
-from tests.support.runs import show
+from tests.support.runs import shell_run, show
+from tests.support.submodules import with_submodules
 
 LONG = "n" * 61
 
@@ -144,3 +145,49 @@ def test_165_refs_that_name_nothing_readable_are_told(
     assert "damaged, and cannot be kept: `heads/aaa`" in (many.message or "")
     tips = [kept(repo, f"/{name}") for name in ("heads/b1", "2/rest")]
     assert git(repo, "rev-list", "--count", *tips, "--not", "main") == "953"
+
+
+def test_168_commits_in_a_submodule_are_told(
+    tmp_path: Path,
+    home: Path,  # noqa: ARG001
+    local_engine: LocalEngine,
+) -> None:
+    repo = with_submodules(tmp_path / "repo")
+    stashed, quiet, hostile = shell_run(
+        repo,
+        local_engine,
+        "g=--git-dir=$GIT_DIR/modules/0; git $g commit-tree -m x $(git $g mktree < /dev/null)",
+        "git --git-dir=$GIT_DIR/modules/0 mktree < /dev/null",
+        "rm -rf $GIT_DIR/modules/0/objects/??; mkdir $GIT_DIR/modules/0/objects/ab; "
+        "mkfifo $GIT_DIR/modules/0/objects/ab/$(printf %038d 1); "
+        "rm -rf $GIT_DIR/modules/1; ln -s / $GIT_DIR/modules/1; echo w > w",
+    ).results
+    told = "commits of its own in a submodule are not kept, only its files: vendor/lib"
+    assert told in (stashed.message or "")
+    assert told not in (quiet.message or "")
+    assert hostile.files_modified == ["w"]
+
+
+def test_169_lists_of_refs_that_take_long_to_read(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = left(
+        repo,
+        local_engine,
+        f"{commit('one')}; for n in $(seq 1000); do : > $GIT_DIR/refs/heads/e$n; done; "
+        "truncate -s 100G $GIT_DIR/packed-refs; mkdir -p $GIT_DIR/logs/refs; "
+        "truncate -s 100G $GIT_DIR/logs/refs/stash; truncate -s 100G $GIT_DIR/shallow; "
+        "truncate -s 100G $GIT_DIR/index",
+    )
+    assert (worker.status, worker.files_modified) == (Status.SUCCESS, ["one"])
+    assert "its git index cannot be read" in (worker.message or "")
+
+
+def test_170_more_tags_than_are_kept_are_told(repo: Path, local_engine: LocalEngine) -> None:
+    (worker,) = left(
+        repo,
+        local_engine,
+        "mkdir -p $GIT_DIR/refs/tags; id=$(git rev-parse HEAD); for n in $(seq 110); do printf "
+        "'object %s\ntype commit\ntag t\ntagger a <a> %s +0000\n\nx\n' $id $n | "
+        "git hash-object -t tag -w --stdin > $GIT_DIR/refs/tags/t$n; done; echo w > w",
+    )
+    assert (len(worker.kept_refs), worker.files_modified) == (100, ["w"])
+    assert "tags and refs of files beyond 100 were left out: 1" in (worker.message or "")

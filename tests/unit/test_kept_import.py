@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.git import kept_refs
 from orchestrator.git.kept_refs import Kept, import_kept, kept_prefix
 from orchestrator.git.quarantine import Origin
 from orchestrator.git.repository import KEPT, Repository
@@ -135,3 +136,14 @@ def test_names_are_made_safe(ground: Ground) -> None:
     found = ["_/_/heads/main", "heads/A", "heads/___0_x", "heads_a-2", "heads_a_b-2"]
     assert sorted(ground.refs()) == found
     assert git(ground.repo, "rev-parse", "main") == ground.base
+
+
+def test_what_takes_too_long_to_check_is_named(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_refs, "SEARCH_TIME", -1.0)
+    one = ground.commit("one")
+    ground.hand_over([one], {"heads/one": one})
+    kept = ground.bring_in()
+    assert kept.refs == ()
+    assert "there was no time left" in kept.notes[0]

@@ -220,10 +220,17 @@ class Others:
         self._read_store()
         reached = self._reached([tip, *([without] if without else [])])
         named: dict[str, str] = {}
+        left_out = 0
         for name, found, kind in self._known_refs():
+            if len(named) == MOST_REFS:
+                # Commits are found without their names; a tag's own text is not.
+                left_out += kind != "commit"
+                continue
             commit = self._commit_of(name, found, kind)
-            if commit is not None and commit not in reached and len(named) < MOST_REFS:
+            if commit is not None and commit not in reached:
                 named[name] = commit
+        if left_out:
+            self._tools.warn(f"tags and refs of files beyond {MOST_REFS} were left out: {left_out}")
         rest = self._parents.keys() - reached
         rest -= self._reached([*named.values(), *self._kept.values()])
         heads = rest - {parent for commit in rest for parent in self._parents[commit]}
@@ -257,6 +264,10 @@ class Others:
         if len(new) > MOST_COMMITS:
             self._tools.warn(f"of its {len(new)} commits only {MOST_COMMITS} were looked at")
         self._parents |= dict(self._parsed(new[:MOST_COMMITS]))
+
+    def has_commits(self, objects: str) -> bool:
+        """Tell whether an object directory, which was tidied, has commits or tags."""
+        return any(True for _ in self._listed({"GIT_OBJECT_DIRECTORY": objects}))
 
     def _listed(self, place: "dict[str, str]") -> "Iterator[tuple[str, str, int]]":
         """List the commits and tags of one object directory."""

@@ -30,7 +30,7 @@ LONGEST_NOTE = 200
 """Characters of a note, each up to 12 bytes as JSON: the host reads 64 KiB of notes."""
 MOST_POINTERS = 10_000
 LARGEST_LIST = 256 << 20
-"""Bytes of a list of packed refs that is read."""
+"""Bytes of the list of packed refs that are read, by all searches together."""
 ROOM = "ORCHESTRATOR_HARVEST_ROOM"
 """The variable with the bytes that may be written beside what the worker wrote already."""
 RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
@@ -77,6 +77,8 @@ class Harvest:
             "GIT_WORK_TREE": workspace,
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{objects}:{store}/objects",
         }
+        self.unread = LARGEST_LIST
+        """Bytes of the list of packed refs that may still be read."""
         self.submodules = self._given("submodules.json")
         self.written: list[str] = []
         """Regular files that the worker may have written."""
@@ -183,7 +185,9 @@ class Harvest:
         make_usable(self.store, stat.S_IRWXU)
         aside = os.path.join(self.store, f"aside-{unheard_of()}")
         os.mkdir(aside)
-        objects = os.path.join(self.store, "objects")
+        self._tidy_objects(os.path.join(self.store, "objects"), aside)
+
+    def _tidy_objects(self, objects: str, aside: str) -> None:
         if os.path.lexists(objects) and not is_directory(objects):
             os.rename(objects, os.path.join(aside, "objects"))
         os.makedirs(objects, exist_ok=True)
@@ -277,9 +281,9 @@ class Harvest:
         except OSError:
             return
         with open(descriptor, "rb") as file:
-            left = LARGEST_LIST if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
-            while left > 0 and (line := file.readline(1 << 16)):
-                left -= len(line)
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            while is_regular and self.unread > 0 and (line := file.readline(1 << 16)):
+                self.unread -= len(line)
                 yield line
 
     def read(self, path: str, limit: int = 1024) -> str:
@@ -528,8 +532,19 @@ class Harvest:
         """Write down as patches what was changed in submodules: nobody may move those."""
         for path, (number, commit) in self.submodules.items():
             tree = os.path.join(self.workspace, path)
+            self._tell_commits(path, f"{self.store}/modules/{int(number)}/objects")
             if os.path.realpath(tree) == tree and os.path.isdir(tree):
                 self._keep_submodule(path, tree, int(number), str(commit))
+
+    def _tell_commits(self, path: str, objects: str) -> None:
+        """Say so where a worker's git directory of a submodule has commits, also stashed ones."""
+        if os.path.realpath(objects) != objects or not os.path.isdir(objects):
+            return
+        aside = os.path.join(self.store, f"aside-{unheard_of()}")
+        os.mkdir(aside)
+        self._tidy_objects(objects, aside)
+        if self.others.has_commits(objects):
+            self.warn(f"commits of its own in a submodule are not kept, only its files: {path}")
 
     def _keep_submodule(self, path: str, tree: str, number: int, commit: str) -> None:
         places = {
