@@ -191,3 +191,16 @@ def test_170_more_tags_than_are_kept_are_told(repo: Path, local_engine: LocalEng
     )
     assert (len(worker.kept_refs), worker.files_modified) == (100, ["w"])
     assert "tags and refs of files beyond 100 were left out: 1" in (worker.message or "")
+
+
+def test_171_content_of_git_lfs_in_the_store_alone_is_told(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (worker,) = left(
+        repo,
+        local_engine,
+        "p=$GIT_DIR/lfs/objects; mkdir -p $p/ab/cd; echo x > $p/ab/cd/$(printf %064d 1); "
+        "mkdir $p/ab/cd/e; mkfifo $p/ab/cd/e/$(printf %064d 2); ln -s / $p/root; echo w > w",
+    )
+    assert worker.files_modified == ["w"]
+    assert "only its git store has is not kept: 2 objects" in (worker.message or "")

@@ -11,6 +11,7 @@ and `kept.pack` (see `git_states`).
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import BinaryIO
 
 from orchestrator.worker.in_container.git_states import Index, Others, carry_over
 
@@ -44,6 +46,7 @@ _DEBUG = re.compile(
     rb"([^\0]+)\0  ctime: [^\n]*\n  mtime: [^\n]*\n  dev: \d+\tino: (\d+)\n[^\n]*\n[^\n]*\n"
 )
 _AS_THEY_ARE = "* -text -ident -working-tree-encoding\n"
+_CONTENT = re.compile(r"[0-9a-f]{64}")
 _OBJECT_FOLDER = re.compile(r"[0-9a-f]{2}|pack")
 _OBJECT_FILE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?|pack-[0-9a-f]+\.(?:pack|idx)")
 
@@ -275,28 +278,27 @@ class Harvest:
         return ""
 
     def _lines(self, path: str) -> "Iterator[bytes]":
-        """Give the lines of a regular file, of which each and all are bounded."""
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            return
-        with open(descriptor, "rb") as file:
-            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            while is_regular and self.unread > 0 and (line := file.readline(1 << 16)):
+        """Give the lines of a regular file; of each and of all searches together only a part."""
+        with self._opened(path) as file:
+            while self.unread > 0 and (line := file.readline(1 << 16)):
                 self.unread -= len(line)
                 yield line
 
     def read(self, path: str, limit: int = 1024) -> str:
         """Return the start of a regular file, following no link."""
+        with self._opened(path) as file:
+            return file.read(limit).decode(errors="replace").strip()
+
+    def _opened(self, path: str) -> "BinaryIO":
+        """Open a regular file, following no link; what is none is empty."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            return ""
+            return io.BytesIO()
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            return ""
-        with open(descriptor, "rb") as file:
-            return file.read(limit).decode(errors="replace").strip()
+            return io.BytesIO()
+        return open(descriptor, "rb")
 
     def commit(self, base: str, parent: str, message: str) -> str:
         """Put what is not committed yet on top of `parent`, and give the tip."""
@@ -311,6 +313,7 @@ class Harvest:
         self._restore_sparse(index, parent)
         self._leave_copies(parent)
         self._put_pointers(base)
+        self._tell_content()
         for path in self.left_out:
             self.note(self.why.get(path, f"file over {LARGEST_FILE >> 20} MiB left out"), path)
         made = self._commit_tree(self.git("write-tree"), parent, message)
@@ -483,6 +486,19 @@ class Harvest:
         for path, value in list(zip(said[::3], said[2::3], strict=False))[:MOST_POINTERS]:
             if value == b"lfs" and not self._put_pointer(os.fsdecode(path), given):
                 self._leave_content(os.fsdecode(path), base)
+
+    def _tell_content(self) -> None:
+        """Say so where git-lfs in the worker's image holds content that nobody hands over."""
+        kept = {str(one[0]) for one in self._given("lfs.json").values()}
+        with suppress(OSError):
+            kept |= set(os.listdir(os.path.join(self.out, "lfs")))
+        left = 0
+        for _, _, names in os.walk(os.path.join(self.store, "lfs", "objects")):
+            left += sum(bool(_CONTENT.fullmatch(name)) and name not in kept for name in names)
+            if left > MOST_POINTERS:
+                break
+        if left:
+            self.warn(f"content of git-lfs that only its git store has is not kept: {left} objects")
 
     def _leave_content(self, path: str, base: str) -> None:
         """Let a file of git-lfs be as it was, whose content does not fit."""

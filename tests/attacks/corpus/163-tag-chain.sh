@@ -1,8 +1,8 @@
 # 3,000 tags of tags, a tag of itself as far as that goes, and 300 refs to them
 #: note are kept
-python3 - "$(git rev-parse HEAD)" <<'EOF' > /tmp/tip
+python3 - "$GIT_DIRECTORY" "$(git rev-parse HEAD)" <<'EOF' > /tmp/tip
 import hashlib, os, sys, zlib
-store, name, kind = os.environ["GIT_DIRECTORY"], sys.argv[1], "commit"
+store, name, kind = sys.argv[1], sys.argv[2], "commit"
 for n in range(3000):
     text = f"object {name}\ntype {kind}\ntag t\ntagger a <a> {n} +0000\n\nx\n".encode()
     data = b"tag %d\0" % len(text) + text
