@@ -50,6 +50,7 @@ _HINTS = {
     "": "a worker and its services share a network: give one of them another port or name",
 }
 """What to do about settings that do not go together, by how the mistake begins."""
+_MOST_MISTAKES = 50
 _TASKS = RUN_FIELDS["tasks"]
 _WORKERS = RUN_FIELDS["workers"]
 _MAX_WORKERS = RUN_FIELDS["max_workers"]
@@ -289,5 +290,6 @@ def mistakes(problems: Problems, hint: str, what: str = "configuration") -> Conf
     """Make one error of all that is wrong."""
     if len(problems) == 1:
         return ConfigError(problems[0], hint=hint)
-    lines = "".join(f"\n  {problem}" for problem in problems)
+    more = [f"and {len(problems) - _MOST_MISTAKES} more"] if len(problems) > _MOST_MISTAKES else []
+    lines = "".join(f"\n  {problem}" for problem in [*problems[:_MOST_MISTAKES], *more])
     return ConfigError(f"{len(problems)} mistakes in the {what}:{lines}", hint=hint)

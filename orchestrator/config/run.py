@@ -119,6 +119,8 @@ MOST_WORKERS = 10
 MOST_EVER = 1000
 """What `max_workers` may say at most."""
 AUTO = "auto"
+_LONGEST_TIMEOUT = 1e9
+"""Seconds; 31 years."""
 _WORKERS_SCHEMA = {
     "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_EVER}, {"const": AUTO}]
 }
@@ -245,7 +247,12 @@ class ParallelConfig(Model):
     def _no_empty_model(cls, models: tuple[str, ...]) -> tuple[str, ...]:
         if any(not model.strip() for model in models):
             raise ValueError("a model name must not be empty")
-        return tuple(model.strip() for model in models)
+        return tuple(_no_option(model.strip()) for model in models)
+
+    @field_validator("model", "agent")
+    @classmethod
+    def _no_option(cls, name: str | None) -> str | None:
+        return name if name is None else _no_option(name)
 
     @field_validator("retry_on")
     @classmethod
@@ -284,7 +291,8 @@ class ParallelConfig(Model):
     @property
     def timeout(self) -> float | None:
         """Seconds a worker may run, or None."""
-        return self.timeout_per_worker or None
+        # Clocks and dates cannot count to more than that.
+        return min(self.timeout_per_worker, _LONGEST_TIMEOUT) or None
 
     @property
     def setup_network(self) -> Network:
@@ -306,6 +314,13 @@ class ParallelConfig(Model):
         if self.project.checks:
             found.add(self.isolation.check_network)
         return frozenset(found)
+
+
+def _no_option(name: str) -> str:
+    """Refuse a name that an agent program could take for one of its options."""
+    if name.lstrip().startswith("-"):
+        raise ValueError("a name must not begin with `-`")
+    return name
 
 
 def _not_given(model: BaseModel, values: Mapping[str, object]) -> dict[str, object]:

@@ -19,6 +19,7 @@ from tests.attacks.caller import Caller
 from tests.attacks.leftovers import clean_up
 from tests.attacks.service import host_services
 from tests.attacks.target import HONEST, Target, make_target
+from tests.support.ci_parsers import commands_in
 from tests.support.cli import high_water
 
 LIMITS = ("--memory", "256m", "--pids", "128", "--cpus", "1")
@@ -138,6 +139,8 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
         process = target.caller.popen(command, target.path, stdout=stdout, stderr=stderr)
         harms += _wait(process)
     said = out.read_text(errors="surrogateescape") + err.read_text(errors="surrogateescape")
+    if commands := commands_in(out.read_text(errors="replace"), err.read_text(errors="replace")):
+        harms.append(f"a CI system finds {commands[0]!r} in our output")
     if match := RAW.search(said):
         harms.append(f"a raw {match[0]!r} in our output")
     if len(said) > 5_000_000:

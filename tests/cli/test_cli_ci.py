@@ -209,10 +209,32 @@ class TestExec:
         assert shown.endswith(b"x##\nvso[a.b]c\n")
 
 
+def test_a_job_s_log_is_no_terminal_for_image_builds(monkeypatch, capsys):
+    """Many jobs set `FORCE_COLOR`, by which rich takes any stream for a terminal."""
+    from orchestrator.cli.commands.image import _shown
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    with _shown(quiet=False) as progress:
+        progress("##[add-mask]x")
+        progress("::add-mask::x")
+    shown = capsys.readouterr()
+    assert commands_in(shown.out, shown.err) == []
+    assert "add-mask" in shown.err
+
+
+def test_an_error_s_words_steer_no_terminal(capsys):
+    from orchestrator.cli.output.messages import tell_error
+
+    tell_error("bad \x1b]0;x\x07\r::add-mask::x", "\x1b[31mred\u202e")
+    shown = capsys.readouterr().err
+    assert shown == ("error: bad \ufffd]0;x\ufffd\n\ufffd::add-mask::x\n\nhint: red\ufffd\n")
+
+
 def test_no_command_writes_past_the_one_gate():
     allowed = {"messages.py", "terminal.py", "inside.py", "logs.py", "ci.py"}
     writing = re.compile(r"sys\.std(?:out|err)\.write|typer\.echo|(?<![\w.])print\(|\.writelines\(")
     found = [
-        path.name for path in (PACKAGE / "cli").glob("*.py") if writing.search(path.read_text())
+        path.name for path in (PACKAGE / "cli").rglob("*.py") if writing.search(path.read_text())
     ]
     assert set(found) <= allowed

@@ -154,3 +154,30 @@ def doors() -> Iterator[Protection]:
         ("a callback that raises", "except Exception as error:  # noqa: BLE001 - the caller's own",
          "except ZeroDivisionError as error:  # the caller's own"),
     )  # fmt: skip
+    yield from patches(
+        "engine/images/project.py", ("tests/unit/test_project_image.py",),
+        ("no file that a link leads to outside",
+         "return not path.resolve().is_relative_to(folder.resolve())", "return False"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/images.py", ("tests/unit/test_project_image.py",),
+        ("no linked list of what is ignored", "with open_regular(listed) as file:",
+         "with open_regular(listed, follow=True) as file:"),
+    )  # fmt: skip
+    yield from patches(
+        "config/run.py", ("tests/unit/test_settings.py -k HostileFile",),
+        ("no model that is an option", 'if name.lstrip().startswith("-"):', "if False:"),
+        ("deadlines that clocks know",
+         "min(self.timeout_per_worker, _LONGEST_TIMEOUT)", "self.timeout_per_worker"),
+    )  # fmt: skip
+    yield from patches(
+        "cli/commands/image.py", ("tests/cli/test_cli_ci.py",),
+        ("a job's log is no terminal", "elif is_redrawn(sys.stderr):",
+         "elif Console(stderr=True).is_terminal:"),
+    )  # fmt: skip
+    yield from patches(
+        "cli/output/messages.py", ("tests/cli/test_cli_ci.py",),
+        ("errors steer no terminal",
+         'tell(lines(f"error: {message}" + (f"\\n\\nhint: {hint}" if hint else "")))',
+         'tell(f"error: {message}" + (f"\\n\\nhint: {hint}" if hint else ""))'),
+    )  # fmt: skip

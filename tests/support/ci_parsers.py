@@ -110,8 +110,9 @@ def azure_formats(output: str) -> Iterator[str]:
 
 
 def teamcity_messages(output: str) -> Iterator[str]:
-    """Give TeamCity's service messages."""
-    yield from (line for line in read_lines(output) if re.search(r"##teamcity\[", line, re.I))
+    """Give TeamCity's service messages, and Octopus's, which look alike."""
+    found = re.compile(r"##(?:teamcity|octopus)\[", re.IGNORECASE)
+    yield from (line for line in read_lines(output) if found.search(line))
 
 
 def buildkite_groups(output: str) -> Iterator[str]:
@@ -155,6 +156,7 @@ HOSTILE_LINES = (
     *("##vso[task.prependpath]/tmp/evil", "x ##vso[task.setvariable variable=A;isSecret=true]b"),
     *("##VSO[task.complete result=Succeeded;]", "##vso[task.prependpath]a##vso[task.debug]b"),
     *("##teamcity[setParameter name='env.PATH' value='x']", "a ##teamcity[buildStatus text='ok']"),
+    "##octopus[setVariable name='A' value='b']",
     *("--- :rocket: forged", "+++ forged", "^^^ +++", "~~~ forged", "---\tforged"),
     *("\x1b[0Ksection_start:1:a[collapsed=true]\r\x1b[0Kforged", "section_end:1:a\r\x1b[0K"),
     *("travis_fold:start:a", "\x1b]1338;url='http://a.example/x'\x07", "##" + "x" * 200_000),

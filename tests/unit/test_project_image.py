@@ -1,11 +1,14 @@
 """What a project's Dockerfile or devcontainer.json says of its image."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.docker.images import _archive
 from orchestrator.engine.images.project import read_project
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, ImageBuildError
 
 DEVCONTAINER = """// For editors.
 {
@@ -155,6 +158,59 @@ def test_a_link_leads_out_of_the_project_no_less(project: Path, tmp_path: Path) 
     text = '{"build": {"dockerfile": "Dockerfile.dev", "context": "link"}}'
     with pytest.raises(ConfigError, match="leads out of the project"):
         read_project(describe(project, text))
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", ".devcontainer/devcontainer.json", ".devcontainer"])
+def test_a_file_that_is_found_is_no_link_to_the_host_s(
+    project: Path, tmp_path: Path, name: str
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "devcontainer.json").write_text('{"image": "x", "token-1234": 1}')
+    shutil.rmtree(project / ".devcontainer")
+    (project / "Dockerfile").unlink()
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).symlink_to(home if name == ".devcontainer" else home / "devcontainer.json")
+    with pytest.raises(ConfigError, match="is a link that leads out of the project") as caught:
+        read_project(project)
+    assert "token-1234" not in str(caught.value)
+
+
+def test_lock_files_outside_are_not_read(project: Path) -> None:
+    """As root, reading `/proc/kmsg` has no end; a build does not see what a link leads to."""
+    before = read_project(project).digest
+    (project / "uv.lock").symlink_to("/proc/kmsg")
+    (project / "go.sum").symlink_to("/proc/kcore")
+    (project / "Cargo.lock").symlink_to("/etc/hostname")
+    assert read_project(project).digest == before
+
+
+def test_a_list_of_what_is_ignored_is_no_link_to_the_host_s(project: Path, tmp_path: Path) -> None:
+    """With a Dockerfile that lies elsewhere, the list's lines become a file of the build's."""
+    (tmp_path / "key").write_text("token-1234")
+    listed = project / ".dockerignore"
+    listed.symlink_to(tmp_path / "key")
+    for dockerfile in (project / "Dockerfile", tmp_path / "Dockerfile"):
+        dockerfile.write_text("FROM scratch\n")
+        with (
+            pytest.raises(ImageBuildError, match="is a link, which is not followed"),
+            _archive(project, str(dockerfile), frozenset()),
+        ):
+            pass
+    listed.unlink()
+    os.mkfifo(listed)
+    with (
+        pytest.raises(ImageBuildError, match="is unreadable"),
+        _archive(project, str(project / "Dockerfile"), frozenset()),
+    ):
+        pass
+    listed.unlink()
+    listed.write_text("#" * (1024**2 + 1))
+    with (
+        pytest.raises(ImageBuildError, match="more than 1048576 bytes"),
+        _archive(project, str(project / "Dockerfile"), frozenset()),
+    ):
+        pass
 
 
 def test_where_there_is_nothing_it_says_so(tmp_path: Path) -> None:

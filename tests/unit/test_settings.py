@@ -2,16 +2,19 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.app import run
 from orchestrator.config.fields import FIELDS
 from orchestrator.config.loading import FileCheck, check_file, json_schema, load_config
 from orchestrator.config.run import ParallelConfig, Provider, RateLimit
 from orchestrator.config.untrusted_file import BOUNDED, NAMED_ONLY
 from orchestrator.errors import ConfigError
+from tests.support.ci_parsers import commands_in
 
 DOCUMENTED = """\
 parallel_runs:
@@ -772,3 +775,64 @@ class TestAuto:
     def workers(self, top: Path, options: Mapping[str, object], file: Path | None = None) -> int:
         given = {"tasks": ("t",) * 10, **options}
         return load_config(options=given, environ={}, top=top, file=file).workers
+
+
+class TestHostileFile:
+    """A file of a repository that is made to be printed, to cost time, or to break us."""
+
+    SAID = (
+        '"\\e[31m\\u202e##vso[a.b]c": 1\n',
+        '"##[add-mask]x": 1\n"::add-mask::x": 2\n"x\\n::add-mask::x": 3\n"--- x": 4\n',
+        'checks: [{run: x, name: "##vso[a.b]c\\n::add-mask::x", timeout: y}]\n',
+        "!<##vso[a.b]c> x\n",
+        "%TAG ! tag:x,2000:##vso[a.b]\n---\n!a x\n",
+        '{"##[add-mask]x": 1, "##[add-mask]x": 2}',
+    )
+    REFUSED = (
+        "parallel_runs: {timeout_per_worker: 1e999}\n",
+        "parallel_runs: {timeout_per_worker: .nan}\n",
+        '{"parallel_runs": {"timeout_per_worker": NaN}}',
+        f"parallel_runs: {{workers: {'9' * 5000}}}\n",
+        'parallel_runs: {model: "\\ud800"}\n',
+        'setup: ["\\ud800"]\n',
+        "setup: [a\0b]\n",
+        "a: &a [x, x]\nb: [*a, *a]\n",
+        "[" * 100_000,
+        "- " * 5000,
+        "parallel_runs: {}\nparallel_runs: {}\n",
+        "!!python/object/apply:os.system ['touch pwned']\n",
+        "<<: {setup: [x]}\n",
+        '"' + "\\n" * 120_000,
+        "dotenv: ../../x\nports: [80]\n",
+        "dotenv: a/.git/hooks/x\nports: [80]\n",
+        'parallel_runs: {model: "--proxy=http://a.example"}\n',
+        'parallel_runs: {models: [" -x"]}\n',
+        "parallel_runs: {agent: -x}\n",
+    )
+
+    @pytest.mark.parametrize("text", [*SAID, *REFUSED])
+    def test_it_is_refused_and_steers_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys
+    ) -> None:
+        monkeypatch.setenv("TF_BUILD", "True")
+        write(tmp_path, text)
+        monkeypatch.chdir(tmp_path)
+        assert run(["config", "validate", "orchestrator.yaml"]) == 3
+        shown = capsys.readouterr()
+        assert commands_in(shown.out, shown.err) == []
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown.err)
+        assert len(shown.err) < 2000
+        assert not (tmp_path / "pwned").exists()
+
+    def test_not_every_mistake_of_thousands_is_told(self, tmp_path: Path) -> None:
+        text = "".join(f"k{number}: 1\n" for number in range(2000))
+        file = write(tmp_path, text)
+        with pytest.raises(ConfigError) as caught:
+            load_config(options={"tasks": ["x"]}, environ={}, top=None, file=file)
+        assert caught.value.message.startswith("2000 mistakes in the configuration:\n")
+        assert caught.value.message.endswith("\n  and 1950 more")
+
+    def test_a_deadline_that_no_clock_knows_is_a_long_one(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "parallel_runs: {timeout_per_worker: 1e308}\n")
+        config = load_config(options={"tasks": ["x"]}, environ={}, top=None, file=file)
+        assert config.timeout == 1e9

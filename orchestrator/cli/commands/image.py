@@ -1,6 +1,7 @@
 """`orchestrator image`: make the images that workers run in, and list them."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.output.views import is_redrawn
 from orchestrator.engine import load_engine
 from orchestrator.engine.image_protocol import Progress
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
@@ -175,10 +177,11 @@ def _engine() -> Iterator[Engine]:
 @contextmanager
 def _shown(*, quiet: bool) -> Iterator[Progress]:
     """Show what is done: in place on a terminal, line by line elsewhere."""
-    console = Console(stderr=True)
     if quiet:
         yield lambda _: None
-    elif console.is_terminal:
+    # Not by the console's own look: `FORCE_COLOR` makes it take a job's log for a terminal.
+    elif is_redrawn(sys.stderr):
+        console = Console(stderr=True)
         with console.status("looking at the images") as status:
             yield lambda text: status.update(Text(one_line(text, limit=console.width - 4)))
     else:

@@ -5,7 +5,7 @@ CI systems take lines of a job's output for commands. What their programs look f
 - GitHub's runner (`ActionCommand.cs`): `::name::` at the start of a line, after white space, and
   `##[name]` anywhere in a line. `::stop-commands::TOKEN` switches both off until `::TOKEN::`.
 - Azure's agent (`Command.cs`): `##vso[area.name]` anywhere in a line; `##[name]` formats.
-- TeamCity: `##teamcity[name]`.
+- TeamCity: `##teamcity[name]`; Octopus: `##octopus[name]`.
 - Buildkite: `--- `, `+++ `, `~~~ ` and `^^^ ` at the start of a line open and close groups.
 
 A mark in front of a command that is found anywhere in a line would not help, so that it is broken
@@ -41,7 +41,7 @@ CI_VARIABLES = (
 _OFF = "off"
 _NO = frozenset({"", "0", "false", "no", "off"})
 _MARK = "\N{REPLACEMENT CHARACTER}"
-_ANYWHERE = re.compile(r"#(?=#(?:vso|teamcity)?\[)", re.IGNORECASE)
+_ANYWHERE = re.compile(r"#(?=#\w{0,20}\[)")
 _LEADING = re.compile(r"^([^\S\n]*)(?=::|(?:---|\+\+\+|~~~|\^\^\^)[^\S\n])", re.MULTILINE)
 _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _TOKEN_BYTES = 16

@@ -6,6 +6,7 @@ from typing import TextIO
 
 from orchestrator.cli.output.ci import guarded, guarded_json
 from orchestrator.errors import OrchestratorError
+from orchestrator.text.sanitize import lines
 
 
 def tell(text: str) -> None:
@@ -17,8 +18,8 @@ def tell(text: str) -> None:
 
 
 def tell_error(message: str, hint: str | None = None) -> None:
-    """Write an error in the form that all of them have."""
-    tell(f"error: {message}" + (f"\n\nhint: {hint}" if hint else ""))
+    """Write an error in the form that all of them have; nothing in it steers a terminal."""
+    tell(lines(f"error: {message}" + (f"\n\nhint: {hint}" if hint else "")))
 
 
 def tell_failure(error: OrchestratorError) -> None:

@@ -1,5 +1,6 @@
 """Images, through the Docker SDK."""
 
+import errno
 import json
 import os
 import re
@@ -21,10 +22,13 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.steps import Steps, remove_unnamed
 from orchestrator.engine.image_protocol import ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
+from orchestrator.files.safe_open import open_regular
 from orchestrator.text.sanitize import one_line
 
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
+_LARGEST_IGNORE = 1024**2
+"""Bytes of a `.dockerignore`."""
 # The daemon paints what a step writes to stderr.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -146,8 +150,7 @@ def _archive(
         OSError: A file cannot be read.
     """
     root = str(context.resolve())
-    listed = context / ".dockerignore"
-    lines = listed.read_text(errors="surrogateescape").splitlines() if listed.is_file() else []
+    lines = _ignore_lines(context / ".dockerignore")
     ignored = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
     name, text = process_dockerfile(dockerfile, root)
     inside = name or dockerfile
@@ -160,6 +163,25 @@ def _archive(
     with TemporaryFile() as archive:
         create_archive(root, files=files, fileobj=archive, extra_files=beside)
         yield archive, inside
+
+
+def _ignore_lines(listed: Path) -> list[str]:
+    """Read a context's `.dockerignore`; a build may see its lines, so that no link is followed.
+
+    Raises:
+        ImageBuildError: It cannot be read, is a link, is no file or is too large.
+    """
+    try:
+        with open_regular(listed) as file:
+            data = file.read(_LARGEST_IGNORE + 1)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        what = "a link, which is not followed" if error.errno == errno.ELOOP else "unreadable"
+        raise ImageBuildError(f"{listed} is {what}") from error
+    if len(data) > _LARGEST_IGNORE:
+        raise ImageBuildError(f"{listed} has more than {_LARGEST_IGNORE} bytes")
+    return data.decode(errors="surrogateescape").splitlines()
 
 
 def _is_below(path: str, folders: frozenset[str]) -> bool:

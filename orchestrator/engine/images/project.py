@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.engine.images.recipes import recipe_hash
 from orchestrator.errors import ConfigError
+from orchestrator.files.safe_open import open_regular
 from orchestrator.text.sanitize import one_line
 
 _NAMES: Final = (".devcontainer/devcontainer.json", ".devcontainer.json", "Dockerfile")
@@ -29,7 +30,9 @@ LOCK_FILES: Final = (
     "Gemfile.lock",
 )
 _LARGEST: Final = 1024**2
-"""Bytes of a Dockerfile or devcontainer.json."""
+"""Bytes of a devcontainer.json."""
+_LARGEST_SOURCE: Final = 64 * 1024**2
+"""Bytes of a Dockerfile or lock file that the digest is made from."""
 _REFUSED: Final = {
     "features": "write what they install into a Dockerfile, and name it as `build.dockerfile`",
     "dockerComposeFile": "name the Dockerfile of the service: `--from FILE`",
@@ -84,6 +87,8 @@ def read_project(path: Path) -> ProjectImage:
         ConfigError: There is nothing of the kind, or it asks for what cannot be honoured.
     """
     source = _find(path.resolve())
+    if leads_out(source, source.parent if path.is_file() else path.resolve()):
+        raise ConfigError(f"{source}: is a link that leads out of the project")
     if source.suffix == ".json":
         return _read_devcontainer(source)
     return ProjectImage(
@@ -148,7 +153,16 @@ def _digest(top: Path, sources: Iterable[Path], context: Path) -> str:
 
 def _lock_files(folder: Path) -> Iterator[Path]:
     for pattern in LOCK_FILES:
-        yield from sorted(path for path in folder.glob(pattern) if path.is_file())
+        found = (path for path in folder.glob(pattern) if not leads_out(path, folder))
+        yield from sorted(path for path in found if path.is_file())
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Check whether links lead from a path below a folder to a place outside of it.
+
+    A build sees no such file, and reading it could show a file of the host or never end.
+    """
+    return not path.resolve().is_relative_to(folder.resolve())
 
 
 def _inside(top: Path, source: Path, key: str, value: str) -> Path:
@@ -194,8 +208,10 @@ def _parse(source: Path) -> dict[str, Any]:
 
 def _text(file: Path, *, most: int | None = None) -> str:
     try:
-        if most is not None and file.stat().st_size > most:
+        with open_regular(file, follow=True) as content:
+            data = content.read((_LARGEST_SOURCE if most is None else most) + 1)
+        if most is not None and len(data) > most:
             raise ConfigError(f"{file}: more than {most} bytes")
-        return file.read_bytes().decode(errors="surrogateescape" if most is None else "replace")
+        return data.decode(errors="surrogateescape" if most is None else "replace")
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error

@@ -1,0 +1,8 @@
+# Floods every channel with commands for CI systems at once, on two streams, faster than anybody reads.
+#: ends failed agent_failed
+python3 -c 'import sys
+line = "::stop-commands::PWNED\r##vso[task.prependpath]/PWNED\n::add-mask::PWNED\n--- PWNED\n"
+for _ in range(3000):
+    sys.stdout.write(line); sys.stderr.write(line)
+print("{\"cost\": 1e-9, \"message\": \"" + "::add-mask::x ##[add-mask]PWNED " * 2000 + "\"}")'
+exit 4
