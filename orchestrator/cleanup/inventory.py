@@ -63,7 +63,7 @@ class RecordedWorker:
     def worktree(self) -> Worktree | None:
         """Give its worktree, or None when there is none, or something else in its place."""
         try:
-            return open_worktree(self.path, self.spec.branch)
+            return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
         except RepositoryError:
             return None
 

@@ -153,8 +153,14 @@ def make_parent(path: Path) -> None:
         raise RepositoryError(f"{path} {what}: no worktree was made there")
 
 
-def open_worktree(path: Path, branch: str) -> Worktree:
+def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     """Find the git directory of a worktree.
+
+    Args:
+        path: The worktree.
+        branch: Its branch.
+        marked: Whether it was made for a worker whose names come from templates: what the user has
+            made in its place since is not taken for it.
 
     Raises:
         RepositoryError: `path` is not a worktree any more.
@@ -164,7 +170,10 @@ def open_worktree(path: Path, branch: str) -> Worktree:
     except OSError as error:
         raise RepositoryError(f"not a worktree: {path}") from error
     # The leading dot of the name becomes `-` there, and numbers are added: git is asked.
-    return Worktree(path=path, branch=branch, git_dir=Path(pointer.removeprefix("gitdir: ")))
+    git_dir = Path(pointer.removeprefix("gitdir: "))
+    if marked and not (git_dir / WORKER_MARK).exists():
+        raise RepositoryError(f"not a worker's worktree any more: {path}")
+    return Worktree(path=path, branch=branch, git_dir=git_dir)
 
 
 def ensure_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
@@ -175,7 +184,7 @@ def ensure_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
     """
     path = repository.top / spec.directory
     if os.path.lexists(path):
-        return open_worktree(path, spec.branch)
+        return open_worktree(path, spec.branch, marked=spec.is_named)
     with repository.lock():
         with suppress(GitCommandError):  # git may have forgotten it, too
             remove_worktree(repository, path)

@@ -265,7 +265,9 @@ def _back_to_base(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> No
             if repository.resolve(f"refs/heads/{spec.branch}") != run.base:
                 repository.move_branch(spec.branch, new=run.base, old=commit)
             try:
-                worktree = open_worktree(repository.top / spec.directory, spec.branch)
+                worktree = open_worktree(
+                    repository.top / spec.directory, spec.branch, marked=spec.is_named
+                )
                 worktree.refresh(repository, again=run.resumed)
                 worktree.update(repository, base=commit, tip=run.base, again=run.resumed)
             except OrchestratorError:

@@ -155,7 +155,8 @@ def _worktree(run: RunContext, spec: WorkerSpec, *, again: bool) -> Worktree:
     """Make the worktree, or find that of an earlier attempt."""
     if again:
         try:
-            return open_worktree(run.repository.top / spec.directory, spec.branch)
+            path = run.repository.top / spec.directory
+            return open_worktree(path, spec.branch, marked=spec.is_named)
         except RepositoryError:
             clear_place(run.repository, spec, run.directory.worker(spec.worker_id))
     return add_worktree(run.repository, spec)

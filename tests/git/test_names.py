@@ -14,6 +14,7 @@ from orchestrator.config.loading import load_config
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
+from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.listing import list_runs
 from orchestrator.state.run_directory import all_runs
@@ -118,6 +119,26 @@ def test_a_clean_up_goes_by_the_record(
     (again,) = cleanup(repo, engine=None).workers
     assert (again.problem, again.worktree) == (None, str(worktree))
     assert not worktree.exists()
+
+
+def test_a_worktree_of_the_users_in_the_place_of_a_workers_is_left_alone(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (worker,) = shell_run(repo, local_engine, COMMIT, **OUTSIDE).results
+    git(repo, "worktree", "remove", "--force", worker.worktree_path)
+    git(repo, "worktree", "add", "-q", worker.worktree_path, "-b", "mine")
+    (cleaned,) = cleanup(repo, engine=None).workers
+    assert "is not the worktree any more" in (cleaned.problem or "")
+    assert git(Path(worker.worktree_path), "branch", "--show-current") == "mine"
+
+
+def test_a_resumed_run_takes_no_names_of_another(repo: Path, local_engine: LocalEngine) -> None:
+    first = ParallelRunner(configured(COMMIT, **OUTSIDE), repo, engine=local_engine).reserve()
+    first.release()
+    git(repo, "branch", "-D", "solve/worker-1")
+    assert flow_run(repo, local_engine, "worker-1", **OUTSIDE)[0][0] == "solve/worker-1"
+    with pytest.raises(ConfigError, match="another run has taken numbers"):
+        ResumedRun(first, engine=local_engine).execute()
 
 
 def test_what_only_workers_have_is_not_merged(repo: Path, local_engine: LocalEngine) -> None:

@@ -85,6 +85,12 @@ def names() -> Iterator[Protection]:
         ("a found file puts no worktree outside", " or _leads_outside(setting)", ""),
     )
     yield from patches(
+        "git/worktree.py",
+        (NAMES,),
+        ("a worktree of the user's is not taken for a worker's",
+         "if marked and not (git_dir / WORKER_MARK).exists():", "if False:"),
+    )  # fmt: skip
+    yield from patches(
         "git/repository.py",
         (NAMES,),
         ("no run in a worker's worktree", "if (self.git_dir / WORKER_MARK).exists():", "if False:"),
