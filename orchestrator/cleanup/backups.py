@@ -6,7 +6,7 @@ The ref of worker N of a run is `<run>/<N>`; after a restore, the next is `<run>
 from itertools import count
 
 from orchestrator.cleanup.inventory import RecordedWorker, commit_of, head_of, is_reached
-from orchestrator.git.repository import ATTEMPTS, BACKUPS, Repository
+from orchestrator.git.repository import ATTEMPTS, BACKUPS, Repository, worker_refs
 from orchestrator.git.snapshot import snapshot
 
 _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
@@ -53,17 +53,10 @@ def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> s
 
 def list_backups(repository: Repository) -> list[tuple[str, int, str]]:
     """Give every backup's run, worker number and ref, the oldest first."""
-    listing = ("for-each-ref", "--sort=committerdate", "--format=%(refname)", BACKUPS)
-    return [(*_read(ref), ref) for ref in repository.git.text(*listing).splitlines()]
-
-
-def _read(ref: str) -> tuple[str, int]:
-    run_id, _, number = ref.removeprefix(BACKUPS).partition("/")
-    return run_id.partition(".")[0], int(number)
+    found = worker_refs(repository.git, BACKUPS, "--sort=committerdate")
+    return [(run_id.partition(".")[0], number, ref) for run_id, number, ref in found]
 
 
 def list_attempts(repository: Repository) -> list[tuple[str, int, str]]:
     """Give the run, worker number and ref of all work of attempts that were given up."""
-    refs = repository.git.text("for-each-ref", "--format=%(refname)", ATTEMPTS).splitlines()
-    parts = ((ref.removeprefix(ATTEMPTS).split("/"), ref) for ref in refs)
-    return [(run_id, int(number), ref) for (run_id, number, _), ref in parts]
+    return worker_refs(repository.git, ATTEMPTS)

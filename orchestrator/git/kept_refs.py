@@ -24,7 +24,7 @@ from orchestrator.git.quarantine import (
     refusals,
     unpack,
 )
-from orchestrator.git.repository import KEPT, Repository
+from orchestrator.git.repository import KEPT, Repository, worker_refs
 
 MOST_REFS = 200
 """Kept refs of one worker."""
@@ -65,9 +65,7 @@ def kept_prefix(run_id: str, worker_id: int, *, attempt: int) -> str:
 
 def list_kept(repository: Repository) -> list[tuple[str, int, str]]:
     """List every kept ref: its run, its worker's number, its name."""
-    found = repository.git.text("for-each-ref", "--format=%(refname)", KEPT).splitlines()
-    parts = ((name.removeprefix(KEPT).split("/"), name) for name in found)
-    return [(run_id, int(number), name) for (run_id, number, *_), name in parts]
+    return worker_refs(repository.git, KEPT)
 
 
 def told(refs: Sequence[str]) -> tuple[str, ...]:

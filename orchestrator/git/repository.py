@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ BACKUPS = "refs/orchestrator/backup/"
 ATTEMPTS = "refs/orchestrator/attempts/"
 """`<run>/<N>/<K>`: what worker N had written when its attempt K was given up."""
 KEPT = "refs/orchestrator/kept/"
+_OF_WORKER = re.compile(r"([^/]+)/([0-9]{1,9})(?:/|$)")
 """`<run>/<N>/...`: commits that worker N left and that its branch does not reach."""
 BASES = "refs/orchestrator/base/"
 """`<run>`: the commit that a run made of the checkout, for as long as some of it is left."""
@@ -55,6 +57,16 @@ def find_top(root: Path) -> Path:
         RepositoryError: There is none.
     """
     return discover(root)[0]
+
+
+def worker_refs(git: Git, prefix: str, *options: str) -> list[tuple[str, int, str]]:
+    """List the refs below a prefix that are named RUN/WORKER or RUN/WORKER/...: run, worker, ref.
+
+    A repository that came with its `.git` may have others there, which are not ours.
+    """
+    found = git.text("for-each-ref", *options, "--format=%(refname)", prefix).splitlines()
+    matches = ((_OF_WORKER.match(ref.removeprefix(prefix)), ref) for ref in found)
+    return [(match[1], int(match[2]), ref) for match, ref in matches if match]
 
 
 class Repository:

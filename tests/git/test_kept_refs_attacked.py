@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.cleanup.restore import restore
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import ATTEMPTS, BACKUPS, KEPT, Repository
 from orchestrator.results import Reason, Status
+from orchestrator.state.listing import list_runs
 from tests.git.test_kept_refs import commit, kept, left
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -204,3 +211,20 @@ def test_171_content_of_git_lfs_in_the_store_alone_is_told(
     )
     assert worker.files_modified == ["w"]
     assert "only its git store has is not kept: 2 objects" in (worker.message or "")
+
+
+def test_172_refs_that_came_with_a_repository_are_not_ours(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    for folder in (KEPT, ATTEMPTS, BACKUPS):
+        for name in ("x", "run/x", f"run/{'9' * 200}/x/y", "a/b/c/d"):
+            git(repo, "update-ref", f"{folder}{name}", "HEAD")
+    (result,) = shell_run(repo, local_engine, f"git checkout -qb side; {commit('side')}").results
+    (run,) = list_runs(Repository(repo)).runs
+    assert run.workers[0].kept_refs == tuple(result.kept_refs)
+    before = git(repo, "for-each-ref")
+    report = cleanup(repo, engine=local_engine, purge=True)
+    assert [one.worker_id for one in report.workers] == [1]
+    assert git(repo, "for-each-ref", f"{KEPT}run") in before
+    with pytest.raises(ConfigError):
+        restore(repo)
