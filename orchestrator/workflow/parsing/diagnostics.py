@@ -12,7 +12,6 @@ from orchestrator.config.loading import mistakes
 from orchestrator.config.validation import Part, problem_in
 from orchestrator.text.sanitize import one_line
 
-_MOST = 50
 _HINT = "`orchestrator spec schema` prints the keys and what they take"
 
 M = TypeVar("M", bound=BaseModel)
@@ -43,9 +42,7 @@ class Mistakes:
         if not self._found:
             return
         lines = sorted(self._found, key=lambda text: self._found[text])
-        more = len(lines) - _MOST
-        shown = [*lines[:_MOST], f"and {more} more"] if more > 0 else lines
-        raise mistakes(shown, _HINT, "workflow")
+        raise mistakes(lines, _HINT, "workflow")
 
     def checked(self, model: type[M], node: Node, name: str) -> M | None:
         """Read a part of the file as what it must be; what is wrong with it is noted.
