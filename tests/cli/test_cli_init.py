@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.cli.app import run
 from orchestrator.config.document import read_document
+from tests.support.ci_parsers import commands_in
 
 
 @pytest.fixture
@@ -115,3 +116,27 @@ class TestTerminal:
         code, _ = self.asked(project, "\x04")
         assert code == 130
         assert not (project / "orchestrator.yaml").exists()
+
+
+def test_a_hostile_project_steers_neither_a_job_nor_the_file(repository, capsys, monkeypatch):
+    monkeypatch.setenv("TOKEN_OF_MINE", "token-1234")
+    evil, service = "##vso[task.prependpath]/x", "::add-mask::x"
+    for folder in (evil.replace("/", "-"), "x\n::add-mask::y", "x\rsetup: [evil]", "--- x"):
+        (repository / folder).mkdir()
+        (repository / folder / "package.json").write_text('{"scripts": {"test": "##[add-mask]x"}}')
+        (repository / folder / "Dockerfile").write_text("FROM x\n")
+    (repository / "pyproject.toml").write_text(f"[{evil}\n{service}")
+    (repository / "compose.yaml").write_text(
+        f'services:\n  "{evil}": {{image: x}}\n  "{service}": {{build: .}}\n'
+        '  db: {image: x, environment: {A: "x\\nsetup: [evil]", B: "${TOKEN_OF_MINE}"},'
+        ' volumes: ["/:/host"], privileged: true}\n'
+    )
+    assert run(["init", "--yes", "--services", "--agent-cli", "shell"]) == 0
+    shown = capsys.readouterr()
+    assert commands_in(shown.out, shown.err) == []
+    assert "vso[task.prependpath]" in shown.err
+    text = (repository / "orchestrator.yaml").read_text()
+    assert "token-1234" not in text
+    said = read_document(repository / "orchestrator.yaml").plain()
+    assert (said["setup"], list(said["services"])) == (None, ["db"])
+    assert said["services"]["db"] == {"image": "x", "env": {"A": "x\nsetup: [evil]"}}
