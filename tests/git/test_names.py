@@ -70,6 +70,12 @@ def test_numbers_in_the_repository(repo: Path, local_engine: LocalEngine) -> Non
     assert more.branch == "solve/issue-5"
 
 
+def test_a_number_stands_for_one_worker(repo: Path, local_engine: LocalEngine) -> None:
+    (first,) = shell_run(repo, local_engine, COMMIT, **OUTSIDE).results
+    (second,) = shell_run(repo, local_engine, COMMIT).results
+    assert (first.worker_id, second.branch) == (1, "architect/parallel-2")
+
+
 def test_ids_outside_of_the_repository(repo: Path, local_engine: LocalEngine) -> None:
     names = flow_run(repo, local_engine, "one", "two", **OUTSIDE)
     place = repo.parent / ".worktrees"
