@@ -216,8 +216,9 @@ def test_a_job_s_log_is_no_terminal_for_image_builds(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     with _shown(quiet=False) as progress:
-        progress("##[add-mask]x")
         progress("::add-mask::x")
+        # Drawn when the status ends, if not before.
+        progress("##[add-mask]x")
     shown = capsys.readouterr()
     assert commands_in(shown.out, shown.err) == []
     assert "add-mask" in shown.err
