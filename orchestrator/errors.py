@@ -14,7 +14,7 @@ class OrchestratorError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Say what is wrong and what to do: a program that uses us may print no more than this."""
+        """Return what is wrong and what to do: the caller may print no more than this."""
         return f"{self.message} (hint: {self.hint})" if self.hint else self.message
 
 

@@ -240,7 +240,7 @@ def sum_up(
 
 
 def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
-    """Give the process exit code for a finished run.
+    """Return the process exit code for a finished run.
 
     Args:
         results: One per worker.

@@ -101,7 +101,7 @@ class AiderAgent:
         return unkept(settings, profiles=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line."""
+        """Return the command line."""
         model = () if spec.model is None else ("--model", litellm.with_provider(spec.model))
         return AgentCommand(
             argv=(*starter(), *_COMMAND, *model, f"--message={spec.task}"),
@@ -141,7 +141,7 @@ class AiderAgent:
 
 
 def _last_words(said: str) -> str | None:
-    """Give the last answer of the model: what stands between the program's own lines."""
+    """Return the last answer of the model: what stands between the program's own lines."""
     ends = (match.end() for match in _OWN_LINE.finditer(said))
     return summarized(said[max(ends, default=0) :])
 
@@ -153,7 +153,7 @@ def _figures(answers: Sequence[re.Match[str]]) -> _Figures:
 
 
 def _session_cost(told: Sequence[re.Match[str]]) -> float | None:
-    """Give the last figure: it is a sum already."""
+    """Return the last figure: it is a sum already."""
     costs = [float(found["cost"]) for found in told if found["cost"]]
     return costs[-1] if costs else None
 

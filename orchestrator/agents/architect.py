@@ -100,7 +100,7 @@ class ArchitectAgent:
         return unkept(settings, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line; the task stands behind `--`, so it may begin with a dash."""
+        """Return the command line; the task stands behind `--`, so it may begin with a dash."""
         options = {
             "--agent": settings.profile,
             "--max-steps": str(settings.max_steps),
@@ -117,7 +117,7 @@ class ArchitectAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Hear nothing: the program prints only at its end."""
+        """Read nothing: the program prints only at its end."""
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
@@ -201,6 +201,6 @@ def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:
 
 
 def _complaint(tail: str) -> str | None:
-    """Give the last of the program's own error messages, which may go over several lines."""
+    """Return the last of the program's own error messages, which may go over several lines."""
     starts = [match.start() for match in _COMPLAINT.finditer(tail)]
     return described(tail[starts[-1] :]) if starts else None

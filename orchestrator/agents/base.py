@@ -50,7 +50,7 @@ class AgentSettings:
         )
 
     def inner_timeout(self, closing_time: float) -> int | None:
-        """Give a limit of the program's own: it is to stop with a report before it is stopped.
+        """Return a limit of the program's own: it is to stop with a report before it is stopped.
 
         Args:
             closing_time: Seconds that it may take from there to its end.
@@ -151,10 +151,10 @@ class Agent(Protocol):
         """
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Say how the program is started for one worker."""
+        """Return how the program is started for one worker."""
 
     def progress_reader(self) -> ProgressReader:
         """Make what reads a worker's stdout while the program runs."""
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Say what the program's end means; called when it ended by itself or by a signal."""
+        """Return what the program's end means; called when it ended by itself or by a signal."""

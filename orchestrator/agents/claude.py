@@ -129,7 +129,7 @@ class ClaudeAgent:
         """Keep everything: a profile is one of its agents, and the limits are its own options."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line; the task stands behind `--`, so it may begin with a dash."""
+        """Return the command line; the task stands behind `--`, so it may begin with a dash."""
         options = {
             "--agent": settings.chosen_profile,
             "--model": spec.model,

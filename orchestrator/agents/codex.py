@@ -118,7 +118,7 @@ class CodexAgent:
         return unkept(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line; the task stands behind `--`, so it may begin with a dash."""
+        """Return the command line; the task stands behind `--`, so it may begin with a dash."""
         provider = _server(settings.api_base) | _PROVIDER_SETTINGS
         wanted = _SETTINGS | {
             f"model_providers.{_PROVIDER}.{name}": value for name, value in provider.items()
@@ -191,7 +191,7 @@ def _server(api_base: str | None) -> dict[str, object]:
 
 
 def _words(event: Mapping[str, object]) -> str | None:
-    """Give what the model says to people."""
+    """Return what the model says to people."""
     item = event.get("item")
     if not isinstance(item, dict) or item.get("type") != "agent_message":
         return None

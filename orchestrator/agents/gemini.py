@@ -114,7 +114,7 @@ class GeminiAgent:
         return unkept(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line; the task is part of a word, so it may begin with a dash."""
+        """Return the command line; the task is part of a word, so it may begin with a dash."""
         model = () if spec.model is None else ("--model", spec.model)
         return AgentCommand(
             argv=(

@@ -142,7 +142,7 @@ def tokens(answer: object) -> int:
 
 
 def said(messages: list[dict[str, Any]]) -> str:
-    """Give the last text of any weight."""
+    """Return the last text of any weight."""
     texts = (m.get("content") for m in reversed(messages) if m.get("role") in ("exit", "assistant"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")[:LONGEST]
 

@@ -111,7 +111,7 @@ def missing_key(
 
 
 def own_server(api_base: str | None) -> dict[str, str]:
-    """Give the variables that lead every provider's models to a server of the user's own."""
+    """Return the variables that lead every provider's models to a server of the user's own."""
     if api_base is None:
         return {}
     given = {name for name in INHERITED if name.endswith(("_API_BASE", "_BASE_URL"))}
@@ -121,7 +121,7 @@ def own_server(api_base: str | None) -> dict[str, str]:
 
 
 def reason_of(error: str, text: str) -> Reason:
-    """Say why a call failed.
+    """Return why a call failed.
 
     Args:
         error: What litellm calls its exception.

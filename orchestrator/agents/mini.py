@@ -73,7 +73,7 @@ class MiniAgent:
         return unkept(settings, profiles=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line, and the program that it is started by."""
+        """Return the command line, and the program that it is started by."""
         model = () if spec.model is None else ("-m", litellm.with_provider(spec.model))
         return AgentCommand(
             argv=(
@@ -92,7 +92,7 @@ class MiniAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Hear nothing: the program keeps every limit itself."""
+        """Read nothing: the program keeps every limit itself."""
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
@@ -116,7 +116,7 @@ class MiniAgent:
 
 
 def _limits(settings: AgentSettings) -> tuple[str, ...]:
-    """Give its own limits; without `-l 0` there would be one of $3 that nobody asked for."""
+    """Return its own limits; without `-l 0` there would be one of $3 that nobody asked for."""
     budget = ("-l", f"{settings.budget or 0}")
     timeout = settings.inner_timeout(_CLOSING_TIME)
     if timeout is None:

@@ -139,7 +139,7 @@ class OpencodeAgent:
         """Keep everything: steps and cost are counted from outside."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line; the task comes on its stdin."""
+        """Return the command line; the task comes on its stdin."""
         profile = settings.chosen_profile
         given = () if profile is None else ("--agent", profile)
         model = ("--model", _qualified(spec.model))

@@ -69,7 +69,7 @@ class ShellAgent:
         return unkept(settings, steps=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Give the command line; the command finds the run's options in its environment."""
+        """Return the command line; the command finds the run's options in its environment."""
         env = {
             "ORCHESTRATOR_WORKER_ID": str(spec.worker_id),
             "ORCHESTRATOR_AGENT": settings.profile,
@@ -111,7 +111,7 @@ def _argv(task: str) -> tuple[str, ...]:
 
 
 def _last_lines(output: AgentOutput) -> str | None:
-    """Give whole lines, as many as there is room for; a report at the end is for programs."""
+    """Return whole lines, as many as there is room for; a report at the end is for programs."""
     said = text_tail(output.stdout, _TAIL)
     found = (said if len(said) < _TAIL else said.partition("\n")[2]).rstrip().splitlines()
     if found and any(keys <= (parse_object(found[-1]) or {}).keys() for keys in _REPORT_KEYS):

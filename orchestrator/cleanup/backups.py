@@ -13,7 +13,7 @@ _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
 
 
 def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None) -> str | None:
-    """Give the commit that holds what would be lost, or None when all of it is merged.
+    """Return the commit that holds what would be lost, or None when all of it is merged.
 
     Args:
         repository: The repository.
@@ -52,11 +52,11 @@ def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> s
 
 
 def list_backups(repository: Repository) -> list[tuple[str, int, str]]:
-    """Give every backup's run, worker number and ref, the oldest first."""
+    """Return every backup's run, worker number and ref, the oldest first."""
     found = worker_refs(repository.git, BACKUPS, "--sort=committerdate")
     return [(run_id.partition(".")[0], number, ref) for run_id, number, ref in found]
 
 
 def list_attempts(repository: Repository) -> list[tuple[str, int, str]]:
-    """Give the run, worker number and ref of all work of attempts that were given up."""
+    """Return the run, worker number and ref of all work of attempts that were given up."""
     return worker_refs(repository.git, ATTEMPTS)

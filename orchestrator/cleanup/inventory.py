@@ -57,11 +57,11 @@ class RecordedWorker:
         return self.directory.base_of(self.number) or self.record.base
 
     def has_made(self, commit: str) -> bool:
-        """Tell whether a commit is more than what others made that it started from."""
+        """Return whether a commit is more than what others made that it started from."""
         return commit != self.directory.base_of(self.number)
 
     def worktree(self) -> Worktree | None:
-        """Give its worktree, or None when there is none, or something else in its place."""
+        """Return its worktree, or None when there is none, or something else in its place."""
         try:
             return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
         except RepositoryError:
@@ -72,7 +72,7 @@ class RecordedWorker:
         return unchanged(self.directory.worker(self.number), self.path)
 
     def is_present(self, refs: frozenset[str]) -> bool:
-        """Tell whether its worktree is there, or its branch among `refs`."""
+        """Return whether its worktree is there, or its branch among `refs`."""
         return is_left(self.record, self.spec, refs)
 
     def still_owns_its_number(self, repository: Repository) -> bool:
@@ -99,7 +99,7 @@ class RecordedWorker:
         return self.number == other.number and self.is_present(refs)
 
     def age(self) -> float:
-        """Give the seconds since its end; of a run that died, since its last sign of life."""
+        """Return the seconds since its end; of a run that died, since its last sign of life."""
         state = self.directory.worker(self.number)
         result = state / "result.json"
         signs = [self.directory.path / name for name in _SIGNS_OF_LIFE]
@@ -153,7 +153,7 @@ def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
 
 
 def worktrees(repository: Repository) -> frozenset[int]:
-    """Give the numbers of the workers' worktrees, those that live runs will yet make included."""
+    """Return the numbers of the workers' worktrees, those that live runs will yet make included."""
     names = (path.name.removeprefix(DIRECTORIES) for path in repository.top.glob(f"{DIRECTORIES}*"))
     found = {int(name) for name in names if name.isdecimal()}
     found |= {worker.number for worker in named_workers(repository) if worker.path.exists()}
@@ -166,7 +166,7 @@ def worktrees(repository: Repository) -> frozenset[int]:
 
 
 def commit_of(repository: Repository, ref: str) -> str | None:
-    """Give the commit that a ref names, or None."""
+    """Return the commit that a ref names, or None."""
     try:
         return repository.git.text("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     except GitCommandError:
@@ -174,12 +174,12 @@ def commit_of(repository: Repository, ref: str) -> str | None:
 
 
 def head_of(repository: Repository, worktree: Worktree) -> str | None:
-    """Give the commit a worktree is at: its user may have committed, or checked something out."""
+    """Return the commit a worktree is at: its user may have committed, or checked something out."""
     return commit_of(repository, f"worktrees/{worktree.git_dir.name}/HEAD")
 
 
 def is_reached(repository: Repository, commit: str, *places: str) -> bool:
-    """Tell whether a ref below `places` reaches `commit` that is no worker's own.
+    """Return whether a ref below `places` reaches `commit` that is no worker's own.
 
     A worker's branch is its own, and so is what it was pushed to.
     """
@@ -206,7 +206,7 @@ def pushed_refs(repository: Repository) -> frozenset[str]:
 
 
 def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
-    """Tell whether a branch, local or remote, has all that a worker committed."""
+    """Return whether a branch, local or remote, has all that a worker committed."""
     if is_stranded(worker.directory, worker.spec):
         return False
     worktree = worker.worktree()
@@ -217,7 +217,7 @@ def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
 
 
 def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
-    """Tell whether a remote has all that a worker committed, as far as this repository knows."""
+    """Return whether a remote has all that a worker committed, as far as this repository knows."""
     worktree = worker.worktree()
     head = head_of(repository, worktree) if worktree else None
     made = {commit_of(repository, worker.ref), head} - {None, worker.base}
@@ -226,7 +226,7 @@ def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
 
 
 def is_on_a_remote(repository: Repository, commit: str) -> bool:
-    """Tell whether a remote-tracking ref reaches a commit."""
+    """Return whether a remote-tracking ref reaches a commit."""
     listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", _REMOTES)
     return bool(repository.git.text(*listing))
 
@@ -238,14 +238,14 @@ def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
 
 
 def is_refused(worker: RecordedWorker) -> bool:
-    """Tell whether work of a worker is in its state directory alone, as it was refused."""
+    """Return whether work of a worker is in its state directory alone, as it was refused."""
     store = Store(root=worker.directory.worker(worker.number))
     wrote = store.upper.is_dir() or store.copy.is_dir()
     return wrote and store.git.is_dir() and worker.directory.result(worker.number) is not None
 
 
 def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
-    """Tell whether a worker's worktree has nothing that is not committed."""
+    """Return whether a worker's worktree has nothing that is not committed."""
     worktree = worker.worktree()
     if worktree is None:
         return not worker.path.exists()
@@ -274,7 +274,7 @@ class Wanted:
     """Only those whose end is longer ago."""
 
     def includes(self, repository: Repository, worker: RecordedWorker, *, present: bool) -> bool:
-        """Tell whether a worker is to go.
+        """Return whether a worker is to go.
 
         Args:
             repository: The repository.
@@ -295,7 +295,7 @@ class Wanted:
         return self.pushed and is_pushed(repository, worker)
 
     def allows_purge(self, repository: Repository, ref: str) -> bool:
-        """Tell whether a backup may go: of merged or pushed workers only what is elsewhere."""
+        """Return whether a backup may go: of merged or pushed workers only what is elsewhere."""
         if not (self.merged or self.pushed):
             return True
         if self.merged and is_reached(repository, ref, *BRANCHES_AND_REMOTES):
@@ -303,7 +303,7 @@ class Wanted:
         return self.pushed and is_on_a_remote(repository, ref)
 
     def reaches(self, worker: RecordedWorker) -> bool:
-        """Tell whether its number and its age are right."""
+        """Return whether its number and its age are right."""
         if self.workers and worker.number not in self.workers:
             return False
         return self.older_than is None or worker.age() >= self.older_than.total_seconds()

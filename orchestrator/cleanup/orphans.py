@@ -25,7 +25,7 @@ class Stuck:
     problem: str
 
     def __str__(self) -> str:
-        """Say which it is and what the engine said."""
+        """Return which it is and what the engine said."""
         return f"{self.leftover.kind} {self.leftover.id[:12]}: {self.problem}"
 
 
@@ -43,7 +43,7 @@ def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str,
 
 
 def worker_of(leftover: Leftover) -> int | None:
-    """Give the number of the worker it belongs to; None when it is the whole run's."""
+    """Return the number of the worker it belongs to; None when it is the whole run's."""
     number = leftover.labels.get(WORKER, "")
     return int(number) if number.isdecimal() else None
 

@@ -27,7 +27,7 @@ from orchestrator.workspace.shared_files import Shared
 
 
 def is_stranded(directory: RunDirectory, spec: WorkerSpec) -> bool:
-    """Tell whether a worker of a dead run may have written what is on no branch yet."""
+    """Return whether a worker of a dead run may have written what is on no branch yet."""
     store = Store(root=directory.worker(spec.worker_id))
     if _never_ran(directory, spec, store):
         return False
@@ -38,7 +38,7 @@ def is_stranded(directory: RunDirectory, spec: WorkerSpec) -> bool:
 
 
 def _never_ran(directory: RunDirectory, spec: WorkerSpec, store: Store) -> bool:
-    """Tell whether no container that could write to a worker's files was ever started."""
+    """Return whether no container that could write to a worker's files was ever started."""
     record = directory.record()
     if record is None or Checkpoints(store.root).launch() is not None:
         return False

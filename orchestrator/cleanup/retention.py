@@ -23,7 +23,7 @@ _REFUSED = ("git", "harvest", "out", CHECKED)
 
 
 def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:
-    """Tell whether a run could go on: a worker has no result, and still has its place.
+    """Return whether a run could go on: a worker has no result, and still has its place.
 
     Args:
         workers: All of the run's.

@@ -147,7 +147,7 @@ Branch = Annotated[Text, _setting("branch", "TEMPLATE", "Branch of each worker, 
 
 
 def _from_here(file: str | None) -> str | None:
-    """Say where a file is, to whoever goes on elsewhere."""
+    """Return where a file is, to whoever goes on elsewhere."""
     return file and str(Path(file).absolute())
 
 

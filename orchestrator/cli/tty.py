@@ -25,7 +25,7 @@ _RESET = b"\x1b[0m\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2
 
 
 def terminal_size() -> TerminalSize:
-    """Give the size of this terminal."""
+    """Return the size of this terminal."""
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
     return TerminalSize(rows=rows, columns=columns)
 

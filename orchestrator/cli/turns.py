@@ -59,7 +59,7 @@ def _wait(repository: Repository, lock: IO[str], *, leaves: bool, quiet: bool) -
 
 
 def _busy(repository: Repository, lock: IO[str]) -> str | None:
-    """Say what this run would have to wait for; the lock is taken where that is nothing."""
+    """Return what this run would have to wait for; the lock is taken where that is nothing."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

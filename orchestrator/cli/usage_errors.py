@@ -13,7 +13,7 @@ _IN_OUR_WORDS = {
 
 
 def usage_message(error: typer.TyperException) -> tuple[str, str | None]:
-    """Give the message and the hint for a wrong command line."""
+    """Return the message and the hint for a wrong command line."""
     context = getattr(error, "ctx", None)
     unknown = getattr(error, "option_name", None)
     if unknown and "No such option" in error.message:

@@ -35,7 +35,7 @@ class Node:
         return self if self.written is None else Node(self.written, self.line)
 
     def plain(self) -> object:
-        """Give the value without its lines."""
+        """Return the value without its lines."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -264,7 +264,7 @@ class _JsonLines:
             yield self.read(depth + 1)
 
     def _until(self, end: str) -> Iterator[int]:
-        """Give the line of each member, and step over what closes them."""
+        """Yield the line of each member, and step over what closes them."""
         self._at += 1
         while self._text[self._next()] != end:
             yield bisect_left(self._ends, self._at) + 1

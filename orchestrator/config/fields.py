@@ -94,7 +94,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Say where it came from: ``orchestrator.yaml:3: `parallel_runs.workers` ``."""
+        """Return where it came from: ``orchestrator.yaml:3: `parallel_runs.workers` ``."""
         if self.kind == "file":
             return f"{self.place}: `{self.name}`"
         what = "environment variable" if self.kind == "environment" else "option"
@@ -102,33 +102,33 @@ class Setting:
 
     @property
     def place(self) -> str:
-        """Give `FILE:LINE`, or the variable's or option's name."""
+        """Return `FILE:LINE`, or the variable's or option's name."""
         return place(self.file, self.node) if self.kind == "file" else self.name
 
     @property
     def secret(self) -> bool:
-        """Say whether the value must not be shown."""
+        """Return whether the value must not be shown."""
         return self.field[-1] in SECRET
 
 
 def place(file: Path | None, node: Node | None) -> str:
-    """Give `FILE:LINE`, as far as the line is known."""
+    """Return `FILE:LINE`, as far as the line is known."""
     return f"{file}:{node.line}" if node is not None and node.line else str(file)
 
 
 def model_of(field: FieldPath) -> type[BaseModel]:
-    """Give the model that a field is part of."""
+    """Return the model that a field is part of."""
     return _PARTS[field[0]] if len(field) > 1 else ParallelConfig
 
 
 def is_size(field: FieldPath) -> bool:
-    """Say whether a field takes `512m` beside a number of bytes."""
+    """Return whether a field takes `512m` beside a number of bytes."""
     return IS_SIZE in field_schema(field)
 
 
 @cache
 def whole_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Give the JSON Schema of a model in one piece, without references."""
+    """Return the JSON Schema of a model in one piece, without references."""
     schema = model.model_json_schema()
     found: dict[str, Any] = _whole(schema, schema.pop("$defs", {}))
     return found
@@ -149,13 +149,13 @@ def _whole(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
 
 def field_schema(field: FieldPath) -> dict[str, Any]:
-    """Give the JSON Schema of one field."""
+    """Return the JSON Schema of one field."""
     found: dict[str, Any] = whole_schema(model_of(field))["properties"][field[-1]]
     return found
 
 
 def is_structured(field: FieldPath) -> bool:
-    """Say whether a field's members or items have parts of their own."""
+    """Return whether a field's members or items have parts of their own."""
     schema = field_schema(field)
     parts = (inner_schema(schema, 0), inner_schema(schema, "any"))
     return any(kind.get("type") == "object" for part in parts if part for kind in kinds(part))
@@ -178,7 +178,7 @@ def kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def inner_schema(schema: Mapping[str, Any], part: str | int) -> dict[str, Any] | None:
-    """Give the schema of a member of a mapping or of an item of a list, if it has one."""
+    """Return the schema of a member of a mapping or of an item of a list, if it has one."""
     for kind in kinds(schema):
         named = kind.get("properties", {}).get(part)
         found = kind.get("items") if isinstance(part, int) else named or _of_any_name(kind)
@@ -193,7 +193,7 @@ def _of_any_name(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def in_words(schema: Mapping[str, Any]) -> str:
-    """Say what a schema takes."""
+    """Return what a schema takes."""
     return " or ".join(dict.fromkeys(_one_in_words(kind) for kind in kinds(schema)))
 
 

@@ -190,7 +190,7 @@ def _is_auto(given: list[Setting]) -> bool:
 
 
 def _room(config: ParallelConfig) -> int:
-    """Say how many workers this machine has room for."""
+    """Return how many workers this machine has room for."""
     machine = this_machine()
     return room(config, cpus=machine.cpus, memory=machine.memory)
 
@@ -222,7 +222,7 @@ def check_file(path: Path, *, top: Path | None = None) -> FileCheck:
 def config_file(
     environ: Mapping[str, str], top: Path | None, file: Path | None
 ) -> tuple[Path | None, bool]:
-    """Give the configuration file, if any, and whether the user named it.
+    """Return the configuration file, if any, and whether the user named it.
 
     Args:
         environ: The caller's environment.

@@ -52,7 +52,7 @@ _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
 def variable_prefix(service: str) -> str:
-    """Give what a service's variables begin with: `MY_DB` of `my-db`."""
+    """Return what a service's variables begin with: `MY_DB` of `my-db`."""
     return service.upper().replace("-", "_")
 
 

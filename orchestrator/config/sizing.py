@@ -54,7 +54,7 @@ def fits(demands: Iterable[Demand], *, cpus: float, memory: int) -> bool:
 
 
 def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
-    """Say how many workers a machine has room for at once, each with its services.
+    """Return how many workers a machine has room for at once, each with its services.
 
     Args:
         config: The run.
@@ -66,7 +66,7 @@ def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
 
 
 def room_for(demands: Sequence[Demand], *, cpus: float, memory: int) -> int:
-    """Say how many workers a machine has room for at once, whichever they are; one at least.
+    """Return how many workers a machine has room for at once, whichever they are; one at least.
 
     Args:
         demands: Of each worker.

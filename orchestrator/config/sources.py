@@ -260,7 +260,7 @@ _FLAGS: Mapping[str, str] = {
 
 
 def flag(name: str) -> str:
-    """Give the option of a setting."""
+    """Return the option of a setting."""
     return _FLAGS.get(name, "--" + name.replace("_", "-"))
 
 

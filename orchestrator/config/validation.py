@@ -31,7 +31,7 @@ class Part:
 
 
 def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | int]) -> str:
-    """Give the whole line: ``orchestrator.yaml:7: `services.db.memory` is `3x`: must be ...``.
+    """Return the whole line: ``orchestrator.yaml:7: `services.db.memory` is `3x`: must be ...``.
 
     Args:
         found: The mistake.
@@ -44,7 +44,7 @@ def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | 
 
 
 def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) -> tuple[Node, str]:
-    """Say what is wrong, and where it stands.
+    """Return what is wrong, and where it stands.
 
     Args:
         found: The mistake.

@@ -9,7 +9,7 @@ from orchestrator.errors import ConfigError
 
 
 def installed_engines() -> dict[str, EntryPoint]:
-    """Give the entry points of all engines that installed packages offer, by name."""
+    """Return the entry points of all engines that installed packages offer, by name."""
     return {point.name: point for point in entry_points(group="orchestrator.engines")}
 
 

@@ -53,7 +53,7 @@ def check_shared_network(runtime: str | None) -> None:
 
 
 def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """Give the base URLs that an agent program will use.
+    """Yield the base URLs that an agent program will use.
 
     Args:
         names: The variables that the program is known to read.
@@ -64,7 +64,7 @@ def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[
 
 
 def allowed_destinations(wishes: Iterable[str], urls: Iterable[str]) -> tuple[Destination, ...]:
-    """Give addresses and ports that stay reachable.
+    """Return addresses and ports that stay reachable.
 
     Args:
         wishes: `HOST[:PORT]` as `--allow` takes them.

@@ -24,13 +24,13 @@ class ImageEngine(Protocol):
     """An engine that can also make images."""
 
     def image_id(self, image: str) -> str | None:
-        """Give the id of an image it has, or None."""
+        """Return the id of an image it has, or None."""
 
     def image_info(self, image: str) -> ImageInfo | None:
         """Describe an image it has, or None."""
 
     def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
-        """Give the images that have a label, by each of their names."""
+        """Return the images that have a label, by each of their names."""
 
     def pull(self, image: str, *, progress: Progress) -> None:
         """Fetch an image from its registry.

@@ -83,7 +83,7 @@ class Container(Protocol):
         """
 
     def state(self) -> ContainerState:
-        """Tell how far it has come.
+        """Return how far it has come.
 
         Raises:
             EngineError: The container is gone or the engine does not answer.
@@ -180,7 +180,7 @@ class InnerProcess(Protocol):
         """Change the size of its terminal; one that has ended is no error."""
 
     def wait(self) -> int:
-        """Give its exit code, once its output was read to the end.
+        """Return its exit code, once its output was read to the end.
 
         Raises:
             EngineError: Nobody knows: the container ended meanwhile.
@@ -262,7 +262,7 @@ class ContainerEngine(Protocol):
         """
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:
-        """Give the TCP ports that an image says it listens on, the lowest first.
+        """Return the TCP ports that an image says it listens on, the lowest first.
 
         Raises:
             ImageNotFoundError: It lacks the image.

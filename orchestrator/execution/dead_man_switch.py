@@ -161,7 +161,7 @@ def _launch(source: int, run: Path, engine: str) -> None:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give what the engine may need, and neither secrets nor what CI systems find processes by."""
+    """Return the variables that the engine may need, without secrets and marks of CI systems."""
     package = str(Path(deadman_process.__file__).parents[2])
     paths = [package, *filter(None, [environ.get("PYTHONPATH")])]
     found = {

@@ -50,7 +50,7 @@ class Terms:
         self.switch.running(self.worker_id, self._late(age))
 
     def _late(self, age: float) -> float | None:
-        """Give the seconds after which it must be dead, whatever becomes of us."""
+        """Return the seconds after which it must be dead, whatever becomes of us."""
         if self.timeout is None:
             return None
         return self.timeout - age + self.limits.grace + LATE

@@ -29,12 +29,12 @@ _RECORDED_SHARE = 0.01
 
 
 def log_files(directory: Path) -> tuple[Path, Path]:
-    """Give the files of a worker's stdout and stderr."""
+    """Return the files of a worker's stdout and stderr."""
     return directory / "stdout.log", directory / "stderr.log"
 
 
 def stage_log(directory: Path, stage: str) -> Path:
-    """Give the file of all that a stage prints."""
+    """Return the file of all that a stage prints."""
     return directory / f"{stage}.log"
 
 

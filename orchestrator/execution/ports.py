@@ -37,7 +37,7 @@ class PortBlocks:
         self._held: dict[int, _Block] = {}
 
     def of(self, worker_id: int, wanted: Mapping[str, int]) -> "WorkerPorts":
-        """Give a worker's, reserved when they are first asked for.
+        """Return a worker's, reserved when they are first asked for.
 
         Args:
             worker_id: The worker.
@@ -46,7 +46,7 @@ class PortBlocks:
         return WorkerPorts(self, wanted, worker_id)
 
     def first_port(self, worker_id: int) -> int:
-        """Give the first port of a worker's block: the one it had, or else a free one.
+        """Return the first port of a worker's block: the one it had, or else a free one.
 
         Raises:
             EngineError: All are taken.
@@ -106,7 +106,7 @@ class WorkerPorts:
     _worker_id: int
 
     def published(self) -> dict[int, int]:
-        """Give container port to port on 127.0.0.1, reserved from now on.
+        """Return container port to port on 127.0.0.1, reserved from now on.
 
         Raises:
             EngineError: All are taken.

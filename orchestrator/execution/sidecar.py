@@ -48,7 +48,7 @@ class Companion:
         self._follower.start()
 
     def ended(self) -> str | None:
-        """Say how it ended, or None while it runs.
+        """Return how it ended, or None while it runs.
 
         Raises:
             EngineError: The engine does not answer.
@@ -61,7 +61,7 @@ class Companion:
         return f"{why} (exit code {status.exit_code}){self.last_words()}"
 
     def last_words(self) -> str:
-        """Give the last line that it said, behind a colon, if it said anything."""
+        """Return the last line that it said, behind a colon, if it said anything."""
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
         last = next((line for line in reversed(lines) if line), "")
         return f": {one_line(last, limit=_SHOWN)}" if last else ""

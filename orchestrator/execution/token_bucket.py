@@ -41,7 +41,7 @@ class Bucket:
         self._at: float | None = None
 
     def wait(self, now: float) -> float:
-        """Give the seconds until it holds one."""
+        """Return the seconds until it holds one."""
         self._fill(now)
         return max(0.0, 1 - _ROUNDING - self._held) / self._limit.refill_rate
 

@@ -117,14 +117,14 @@ class Signs:
             self._kinds.popitem(last=False)
 
     def prompt(self) -> str | None:
-        """Give the end of the output if it reads like a question to somebody who is not there."""
+        """Return the end of the output if it reads like a question to somebody who is not there."""
         last = self.end.rstrip(b"\r\n").rpartition(b"\n")[2].rpartition(b"\r")[2]
         text = one_line(last.decode("utf-8", "replace"), limit=_LINE)
         return text if _PROMPT.search(text) else None
 
 
 def asking(signs: Signs) -> Found | None:
-    """Give the question that a worker's output ends with, if it does."""
+    """Return the question that a worker's output ends with, if it does."""
     prompt = signs.prompt()
     return None if prompt is None else Found("needs_input", f"it waits for an answer: {prompt}")
 
@@ -178,7 +178,7 @@ class Sentry:
         self._next = time.monotonic()
 
     def look(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
-        """Give what is new, `_MOST_TOLD` things at most: each is recorded and may notify somebody.
+        """Yield what is new, `_MOST_TOLD` things at most: each is recorded and may notify somebody.
 
         Args:
             signs: What its output says.

@@ -23,7 +23,7 @@ class Tail:
         self._file: BinaryIO | None = None
 
     def read(self) -> bytes:
-        """Give a piece of what has come since the last call; nothing when nothing has."""
+        """Return a piece of what has come since the last call; nothing when nothing has."""
         piece = self._piece()
         if not piece and self._is_anew():
             self._begin()
@@ -73,7 +73,7 @@ class LineTail:
         self._started = b""
 
     def read(self) -> bytes:
-        """Give whole lines that have come since the last call; nothing when there is none yet."""
+        """Return whole lines that have come since the last call; nothing when there is none yet."""
         while True:
             before = self._tail.rounds
             piece = self._tail.read()
@@ -83,7 +83,7 @@ class LineTail:
                 return lines
 
     def rest(self) -> bytes:
-        """Give the last line, which has no end, as a line; to be called when none will come."""
+        """Return the last line, which has no end, as a line; to be called when none will come."""
         started, self._started = self._started, b""
         return started + b"\n" if started else b""
 
@@ -101,7 +101,7 @@ class LineTail:
 
 
 def last_line(path: Path, *, most: int = 4096) -> bytes:
-    """Give the last line of a file that is not blank, or what of it is in the last `most` bytes."""
+    """Return the last line of a file that is not blank, at most its last `most` bytes."""
     try:
         with path.open("rb", 0) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - most, 0))

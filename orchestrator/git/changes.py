@@ -52,7 +52,7 @@ def changes(repository: Repository, *, base: str, tip: str) -> Changes:
 
 
 def changed_paths(repository: Repository, *, base: str, tip: str) -> Iterator[str]:
-    """Give every path that differs between two commits, one after the other.
+    """Yield every path that differs between two commits, one after the other.
 
     Raises:
         RepositoryError: Git failed.
@@ -64,7 +64,7 @@ def changed_paths(repository: Repository, *, base: str, tip: str) -> Iterator[st
 
 
 def patch(repository: Repository, *, base: str, tip: str, limit: int) -> bytes:
-    """Give the first `limit` bytes of what differs between two commits, as `git diff` shows it."""
+    """Return the first `limit` bytes of `git diff` between two commits."""
     form = ("diff-tree", "-r", "-p", "--no-color", *_FORM)
     return _git(repository).listing(*form, base, tip, limit=limit, cut=True)
 

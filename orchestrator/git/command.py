@@ -304,7 +304,7 @@ class Git:
                 raise GitCommandError(arguments, process.returncode, _words(said))
 
     def tree(self, commit: str, *options: str) -> Iterator[bytes]:
-        """Give what `git ls-tree` says of each file of a commit, one after the other.
+        """Yield what `git ls-tree` says of each file of a commit, one after the other.
 
         Args:
             commit: The commit; a worker may have made it.
@@ -433,7 +433,7 @@ def _libraries() -> dict[str, str]:
 
 
 def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
-    """Give what stands before each `end` in a stream, of which a piece is in memory at a time.
+    """Yield what stands before each `end` in a stream, of which a piece is in memory at a time.
 
     Raises:
         OutputTooLongError: A record has more than LONGEST_RECORD bytes.
@@ -526,7 +526,7 @@ def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryErro
 
 
 def version() -> tuple[int, ...]:
-    """Give git's version, as in (2, 39, 5).
+    """Return git's version, as in (2, 39, 5).
 
     Raises:
         RepositoryError: It is not installed.

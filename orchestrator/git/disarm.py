@@ -79,7 +79,7 @@ def _replacement(key: str) -> tuple[str] | None:
 
 
 def _inside(command: str, path: Path) -> bool:
-    """Tell whether a command may mean a file of the tree, which need not exist yet."""
+    """Return whether a command may mean a file of the tree, which need not exist yet."""
     if "/" in command and _COMPUTED.search(command):
         return True
     return any(

@@ -184,7 +184,7 @@ def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Pat
 
 
 def is_written(one: Pointer, tree: Path) -> bool:
-    """Tell whether the content lies in a tree in the place of a pointer."""
+    """Return whether the content lies in a tree in the place of a pointer."""
     try:
         info = (tree / one.path).lstat()
     except OSError:

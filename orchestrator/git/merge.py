@@ -100,7 +100,7 @@ def check_git() -> None:
 def integrate(
     repository: Repository, base: str, tips: Sequence[Tip], *, when: datetime, scratch: Path
 ) -> str:
-    """Give the commit that a task starts from: one that reaches all of `tips`, in their order.
+    """Return the commit that a task starts from: one that reaches all of `tips`, in their order.
 
     The same again gives the same commit. No ref moves, and no file of the user's is touched.
 
@@ -133,7 +133,7 @@ def integrate(
 
 
 def _independent(repository: Repository, base: str, tips: Sequence[Tip]) -> list[Tip]:
-    """Give those tips that neither the base nor another one reaches."""
+    """Return those tips that neither the base nor another one reaches."""
     by_commit = {tip.commit: tip for tip in reversed(tips)}
     commits = [base, *(tip.commit for tip in tips)]
     found = repository.git.text("merge-base", "--independent", *commits).split()
@@ -171,7 +171,7 @@ class _Merge:
         self._deadline = time.monotonic() + MERGE_TIMEOUT
 
     def all_of(self, tips: Sequence[Tip]) -> str:
-        """Give a commit with all tips as its parents, merged one after the other.
+        """Return a commit with all tips as its parents, merged one after the other.
 
         Raises:
             MergeConflict: One cannot be added.
@@ -220,7 +220,7 @@ class _Merge:
         )
 
     def _who_touched(self, paths: Sequence[bytes], before: Sequence[Tip]) -> Sequence[Tip]:
-        """Give those that were the last to touch each of some files; all where nobody seems to."""
+        """Return the workers that touched each of some files last; all where none seems to have."""
         open_paths, found = {fsdecode(path) for path in paths}, []
         for tip in reversed(before):
             touched = {path for path in open_paths if self._touches(tip, path)}

@@ -60,7 +60,7 @@ def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
 
 
 def shallow_commits(common_dir: Path) -> frozenset[str]:
-    """Give the commits whose parents are not there."""
+    """Return the commits whose parents are not there."""
     file = common_dir / "shallow"
     return frozenset(file.read_text().split()) if file.exists() else frozenset()
 

@@ -380,7 +380,7 @@ def _check_total(total: int, room: int) -> None:
 
 
 def _kinds(git: Git, names: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Give kind and size of the objects whose ids are in a file, a line each."""
+    """Yield kind and size of the objects whose ids are in a file, a line each."""
     names.seek(0)
     form = ("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer")
     with git.reading(*form, stdin=names) as answers:

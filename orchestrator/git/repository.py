@@ -51,7 +51,7 @@ _FOR_FETCH = (
 
 
 def find_top(root: Path) -> Path:
-    """Give the top level of the repository around `root`.
+    """Return the top level of the repository around `root`.
 
     Raises:
         RepositoryError: There is none.
@@ -122,7 +122,7 @@ class Repository:
             ) from error
 
     def resolve(self, revision: str) -> str:
-        """Give the commit that `revision` names.
+        """Return the commit that `revision` names.
 
         Raises:
             RepositoryError: There is none.
@@ -167,7 +167,7 @@ class Repository:
         git.run("fetch", "--quiet", "--no-recurse-submodules", "--", max(remotes, key=len))
 
     def is_dirty(self) -> bool:
-        """Tell whether the checkout differs from its HEAD, untracked files included."""
+        """Return whether the checkout differs from its HEAD, untracked files included."""
         status = self.git.run("status", "--porcelain", "-z", "--untracked-files=normal")
         entries = (entry for entry in status.split(b"\0") if entry)
         reserved = self.reserved()
@@ -197,7 +197,7 @@ class Repository:
         return tuple(name for name in folders if os.path.lexists(self.top / name / ".git"))
 
     def identity(self) -> tuple[str, str]:
-        """Give the name and e-mail that commits are made with."""
+        """Return the name and e-mail that commits are made with."""
         found = self.configured
         return found.get("user.name") or _NAME, found.get("user.email") or _EMAIL
 
@@ -213,11 +213,11 @@ class Repository:
         return {key: value for key, _, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
-        """Give those of `keys`, in small letters, that the user has configured."""
+        """Return those of `keys`, in small letters, that the user has configured."""
         return {key: self.configured[key] for key in keys if key in self.configured}
 
     def without_filters(self) -> dict[str, str]:
-        """Give settings that switch the configured clean and smudge drivers off.
+        """Return settings that switch the configured clean and smudge drivers off.
 
         A driver may be a program in the tree, which a worker has rewritten: what it committed is
         written out, and read back, as it is.
@@ -234,7 +234,7 @@ class Repository:
         return self.git.text("rev-parse", "--show-object-format")
 
     def shallow_commits(self) -> frozenset[str]:
-        """Give the commits whose parents are not there."""
+        """Return the commits whose parents are not there."""
         return shallow_commits(self.common_dir)
 
     def note_names(self, patterns: Iterable[str], branches: Iterable[str]) -> None:
@@ -304,7 +304,7 @@ class Repository:
             file.write(separator + "".join(f"{line}\n" for line in missing))
 
     def free_block(self, count: int, *, taken: frozenset[int] = frozenset()) -> int:
-        """Give the first of the lowest block of numbers without directory or branch.
+        """Return the first of the lowest block of numbers without directory or branch.
 
         To be called with the lock held, and followed by `claim`.
 
@@ -394,7 +394,7 @@ def _append(path: Path, lines: Iterable[str]) -> None:
 
 
 def filters_off(configured: Iterable[str]) -> dict[str, str]:
-    """Give settings that switch off every driver that some settings' names tell of."""
+    """Return settings that switch off every driver that some settings' names tell of."""
     keys = (key for key in configured if key.startswith("filter."))
     drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
     off = {"smudge": "", "clean": "", "process": "", "required": "false"}

@@ -150,7 +150,7 @@ class _Piece:
 
 
 def _contents(git: Git, names: IO[bytes], overlap: int) -> Iterator[_Piece]:
-    """Give the objects of a list piece by piece; a piece begins with the end of the one before."""
+    """Yield the objects of a list piece by piece; a piece begins with the end of the one before."""
     names.seek(0)
     with git.reading("cat-file", f"--batch={_ASKED}", "--buffer", stdin=names) as file:
         while header := file.readline(_HEADER):

@@ -183,7 +183,7 @@ def _names(git: Git, commit: str) -> dict[str, str]:
 
 
 def _is_usable(name: str) -> bool:
-    """Tell whether a name can be a path below `modules`."""
+    """Return whether a name can be a path below `modules`."""
     return all(part not in ("", ".", "..", ".git") for part in name.split("/"))
 
 

@@ -54,7 +54,7 @@ class Objects:
     def read(
         self, names: Iterable[bytes], kind: bytes, *, most: int, total: int | None
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Give id and content of objects.
+        """Yield id and content of objects.
 
         Args:
             names: Their ids.
@@ -207,7 +207,7 @@ class Forest:
             self.gitlinks.add((name, found))
 
     def extent(self, root: bytes) -> tuple[int, int, int]:
-        """Give what a tree stands for: its number of entries, longest path, bytes of all paths."""
+        """Return a tree's number of entries, longest path, and bytes of all paths."""
         pending = [root]
         while pending:
             count, longest, size, directories = self._trees[pending[-1]]
@@ -230,7 +230,7 @@ def _folded(name: bytes) -> str:
 
 
 def _kind(mode: bytes) -> int:
-    """Tell what a mode stands for as git does: by its first bits, and all else is a submodule."""
+    """Return what a mode stands for as git does: by its first bits, and all else is a submodule."""
     kind = int(mode, 8) & _KIND
     return kind if kind in (_DIRECTORY, _LINK, _FILE) else _GITLINK
 

@@ -115,7 +115,7 @@ def checkout_size(repository: Repository, commit: str) -> int | None:
 
 
 def _history(repository: Repository, config: ParallelConfig) -> int:
-    """Give the most that the copy of the base's objects can take, which a run's workers share."""
+    """Return the most that the copy of the base's objects can take, which a run's workers share."""
     if config.isolation.history == "shallow":
         return 0
     entries = (line.split(": ") for line in repository.git.text("count-objects", "-v").split("\n"))

@@ -42,6 +42,6 @@ def go_on_in_background(directory: RunDirectory, *, top: Path) -> int:
 
 
 def handed_down() -> int | None:
-    """Give the descriptor of the lease that a parent process handed us, once."""
+    """Return the descriptor of the lease that a parent process handed us, once."""
     lease = os.environ.pop(LEASE, None)
     return int(lease) if lease and lease.isdecimal() else None

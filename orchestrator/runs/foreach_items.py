@@ -149,7 +149,7 @@ def _only(config: ParallelConfig, command: str) -> ParallelConfig:
 
 
 def _listed(repository: Repository, base: str) -> dict[str, tuple[str, int]]:
-    """Give the object and the size of each file of a commit."""
+    """Return the object and the size of each file of a commit."""
     found = {}
     listing = repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base)
     for entry in filter(None, listing.split(b"\0")):

@@ -42,7 +42,7 @@ def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
 
 
 def cpus_of(config: ParallelConfig, features: EngineFeatures) -> float:
-    """Give the CPUs of a worker."""
+    """Return the CPUs of a worker."""
     return config.limits.cpus or min(DEFAULT_CPUS, features.cpus)
 
 
@@ -79,7 +79,7 @@ def crowding(
 def roominess(
     config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
 ) -> str | None:
-    """Say how many workers `--workers auto` comes to; None where a number was chosen.
+    """Return how many workers `--workers auto` comes to; None where a number was chosen.
 
     Args:
         config: The run.

@@ -136,7 +136,7 @@ class _Names:
             self._look()
 
     def named(self, spec: WorkerSpec) -> WorkerSpec:
-        """Give a worker its names."""
+        """Return a worker its names."""
         number, task_id = spec.worker_id, spec.name
         update: dict[str, str] = {}
         if self._worktree_dir != WORKTREE_DIR:
@@ -251,7 +251,7 @@ class _Names:
             yield _Conflict(number, message, movable=False)
 
     def _problem(self, path: Path) -> str | None:
-        """Say why a worktree cannot be at a path, whatever is there."""
+        """Return why a worktree cannot be at a path, whatever is there."""
         top = self._repository.top
         inside = path.is_relative_to(top)
         # A file system without regard to case finds `.GIT`, too; templates cannot say it at all.
@@ -267,7 +267,7 @@ class _Names:
 
 
 def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
-    """Say why no worktree can be below a directory, if it is there at all."""
+    """Return why no worktree can be below a directory, if it is there at all."""
     if directory.is_symlink() and not may_be_link:
         return f"{directory} is a symbolic link"
     if os.path.lexists(directory / ".git"):

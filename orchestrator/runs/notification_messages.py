@@ -19,7 +19,7 @@ Message = Mapping[str, object]
 
 
 def notification(run_id: str, event: Event, *, is_open: bool = False) -> Message | None:
-    """Give the message for an event; None for events that nobody is told of.
+    """Return the message for an event; None for events that nobody is told of.
 
     Args:
         run_id: The id of the run.

@@ -227,7 +227,7 @@ def check_grounds(
 def alike(
     config: ParallelConfig, workflow: Workflow, programs: Programs
 ) -> list[tuple[ParallelConfig, list[Task]]]:
-    """Give each configuration that tasks have, and whose it is: their texts make no difference."""
+    """Return each distinct configuration of tasks with its tasks, whatever their texts are."""
     found: dict[str, tuple[ParallelConfig, list[Task]]] = {}
     for task in workflow.tasks:
         own = config_of(config, task, programs)
@@ -258,7 +258,7 @@ def _of_task(
 
 
 def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, str]:
-    """Give the agent program's adapter, and the image it runs in.
+    """Return the agent program's adapter, and the image it runs in.
 
     Raises:
         ConfigError: No installed package offers it.
@@ -330,7 +330,7 @@ def _as_it_was_asked(refusal: str, config: ParallelConfig) -> str:
 
 
 def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the caller's variables that an agent is handed on.
+    """Return the caller's variables that an agent is handed on.
 
     Raises:
         ConfigError: One of them is not UTF-8 text.
@@ -348,7 +348,7 @@ def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
 def missing_keys(
     config: ParallelConfig, agent: Agent, handed_on: Mapping[str, str]
 ) -> AuthenticationError | None:
-    """Say which models could not be called for want of a key.
+    """Return which models could not be called for want of a key.
 
     A server or an image of the user's own may need none, or bring its own.
     """

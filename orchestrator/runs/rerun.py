@@ -16,7 +16,7 @@ _REDACTED = "[redacted:"
 def same_again(
     record: RunRecord, worker_id: int, environ: Mapping[str, str], *, base: str
 ) -> ParallelConfig:
-    """Give the configuration of one worker by itself: same task, model, base and settings.
+    """Return the configuration of one worker by itself: same task, model, base and settings.
 
     Args:
         record: The earlier run's.
@@ -58,7 +58,7 @@ def same_again(
 
 
 def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
-    """Give a worker's own configuration."""
+    """Return a worker's own configuration."""
     if record.workflow is None or spec.name is None:
         return record.config
     task = record.workflow[spec.name]

@@ -76,7 +76,7 @@ class ParallelRunner:
         self._cancel = Cancel()
 
     def plan(self) -> RunPlan:
-        """Say what a run would do now. Creates nothing.
+        """Return what a run would do now. Creates nothing.
 
         Raises:
             OrchestratorError: A run could not start, whatever the engine and the machine are.

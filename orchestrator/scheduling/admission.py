@@ -56,7 +56,7 @@ class Admission:
         self._told: set[str] = set()
 
     def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
-        """Say whether a worker may start beside others; what runs alone may always.
+        """Return whether a worker may start beside others; what runs alone may always.
 
         Args:
             who: What people call it.

@@ -54,7 +54,7 @@ class Allotment:
     tokens: float | None = None
 
     def over(self, config: ParallelConfig) -> ParallelConfig:
-        """Give a worker's wishes with that."""
+        """Return a worker's wishes with that."""
         update: dict[str, float] = {}
         if self.budget is not None:
             update["budget_per_worker"] = self.budget
@@ -74,13 +74,13 @@ class Funds:
         self._given: dict[int, Allotment] = {}
 
     def has(self, number: int) -> bool:
-        """Tell whether a worker has its share."""
+        """Return whether a worker has its share."""
         return number in self._given
 
     def allot(
         self, number: int, config: ParallelConfig, waiting: int, *, runs: bool = False
     ) -> Allotment | None:
-        """Give a worker its share; None when too little is left.
+        """Return a worker its share; None when too little is left.
 
         Args:
             number: The worker. It gets one share, however often this is asked.

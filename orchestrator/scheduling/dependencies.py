@@ -25,7 +25,7 @@ Results = Mapping[str, WorkerResult]
 
 
 def flow_in(run: RunContext, spec: WorkerSpec, results: Results) -> tuple[RunContext, WorkerSpec]:
-    """Give run and worker as the worker is to have them.
+    """Return run and worker as the worker is to have them.
 
     Args:
         run: The run, as all workers share it.
@@ -47,7 +47,7 @@ def flow_in(run: RunContext, spec: WorkerSpec, results: Results) -> tuple[RunCon
 
 
 def _told(run: RunContext, spec: WorkerSpec, task: Task, results: Results) -> WorkerSpec:
-    """Give a task that reduces others what came of them."""
+    """Return a task that reduces others what came of them."""
     if not task.inputs:
         return spec
     inputs = [
@@ -77,7 +77,7 @@ def _run_of(run: RunContext, one: Earlier) -> RunDirectory:
 
 
 def _base_of(run: RunContext, task: Task, name: str, result: WorkerResult) -> str:
-    """Give what a task's changes are counted from."""
+    """Return what a task's changes are counted from."""
     places = {one.task: _run_of(run, one) for one in task.earlier}
     # Where a run goes on from another, both have one base.
     return places.get(name, run.directory).base_of(result.worker_id) or run.run_base

@@ -29,19 +29,19 @@ class Queue(Protocol):
     """Knows what is over, and chooses among those that wait."""
 
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
-        """Give those of them that are never to run."""
+        """Return those of them that are never to run."""
 
     def next(
         self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
     ) -> list[WorkerSpec]:
-        """Give those of them that start now, as many as there are free slots at most."""
+        """Return those of them that start now, as many as there are free slots at most."""
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
         """A worker has its final result."""
 
 
 def make_queue(run: RunContext) -> Queue:
-    """Give the queue of a run."""
+    """Return the queue of a run."""
     admission = Admission(
         run.features,
         readings(run.directory.path),

@@ -76,7 +76,7 @@ class Governor:
     _states: dict[str, _State] = field(default_factory=dict)
 
     def wait(self, provider: str, now: float) -> float:
-        """Give the seconds until a worker may start; infinity: not before another one ends."""
+        """Return the seconds until a worker may start; infinity: not before another one ends."""
         state = self._state(provider)
         if now < state.paused_until:
             return state.paused_until - now

@@ -133,7 +133,7 @@ class _Slots:
         return self._rations.admit(spec, len(others), runs=at_once)
 
     def _chosen(self) -> list[_Turn]:
-        """Give those that start now: what runs already or is called off waits for nobody."""
+        """Return those that start now: what runs already or is called off waits for nobody."""
         due = self._due()
         at_once = [turn for turn in due if self._waits_for_nobody(turn.spec)][: self._free()]
         free = self._free() - len(at_once)
@@ -148,7 +148,7 @@ class _Slots:
         )
 
     def _due(self) -> list[_Turn]:
-        """Give those that may start, or have nothing to wait for: retries first."""
+        """Return those that may start, or have nothing to wait for: retries first."""
         if not self._free():
             return []
         now = time.monotonic()
@@ -205,7 +205,7 @@ def _is_under_way(run: RunContext, spec: WorkerSpec) -> bool:
 def _finish(
     run: RunContext, spec: WorkerSpec, done: Results, given: Allotment
 ) -> WorkerResult | Again:
-    """Give a worker's result, whatever happens, and make it durable; or say that it goes on."""
+    """Return a worker's result, whatever happens, and make it durable; or say that it goes on."""
     if _is_called_off(run, spec):
         why = f"{cancel_of(run, spec).why} before it started"
         result: WorkerResult | Again = failure(run, spec, Reason.CANCELLED, why)

@@ -30,7 +30,7 @@ class Rations:
         )
 
     def is_open(self, spec: WorkerSpec) -> bool:
-        """Tell whether a worker's provider takes another one now."""
+        """Return whether a worker's provider takes another one now."""
         return self._governor.wait(self._provider(spec), time.monotonic()) <= 0
 
     def admit(self, spec: WorkerSpec, others: int, *, runs: bool) -> Allotment | None:
@@ -49,7 +49,7 @@ class Rations:
         return given
 
     def has_share(self, spec: WorkerSpec) -> bool:
-        """Tell whether a worker was given its share already."""
+        """Return whether a worker was given its share already."""
         return self._funds.has(spec.worker_id)
 
     def note(self, spec: WorkerSpec, came: WorkerResult | Again) -> None:

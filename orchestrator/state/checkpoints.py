@@ -54,7 +54,7 @@ class Launch(BaseModel):
         return cls(container=container, boot=_boot(), at=_since_boot(), before=before)
 
     def starting_now(self) -> "Launch":
-        """Give the same, with the time that the engine took for the start left out."""
+        """Return the same, with the time that the engine took for the start left out."""
         return self.model_copy(update={"at": _since_boot()})
 
     @property
@@ -87,14 +87,14 @@ class Checkpoints:
         write_atomically(self._directory / "prepared", start)
 
     def start(self) -> str | None:
-        """Give the commit that it starts from, if it is prepared."""
+        """Return the commit that it starts from, if it is prepared."""
         try:
             return (self._directory / "prepared").read_text()
         except OSError:
             return None
 
     def launch(self) -> Launch | None:
-        """Give what was about to be started, if anything was."""
+        """Return what was about to be started, if anything was."""
         return self._read("container.json", TypeAdapter(Launch))
 
     def note_launch(self, container: str, *, before: DiskUse) -> Launch:
@@ -104,7 +104,7 @@ class Checkpoints:
         return launch
 
     def ending(self) -> Ending | None:
-        """Give how its container ended, if that was seen."""
+        """Return how its container ended, if that was seen."""
         return self._read("ending.json", _ENDING)
 
     def note_ending(self, ending: Ending) -> None:
@@ -112,7 +112,7 @@ class Checkpoints:
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
 
     def noticed(self) -> tuple[Noticed, ...]:
-        """Give what was noticed of the task while it ran."""
+        """Return what was noticed of the task while it ran."""
         return self._read("noticed.json", _NOTICED) or ()
 
     def note_noticed(self, noticed: tuple[Noticed, ...]) -> None:
@@ -120,7 +120,7 @@ class Checkpoints:
         write_atomically(self._directory / "noticed.json", _NOTICED.dump_json(noticed).decode())
 
     def services(self) -> str | None:
-        """Give the container that holds the network of its services, if they got ready."""
+        """Return the container that holds the network of its services, if they got ready."""
         try:
             return (self._directory / "services").read_text()
         except OSError:
@@ -136,7 +136,7 @@ class Checkpoints:
             (self._directory / name).unlink(missing_ok=True)
 
     def stage(self, stage: Stage) -> Ending | None:
-        """Give how a stage ended, if that was seen."""
+        """Return how a stage ended, if that was seen."""
         return self._read(f"{stage}.json", _ENDING)
 
     def note_stage(self, stage: Stage, ending: Ending) -> None:
@@ -144,7 +144,7 @@ class Checkpoints:
         write_atomically(self._directory / f"{stage}.json", _ENDING.dump_json(ending).decode())
 
     def harvested(self) -> Harvested | None:
-        """Give what was let in, if anything was."""
+        """Return what was let in, if anything was."""
         return self._read("harvest.json", _HARVESTED)
 
     def note_harvested(self, harvested: Harvested) -> None:
@@ -152,7 +152,7 @@ class Checkpoints:
         write_atomically(self._directory / "harvest.json", _HARVESTED.dump_json(harvested).decode())
 
     def checks(self) -> list[CheckResult]:
-        """Give the checks that are done."""
+        """Return the checks that are done."""
         return self._read("checks.json", _CHECKS) or []
 
     def note_checks(self, checks: list[CheckResult]) -> None:
@@ -160,7 +160,7 @@ class Checkpoints:
         write_atomically(self._directory / "checks.json", _CHECKS.dump_json(checks).decode())
 
     def given_up(self) -> WorkerResult | None:
-        """Give what this attempt came to, if there is to be another."""
+        """Return what this attempt came to, if there is to be another."""
         return self._read(_GIVEN_UP, TypeAdapter(WorkerResult))
 
     def note_given_up(self, result: WorkerResult) -> None:

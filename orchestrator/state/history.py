@@ -120,14 +120,14 @@ class RunHistory:
         return []
 
     def state(self) -> RunState:
-        """Tell how far the run has come."""
+        """Return how far the run has come."""
         # In this order: what a run leaves is whole once its lease is free.
         if self.directory.is_live():
             return RunState.RUNNING
         return RunState.DIED if self._whole() is None else RunState.FINISHED
 
     def result(self) -> RunResult:
-        """Give the result of a run that is not live.
+        """Return the result of a run that is not live.
 
         Raises:
             RunDiedError: It has none.
@@ -141,7 +141,7 @@ class RunHistory:
         return result
 
     def worker_result(self, worker_id: int, *, live: bool = False) -> WorkerResult | None:
-        """Give a worker's result, if it has one.
+        """Return a worker's result, if it has one.
 
         Args:
             worker_id: The worker.
@@ -229,7 +229,7 @@ def _parsed(lines: bytes) -> Iterator[Event]:
 
 
 def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
-    """Give the directories of a worker's attempts with their numbers; the present one has none."""
+    """Return the directories of a worker's earlier attempts with their numbers."""
     return [*run.attempts(worker_id), (None, run.worker(worker_id))]
 
 

@@ -152,17 +152,17 @@ class _Place:
         self.kept_refs: list[tuple[int, str]] = []
 
     def worktrees(self) -> dict[int, Path]:
-        """Give the worktrees that are there."""
+        """Return the worktrees that are there."""
         paths = {spec.worker_id: self.record.top / spec.directory for spec in self._mine}
         return {n: path for n, path in paths.items() if path.is_dir() and not path.is_symlink()}
 
     def branches(self) -> dict[int, str]:
-        """Give the branches that are there."""
+        """Return the branches that are there."""
         names = {spec.worker_id: spec.branch for spec in self._mine}
         return {n: name for n, name in names.items() if f"refs/heads/{name}" in self._branches}
 
     def holds_something(self) -> bool:
-        """Tell whether the run goes on, or more than its record is left."""
+        """Return whether the run goes on, or more than its record is left."""
         if self.worktrees() or self.branches() or self.run.is_live():
             return True
         stores = (Store(root=self.run.worker(spec.worker_id)) for spec in self.record.workers)

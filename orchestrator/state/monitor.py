@@ -144,7 +144,7 @@ def changed_files(store: Store, worktree: Path) -> int | None:
 
 
 def _files(root: Path) -> dict[str, int]:
-    """Give when each file of a tree was written, by its path; `.git` on top is left out."""
+    """Return when each file of a tree was written, by its path; `.git` on top is left out."""
     found: dict[str, int] = {}
     walk = Walk(root, most=_MOST_ENTRIES, until=time.monotonic() + _LONGEST)
     for path, info in walk:

@@ -51,7 +51,7 @@ def keep_inputs(run_id: str, inputs: Inputs, environ: Mapping[str, str]) -> bool
 
 
 def read_inputs(run_id: str, environ: Mapping[str, str]) -> Inputs | None:
-    """Give what was kept, or None after a restart of the machine."""
+    """Return what was kept, or None after a restart of the machine."""
     content = secret_files.read_private(run_id, _FILE, environ)
     try:
         return None if content is None else Inputs.model_validate_json(content)

@@ -72,7 +72,7 @@ class RunDirectory:
         return self.path / f"{self.worker(worker_id).name}{_ATTEMPT}{number}"
 
     def attempts(self, worker_id: int) -> list[tuple[int, Path]]:
-        """Give the attempts of a worker that were given up, the first one first."""
+        """Return the attempts of a worker that were given up, the first one first."""
         name = self.worker(worker_id).name
         paths = self.path.glob(f"{name}{_ATTEMPT}*")
         found = ((path.name.rpartition("-")[2], path) for path in paths)
@@ -88,7 +88,7 @@ class RunDirectory:
         return self.path / "bases" / base
 
     def base_of(self, worker_id: int) -> str | None:
-        """Give what a worker starts from, if that is not the run's base, or not known yet."""
+        """Return what a worker starts from, if that is not the run's base, or not known yet."""
         try:
             return (self.path / f"base-{worker_id}").read_text()
         except OSError:
@@ -168,7 +168,7 @@ class RunDirectory:
             return None
 
     def is_live(self) -> bool:
-        """Tell whether the process that runs it still lives: the kernel drops a dead one's lock."""
+        """Return whether the run's process lives: the kernel drops the lock of a dead process."""
         try:
             lease = (self.path / "lease").open("r+")
         except OSError:
@@ -220,11 +220,11 @@ class RunDirectory:
         write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
 
     def stop_asked(self, worker_id: int) -> bool:
-        """Tell whether somebody asks for a worker's end."""
+        """Return whether somebody asks for a worker's end."""
         return (self.path / f"stop-{worker_id}").exists()
 
     def kill_asked(self, worker_id: int) -> bool:
-        """Tell whether its end cannot wait."""
+        """Return whether its end cannot wait."""
         try:
             return (self.path / f"stop-{worker_id}").read_text() == _KILL
         except OSError:
@@ -249,7 +249,7 @@ class RunDirectory:
             return None
 
     def shallow(self) -> frozenset[str] | None:
-        """Give the commits that the base's objects are cut off at; None while those are made."""
+        """Return the commits that the base's objects are cut off at; None while those are made."""
         try:
             return frozenset((self.path / "shallow").read_text().split())
         except OSError:
@@ -310,7 +310,7 @@ def _begun(path: Path) -> WorkerResult:
 
 
 def all_runs(state_dir: Path) -> Iterator[RunDirectory]:
-    """Give every run of a repository, oldest first."""
+    """Yield every run of a repository, oldest first."""
     runs = state_dir / "runs"
     if runs.is_dir():
         for path in sorted(runs.iterdir(), key=_made_at):
@@ -328,7 +328,7 @@ def _made_at(run: Path) -> tuple[str, int, str]:
 
 
 def live_numbers(state_dir: Path) -> frozenset[int]:
-    """Give the worker numbers of runs that go on, whatever became of their branches."""
+    """Return the worker numbers of runs that go on, whatever became of their branches."""
     records = (run.record() for run in all_runs(state_dir) if run.is_live())
     return frozenset(spec.worker_id for record in records if record for spec in record.workers)
 

@@ -59,5 +59,5 @@ def _hidden(workflow: Workflow | None) -> dict[str, Any]:
 
 
 def new_run_id() -> str:
-    """Give an id that sorts by time and does not repeat."""
+    """Return an id that sorts by time and does not repeat."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

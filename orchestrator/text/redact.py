@@ -34,7 +34,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def secret_variables(env: Mapping[str, str]) -> dict[str, bytes]:
-    """Give those of some variables that are secret by their name, and passwords in URLs."""
+    """Return those of some variables that are secret by their name, and passwords in URLs."""
     found = {}
     for name, value in env.items():
         secret = value if _SECRET_NAME.search(name) else url_password(value)
@@ -44,7 +44,7 @@ def secret_variables(env: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def url_password(value: str) -> str | None:
-    """Give the password in `scheme://user:password@host`."""
+    """Return the password in `scheme://user:password@host`."""
     try:
         return urlsplit(value).password if "://" in value else None
     except ValueError:
@@ -93,11 +93,11 @@ class Redactor:
         return self._longest
 
     def stream(self) -> "RedactedStream":
-        """Give a way to feed it one stream, chunk by chunk."""
+        """Return a way to feed it one stream, chunk by chunk."""
         return RedactedStream(self)
 
     def certain(self, data: bytes) -> tuple[bytes, bytes]:
-        """Give what is certain of the data by now, clean, and the rest as it is.
+        """Return what is certain of the data by now, clean, and the rest as it is.
 
         The rest may be the start of a value: one byte less than the longest spelling at most, and
         nothing as a rule.
@@ -182,12 +182,12 @@ class RedactedStream:
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Give what is certain by now."""
+        """Return what is certain by now."""
         clean, self._held = self._redactor.certain(self._held + chunk)
         return clean
 
     def flush(self) -> bytes:
-        """Give what was held back; the stream has ended."""
+        """Return what was held back; the stream has ended."""
         rest, self._held = self._redactor.data(self._held), b""
         return rest
 
@@ -234,7 +234,7 @@ def _spellings_of_piece(piece: bytes) -> Iterator[bytes]:
 
 
 def _base64_forms(value: bytes, before: int) -> Iterator[bytes]:
-    """Give what is the same in every base64 text with the value after 3n + `before` bytes."""
+    """Yield what is the same in every base64 text with the value after 3n + `before` bytes."""
     encoded = base64.b64encode(b"\0" * before + value).rstrip(b"=")
     first = (before * 8 + 5) // 6
     plain = encoded[first : (before + len(value)) * 8 // 6]

@@ -26,7 +26,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
-    """Give `text` as one line of at most `limit` characters that cannot steer a terminal.
+    """Return `text` as one line of at most `limit` characters that cannot steer a terminal.
 
     Tabs and newlines become spaces; every other control, format, surrogate or invisible character
     becomes U+FFFD, so that what was there can be seen to have been there. A variation selector
@@ -59,7 +59,7 @@ def is_text(text: str) -> bool:
 
 
 def lines(text: str) -> str:
-    """Give all lines of `text`, tabs and indentation kept, such that they cannot steer a terminal.
+    """Return all lines of `text` so that they cannot steer a terminal; tabs and indents stay.
 
     Colours are left out, and what a carriage return would overwrite becomes a line of its own;
     every other control, format, surrogate or invisible character becomes U+FFFD. A variation

@@ -49,7 +49,7 @@ class WorkerCancel:
 
 
 def cancel_of(run: RunContext, spec: WorkerSpec) -> WorkerCancel:
-    """Give a worker's cancel button."""
+    """Return a worker's cancel button."""
     return WorkerCancel(run.cancel, run.directory, spec.worker_id)
 
 

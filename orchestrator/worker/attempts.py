@@ -108,7 +108,7 @@ def in_all(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerRes
 
 
 def has_begun(run: RunContext, spec: WorkerSpec) -> bool:
-    """Tell whether a worker has a container to end, or work to bring home or to keep."""
+    """Return whether a worker has a container to end, or work to bring home or to keep."""
     checkpoints = Checkpoints(run.directory.worker(spec.worker_id))
     given_up = checkpoints.given_up() is not None
     return checkpoints.prepared or given_up or bool(run.directory.attempts(spec.worker_id))
@@ -137,7 +137,7 @@ def _with_note(result: WorkerResult, note: str) -> WorkerResult:
 
 
 def _called_off(run: RunContext, spec: WorkerSpec, last: WorkerResult) -> WorkerResult:
-    """Give the result of a worker that was cancelled while it waited to be started again."""
+    """Return the result of a worker that was cancelled while it waited to be started again."""
     why = f"{cancel_of(run, spec).why} before attempt {last.attempts + 1}"
     said = f"{why}; attempt {last.attempts}: {last.reason}: {last.message}"
     cancelled: dict[str, object] = {"reason": Reason.CANCELLED, "message": said}
@@ -168,7 +168,7 @@ def _check_rest(config: ParallelConfig) -> None:
 def _again(
     run: RunContext, checkpoints: Checkpoints, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> Again | None:
-    """Give a failed attempt up, if there is to be another."""
+    """Return a failed attempt up, if there is to be another."""
     waits = _waits(run, result, earlier)
     if not (waits or _is_retried(run, checkpoints, result, earlier)):
         return None
@@ -193,7 +193,7 @@ def _again(
 
 
 def _waits(run: RunContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
-    """Tell whether a worker that its provider refused waits for it: no retry is used up."""
+    """Return whether a worker that its provider refused waits for it: no retry is used up."""
     patience = run.config.rate_limit_wait
     if result.reason is not Reason.RATE_LIMITED or not patience:
         return False

@@ -87,7 +87,7 @@ class _Checks:
             remove_tree(root)
 
     def _ready(self, root: Path) -> tuple[Workspace, str | None]:
-        """Give a fresh checkout, set up; and why it is none, if it is not."""
+        """Return a fresh checkout, set up; and why it is none, if it is not."""
         try:
             fresh = self._check_out(root)
             return fresh, self._set_up(fresh)

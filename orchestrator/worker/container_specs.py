@@ -152,7 +152,7 @@ def job_container(
 
 
 def job_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job) -> Terms:
-    """Say how long and how much a job may."""
+    """Return how long and how much a job may."""
     return Terms(
         worker_id=spec.worker_id,
         timeout=job.timeout,
@@ -171,7 +171,7 @@ def job_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job)
 def _given(
     run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, *, offline: bool
 ) -> dict[str, str]:
-    """Give the variables that every container of a worker has."""
+    """Return the variables that every container of a worker has."""
     return {
         **_environment(),
         # Each directory of a confined worker is a mount, which git would not look beyond.

@@ -94,7 +94,7 @@ class RunContext(Ground):
 
 
 def of_worker(run: RunContext, spec: WorkerSpec) -> RunContext:
-    """Give a run as one worker is to have it: with the wishes of its task."""
+    """Return a run as one worker is to have it: with the wishes of its task."""
     own = run.grounds.get(spec.name or "")
     if own is None:
         return run

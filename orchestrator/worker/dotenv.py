@@ -100,7 +100,7 @@ class _File:
         self._owner = workspace.user
 
     def read(self) -> str:
-        """Give what the worker would see of it; nothing where it is not there, or is no file."""
+        """Return what the worker would see of it; nothing where it is not there, or is no file."""
         for tree in self._trees:
             with suppress(FileNotFoundError):
                 return self._read(tree)

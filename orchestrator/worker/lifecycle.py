@@ -136,7 +136,7 @@ def _in_scope(run: RunContext, verdict: Verdict, changed: Changes, tip: str) -> 
 
 
 def _strayed(run: RunContext, changed: Changes, tip: str) -> tuple[list[str], int]:
-    """Give the first few paths that are not where changes are to be made, and count the rest."""
+    """Return the first few paths that are not where changes are to be made, and count the rest."""
     all_of_them: Iterable[str] = changed.files
     if not changed.total or not changed.is_whole:
         all_of_them = changed_paths(run.repository, base=run.base, tip=tip)
@@ -198,7 +198,7 @@ def _result(
 
 
 def failure(run: RunContext, spec: WorkerSpec, reason: Reason, message: str) -> WorkerResult:
-    """Give the result of a worker whose end was not seen: what it starts from, and its branch."""
+    """Return the result of a worker whose end was not seen: what it starts from, and its branch."""
     # In a workflow a task has a base of its own, which `run` need not be told of yet.
     base = run.directory.base_of(spec.worker_id) or run.base
     commit = base

@@ -86,7 +86,7 @@ def ready_more(
 
 
 def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints) -> Workspace:
-    """Give a worker its files, complete.
+    """Return a worker its files, complete.
 
     Raises:
         OrchestratorError: They could not be made.

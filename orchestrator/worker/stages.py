@@ -58,7 +58,7 @@ class _KilledAlone:
 
 
 def setup_job(config: ParallelConfig) -> Job:
-    """Give what makes a worktree ready."""
+    """Return what makes a worktree ready."""
     return Job(
         stage="setup",
         name="setup",
@@ -224,7 +224,7 @@ class Work:
         return ending
 
     def problem(self, ending: Ending) -> str | None:
-        """Say what is wrong with how it ended: which command did what, and its last line."""
+        """Return what is wrong with how it ended: which command did what, and its last line."""
         how = _how(ending)
         if how is None:
             return None
@@ -236,7 +236,7 @@ class Work:
 
 
 def _how(ending: Ending) -> str | None:
-    """Say how it ended, unless it ended well."""
+    """Return how it ended, unless it ended well."""
     if ending.error is not None:
         return f"was not seen to its end ({ending.error})"
     if ending.stopped is not None:
@@ -250,7 +250,7 @@ def _how(ending: Ending) -> str | None:
 
 
 def _turn(log: Path, name: str, count: int) -> int:
-    """Tell which of so many commands a log ends with: each line that says so is the next one's."""
+    """Return which of the commands a log ends with, by the lines that announce each of them."""
     mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(name.encode()), count))
     turn = 0
     with suppress(OSError), log.open("rb") as file:

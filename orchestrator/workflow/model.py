@@ -178,7 +178,7 @@ class Workflow(Model):
         return {task.id: task for task in self.tasks}
 
     def waves(self) -> Iterator[tuple[Task, ...]]:
-        """Give the tasks that could run at one time, were there slots for all."""
+        """Yield the tasks that could run at one time, were there slots for all."""
         depth: dict[str, int] = {}
         for task in self.tasks:
             depth[task.id] = 1 + max((depth[other] for other in task.depends_on), default=-1)

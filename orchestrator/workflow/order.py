@@ -52,7 +52,7 @@ class Order:
         self._fits = fits
 
     def skips(self, waiting: Collection[str], fates: Fates) -> Iterator[Skip]:
-        """Give those of the tasks that wait which are not to run, one after another's fate.
+        """Yield those of the tasks that wait which are not to run, one after another's fate.
 
         Args:
             waiting: Ids of tasks that have not begun.
@@ -73,7 +73,7 @@ class Order:
     def next(
         self, waiting: Collection[str], running: Collection[str], fates: Fates, *, free: int
     ) -> list[Task]:
-        """Give the tasks that are to start at this moment, the first one first.
+        """Return the tasks that are to start at this moment, the first one first.
 
         Args:
             waiting: Ids of tasks that want to start.

@@ -16,7 +16,7 @@ def job_count(config: ParallelConfig) -> int:
 
 
 def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec, ...]:
-    """Give every worker its task and model.
+    """Return every worker its task and model.
 
     Args:
         config: The run.
@@ -84,7 +84,7 @@ def plan_tasks(
     programs: Programs = NO_PROGRAMS,
     first: int = 1,
 ) -> tuple[WorkerSpec, ...]:
-    """Give every worker its task and model; those of a workflow its task's name too.
+    """Return every worker its task and model; those of a workflow its task's name too.
 
     Args:
         config: The run, as `run_config` gives it where there is a workflow.
@@ -110,7 +110,7 @@ def plan_tasks(
 def config_of(
     config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS
 ) -> ParallelConfig:
-    """Give what one task's worker is to have: the run's wishes, and its own over them.
+    """Return what one task's worker is to have: the run's wishes, and its own over them.
 
     Args:
         config: The run.

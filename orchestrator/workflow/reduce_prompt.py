@@ -54,7 +54,7 @@ def render_prompt(
 
 
 def _fitting(results: Sequence[tuple[str, WorkerResult]], room: int) -> str:
-    """Give as much of the results as there is room for."""
+    """Return as much of the results as there is room for."""
     longest = max((len(_summary(result)) for _, result in results), default=0)
 
     def text(cut: int, files: int, count: int = len(results)) -> str:

@@ -32,7 +32,7 @@ class Entry:
 
     @property
     def line(self) -> str:
-        """Give its line of a list of tasks."""
+        """Return its line of a list of tasks."""
         state = "" if self.state is None else f" ({self.state})"
         return f"- [{'x' if self.done else ' '}] {self.title} - Agent {self.number}{state}"
 
@@ -43,7 +43,7 @@ def title_of(text: str) -> str:
 
 
 def bulletin(head: str, entries: Iterable[Entry]) -> str:
-    """Give the file that all tasks can read: what the user gave, who is done, what was found.
+    """Return the file that all tasks can read: what the user gave, who is done, what was found.
 
     Args:
         head: What it begins with.

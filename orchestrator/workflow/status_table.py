@@ -97,7 +97,7 @@ class StatusBoard:
                 self._set(number, State.BLOCKED if self._waits(row.spec) else State.WAITING, at)
 
     def text(self) -> str:
-        """Give the table, in Markdown."""
+        """Return the table, in Markdown."""
         return _HEADING + "".join(self._lines())
 
     def _lines(self) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Summary(BaseModel):
 def summarise(
     results: Sequence[WorkerResult], *, wall: float, slots: int, workflow: Workflow | None = None
 ) -> Summary:
-    """Say how well a run used its time.
+    """Return how well a run used its time.
 
     Args:
         results: Of its workers; one that never started took no time.

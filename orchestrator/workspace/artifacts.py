@@ -45,7 +45,7 @@ class Handover:
 
 
 def make_place(root: Path, user: tuple[int, int]) -> Path:
-    """Give the directory that a worker may write to; one that is there stays.
+    """Return the directory that a worker may write to; one that is there stays.
 
     Args:
         root: The worker's state directory.
@@ -97,7 +97,7 @@ def take(root: Path, redactor: Redactor) -> Handover:
 
 
 def findings(root: Path) -> str:
-    """Give the findings that were taken of a worker, if there are any."""
+    """Return the findings that were taken of a worker, if there are any."""
     try:
         return (root / FINDINGS).read_text(encoding="utf-8", errors="replace")
     except OSError:

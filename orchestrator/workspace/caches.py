@@ -55,7 +55,7 @@ class Caches:
     notices: tuple[str, ...] = ()
 
     def lower(self, kind: CacheKind) -> Path | None:
-        """Give what is published of a kind."""
+        """Return what is published of a kind."""
         found = None if self.generation is None else self.generation / kind
         return found if found is not None and found.is_dir() else None
 
@@ -64,7 +64,7 @@ NO_CACHES = Caches()
 
 
 def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
-    """Give the variables by which package managers find their caches, and ask nobody else."""
+    """Return the variables by which package managers find their caches, and ask nobody else."""
     found: dict[str, str] = {}
     for kind in kinds:
         found |= _VARIABLES[kind]
@@ -74,7 +74,7 @@ def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
 
 
 def generations(repository: Repository) -> list[Path]:
-    """Give what is published, the newest first."""
+    """Return what is published, the newest first."""
     # Two runs of one second are not told apart by their names.
     found = (one for one in _place(repository).glob("[!.]*") if one.is_dir())
     return sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True)
@@ -127,7 +127,7 @@ def lock_key(repository: Repository, commit: str) -> str:
 
 
 def ready_caches(caches: Caches, root: Path, user: tuple[int, int], mode: Mode) -> Mounts:
-    """Give a worker its layers on top of what is cached; those that it has already stay.
+    """Return a worker its layers on top of what is cached; those that it has already stay.
 
     Args:
         caches: What its run finds.

@@ -139,7 +139,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 def rules(copied: Collection[str], ignored: Iterable[str]) -> tuple[str, ...]:
-    """Give patterns for `info/exclude` that stand for the copies and little else."""
+    """Return patterns for `info/exclude` that stand for the copies and little else."""
     if not copied:
         return ()
     folders = tuple(ignored)

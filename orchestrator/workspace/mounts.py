@@ -50,7 +50,7 @@ Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]
 
 
 def worker_user(worker_id: int) -> tuple[int, int]:
-    """Give uid and gid for a worker: the caller's, or for root one of the worker's own."""
+    """Return uid and gid for a worker: the caller's, or for root one of the worker's own."""
     if os.getuid() == 0:
         return _OWN_USERS + worker_id, _OWN_USERS + worker_id
     return os.getuid(), os.getgid()
@@ -82,7 +82,7 @@ class Workspace:
         return f"{self.user[0]}:{self.user[1]}"
 
     def mounts(self) -> Mounts:
-        """Give what the worker's container sees."""
+        """Return what the worker's container sees."""
         return (
             *self._tree(),
             BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
@@ -91,7 +91,7 @@ class Workspace:
         )
 
     def harvest_mounts(self) -> Mounts:
-        """Give what the harvest's container sees."""
+        """Return what the harvest's container sees."""
         return (
             *replace(self, read_only=False, confined_to=()).mounts(),
             BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
@@ -169,12 +169,12 @@ class Workspace:
         )
 
     def writable(self) -> tuple[Path, ...]:
-        """Give the directories that grow as the worker writes."""
+        """Return the directories that grow as the worker writes."""
         tree = self.store.copy if self.mode == "bind" else self.store.upper
         return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:
-        """Tell whether the agent wrote nothing at all; False where that is not certain."""
+        """Return whether the agent wrote nothing at all; False where that is not certain."""
         if self.read_only:
             return True
         if self.mode == "bind":
@@ -195,7 +195,7 @@ class Workspace:
             (self.store.out / name).unlink(missing_ok=True)
 
     def is_packed(self) -> bool:
-        """Tell whether the harvest's container came to its end; the tip is the last it writes."""
+        """Return whether the harvest's container came to its end; the tip is the last it writes."""
         return os.path.lexists(self.store.out / "tip")
 
     def hand_over(self) -> None:
@@ -251,7 +251,7 @@ def _growing(mounts: Mounts) -> Iterator[Path]:
 
 
 def _holds_no_objects(objects: Path) -> bool:
-    """Tell whether an object directory is as it was made, without walking into anything else."""
+    """Return whether an object directory is as it was made, without walking into anything else."""
     folders = (objects, objects / "info", objects / "pack")
     if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
         return False

@@ -48,7 +48,7 @@ def choose_mode(
 
 
 def may_overlay(features: EngineFeatures, repository: Repository) -> bool:
-    """Tell whether an overlay is worth a try: its options cannot hold every path."""
+    """Return whether an overlay is worth a try: its options cannot hold every path."""
     return features.overlay and not set(",:\\") & set(f"{repository.common_dir}{repository.top}")
 
 

@@ -163,7 +163,7 @@ class Shared:
             return None
 
     def mounts(self, spec: WorkerSpec, user: tuple[int, int]) -> Mounts:
-        """Give what a worker finds of the others, and what it may write to for them.
+        """Return what a worker finds of the others, and what it may write to for them.
 
         Args:
             spec: The worker.
@@ -217,7 +217,7 @@ class Shared:
         _write(place / f"{one.name}.diff", self._diff(one))
 
     def _diff(self, one: Input) -> bytes:
-        """Give its diff; one that cannot be had says why."""
+        """Return its diff; one that cannot be had says why."""
         commit = one.result.commit
         if commit is None or commit == one.base:
             return b""
@@ -238,7 +238,7 @@ class Shared:
             return Handover(notes=(f"what it handed over could not be taken ({error})",))
 
     def following(self, emit: Emit) -> Emit:
-        """Give the same to tell events to, such that what all can read follows them."""
+        """Return the same to tell events to, such that what all can read follows them."""
         if self._title is None:
             return emit
 

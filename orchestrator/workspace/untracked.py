@@ -186,7 +186,7 @@ def _came_with_the_repository(repository: Repository) -> bool:
 
 
 def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
-    """Give the untracked files that patterns choose, each by itself."""
+    """Return the untracked files that patterns choose, each by itself."""
     if not patterns:
         return set()
     with tempfile.NamedTemporaryFile(prefix="orchestrator-copy-") as file:
@@ -219,7 +219,7 @@ def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
 
 
 def _covered(path: str, collapsed: set[str]) -> bool:
-    """Tell whether git ignores a file, by itself or with a directory above it."""
+    """Return whether git ignores a file, by itself or with a directory above it."""
     ends = (place for place, letter in enumerate(path, start=1) if letter == "/")
     return path in collapsed or any(path[:end] in collapsed for end in ends)
 
@@ -282,7 +282,7 @@ def _notices(
 
 
 def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:
-    """Tell whether a pattern chose nothing, as far as that can be told without git."""
+    """Return whether a pattern chose nothing, as far as that can be told without git."""
     if pattern.startswith("!"):
         return False
     if _WILD.search(pattern):

@@ -56,7 +56,7 @@ class Claims(BaseModel):
 
 
 def fields(value: object) -> Mapping[str, object]:
-    """Give the fields of an object; of anything else, none."""
+    """Return the fields of an object; of anything else, none."""
     return value if isinstance(value, dict) else {}
 
 
@@ -66,14 +66,14 @@ def described(text: str | None) -> str | None:
 
 
 def summarized(text: str | None) -> str | None:
-    """Give the end of what an agent says, safe to show; None when there is nothing in it."""
+    """Return the end of what an agent says, safe to show; None when there is nothing in it."""
     # Every character that is cut may have become two: the end of a line in a log of Windows.
     clean = lines((text or "")[-2 * MOST_SAID :]).strip()
     return (clean if len(clean) <= MOST_SAID else ELLIPSIS + clean[1 - MOST_SAID :]) or None
 
 
 def describe_exit(exit_code: int) -> str:
-    """Say how a program ended: `exited with 3`, `ended by SIGKILL`."""
+    """Return how a program ended: `exited with 3`, `ended by SIGKILL`."""
     try:
         # A shell, and Docker, report death by a signal as 128 and its number.
         return f"ended by {signal.Signals(exit_code - 128).name}"

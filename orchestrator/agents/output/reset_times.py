@@ -70,12 +70,12 @@ _CLOCK: Final = re.compile(
 
 
 def retry_after(reason: Reason | None, text: str | None) -> float | None:
-    """Give the seconds from now on, of a worker that was refused for its many requests."""
+    """Return the seconds from now on, of a worker that was refused for its many requests."""
     return resets_in(text or "", datetime.now(UTC)) if reason is Reason.RATE_LIMITED else None
 
 
 def resets_in(text: str, now: datetime) -> float | None:
-    """Give the seconds until requests are taken again; None when the text does not say.
+    """Return the seconds until requests are taken again; None when the text does not say.
 
     Args:
         text: Such as `session limit · resets 3pm (UTC)`, `try again in 20s`, `Retry-After: 20`.
@@ -142,7 +142,7 @@ def _until_clock(found: re.Match[str], now: datetime) -> Iterator[float]:
 
 
 def _on_its_day(found: re.Match[str], today: datetime, here: datetime) -> datetime:
-    """Give the next moment of that name; which is over only just is the one that is meant."""
+    """Return the next moment of that name; which is over only just is the one that is meant."""
     if found["month"] is not None:
         month = _MONTHS.index(found["month"].lower()) + 1
         year = int(found["year"] or here.year)

@@ -87,7 +87,7 @@ def json_lines(path: Path, *marks: bytes) -> Iterator[dict[str, object]]:
 
 
 def text_tail(path: Path, limit: int) -> str:
-    """Give the last `limit` bytes of a file as text, what is not UTF-8 being replaced."""
+    """Return the last `limit` bytes of a file as text, what is not UTF-8 being replaced."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         raw = _read(file, max(0, size - limit), limit)
@@ -97,7 +97,7 @@ def text_tail(path: Path, limit: int) -> str:
 
 
 def last_line(path: Path) -> str | None:
-    """Give the last line of a file that says something, safe to show, or None."""
+    """Return the last line of a file that says something, safe to show, or None."""
     lines = (line.strip(_FRAME) for line in reversed(text_tail(path, _TAIL).splitlines()))
     line = next(filter(None, lines), None)
     return None if line is None else one_line(line)
@@ -170,7 +170,7 @@ class _KeyScan:
                 self._next[key] = base + at
 
     def may_match(self, base: int, data: bytes) -> bool:
-        """Say whether any object that begins in `data` could have the keys."""
+        """Return whether any object that begins in `data` could have the keys."""
         reach = base + len(data) + _LARGEST
         return any(
             all(self._next[key] < reach or key in data for key in keys)
@@ -178,7 +178,7 @@ class _KeyScan:
         )
 
     def matches(self, start: int) -> bool:
-        """Say whether the keys follow closely enough on `start`."""
+        """Return whether the keys follow closely enough on `start`."""
         reach = start + _LARGEST
         return any(all(self._next[key] < reach for key in keys) for keys in self._alternatives)
 

@@ -188,7 +188,7 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
 
 
 def _images(config: ParallelConfig) -> dict[str, bool]:
-    """Give the images that a run needs, and whether it surely does."""
+    """Return the images that a run needs, and whether it surely does."""
     chosen = {"image", "agent_cli"} & config.model_fields_set
     try:
         _, image = choose_agent(config, None)

@@ -134,7 +134,7 @@ def _configure(given: dict[str, Any]) -> ParallelConfig:
 
 
 def asked_of(given: Mapping[str, Any], others: frozenset[str]) -> dict[str, Any]:
-    """Give the options that are settings; `--no-parallel` is one worker.
+    """Return the options that are settings; `--no-parallel` is one worker.
 
     Args:
         given: All options.

@@ -35,7 +35,7 @@ def schema() -> None:
 
 
 def summary(workflow: Workflow) -> str:
-    """Give a line on what a workflow is: `Release: 7 tasks in 5 waves, at most 3 at one time`."""
+    """Return a line on what a workflow is: `Release: 7 tasks in 5 waves, at most 3 at one time`."""
     waves = [len(wave) for wave in workflow.waves()]
     tasks = _count(len(workflow.tasks), "task")
     name = one_line(workflow.name, limit=200)

@@ -48,7 +48,7 @@ def _drawn(workflow: Workflow, form: Format) -> str:
 
 
 def _shows(characters: str) -> bool:
-    """Tell whether stdout can show some characters."""
+    """Return whether stdout can show some characters."""
     try:
         characters.encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

@@ -195,7 +195,7 @@ def _configure(given: dict[str, Any]) -> Settings:
 def _programs(
     given: dict[str, Any], settings: ParallelConfig, workflow: Workflow
 ) -> dict[str, ParallelConfig]:
-    """Give what the configuration says of tasks' own agent programs."""
+    """Return what the configuration says of tasks' own agent programs."""
     names = {task.settings.agent_cli for task in workflow.tasks} - {None, settings.agent_cli}
     return {
         name: _configure({**given, "agent_cli": name}).config

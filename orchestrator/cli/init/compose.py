@@ -77,7 +77,7 @@ def _carried(name: str, raw: Mapping[str, object]) -> FoundService:
 
 
 def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
-    """Give the variables, and the names of those whose value stands nowhere."""
+    """Return the variables, and the names of those whose value stands nowhere."""
     pairs: list[tuple[str, object]] = []
     if isinstance(raw, dict):
         pairs = list(raw.items())
@@ -96,7 +96,7 @@ def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
 
 
 def _filled_in(raw: object) -> str:
-    """Give a value as text, with the defaults of the variables in it."""
+    """Return a value as text, with the defaults of the variables in it."""
     if isinstance(raw, bool):
         return str(raw).lower()
     if not isinstance(raw, (str, int, float)):
@@ -113,7 +113,7 @@ def _filled_in(raw: object) -> str:
 
 
 def _ports(raw: Mapping[str, object]) -> Iterator[int]:
-    """Give the ports that a service listens on in its container."""
+    """Yield the ports that a service listens on in its container."""
     for key in ("ports", "expose"):
         listed = raw.get(key)
         for item in listed if isinstance(listed, list) else []:
@@ -124,7 +124,7 @@ def _ports(raw: Mapping[str, object]) -> Iterator[int]:
 
 
 def _health(raw: object) -> str | None:
-    """Give the command that says whether a service is ready."""
+    """Return the command that says whether a service is ready."""
     test = raw.get("test") if isinstance(raw, dict) else None
     try:
         if isinstance(test, str):

@@ -27,7 +27,7 @@ _NOBODY = "65534:65534"
 def programs_in(
     engine: Engine, image: str, wanted: Iterable[str], common_dir: Path
 ) -> frozenset[str] | None:
-    """Give the programs of `wanted` that an image has, or None when that cannot be said.
+    """Return the programs of `wanted` that an image has, or None when that cannot be said.
 
     Args:
         engine: Has the image, or not.

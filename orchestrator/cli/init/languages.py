@@ -22,7 +22,7 @@ _NO_TEST = "no test specified"
 
 
 def detect(tree: Tree, directory: str) -> Iterator[Tools]:
-    """Give the tools of one directory, one per language."""
+    """Yield the tools of one directory, one per language."""
     for detector in DETECTORS:
         found = detector(tree, directory)
         if found is not None:

@@ -110,10 +110,10 @@ def _is_ours(name: str) -> bool:
 
 
 def parent(name: str) -> str:
-    """Give the directory of a file; `.` is the top."""
+    """Return the directory of a file; `.` is the top."""
     return str(PurePosixPath(name).parent)
 
 
 def join(directory: str, name: str) -> str:
-    """Give the name of a file in a directory."""
+    """Return the name of a file in a directory."""
     return name if directory == "." else f"{directory}/{name}"

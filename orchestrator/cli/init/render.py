@@ -67,7 +67,7 @@ class Choice:
 
 
 def needs_naming(findings: Findings, choice: Choice) -> bool:
-    """Say whether the file is only of use when it is named.
+    """Return whether the file is only of use when it is named.
 
     Services are not taken from another file, and `setup` of another one has no network.
     """
@@ -75,7 +75,7 @@ def needs_naming(findings: Findings, choice: Choice) -> bool:
 
 
 def written(findings: Findings, choice: Choice) -> str:
-    """Give the text of the file."""
+    """Return the text of the file."""
     agent = _AGENT
     if choice.agent_cli:
         agent = f"  agent_cli: {scalar(choice.agent_cli)}"
@@ -168,7 +168,7 @@ def _service_lines(services: Iterable[FoundService]) -> Iterator[str]:
 
 
 def build_command(agent_cli: str | None, container: str) -> str:
-    """Give the command that puts an agent program on top of a project's own image."""
+    """Return the command that puts an agent program on top of a project's own image."""
     agent = ["--agent", agent_cli] if agent_cli else []
     return shlex.join(["orchestrator", "image", "build", *agent, "--from", container])
 
@@ -187,7 +187,7 @@ def _commented(lines: Iterable[str], *, plain: bool) -> Iterator[str]:
 
 
 def scalar(value: object) -> str:
-    """Give a text or a number as YAML has it on one line."""
+    """Return a text or a number as YAML has it on one line."""
     text = str(value)
     if isinstance(value, int):
         return text
@@ -197,5 +197,5 @@ def scalar(value: object) -> str:
 
 
 def comment(text: str) -> str:
-    """Give a comment that ends where its line does, whatever is in it."""
+    """Return a comment that ends where its line does, whatever is in it."""
     return f"# {one_line(text, limit=_LONGEST)}"

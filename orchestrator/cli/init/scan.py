@@ -22,7 +22,7 @@ _TEST_TARGET = re.compile(r"^(?:test|check)\s*:(?!=)", re.MULTILINE)
 
 
 def look_at(tree: Tree) -> Findings:
-    """Say what a project is made of."""
+    """Return what a project is made of."""
     places = [parent(name) for name in tree.named(*_MANIFESTS, "go.work")]
     members = tuple(place for place in dict.fromkeys(places) if place != ".")
     compose_file = next((name for name in COMPOSE_FILES if name in tree), None)
@@ -44,7 +44,7 @@ def look_at(tree: Tree) -> Findings:
 
 
 def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
-    """Give the tools of the top, and below it of what is not looked after from above."""
+    """Yield the tools of the top, and below it of what is not looked after from above."""
     covered: set[tuple[str, str]] = set()
     for place in (".", *members[:_MOST]):
         above = (".", *(str(path) for path in PurePosixPath(place).parents))

@@ -11,7 +11,7 @@ _HEADING = ("WORKER", "TASK", "MODEL", "BRANCH", "WORKTREE")
 
 
 def plan_table(plan: RunPlan) -> str:
-    """Give what `--dry-run` shows."""
+    """Return what `--dry-run` shows."""
     rows = [_HEADING]
     for spec in plan.workers:
         worktree = str(plan.top / spec.directory)
@@ -24,7 +24,7 @@ def plan_table(plan: RunPlan) -> str:
 
 
 def _terms(plan: RunPlan) -> dict[str, str]:
-    """Say what a worker may use, presets and defaults put in."""
+    """Return what a worker may use, presets and defaults put in."""
     limits = plan.limits
     cpus = "2 or all CPUs" if limits.cpus is None else f"{limits.cpus:g} CPUs"
     sizes = {"memory": limits.memory, "tmp": limits.tmp, "disk": limits.disk}
@@ -52,7 +52,7 @@ def _terms(plan: RunPlan) -> dict[str, str]:
 
 
 def plan_json(plan: RunPlan) -> str:
-    """Give what `--dry-run --json` shows."""
+    """Return what `--dry-run --json` shows."""
     workers = [
         {
             "worker_id": spec.worker_id,

@@ -26,19 +26,19 @@ from orchestrator.worker_spec import WorkerSpec
 
 
 def notice_line(message: str) -> str:
-    """Give a notice as a line."""
+    """Return a notice as a line."""
     return f"note: {one_line(message, limit=1000)}"
 
 
 def run_line(event: RunStarted) -> str:
-    """Say what starts."""
+    """Return what starts."""
     workers = count(len(event.workers), "worker")
     queue = f", {event.slots} at one time" if event.slots < len(event.workers) else ""
     return f"run {event.run_id}: {workers}{queue}, base {event.base[:12]}"
 
 
 def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
-    """Say which worker started, with what, and how many run by now."""
+    """Return which worker started, with what, and how many run by now."""
     if spec is None:
         return f"worker {number} started"
     model = f" ({one_line(spec.model)})" if spec.model else ""
@@ -49,7 +49,7 @@ def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
 
 
 def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
-    """Say where a worker's ports can be reached."""
+    """Return where a worker's ports can be reached."""
     return [
         f"{called(event.worker_id, name)}: http://127.0.0.1:{host} -> {inside}"
         for inside, host in sorted(event.ports.items())
@@ -66,7 +66,7 @@ def retry_line(event: WorkerRetrying, name: str | None) -> str:
 
 
 def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | None) -> str:
-    """Say what somebody may want to see to.
+    """Return what somebody may want to see to.
 
     Args:
         event: What it is.
@@ -89,13 +89,13 @@ def _pause_line(event: ProviderPaused) -> str:
 
 
 def stage_line(event: WorkerStage, name: str | None) -> str:
-    """Say what runs around a worker's agent."""
+    """Return what runs around a worker's agent."""
     which = f" `{one_line(event.name, limit=100)}`" if event.name else ""
     return f"{called(event.worker_id, name)}: {event.stage}{which}"
 
 
 def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
-    """Say what went wrong around a worker's agent, if anything did."""
+    """Return what went wrong around a worker's agent, if anything did."""
     if event.problem is None:
         return []
     said = one_line(event.problem, limit=400)
@@ -108,7 +108,7 @@ def stopping_line(event: WorkerStopping, name: str | None) -> str:
 
 
 def done_line(result: WorkerResult) -> str:
-    """Say how a worker ended."""
+    """Return how a worker ended."""
     who, took = called(result.worker_id, result.name), duration(result.duration)
     if never_ran(result):
         return f"- {who} {one_line(result.message or 'skipped')}"

@@ -77,30 +77,30 @@ def count(number: int, noun: str) -> str:
 
 
 def called(number: int, name: str | None) -> str:
-    """Give `worker 3`, or in a workflow `W3 (backend)`."""
+    """Return `worker 3`, or in a workflow `W3 (backend)`."""
     return f"worker {number}" if name is None else f"W{number} ({one_line(name)})"
 
 
 def titled(number: int, name: str | None) -> str:
-    """Give `3`, or in a workflow `W3 backend`: for a cell of a table."""
+    """Return `3`, or in a workflow `W3 backend`: for a cell of a table."""
     return str(number) if name is None else f"W{number} {one_line(name)}"
 
 
 def never_ran(result: WorkerResult) -> bool:
-    """Tell whether a workflow passed a task over, for what became of others."""
+    """Return whether a workflow passed a task over, for what became of others."""
     is_unneeded = result.status is Status.SUCCESS and result.started_at is None
     return result.name is not None and (is_unneeded or result.reason is Reason.DEPENDENCY)
 
 
 def outcome(result: WorkerResult) -> str:
-    """Say how a worker ended and why, and after how many attempts: `failed (oom), attempt 2`."""
+    """Return how a worker ended and why, and after how many attempts: `failed (oom), attempt 2`."""
     reason = f" ({result.reason.value})" if result.reason else ""
     attempt = f", attempt {result.attempts}" if result.attempts > 1 else ""
     return result.status.value + reason + attempt
 
 
 def explanation(result: WorkerResult) -> str:
-    """Give a worker's message as the end of a line, unless it only repeats the reason."""
+    """Return a worker's message as the end of a line, unless it only repeats the reason."""
     if not result.message or result.message == result.reason:
         return ""
     return f": {one_line(result.message)}"

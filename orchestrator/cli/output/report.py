@@ -38,7 +38,7 @@ def run_table(
     workflow: Workflow | None = None,
     width: int | None = None,
 ) -> str:
-    """Give the table, what went wrong, the sum, and how the time was used.
+    """Return the table, what went wrong, the sum, and how the time was used.
 
     Args:
         result: The run's.
@@ -62,7 +62,7 @@ def run_table(
 
 
 def terminal_width() -> int | None:
-    """Give the width of the terminal on stdout, or None where nothing must be cut."""
+    """Return the width of the terminal on stdout, or None where nothing must be cut."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def _row(worker: WorkerResult) -> tuple[str, ...]:
 
 
 def checks_sum(worker: WorkerResult) -> str:
-    """Give `2/3`: how many checks of how many were passed."""
+    """Return `2/3`: how many checks of how many were passed."""
     passed = sum(check.passed for check in worker.checks)
     return f"{passed}/{len(worker.checks)}" if worker.checks else ""
 
@@ -94,7 +94,7 @@ def _failure(worker: WorkerResult) -> str:
 
 
 def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
-    """Say what was left out or noticed of workers that succeeded, and which commits are kept."""
+    """Return what was left out or noticed of workers that succeeded, and which commits are kept."""
     lines = []
     for worker in workers:
         who = called(worker.worker_id, worker.name)
@@ -118,7 +118,7 @@ def _sum(result: RunResult) -> str:
 def time_lines(
     result: RunResult, *, slots: int | None = None, workflow: Workflow | None = None
 ) -> list[str]:
-    """Say how the time was used, where several workers had a part in it."""
+    """Return how the time was used, where several workers had a part in it."""
     ran = [worker for worker in result.results if worker.started_at is not None]
     if len(ran) < 2:
         return []
@@ -157,7 +157,7 @@ def _total(result: RunResult) -> str:
 
 
 def run_json(result: RunResult) -> str:
-    """Give the one JSON object, in ASCII: it may be shown on a terminal."""
+    """Return the one JSON object, in ASCII: it may be shown on a terminal."""
     return json.dumps(result.model_dump(mode="json"), indent=2)
 
 
@@ -180,7 +180,7 @@ def show_run(
 
 
 def summary_line(result: RunResult) -> str:
-    """Give a run in one line: what failed, how long it took, what it cost."""
+    """Return a run in one line: what failed, how long it took, what it cost."""
     good = sum(worker.status is Status.SUCCESS for worker in result.results)
     others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
     named = [_in_short(worker) for worker in others[:_NAMED]]
@@ -209,7 +209,7 @@ def _in_short(worker: WorkerResult) -> str:
 
 
 def after_run(result: RunResult) -> str:
-    """Say where the work is and how to get rid of it."""
+    """Return where the work is and how to get rid of it."""
     first = result.results[0]
     return (
         f"{_places(result)}\n"

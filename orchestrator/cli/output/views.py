@@ -79,7 +79,7 @@ def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
 
 
 def is_redrawn(stream: IO[str]) -> bool:
-    """Tell whether a view can be drawn in place there."""
+    """Return whether a view can be drawn in place there."""
     # Some CI systems give jobs a terminal, and find commands in what is drawn there.
     terminal = stream.isatty() and not in_ci(os.environ)
     return terminal and os.environ.get("TERM", "dumb") != "dumb"

@@ -16,7 +16,7 @@ SHARED_NETWORK = "container:"
 def create_arguments(
     client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
 ) -> dict[str, Any]:
-    """Give the arguments of `APIClient.create_container`: everything not asked for is closed."""
+    """Return the arguments of `APIClient.create_container`: everything not asked for is closed."""
     return {
         "image": spec.image,
         "command": list(spec.command) or None,

@@ -83,7 +83,7 @@ class DockerContainer:
             self._client.start(self._id)
 
     def state(self) -> ContainerState:
-        """Tell how far it has come."""
+        """Return how far it has come."""
         state = self._state()
         return ContainerState(
             started_at=_moment(state["StartedAt"]), ended_at=_moment(state["FinishedAt"])
@@ -214,7 +214,7 @@ def remove_container(client: docker.APIClient, container_id: str) -> None:
 
 
 def measure(client: docker.APIClient, container_id: str) -> Usage | None:
-    """Give what a container uses now, or None when it does not run."""
+    """Return what a container uses now, or None when it does not run."""
     with translated("measure the container"):
         try:
             stats = client.stats(container_id, stream=False, one_shot=True)

@@ -89,7 +89,7 @@ class DockerEngine(DockerImages):
 
     @staticmethod
     def _may_overlay(info: Mapping[str, Any]) -> bool:
-        """Tell whether the daemon mounts on this very machine, and not in a virtual one."""
+        """Return whether the daemon mounts on this very machine, and not in a virtual one."""
         return "Docker Desktop" not in info.get("OperatingSystem", "")
 
     def create(self, spec: ContainerSpec) -> DockerContainer:

@@ -101,7 +101,7 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
 
 
 def gateway_of(client: docker.APIClient) -> str:
-    """Give the machine's own address on the default bridge."""
+    """Return the machine's own address on the default bridge."""
     with translated("inspect the default network"):
         settings: dict[str, Any] = client.inspect_network("bridge")["IPAM"]["Config"][0]
     first = next(ipaddress.ip_network(settings["Subnet"]).hosts())

@@ -40,7 +40,7 @@ class DockerImages:
         self._client = client
 
     def image_id(self, image: str) -> str | None:
-        """Give the id of an image the daemon has, or None."""
+        """Return the id of an image the daemon has, or None."""
         info = self.image_info(image)
         return info.id if info else None
 
@@ -60,7 +60,7 @@ class DockerImages:
         )
 
     def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
-        """Give the images that have a label, by each of their names."""
+        """Return the images that have a label, by each of their names."""
         with translated("list the images"):
             found = self._client.images(filters={"label": label})
         images = ((name, one) for one in found for name in one["RepoTags"] or ())

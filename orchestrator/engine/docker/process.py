@@ -91,7 +91,7 @@ class DockerProcess:
                 return
 
     def wait(self) -> int:
-        """Give its exit code."""
+        """Return its exit code."""
         deadline = time.monotonic() + _NOTICE
         while True:
             with translated("ask how the command ended"):

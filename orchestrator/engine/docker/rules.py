@@ -116,7 +116,7 @@ def _match(address: str, port: int | None, *, gateway: str) -> str:
 
 
 def resolvers() -> Iterator[str]:
-    """Give the name servers that the engine's own resolver asks from inside the namespace."""
+    """Yield the name servers that the engine's own resolver asks from inside the namespace."""
     lines = (line for path in _RESOLV if path.exists() for line in path.read_text().splitlines())
     found = {words[1] for line in lines if (words := line.split())[:1] == ["nameserver"]}
     for address in sorted(found):
@@ -126,7 +126,7 @@ def resolvers() -> Iterator[str]:
 
 
 def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> list[str]:
-    """Give the machine's own IPv4 addresses, public ones too (as the kernel lists them)."""
+    """Return the machine's own IPv4 addresses, public ones too (as the kernel lists them)."""
     found, address = set(), ""
     for line in table.read_text().splitlines():
         words = line.split()

@@ -143,7 +143,7 @@ class ImageBuilder:
         return tag
 
     def _keeps(self, tag: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether an image can stay as it is."""
+        """Return whether an image can stay as it is."""
         if not self.use_cache or _recipe_of(self.engine, tag) != labels[RECIPE]:
             return False
         self.progress(f"{tag} is up to date")
@@ -200,7 +200,7 @@ def project_tag(project: ProjectImage, agent: str | None = None) -> str:
 
 
 def image_statuses(engine: ImageEngine) -> tuple[ImageStatus, ...]:
-    """Tell which of our images are there, and which would be made anew."""
+    """Return which of our images are there, and which would be made anew."""
     base = engine.image_id(BASE_IMAGE) or ""
     wanted = {BASE_IMAGE: base_recipe()}
     wanted |= {worker_image(agent): agent_recipe(agent, base) for agent in INSTALLERS}

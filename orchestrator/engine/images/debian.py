@@ -59,7 +59,7 @@ def _arguments(tarball: Path, packages: Sequence[str]) -> list[str]:
 
 
 def _run(command: list[str], *, log: IO[bytes], timeout: float) -> int | None:
-    """Give the exit code, or None when it had to be ended."""
+    """Return the exit code, or None when it had to be ended."""
     # A session of its own, so that all it started can be ended with it.
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

@@ -14,7 +14,7 @@ def worker_image(agent: str) -> str:
 
 
 def image_hint(image: str) -> str:
-    """Say what to do when the engine does not have an image."""
+    """Return what to do when the engine does not have an image."""
     agent = "shell" if image == BASE_IMAGE else image.removeprefix(worker_image(""))
     if agent != image:
         return f"`orchestrator image build --agent {agent}` makes it"

@@ -86,7 +86,7 @@ def ca_bundle(environ: Mapping[str, str], default: Path = _DEFAULT_BUNDLE) -> Pa
 
 
 def proxy_args(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give this machine's proxies as build arguments.
+    """Return this machine's proxies as build arguments.
 
     The engine knows these by itself: they are set while it builds, and leave no trace in an image.
     """
@@ -95,7 +95,7 @@ def proxy_args(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Give this machine's package index as a build argument of the stage that installs."""
+    """Return this machine's package index as a build argument of the stage that installs."""
     argument, names = _INDEX_VARIABLES[installer]
     index = next((environ[name] for name in names if environ.get(name)), None)
     return {argument: index} if index else {}

@@ -266,7 +266,7 @@ class Others:
         self._parents |= dict(self._parsed(new[:MOST_COMMITS]))
 
     def has_commits(self, objects: str) -> bool:
-        """Tell whether an object directory, which was tidied, has commits or tags."""
+        """Return whether an object directory, which was tidied, has commits or tags."""
         return any(True for _ in self._listed({"GIT_OBJECT_DIRECTORY": objects}))
 
     def _listed(self, place: "dict[str, str]") -> "Iterator[tuple[str, str, int]]":
@@ -420,7 +420,7 @@ class Others:
         return self._tools.start(*form, stdin=asked).returncode == 0
 
     def _few(self, named: "dict[str, str]") -> "dict[str, str]":
-        """Give a bounded number of refs: one commit reaches what would be too many."""
+        """Return a bounded number of refs: one commit reaches what would be too many."""
         if len(named) <= MOST_REFS:
             return named
         names = list(named)

@@ -241,14 +241,14 @@ class Harvest:
         return self.git("merge-base", base, commit, check=False) == base
 
     def _is_whole(self, commit: str, base: str) -> bool:
-        """Tell whether it is a commit and all that it needs is there."""
+        """Return whether it is a commit and all that it needs is there."""
         if self.git("cat-file", "-t", commit, check=False) != "commit":
             return False
         needed = ("rev-list", "--objects", "--quiet", commit, f"^{base}")
         return self.start(*needed).returncode == 0
 
     def _moves_submodules(self, base: str, commit: str) -> bool:
-        """Tell whether a commit of the worker's names a submodule's commit that nobody else has."""
+        """Return whether a commit of the worker's names a submodule's commit that only it has."""
         if not self.submodules or commit == base:
             return False
         form = ("--raw", "-m", "-z", "--no-abbrev", "--no-renames", "--format=")
@@ -278,7 +278,7 @@ class Harvest:
         return ""
 
     def _lines(self, path: str) -> "Iterator[bytes]":
-        """Give the lines of a regular file; of each and of all searches together only a part."""
+        """Yield the lines of a regular file; of each and of all searches together only a part."""
         with self._opened(path) as file:
             while self.unread > 0 and (line := file.readline(1 << 16)):
                 self.unread -= len(line)
@@ -324,7 +324,7 @@ class Harvest:
         return made
 
     def bring_all(self, base: str, branch: str, message: str) -> str:
-        """Give the tip of the worker's branch; all that it does not reach is written to `kept`."""
+        """Return the tip of the worker's branch; what it does not reach is written to `kept`."""
         tip, at = self.parents(base, branch)
         self.note_copies(base, tip)
         try:
@@ -434,7 +434,7 @@ class Harvest:
 
     @property
     def _sparse(self) -> "tuple[str, ...]":
-        """Give what makes git add files also where it would not have checked them out."""
+        """Return what makes git add files also where it would not have checked them out."""
         patterns = os.path.join(self.env["GIT_DIR"], "info", "sparse-checkout")
         return ("--sparse",) if os.path.exists(patterns) else ()
 
@@ -620,12 +620,12 @@ def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> Non
 
 
 def is_whiteout(info: os.stat_result) -> bool:
-    """Tell whether it is how an upper layer says that a file is gone; nobody else can make one."""
+    """Return whether an upper layer says by this entry that a file is gone."""
     return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
 
 
 def is_directory(path: str) -> bool:
-    """Tell whether it is one itself, and not a link to one."""
+    """Return whether it is one itself, and not a link to one."""
     return stat.S_ISDIR(os.lstat(path).st_mode)
 
 
@@ -637,12 +637,12 @@ def put_aside(path: str, directory: str) -> None:
 
 
 def unheard_of() -> str:
-    """Give a name that nothing has; to import `tempfile` would take longer than all else."""
+    """Return a name that nothing has; to import `tempfile` would take longer than all else."""
     return os.urandom(16).hex()
 
 
 def free_name(path: str) -> str:
-    """Give `path`, or `path` with a number, that does not exist."""
+    """Return `path`, or `path` with a number, that does not exist."""
     number = 1
     while os.path.lexists(candidate := path if number == 1 else f"{path}-{number}"):
         number += 1
@@ -650,7 +650,7 @@ def free_name(path: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """Give the last line of what git said."""
+    """Return the last line of what git said."""
     return text.strip().rpartition("\n")[2]
 
 
@@ -661,7 +661,7 @@ def write(path: str, text: str) -> None:
 
 
 def made_at(path: str) -> int:
-    """Give the time of a file that the host made, or -1 where there is none."""
+    """Return the time of a file that the host made, or -1 where there is none."""
     try:
         return os.lstat(path).st_mtime_ns
     except FileNotFoundError:
@@ -713,7 +713,7 @@ def few_notes(notes: "list[str]") -> "list[str]":
 
 
 def below(path: bytes, folders: "set[bytes]") -> bool:
-    """Tell whether a file lies in one of some directories, however deep."""
+    """Return whether a file lies in one of some directories, however deep."""
     while path:
         path = path.rpartition(b"/")[0]
         if path and path in folders:

@@ -34,7 +34,7 @@ def _found(cache: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _wheel_name(path: Path) -> str | None:
-    """Give the file name that a wheel has by what is in it; None if it is no wheel."""
+    """Return the file name that a wheel has by what is in it; None if it is no wheel."""
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as file:

@@ -37,7 +37,7 @@ class Shape:
 
 
 def shape_of(workflow: Workflow) -> Shape:
-    """Say what a picture of a workflow shows."""
+    """Return what a picture of a workflow shows."""
     members = _members(workflow)
     index = {task.id: number for number, tasks in enumerate(members) for task in tasks}
     nodes: list[Node] = []
@@ -71,7 +71,7 @@ def _members(workflow: Workflow) -> list[tuple[Task, ...]]:
 
 
 def _is_whole(batches: Sequence[Task], workflow: Workflow) -> bool:
-    """Tell whether they wait for the same, and whoever waits for one of them waits for all."""
+    """Return whether they wait for the same, and whoever waits for one of them waits for all."""
     ids = {task.id for task in batches}
     if any(set(task.depends_on) != set(batches[0].depends_on) for task in batches):
         return False

@@ -84,7 +84,7 @@ def _columns(shape: Shape, places: Sequence[int]) -> list[Column]:
 
 
 def _before(columns: Sequence[Column], place: int) -> Callable[[Item], list[Item]]:
-    """Give what finds the items that an item of a column is joined with on its left."""
+    """Return what finds the items that an item of a column is joined with on its left."""
     found: dict[int, list[Item]] = {}
     for item in columns[place - 1] if place else ():
         for net in item.outlets:
@@ -212,7 +212,7 @@ def _move(column: Column, wishes: Sequence[float]) -> None:
 
 
 def _settle(columns: Sequence[Column]) -> list[Tracks]:
-    """Give all items whole rows between which the lines can be drawn."""
+    """Return all items whole rows between which the lines can be drawn."""
     gaps: list[Tracks] = []
     for place, column in enumerate(columns):
         _move(column, [item.wish for item in column])

@@ -73,25 +73,25 @@ class Band:
         return self.places[self.last].port - 1
 
     def track(self, number: int, net: int) -> int | None:
-        """Give where a net turns behind a column; None when it goes straight on."""
+        """Return where a net turns behind a column; None when it goes straight on."""
         track = self._layout.gaps[number].of.get(net)
         return None if track is None else self.places[number].port + 2 + 2 * track
 
     def stem(self, number: int, item: Item, net: int) -> list[Point]:
-        """Give the line from an item to behind its column, on the row of a net."""
+        """Return the line from an item to behind its column, on the row of a net."""
         place = self.places[number]
         row = item.row + item.outlets.index(net)
         return [place.start(item), (place.port, item.row), (place.port, row), (place.port + 1, row)]
 
     def run(self, number: int, net: int, row: int, end: Item) -> list[Point]:
-        """Give the line of a net from behind a column, on its row there, to an item of the next."""
+        """Return the line of a net from behind a column to an item of the next column."""
         place = self.places[number]
         turn = self.track(number, net)
         corners = [] if turn is None else [(turn, row), (turn, end.row)]
         return [(place.port + 1, row), *corners, (self.places[number + 1].arrow, end.row)]
 
     def runs(self, number: int) -> Iterator[tuple[int, Item, Item]]:
-        """Give what is joined over the gap behind a column: a net, and an item on both sides."""
+        """Yield what is joined over the gap behind a column: a net, and an item on both sides."""
         if number == self.last:
             return
         ends: dict[int | None, list[Item]] = {}

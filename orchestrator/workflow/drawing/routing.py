@@ -17,7 +17,7 @@ class Tracks:
 
 
 def tracks(left: Ports, right: Ports) -> Tracks | int:
-    """Give every net that turns a track, or a row of the right side that makes it impossible.
+    """Return every net that turns a track, or a row of the right side that makes it impossible.
 
     A row may belong to one net on the left and to another on the right: the first must have turned
     off before the second turns in.

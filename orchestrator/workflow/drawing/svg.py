@@ -96,7 +96,7 @@ class _Drawing:
         yield x, y + height / 2
 
     def _joints(self) -> Iterator[Point]:
-        """Give where lines that cross are one."""
+        """Yield where lines that cross are one."""
         for place in range(self._band.last):
             ports: dict[int, list[tuple[str, int]]] = {}
             for net, item, end in self._band.runs(place):
@@ -133,7 +133,7 @@ class _Drawing:
 
 
 def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
-    """Give the rows where more than two ends of a net's lines meet."""
+    """Yield the rows where more than two ends of a net's lines meet."""
     rows = {row for _, row in ports}
     for row in sorted(rows):
         sides = len({side for side, other in ports if other == row})
@@ -142,7 +142,7 @@ def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
 
 
 def _is_on(item: Item, net: int, end: Item) -> bool:
-    """Tell whether an item is where the way to `end` goes."""
+    """Return whether an item is where the way to `end` goes."""
     return item is end or (item.node is None and item.inlet == net)
 
 

@@ -185,7 +185,7 @@ class _Canvas:
         nets[net] = nets.get(net, 0) | arm
 
     def lines(self) -> list[str]:
-        """Give what was drawn; rows in which nothing happens are left out."""
+        """Return what was drawn; rows in which nothing happens are left out."""
         drawn = {where: _character(nets) for where, nets in self._cells.items()} | self._text
         rows: dict[int, dict[int, str]] = {}
         for (x, y), character in drawn.items():

@@ -8,7 +8,7 @@ from orchestrator.workflow.order import Fate, Fits, Order, has_room
 
 
 def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[str]:
-    """Say what would run, wave by wave: a task of a wave waits for none of its own.
+    """Return what would run, wave by wave: a task of a wave waits for none of its own.
 
     Args:
         workflow: What is to be carried out.

@@ -61,7 +61,7 @@ def expander(
 
 
 def items_of_lines(text: str) -> list[str]:
-    """Give a command's lines; empty ones are none."""
+    """Return a command's lines; empty ones are none."""
     return [line for line in (line.strip() for line in text.splitlines()) if line]
 
 
@@ -82,12 +82,12 @@ def _items_in(content: bytes | None, path: str) -> list[str]:
 
 
 def as_text(item: object) -> str:
-    """Give an item or a variable as texts hold it."""
+    """Return an item or a variable as texts hold it."""
     return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
 def source_of(foreach: Foreach, task: str) -> Source | None:
-    """Give where items come from; None when they are there already."""
+    """Return where items come from; None when they are there already."""
     if foreach.glob is not None:
         return Source(task, "glob", foreach.glob)
     if foreach.json_file is not None:
@@ -126,6 +126,6 @@ def _check(item: str, *, alone: bool) -> None:
 
 
 def values_of(batch: Sequence[str], index: int) -> Mapping[str, tuple[str, ...]]:
-    """Give what the templates of one batch stand for."""
+    """Return what the templates of one batch stand for."""
     one = {"item": (batch[0],)} if len(batch) == 1 else {}
     return {**one, "items": tuple(batch), "index": (str(index),)}

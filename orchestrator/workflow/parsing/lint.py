@@ -89,7 +89,7 @@ def _unmatchable(workflow: Workflow) -> Iterator[str]:
 
 
 def _before(workflow: Workflow) -> dict[str, set[str]]:
-    """Give all that comes before each task, however far."""
+    """Return all that comes before each task, however far."""
     found: dict[str, set[str]] = {}
     for task in workflow.tasks:
         found[task.id] = {*task.depends_on}.union(*(found[other] for other in task.depends_on))

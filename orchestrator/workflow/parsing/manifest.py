@@ -25,7 +25,7 @@ BUILT_IN = ("item", "items", "index", "results")
 
 
 def is_id(text: str) -> bool:
-    """Say whether others can depend on a task by this name."""
+    """Return whether others can depend on a task by this name."""
     return _ID.fullmatch(text) is not None
 
 

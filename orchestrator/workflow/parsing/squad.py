@@ -15,7 +15,7 @@ _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
 
 def is_squad(path: Path) -> bool:
-    """Say whether a file is one by its name."""
+    """Return whether a file is one by its name."""
     return path.suffix.lower() in {".md", ".markdown"}
 
 

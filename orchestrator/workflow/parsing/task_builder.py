@@ -132,7 +132,7 @@ class Maker:
         )
 
     def _before(self, task_id: str) -> tuple[str, ...]:
-        """Give what a task waits for; in place of one that became none, what that waited for."""
+        """Return what a task waits for; in place of one that became none, what that waited for."""
         before = (self.instead.get(one) or self.made[one] for one in self.edges[task_id])
         return tuple(dict.fromkeys(made for several in before for made in several))
 
@@ -141,7 +141,7 @@ class Maker:
         return "always" if goes_on and "when" not in asked.model_fields_set else asked.when
 
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
-        """Say what is wrong although each part is right."""
+        """Return what is wrong although each part is right."""
         if len(name) > LONGEST_ID:
             return f"its id is too long for one of {len(self.made[whole.id])} tasks"
         if len((asked.task or "").encode()) > LONGEST_TASK:
@@ -160,7 +160,7 @@ def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
 
 
 def _unenforceable(asked: ManifestTask) -> str | None:
-    """Say why a task cannot be confined to its paths."""
+    """Return why a task cannot be confined to its paths."""
     if asked.enforce is None:
         return None
     if not asked.paths:
@@ -173,7 +173,7 @@ def _unenforceable(asked: ManifestTask) -> str | None:
 
 
 def clash(asked: WorkerSettings, network: Network | None) -> str | None:
-    """Say what in a task's settings does not go together, as a run's own would be refused."""
+    """Return what in a task's settings does not go together, as a run's own would be refused."""
     isolation = _given(network=asked.network or network, ports=asked.ports)
     project = _given(services=asked.services)
     try:

@@ -153,7 +153,7 @@ def _key(node: Node, key: str) -> _Key | None:
 
 
 def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str]]:
-    """Give what each task waits for: the tasks it names, and those of the stage before."""
+    """Return what each task waits for: the tasks it names, and those of the stage before."""
     by_id = {task.id: task for task in tasks}
     before = _stage_before(tasks)
     edges: dict[str, list[str]] = {}
@@ -176,7 +176,7 @@ def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str
 
 
 def _stage_before(tasks: Sequence[Written]) -> Mapping[int | None, Sequence[str]]:
-    """Give the tasks of the stage before each; one without tasks is none."""
+    """Return the tasks of the stage before each; one without tasks is none."""
     members: dict[int, list[str]] = {}
     for task in tasks:
         if task.stage is not None:

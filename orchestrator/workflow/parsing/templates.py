@@ -81,12 +81,12 @@ def fill_task(node: Node, values: Values) -> Node:
 
 
 def holds(text: str, name: str) -> bool:
-    """Say whether a text has a template of that name in it."""
+    """Return whether a text has a template of that name in it."""
     return any(found["name"] == name and not found["literal"] for found in _USE.finditer(text))
 
 
 def place(name: str) -> re.Pattern[str]:
-    """Give what finds the places of a name that has no value yet."""
+    """Return what finds the places of a name that has no value yet."""
     return re.compile(rf"\{{\{{[ \t]*{name}[ \t]*\}}\}}")
 
 

@@ -8,7 +8,7 @@ Edges = Mapping[str, Collection[str]]
 
 
 def in_order(edges: Edges) -> list[str]:
-    """Give all tasks in an order in which they could run one by one; those of cycles are left out.
+    """Return all tasks in an order in which they could run one by one, without those in cycles.
 
     Args:
         edges: In the order of the file, which decides where there is a choice.
@@ -50,7 +50,7 @@ def cycles(edges: Edges) -> list[list[str]]:
 
 
 def _stuck(edges: Edges) -> dict[str, list[str]]:
-    """Give the tasks that can never run, with those of their kind that they wait for."""
+    """Return the tasks that can never run, with those of their kind that they wait for."""
     done = {*in_order(edges)}
     return {
         task: [other for other in before if other not in done]

@@ -18,7 +18,7 @@ RESULTS = "results"
 def variables_of(
     root: Node, given: Mapping[str, str], tasks: Sequence[Written], mistakes: Mistakes
 ) -> Values:
-    """Give the values of the user's variables, and check every text that may hold one.
+    """Return the values of the user's variables, and check every text that may hold one.
 
     Args:
         root: The file.
