@@ -30,7 +30,11 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
         "`--silence`, `--repeated-errors`, `--prompts` or `--paths`",
     ),
     "retry_delay": (_retries, "`--retries`"),
-    "retry_from": (_retries, "`--retries`"),
+    "retry_from": (
+        # A worker that its provider refuses is started again without counting as a retry.
+        lambda config: _retries(config) or config.rate_limit_wait > 0,
+        "`--retries` or `--rate-limit-wait`",
+    ),
     "retry_on": (_retries, "`--retries`"),
     "setup_network": (lambda config: bool(config.project.setup), "`--setup`"),
     "setup_timeout": (

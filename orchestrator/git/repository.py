@@ -287,7 +287,8 @@ class Repository:
     def _noted(self) -> tuple[str, ...]:
         try:
             return tuple((self.state_dir / _NAMES).read_text().splitlines())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            # A state directory that is a file is reported by the first write to it.
             return ()
 
     def exclude_worktrees(self) -> None:

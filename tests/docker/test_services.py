@@ -217,7 +217,9 @@ def test_what_a_service_may(repo: Path, client: docker.APIClient) -> None:
         host = client.inspect_container(service["Id"])["HostConfig"]
         assert host["CapDrop"] == ["ALL"]
         assert sorted(host["CapAdd"]) == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
-        assert host["SecurityOpt"] == ["no-new-privileges"]
+        privileges, profile = host["SecurityOpt"]
+        assert privileges == "no-new-privileges"
+        assert profile.startswith('seccomp={"defaultAction":"SCMP_ACT_ERRNO"')
         assert host["ReadonlyRootfs"]
         assert (host["Memory"], host["MemorySwap"]) == (1024**3, 1024**3)
         assert (host["NanoCpus"], host["PidsLimit"]) == (10**9, 256)
@@ -252,8 +254,8 @@ def test_a_file_of_the_worktree_has_the_variables(
     git(repo, "add", "apps")
     git(repo, "commit", "-m", "link")
     done = orchestrator(
-        "parallel", "--agent-cli", "shell", "true", "--workers", "1", "--network", "none",
-        "--dotenv", "apps/.env", "--json", cwd=repo,
+        *PARALLEL, "true", "--workers", "1", "--network", "none", "--dotenv", "apps/.env", "--json",
+        cwd=repo,
     )  # fmt: skip
     assert [result["reason"] for result in done.results.values()] == ["setup_failed"]
     assert list((tmp_path / "outside").iterdir()) == []

@@ -175,7 +175,10 @@ def test_an_option_that_changes_nothing_is_refused(
 ) -> None:
     monkeypatch.chdir(repo)
     words, _, _ = SETTINGS_OF_OPTIONS[name]
-    assert run(["parallel", "true", "--agent-cli", "shell", "--dry-run", *words]) == 3
+    # A rate-limited worker is started again, too, unless nothing may wait for its provider.
+    (repo / "no-wait.yaml").write_text("parallel_runs: {rate_limit_wait: 0}")
+    shell = ["parallel", "true", "--agent-cli", "shell", "--dry-run", "--config", "no-wait.yaml"]
+    assert run([*shell, *words]) == 3
     assert f"option `{words[0]}` changes nothing without `--" in capsys.readouterr().err
     (repo / "mine.yaml").write_text("parallel_runs: {retry_delay: 3}\ntriggers: {on_trigger: stop}")
     command = ["parallel", "true", "--agent-cli", "shell", "--dry-run"]
