@@ -7,8 +7,9 @@
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
 
 PYTHON ?= python3
-# Tests of one file share what they set up.
-PYTEST_ARGS ?= -n 3 --dist loadfile
+# Tests of one file share what they set up. Files are taken in their order: those with containers,
+# which take long, come first, and thousands of short tests fill the end.
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 # Agent programs that `make test` runs, beside architect; `make agents` runs the others too.
 TESTED := claude codex
 OTHERS := gemini opencode mini aider
