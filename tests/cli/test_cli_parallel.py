@@ -83,6 +83,13 @@ def test_what_is_not_given_is_not_set(repository, runner):
     assert not runner.config.include_uncommitted
 
 
+@pytest.mark.usefixtures("repository", "runner")
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_argument_is_not_told_as_an_option(capsys, empty):
+    assert run(["parallel", empty]) == 3
+    assert capsys.readouterr().err.startswith("error: argument TASK must not be empty\n")
+
+
 def test_help_tells_the_real_defaults(capsys):
     run(["parallel", "--help"])
     shown = " ".join(capsys.readouterr().out.split())

@@ -117,6 +117,11 @@ def parallel(
 
 
 def _configure(given: dict[str, Any]) -> ParallelConfig:
+    if given["positional"] is not None and not given["positional"].strip():
+        raise ConfigError(
+            "argument TASK must not be empty",
+            hint="write the task in quotes, or name tasks with `--task` alone",
+        )
     tasks = ([given["positional"]] if given["positional"] is not None else []) + (
         given["task"] or []
     )

@@ -145,7 +145,8 @@ class Maker:
         if len(name) > LONGEST_ID:
             return f"its id is too long for one of {len(self.made[whole.id])} tasks"
         if len((asked.task or "").encode()) > LONGEST_TASK:
-            return f"its text is longer than {LONGEST_TASK} bytes, give a smaller `batch`"
+            advice = ", give a smaller `batch`" if asked.batch is not None else ""
+            return f"its text is longer than {LONGEST_TASK} bytes{advice}"
         private = self.manifest.policy.constraints.privacy == "private"
         if private and asked.network == "open":
             return "`network` is `open`, but `policy.constraints.privacy` is `private`"

@@ -163,6 +163,11 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="give a smaller `batch`"):
             read(tmp_path, GLOB % ("{{items}}", ", batch: 100"), ["x" * 2000] * 100)
 
+    def test_a_long_task_without_a_batch_is_not_told_of_one(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="longer than 100000 bytes") as caught:
+            read(tmp_path, f"tasks: [{'x' * 100_001}]")
+        assert "batch" not in caught.value.message
+
     def test_too_many_tasks_in_all(self, tmp_path: Path) -> None:
         entry = "  - {id: %s, task: '{{item}}', foreach: {glob: x}}\n"
         with pytest.raises(ConfigError, match="there are 1200 tasks, more than 1000"):
