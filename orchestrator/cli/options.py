@@ -38,7 +38,9 @@ Texts = list[str] | None
 
 Positional = Annotated[Text, typer.Argument(metavar="TASK", help="The first task.")]
 Task = Annotated[Texts, _several("--task", "CMD", "A task; give it again for the next worker.")]
-Workers = Annotated[Text, _setting("workers", "N", "Workers at one time: 1-10 (see `max_workers`), or `auto`.")]
+Workers = Annotated[
+    Text, _setting("workers", "N", "Workers at one time: 1-10 (see `max_workers`), or `auto`.")
+]
 Model = Annotated[
     Text, _setting("model", "NAME", "Model of the workers that `--models` does not reach.")
 ]
