@@ -19,7 +19,7 @@ from orchestrator.agents.output.fields import described, summarized
 from orchestrator.agents.output.no_report import unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import text_tail
-from orchestrator.agents.unsupported import unkept
+from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -90,15 +90,15 @@ class AiderAgent:
     name = "aider"
     image = worker_image("aider")
     inherited_env = (_MODEL, *litellm.INHERITED)
-    droppings = (".aider*",)
+    ignored_files = (".aider*",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Name the key of the model's provider, if it is known and a key is all that is missing."""
         return litellm.missing_key(model, _MODEL, environment)
 
-    def refusal(self, settings: AgentSettings) -> str | None:
+    def unsupported(self, settings: AgentSettings) -> str | None:
         """Keep a budget and steps by what it prints; it has no profiles."""
-        return unkept(settings, profiles=False)
+        return unsupported_settings(settings, profiles=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line."""

@@ -29,7 +29,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import contradicted
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, last_line, text_tail
-from orchestrator.agents.unsupported import unkept
+from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import DEFAULT_IMAGE
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -89,15 +89,15 @@ class ArchitectAgent:
     name = "architect"
     image = DEFAULT_IMAGE
     inherited_env = _INHERITED
-    droppings = (".architect/",)
+    ignored_files = (".architect/",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Name the key of the model's provider, if it is known and a key is all that is missing."""
         return litellm.missing_key(model, "ARCHITECT_MODEL", environment, "ARCHITECT_API_BASE")
 
-    def refusal(self, settings: AgentSettings) -> str | None:
+    def unsupported(self, settings: AgentSettings) -> str | None:
         """Keep all that the program has an option for; it tells nothing while it runs."""
-        return unkept(settings, tokens=False)
+        return unsupported_settings(settings, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the task stands behind `--`, so it may begin with a dash."""

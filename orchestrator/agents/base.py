@@ -128,7 +128,7 @@ class Agent(Protocol):
         """Names of variables passed on from the caller's environment: its API keys and URLs."""
 
     @property
-    def droppings(self) -> tuple[str, ...]:
+    def ignored_files(self) -> tuple[str, ...]:
         """Patterns, as in `.gitignore`, of files it leaves and nobody wants committed."""
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
@@ -139,7 +139,7 @@ class Agent(Protocol):
             environment: What the container will have.
         """
 
-    def refusal(self, settings: AgentSettings) -> str | None:
+    def unsupported(self, settings: AgentSettings) -> str | None:
         """Name the settings that can be kept neither by the program nor from outside, and why.
 
         From outside a worker is stopped by what `progress_reader` tells of its cost, tokens and

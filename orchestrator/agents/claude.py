@@ -118,14 +118,14 @@ class ClaudeAgent:
     name = "claude"
     image = worker_image("claude")
     inherited_env = _INHERITED
-    droppings = (".claude/settings.local.json",)
+    ignored_files = (".claude/settings.local.json",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """Name the key, unless there is any way to log in."""
         enough = (*_KEYS, *_CLOUDS)
         return None if any(environment.get(name) for name in enough) else _KEYS[0]
 
-    def refusal(self, settings: AgentSettings) -> None:
+    def unsupported(self, settings: AgentSettings) -> None:
         """Keep everything: a profile is one of its agents, and the limits are its own options."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:

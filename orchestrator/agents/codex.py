@@ -29,7 +29,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import HTTP_REASONS, contradicted, unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report, json_lines, parse_object
-from orchestrator.agents.unsupported import unkept
+from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -107,15 +107,15 @@ class CodexAgent:
     name = "codex"
     image = worker_image("codex")
     inherited_env = _KEYS
-    droppings: tuple[str, ...] = ()
+    ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """Name the key, if it is there under neither of its names."""
         return None if any(environment.get(name) for name in _KEYS) else _KEYS[0]
 
-    def refusal(self, settings: AgentSettings) -> str | None:
+    def unsupported(self, settings: AgentSettings) -> str | None:
         """Keep no budget, for want of prices, and no tokens; the steps are counted from outside."""
-        return unkept(settings, profiles=False, cost=False, tokens=False)
+        return unsupported_settings(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the task stands behind `--`, so it may begin with a dash."""

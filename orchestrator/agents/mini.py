@@ -25,7 +25,7 @@ from orchestrator.agents.output.fields import (
 from orchestrator.agents.output.no_report import unreported
 from orchestrator.agents.output.reset_times import retry_after
 from orchestrator.agents.output.search import find_report
-from orchestrator.agents.unsupported import unkept
+from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import worker_image
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -62,15 +62,15 @@ class MiniAgent:
     name = "mini"
     image = worker_image("mini")
     inherited_env = (_MODEL, *litellm.INHERITED)
-    droppings: tuple[str, ...] = ()
+    ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Name the key of the model's provider, if it is known and a key is all that is missing."""
         return litellm.missing_key(model, _MODEL, environment)
 
-    def refusal(self, settings: AgentSettings) -> str | None:
+    def unsupported(self, settings: AgentSettings) -> str | None:
         """Have no profiles, and tell nothing while it runs."""
-        return unkept(settings, profiles=False, tokens=False)
+        return unsupported_settings(settings, profiles=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line, and the program that it is started by."""

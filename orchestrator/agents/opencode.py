@@ -128,14 +128,14 @@ class OpencodeAgent:
         "OPENAI_BASE_URL",
         "ANTHROPIC_BASE_URL",
     )
-    droppings: tuple[str, ...] = ()
+    ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Name the key of the model's provider, if it is known."""
         keys = _KEYS.get(_provider(model), ())
         return None if any(environment.get(key) for key in keys) else next(iter(keys), None)
 
-    def refusal(self, settings: AgentSettings) -> None:
+    def unsupported(self, settings: AgentSettings) -> None:
         """Keep everything: steps and cost are counted from outside."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:

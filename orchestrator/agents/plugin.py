@@ -28,7 +28,7 @@ def _without_nul(text: str) -> str:
     return text
 
 
-_METHODS: Final = ("missing_key", "refusal", "command", "progress_reader", "outcome")
+_METHODS: Final = ("missing_key", "unsupported", "command", "progress_reader", "outcome")
 _Text = Annotated[str, Field(min_length=1)]
 _Word = Annotated[str, AfterValidator(_without_nul)]
 _Count = Annotated[int, Field(ge=0)]
@@ -46,7 +46,7 @@ class _Face(_Part):
     name: _Text
     image: _Text
     inherited_env: tuple[_Text, ...]
-    droppings: tuple[_Text, ...]
+    ignored_files: tuple[_Text, ...]
 
 
 class _Command(_Part):
@@ -103,7 +103,7 @@ class ForeignAgent:
             raise self._broken(f"it calls itself `{face.name}`")
         self.image = face.image
         self.inherited_env = face.inherited_env
-        self.droppings = face.droppings
+        self.ignored_files = face.ignored_files
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
         """Ask it.
@@ -114,14 +114,14 @@ class ForeignAgent:
         with self._guarded("missing_key"):
             return _OPTIONAL_TEXT.validate_python(self._agent.missing_key(model, environment))
 
-    def refusal(self, settings: AgentSettings) -> str | None:
+    def unsupported(self, settings: AgentSettings) -> str | None:
         """Ask it.
 
         Raises:
             ConfigError: It broke.
         """
-        with self._guarded("refusal"):
-            return _OPTIONAL_TEXT.validate_python(self._agent.refusal(settings))
+        with self._guarded("unsupported"):
+            return _OPTIONAL_TEXT.validate_python(self._agent.unsupported(settings))
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Ask it.

@@ -22,7 +22,7 @@ from orchestrator.agents.output.fields import (
     summarized,
 )
 from orchestrator.agents.output.search import find_report, last_line, parse_object, text_tail
-from orchestrator.agents.unsupported import unkept
+from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
@@ -59,14 +59,14 @@ class ShellAgent:
     name = "shell"
     image = BASE_IMAGE
     inherited_env: tuple[str, ...] = ()
-    droppings: tuple[str, ...] = ()
+    ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> None:
         """Need no key: which model a command calls, if any, is its own business."""
 
-    def refusal(self, settings: AgentSettings) -> str | None:
+    def unsupported(self, settings: AgentSettings) -> str | None:
         """Refuse a limit of steps: a command has none. It is told all else."""
-        return unkept(settings, steps=False)
+        return unsupported_settings(settings, steps=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
         """Return the command line; the command finds the run's options in its environment."""

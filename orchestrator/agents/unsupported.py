@@ -4,7 +4,7 @@ from orchestrator.agents.base import AgentSettings
 from orchestrator.config.run import ParallelConfig
 
 
-def unkept(
+def unsupported_settings(
     settings: AgentSettings,
     *,
     profiles: bool = True,

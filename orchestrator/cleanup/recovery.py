@@ -9,7 +9,7 @@ from orchestrator.events import ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.execution.dead_man_switch import make_switch
 from orchestrator.execution.ports import PortBlocks
-from orchestrator.execution.start_throttle import Pace
+from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.git.quarantine import HarvestRefusedError
 from orchestrator.git.repository import Repository
 from orchestrator.state.checkpoints import Checkpoints
@@ -113,7 +113,7 @@ def _context(
         shared=Shared(directory, repository, Redactor(), workers=()),
         emit=ignore,
         cancel=Cancel(),
-        pace=Pace(0),
+        pace=StartThrottle(0),
         switch=make_switch(engine, directory.path),
         resumed=True,
     )

@@ -13,7 +13,7 @@ from orchestrator.results import RunResult, exit_code
 from orchestrator.workflow.model import Workflow
 
 
-class Conductible(Protocol):
+class ForegroundRun(Protocol):
     """A run, new or resumed."""
 
     def execute(self) -> RunResult:
@@ -23,8 +23,8 @@ class Conductible(Protocol):
         """Stop it."""
 
 
-def conduct(
-    run: Conductible,
+def run_in_foreground(
+    run: ForegroundRun,
     config: ParallelConfig,
     view: View,
     *,

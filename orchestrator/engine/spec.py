@@ -73,7 +73,7 @@ class ContainerSpec:
     """`none`, or the id of a network made by `create_network`."""
     egress: Egress | None = None
     """None leaves the network as it is."""
-    beside: str | None = None
+    network_of: str | None = None
     """The id of a running container: its network is shared, with its `localhost` and all that
     `network`, `egress`, `extra_hosts` and `ports` say of it, and nothing of this one's."""
     own_program: bool = False

@@ -12,7 +12,7 @@ from orchestrator.errors import PortTakenError
 from orchestrator.events import Stage
 from orchestrator.execution.dead_man_switch import LATE, NO_SWITCH, Switch
 from orchestrator.execution.ports import WorkerPorts
-from orchestrator.execution.watchdog import Scope
+from orchestrator.execution.watchdog import AllowedPaths
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.state.checkpoints import Checkpoints, Launch
 
@@ -20,7 +20,7 @@ _PORT_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class ContainerLimits:
     """How long and how much a container may."""
 
     worker_id: int
@@ -33,7 +33,7 @@ class Terms:
     max_steps: int
     ports: WorkerPorts
     triggers: Triggers = field(default_factory=Triggers)
-    scope: Scope | None = None
+    scope: AllowedPaths | None = None
     stage: Stage | None = None
     """None is the task itself."""
     name: str | None = None
@@ -59,7 +59,7 @@ class Terms:
 def launch(
     engine: ContainerEngine,
     spec: ContainerSpec,
-    terms: Terms,
+    terms: ContainerLimits,
     checkpoints: Checkpoints,
     *,
     created: Callable[[], None],
@@ -90,7 +90,7 @@ def launch(
 
 
 def start_again(
-    engine: ContainerEngine, spec: ContainerSpec, terms: Terms
+    engine: ContainerEngine, spec: ContainerSpec, terms: ContainerLimits
 ) -> tuple[Container, Launch]:
     """Start a container that may as well be started over again: nothing is noted of it.
 
@@ -103,7 +103,7 @@ def start_again(
     return container, Launch.now(container.id, before=before)
 
 
-def take_over(container: Container, terms: Terms, checkpoints: Checkpoints) -> Launch:
+def take_over(container: Container, terms: ContainerLimits, checkpoints: Checkpoints) -> Launch:
     """Go on with a container that another process created: start it, if that was not done.
 
     Raises:

@@ -30,7 +30,7 @@ def mib(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB"
 
 
-class Meter:
+class LimitMeter:
     """Measures one container; its owner asks, and acts on `verdict`."""
 
     def __init__(

@@ -11,7 +11,7 @@ from orchestrator.agents.base import AgentProgress, ProgressReader
 from orchestrator.config.run import Triggers
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Emit, Stream, WorkerOutput, WorkerProgress
-from orchestrator.execution.watchdog import Signs
+from orchestrator.execution.watchdog import OutputSigns
 from orchestrator.text.redact import RedactedStream, Redactor
 from orchestrator.text.sanitize import one_line
 
@@ -95,7 +95,7 @@ class WorkerLog:
         self._recorded: tuple[float | None, int | None] | None = None
         self._opened_at = time.monotonic()
         self._recorded_at = self._opened_at - _RECORDED - 1
-        self.signs = Signs(self._triggers)
+        self.signs = OutputSigns(self._triggers)
         """What its output says of it."""
         self._set_earlier_aside()
         stdout = self.stdout.open("wb", 0)

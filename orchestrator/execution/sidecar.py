@@ -18,7 +18,7 @@ _PAUSE = 0.2
 """Seconds between two checks."""
 
 
-class Companion:
+class Sidecar:
     """One that was created, by us or by another process."""
 
     def __init__(

@@ -17,11 +17,11 @@ _GLANCE = 0.05
 """Seconds between two looks at whether the wait is still wanted."""
 
 
-class CalledOffError(OrchestratorError):
+class StartCancelledError(OrchestratorError):
     """Whoever waited for its turn is not to start any more."""
 
 
-class Pace:
+class StartThrottle:
     """One start at a time with so many seconds to the next, and as many as a provider takes."""
 
     def __init__(
@@ -97,4 +97,4 @@ class Pace:
 
 def _check(called_off: Callable[[], bool]) -> None:
     if called_off():
-        raise CalledOffError("called off")
+        raise StartCancelledError("called off")

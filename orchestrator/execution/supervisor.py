@@ -23,10 +23,10 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.execution.cancel import CancelButton
-from orchestrator.execution.launch import Terms
-from orchestrator.execution.limits import Meter, mib
+from orchestrator.execution.launch import ContainerLimits
+from orchestrator.execution.limits import LimitMeter, mib
 from orchestrator.execution.output import WorkerLog
-from orchestrator.execution.watchdog import Found, Sentry, asking
+from orchestrator.execution.watchdog import Finding, Watchdog, asking
 from orchestrator.results import Noticed, Reason
 from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Ending, Stop
@@ -47,7 +47,7 @@ _ASKED = 1.0
 
 def attend(
     container: Container,
-    terms: Terms,
+    terms: ContainerLimits,
     launched: Launch,
     *,
     log: WorkerLog,
@@ -102,7 +102,7 @@ def attend(
     )
 
 
-def _beginning(container: Container, terms: Terms) -> WorkerStage | WorkerStarted:
+def _beginning(container: Container, terms: ContainerLimits) -> WorkerStage | WorkerStarted:
     number, found = terms.worker_id, container.id
     if terms.stage is not None:
         stage, name = terms.stage, terms.name
@@ -123,7 +123,7 @@ class _Watch:
     """
 
     container: Container
-    terms: Terms
+    terms: ContainerLimits
     launched: Launch
     log: WorkerLog
     cancel: CancelButton
@@ -136,7 +136,7 @@ class _Watch:
     bug: BaseException | None = None
     ended_at: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
-    _asked: Found | None = None
+    _asked: Finding | None = None
     """The question that it waits behind when it is stopped."""
     _noting: threading.Lock = field(default_factory=threading.Lock)
     found: ContainerState = _UNKNOWN
@@ -147,10 +147,10 @@ class _Watch:
         self.follower = self._thread(self._follow, f"follow-{number}")
         self.looker = self._thread(self._look, f"measure-{number}")
         self.teller = self._thread(self._tell_stopping, f"stopping-{number}")
-        self.meter = Meter(
+        self.meter = LimitMeter(
             self.container, self.terms.limits, self.terms.writable, before=self.launched.before
         )
-        self.sentry = Sentry(self.terms.triggers, self.terms.scope)
+        self.sentry = Watchdog(self.terms.triggers, self.terms.scope)
         earlier = self.checkpoints.noticed() if self.checkpoints else ()
         self.interventions = deque(earlier, maxlen=_MOST_NOTICED)
         # Another process may have started it, a while ago.
@@ -298,7 +298,7 @@ class _Watch:
         if self.terms.stage is None and (asked := asking(self.log.signs)) is not None:
             self._note(asked)
 
-    def _note(self, found: Found) -> None:
+    def _note(self, found: Finding) -> None:
         """Keep what was found for the result, once."""
         with self._noting:
             if any((one.trigger, one.detail) == (found.trigger, found.detail)

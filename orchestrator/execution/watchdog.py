@@ -62,7 +62,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """Something that somebody should look at."""
 
     trigger: Trigger
@@ -74,7 +74,7 @@ class Found:
         return Stop(_REASONS[self.trigger], f"stopped: {self.detail}")
 
 
-class Signs:
+class OutputSigns:
     """What a worker's output says of it, in bounded memory."""
 
     def __init__(self, wishes: Triggers) -> None:
@@ -123,14 +123,14 @@ class Signs:
         return text if _PROMPT.search(text) else None
 
 
-def asking(signs: Signs) -> Found | None:
+def asking(signs: OutputSigns) -> Finding | None:
     """Return the question that a worker's output ends with, if it does."""
     prompt = signs.prompt()
-    return None if prompt is None else Found("needs_input", f"it waits for an answer: {prompt}")
+    return None if prompt is None else Finding("needs_input", f"it waits for an answer: {prompt}")
 
 
 @dataclass
-class Scope:
+class AllowedPaths:
     """Where a worker is to write, and what it has written."""
 
     paths: Sequence[str]
@@ -166,10 +166,10 @@ class Scope:
         return self.since is None or info.st_ctime_ns > self.since
 
 
-class Sentry:
+class Watchdog:
     """Looks at one worker, again and again, and finds each thing once."""
 
-    def __init__(self, wishes: Triggers, scope: Scope | None) -> None:
+    def __init__(self, wishes: Triggers, scope: AllowedPaths | None) -> None:
         self._wishes = wishes
         self._scope = scope
         self._silent_since = self._asked_since = -1.0
@@ -177,7 +177,7 @@ class Sentry:
         self._left = _MOST_TOLD
         self._next = time.monotonic()
 
-    def look(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
+    def look(self, signs: OutputSigns, *, heard_at: float) -> Iterator[Finding]:
         """Yield what is new, `_MOST_TOLD` things at most: each is recorded and may notify somebody.
 
         Args:
@@ -188,12 +188,12 @@ class Sentry:
             self._left -= 1
             yield found
 
-    def _news(self, signs: Signs, *, heard_at: float) -> Iterator[Found]:
+    def _news(self, signs: OutputSigns, *, heard_at: float) -> Iterator[Finding]:
         now, wishes = time.monotonic(), self._wishes
         silent = now - heard_at
         if wishes.silence and silent >= wishes.silence and heard_at != self._silent_since:
             self._silent_since = heard_at
-            yield Found("silence", f"it printed nothing for {wishes.silence:g} s")
+            yield Finding("silence", f"it printed nothing for {wishes.silence:g} s")
         if wishes.prompts and silent >= wishes.prompts and heard_at != self._asked_since:
             self._asked_since = heard_at
             asked = asking(signs)
@@ -202,11 +202,11 @@ class Sentry:
         if signs.repeated is not None and signs.repeated not in self._told:
             line, signs.repeated = signs.repeated, None
             self._told = {line}
-            yield Found("repeated_error", f"{wishes.repeated_errors} times: {line}")
+            yield Finding("repeated_error", f"{wishes.repeated_errors} times: {line}")
         if self._scope is not None and now >= self._next:
             yield from self._stray(self._scope)
 
-    def _stray(self, scope: Scope) -> Iterator[Found]:
+    def _stray(self, scope: AllowedPaths) -> Iterator[Finding]:
         begun = time.monotonic()
         strayed = scope.strayed()
         now = time.monotonic()
@@ -215,4 +215,4 @@ class Sentry:
             self._scope = None
             named = ", ".join(one_line(path, limit=60) for path in strayed[:_NAMED])
             more = f" and {len(strayed) - _NAMED} more" if len(strayed) > _NAMED else ""
-            yield Found("out_of_scope", f"it changed files out of its scope: {named}{more}")
+            yield Finding("out_of_scope", f"it changed files out of its scope: {named}{more}")

@@ -26,7 +26,7 @@ from orchestrator.git.command import (
     make_bare,
     version,
 )
-from orchestrator.git.quarantine import HarvestRefusedError, check_merged, check_trees, let_in
+from orchestrator.git.quarantine import HarvestRefusedError, accept_pack, check_merged, check_trees
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
@@ -244,7 +244,7 @@ class _Merge:
             self._check_names(commit, tips)
             self._pack(commit, tips)
             with self._repository.lock():
-                let_in(self._repository, self._scratch / "git")
+                accept_pack(self._repository, self._scratch / "git")
         except (HarvestRefusedError, OutputTooLongError) as error:
             raise _refused(last, before, error.message) from error
         except GitCommandError as error:

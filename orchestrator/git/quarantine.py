@@ -199,7 +199,7 @@ def import_checked(
     room = min(origin.room, MAX_CHECKOUT)
     check_trees(git, base=origin.base, tip=tip, repository=repository, room=room)
     with repository.lock():
-        let_in(repository, quarantine)
+        accept_pack(repository, quarantine)
     return git
 
 
@@ -230,7 +230,7 @@ def unpack(
     return git
 
 
-def let_in(repository: Repository, quarantine: Path) -> None:
+def accept_pack(repository: Repository, quarantine: Path) -> None:
     """Bring the objects of a checked pack into the repository, checked against what it has.
 
     Args:

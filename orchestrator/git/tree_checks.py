@@ -107,7 +107,7 @@ class Bounds:
         self.total = total
 
 
-class Forest:
+class TreeIndex:
     """The trees of some commits, each read once; of their names only what is odd is kept."""
 
     def __init__(
@@ -254,7 +254,7 @@ def check_harvest(
     Raises:
         RefusedError: One is broken.
     """
-    forest = Forest(objects, reserved=reserved)
+    forest = TreeIndex(objects, reserved=reserved)
     forest.read([base])
     entries, longest, names = forest.extent(base)
     bounds.entries = max(bounds.entries, 2 * entries)
@@ -312,7 +312,7 @@ def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> N
     Raises:
         RefusedError: There are such names.
     """
-    known, new = (Forest(objects, folds=True) for _ in range(2))
+    known, new = (TreeIndex(objects, folds=True) for _ in range(2))
     known.read(before)
     new.read(merged)
     for names in sorted(new.alike - known.alike, key=sorted):

@@ -274,11 +274,11 @@ def check_settings(config: ParallelConfig, agent: Agent) -> None:
         ConfigError: A setting can be kept neither by it nor from outside.
     """
     settings = AgentSettings.of(config)
-    refusal = agent.refusal(settings)
-    if refusal is not None:
-        refusal = _as_it_was_asked(refusal, config)
+    unsupported = agent.unsupported(settings)
+    if unsupported is not None:
+        unsupported = _as_it_was_asked(unsupported, config)
         raise ConfigError(
-            f"`{agent.name}` cannot keep {refusal}",
+            f"`{agent.name}` cannot keep {unsupported}",
             hint="leave it out, or choose another program with `--agent-cli`",
         )
     for spec in plan_workers(config):
@@ -320,13 +320,13 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def _as_it_was_asked(refusal: str, config: ParallelConfig) -> str:
+def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
     """A total is kept by what each worker is given of it."""
     if config.budget_per_worker is None:
-        refusal = refusal.replace("`--budget-per-worker`", "`--budget-total`")
+        unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
     if config.tokens_per_worker is None:
-        refusal = refusal.replace("`--tokens-per-worker`", "`--tokens-total`")
-    return refusal
+        unsupported = unsupported.replace("`--tokens-per-worker`", "`--tokens-total`")
+    return unsupported
 
 
 def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:

@@ -15,8 +15,8 @@ from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult
 from orchestrator.runs.preflight import check_grounds
 from orchestrator.runs.recorder import Recorder, announce
-from orchestrator.runs.shared_resources import clear_the_way, closing, share
-from orchestrator.scheduling.scheduler import carry_out
+from orchestrator.runs.shared_resources import prepare_shared, release_shared, remove_helpers
+from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.history import RunHistory
 from orchestrator.state.private_inputs import Inputs, read_inputs
 from orchestrator.state.run_directory import RunDirectory
@@ -92,11 +92,11 @@ class ResumedRun:
             _claim_again(ground.repository, directory, record)
             notify = config.triggers.notify
             recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
-            clear_the_way(engine, directory.run_id)
-            run = share(ground, record, directory, recorder, self._cancel, resumed=True)
-            with closing(engine, directory, recorder):
+            remove_helpers(engine, directory.run_id)
+            run = prepare_shared(ground, record, directory, recorder, self._cancel, resumed=True)
+            with release_shared(engine, directory, recorder):
                 announce(recorder, record, run.notices)
-                return carry_out(run, record.workers, since=record.created_at)
+                return run_workers(run, record.workers, since=record.created_at)
 
     def _conclude(
         self, directory: RunDirectory, record: RunRecord, engine: ContainerEngine
@@ -105,7 +105,7 @@ class ResumedRun:
         with RunHistory(directory, record) as history:
             result = history.result()
         recorder = Recorder(directory, self._emit, Redactor())
-        with closing(engine, directory, recorder):
+        with release_shared(engine, directory, recorder):
             with suppress(OSError):
                 directory.write_run_result(result)
             self._emit(RunDone(result=result))

@@ -23,8 +23,8 @@ from orchestrator.runs.naming import name_workers
 from orchestrator.runs.preflight import alike, check_grounds, check_kept, check_wishes, missing_keys
 from orchestrator.runs.recorder import Recorder, announce
 from orchestrator.runs.reservation import reserve, undo
-from orchestrator.runs.shared_resources import closing, share
-from orchestrator.scheduling.scheduler import carry_out
+from orchestrator.runs.shared_resources import prepare_shared, release_shared
+from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
 from orchestrator.worker.context import Ground, RunContext
@@ -173,10 +173,10 @@ class ParallelRunner:
             record, directory = reserve(ground, warms=self._warms)
             notify = self._config.triggers.notify
             recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
-            with closing(engine, directory, recorder):
+            with release_shared(engine, directory, recorder):
                 run = self._shared(ground, record, directory, recorder)
                 announce(recorder, record, (*notices, *run.notices))
-                return carry_out(run, record.workers)
+                return run_workers(run, record.workers)
 
     def reserve(self) -> RunDirectory:
         """Claim the run's numbers and write down what it is to do, for another process to do it.
@@ -228,7 +228,7 @@ class ParallelRunner:
         self, ground: Ground, record: RunRecord, directory: RunDirectory, recorder: Recorder
     ) -> RunContext:
         try:
-            return share(ground, record, directory, recorder, self._cancel, resumed=False)
+            return prepare_shared(ground, record, directory, recorder, self._cancel, resumed=False)
         except (OrchestratorError, OSError) as error:
             undo(ground, record, directory)
             if isinstance(error, OSError):

@@ -13,7 +13,7 @@ from orchestrator.events import Emit, Notice
 from orchestrator.execution.cancel import Cancel
 from orchestrator.execution.dead_man_switch import LATE, Switch, make_switch
 from orchestrator.execution.ports import PortBlocks
-from orchestrator.execution.start_throttle import Pace
+from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
 from orchestrator.git.submodules import ready_submodules
@@ -39,7 +39,7 @@ HOST_ROLE = "host"
 
 
 @contextmanager
-def closing(
+def release_shared(
     engine: ContainerEngine, directory: RunDirectory, recorder: "Recorder"
 ) -> Iterator[None]:
     """Remove, at the end, what a run shares, and give up its lease."""
@@ -71,7 +71,7 @@ def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
     yield from (stuck.problem for stuck in remove_all(engine, leftovers))
 
 
-def share(
+def prepare_shared(
     ground: Ground,
     record: RunRecord,
     directory: RunDirectory,
@@ -119,7 +119,7 @@ def share(
         network="none",
         emit=shared.following(emit),
         cancel=cancel,
-        pace=Pace(ground.config.stagger, ground.config.providers, just_started=resumed),
+        pace=StartThrottle(ground.config.stagger, ground.config.providers, just_started=resumed),
         ports=PortBlocks(directory, ground.repository.common_dir),
         shared=shared,
         switch=switch,
@@ -176,7 +176,7 @@ def _switch(ground: Ground, directory: RunDirectory, running: Iterable[WorkerSpe
     return switch
 
 
-def clear_the_way(engine: ContainerEngine, run_id: str) -> None:
+def remove_helpers(engine: ContainerEngine, run_id: str) -> None:
     """Remove a dead process's helpers; workers' containers stay, and what they stand beside.
 
     Raises:

@@ -12,7 +12,7 @@ _LEAST_TOKENS: Final = 1
 
 
 @dataclass
-class Purse:
+class BudgetPool:
     """A sum that is given out in shares: what is set aside and what is spent never exceed it."""
 
     total: float
@@ -47,7 +47,7 @@ class Purse:
 
 
 @dataclass(frozen=True)
-class Allotment:
+class BudgetShare:
     """What one worker is given of a run's sums, for all of its attempts; None: what it has."""
 
     budget: float | None = None
@@ -63,15 +63,15 @@ class Allotment:
         return config.model_copy(update=update) if update else config
 
 
-class Funds:
+class Budget:
     """What a run has to give out: USD, tokens, both or neither; asked by one thread."""
 
     def __init__(self, config: ParallelConfig) -> None:
         """Have all of what a run may spend."""
         budget, tokens = config.budget_total, config.tokens_total
-        self.budget = None if budget is None else Purse(budget, _LEAST_BUDGET)
-        self.tokens = None if tokens is None else Purse(tokens, _LEAST_TOKENS)
-        self._given: dict[int, Allotment] = {}
+        self.budget = None if budget is None else BudgetPool(budget, _LEAST_BUDGET)
+        self.tokens = None if tokens is None else BudgetPool(tokens, _LEAST_TOKENS)
+        self._given: dict[int, BudgetShare] = {}
 
     def has(self, number: int) -> bool:
         """Return whether a worker has its share."""
@@ -79,7 +79,7 @@ class Funds:
 
     def allot(
         self, number: int, config: ParallelConfig, waiting: int, *, runs: bool = False
-    ) -> Allotment | None:
+    ) -> BudgetShare | None:
         """Return a worker its share; None when too little is left.
 
         Args:
@@ -91,7 +91,7 @@ class Funds:
         if number not in self._given:
             budget = _share(self.budget, waiting, config.budget_per_worker, runs=runs)
             tokens = _share(self.tokens, waiting, config.tokens_per_worker, runs=runs)
-            found = Allotment(budget, tokens)
+            found = BudgetShare(budget, tokens)
             if (self.budget is not None and budget is None) or (
                 self.tokens is not None and tokens is None
             ):
@@ -102,21 +102,23 @@ class Funds:
 
     def settle(self, result: WorkerResult) -> None:
         """Take back what a worker has left; one that ran and told no figure has spent it all."""
-        given = self._given.pop(result.worker_id, Allotment())
+        given = self._given.pop(result.worker_id, BudgetShare())
         # Of an earlier process's workers the shares are not known, and what they spent is.
         has_run = result.started_at is not None or result.attempts > 1
         budget = (given.budget or 0.0) if has_run and not result.cost_known else result.cost
         tokens = (given.tokens or 0.0) if has_run and result.tokens is None else result.tokens
         self._take_back(given, budget, tokens or 0.0)
 
-    def _take_back(self, given: Allotment, budget: float, tokens: float) -> None:
+    def _take_back(self, given: BudgetShare, budget: float, tokens: float) -> None:
         if self.budget is not None:
             self.budget.returned(given.budget or 0.0, budget)
         if self.tokens is not None:
             self.tokens.returned(given.tokens or 0.0, tokens)
 
 
-def _share(purse: Purse | None, waiting: int, most: float | None, *, runs: bool) -> float | None:
+def _share(
+    purse: BudgetPool | None, waiting: int, most: float | None, *, runs: bool
+) -> float | None:
     if purse is None:
         return None
     given = purse.share(waiting, most=most)

@@ -24,7 +24,9 @@ Results = Mapping[str, WorkerResult]
 """Of the tasks that are over, by their ids."""
 
 
-def flow_in(run: RunContext, spec: WorkerSpec, results: Results) -> tuple[RunContext, WorkerSpec]:
+def apply_dependencies(
+    run: RunContext, spec: WorkerSpec, results: Results
+) -> tuple[RunContext, WorkerSpec]:
     """Return run and worker as the worker is to have them.
 
     Args:

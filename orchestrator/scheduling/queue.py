@@ -11,7 +11,7 @@ from orchestrator.scheduling.admission import Admission, readings
 from orchestrator.worker.context import RunContext
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.order import Fate, Fits, Order
+from orchestrator.workflow.order import Fits, Order, TaskOutcome
 from orchestrator.workflow.planning import demand_of
 
 
@@ -92,14 +92,14 @@ class _Ordered:
 
     def __init__(self, workflow: Workflow, fits: Fits) -> None:
         self._order = Order(workflow, fits)
-        self._fates: dict[str, Fate] = {}
+        self._fates: dict[str, TaskOutcome] = {}
 
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
         named = {_name(spec): spec for spec in waiting}
         return [
             Skipped(
                 spec=named[skip.task.id],
-                reason=None if skip.fate is Fate.UNNEEDED else Reason.DEPENDENCY,
+                reason=None if skip.fate is TaskOutcome.UNNEEDED else Reason.DEPENDENCY,
                 message=f"skipped: {skip.because}",
             )
             for skip in self._order.skips(named, self._fates)
@@ -122,7 +122,7 @@ def _name(spec: WorkerSpec) -> str:
     return spec.name
 
 
-def _fate(result: WorkerResult) -> Fate:
+def _fate(result: WorkerResult) -> TaskOutcome:
     if result.status is Status.SUCCESS:
-        return Fate.SUCCEEDED
-    return Fate.SKIPPED if result.reason is Reason.DEPENDENCY else Fate.FAILED
+        return TaskOutcome.SUCCEEDED
+    return TaskOutcome.SKIPPED if result.reason is Reason.DEPENDENCY else TaskOutcome.FAILED

@@ -62,7 +62,7 @@ class _State:
 
 
 @dataclass
-class Governor:
+class RateLimiter:
     """Knows every provider of a run; asked by one thread."""
 
     providers: Mapping[str, Provider]

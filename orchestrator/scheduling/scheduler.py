@@ -13,19 +13,19 @@ from orchestrator.events import Notice, RunDone, WorkerDone
 from orchestrator.execution.supervisor import TICK
 from orchestrator.git.merge import MergeConflict
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
-from orchestrator.scheduling.budget import Allotment
-from orchestrator.scheduling.dependencies import Results, flow_in
+from orchestrator.scheduling.budget import BudgetShare
+from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, Skipped, make_queue
-from orchestrator.scheduling.start_gate import Rations
+from orchestrator.scheduling.start_gate import StartGate
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.worker.agent_container import cancel_of
-from orchestrator.worker.attempts import Again, attempt, has_begun, in_all
+from orchestrator.worker.attempts import RetryLater, attempt, has_begun, with_attempt_totals
 from orchestrator.worker.context import RunContext
 from orchestrator.worker.lifecycle import failure
 from orchestrator.worker_spec import WorkerSpec
 
 
-def carry_out(
+def run_workers(
     run: RunContext, workers: tuple[WorkerSpec, ...], *, since: datetime | None = None
 ) -> RunResult:
     """Run all workers, those first that are done or run already.
@@ -73,11 +73,11 @@ class _Slots:
     def __init__(self, run: RunContext, workers: Iterable[WorkerSpec]) -> None:
         self._run = run
         self._waiting = [_Turn(spec) for spec in workers]
-        self._running: dict[Future[WorkerResult | Again], WorkerSpec] = {}
+        self._running: dict[Future[WorkerResult | RetryLater], WorkerSpec] = {}
         self._results: list[WorkerResult] = []
         self._done: dict[str, WorkerResult] = {}
         self._queue: Queue = make_queue(run)
-        self._rations = Rations(run)
+        self._rations = StartGate(run)
 
     def results(self) -> list[WorkerResult]:
         self._take_known()
@@ -128,7 +128,7 @@ class _Slots:
                 began = pool.submit(_finish, self._run, spec, dict(self._done), given)
                 self._running[began] = spec
 
-    def _share(self, spec: WorkerSpec, *, at_once: bool) -> Allotment | None:
+    def _share(self, spec: WorkerSpec, *, at_once: bool) -> BudgetShare | None:
         others = [turn for turn in self._waiting if not self._rations.has_share(turn.spec)]
         return self._rations.admit(spec, len(others), runs=at_once)
 
@@ -160,7 +160,7 @@ class _Slots:
         ]
         return sorted(due, key=lambda turn: not turn.again)
 
-    def _ended(self) -> Collection[Future[WorkerResult | Again]]:
+    def _ended(self) -> Collection[Future[WorkerResult | RetryLater]]:
         """Wait for the end of one, but not past the time of another that could start."""
         if not self._running:
             self._run.cancel.wait(TICK)
@@ -168,9 +168,9 @@ class _Slots:
         is_awaited = bool(self._waiting) and self._free() > 0
         return wait(self._running, TICK if is_awaited else None, FIRST_COMPLETED).done
 
-    def _note(self, spec: WorkerSpec, came: WorkerResult | Again) -> None:
+    def _note(self, spec: WorkerSpec, came: WorkerResult | RetryLater) -> None:
         self._rations.note(spec, came)
-        if isinstance(came, Again):
+        if isinstance(came, RetryLater):
             self._waiting.append(_Turn(spec, due=time.monotonic() + came.delay, again=True))
             return
         self._keep(spec, came)
@@ -203,12 +203,12 @@ def _is_under_way(run: RunContext, spec: WorkerSpec) -> bool:
 
 
 def _finish(
-    run: RunContext, spec: WorkerSpec, done: Results, given: Allotment
-) -> WorkerResult | Again:
+    run: RunContext, spec: WorkerSpec, done: Results, given: BudgetShare
+) -> WorkerResult | RetryLater:
     """Return a worker's result, whatever happens, and make it durable; or say that it goes on."""
     if _is_called_off(run, spec):
         why = f"{cancel_of(run, spec).why} before it started"
-        result: WorkerResult | Again = failure(run, spec, Reason.CANCELLED, why)
+        result: WorkerResult | RetryLater = failure(run, spec, Reason.CANCELLED, why)
         _give_back(run, spec)
     else:
         try:
@@ -220,19 +220,19 @@ def _finish(
             with suppress(OSError), (run.directory.path / "internal-error.log").open("a") as file:
                 file.write(said)
             result = failure(run, spec, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
-            result = in_all(run, spec, result)
-    if isinstance(result, Again):
+            result = with_attempt_totals(run, spec, result)
+    if isinstance(result, RetryLater):
         return result
     run.ports.release(spec.worker_id)
     return _kept(run, spec, result)
 
 
 def _attempt(
-    run: RunContext, spec: WorkerSpec, done: Results, given: Allotment
-) -> WorkerResult | Again:
+    run: RunContext, spec: WorkerSpec, done: Results, given: BudgetShare
+) -> WorkerResult | RetryLater:
     asked = spec.task
     try:
-        run, spec = flow_in(run, spec, done)
+        run, spec = apply_dependencies(run, spec, done)
     except MergeConflict as error:
         _give_back(run, spec)
         return failure(run, spec, Reason.CONFLICT, error.message)
@@ -245,7 +245,7 @@ def _attempt(
         return failure(run, spec, Reason.SETUP_FAILED, str(error))
     came = attempt(replace(run, config=given.over(run.config)), spec)
     # What others came to, and it was told, stands in their results.
-    return came if isinstance(came, Again) else came.model_copy(update={"task": asked})
+    return came if isinstance(came, RetryLater) else came.model_copy(update={"task": asked})
 
 
 def _kept(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:
@@ -291,7 +291,7 @@ def _left_open(run: RunContext, spec: WorkerSpec, error: OrchestratorError) -> W
     run.directory.left_open = True
     later = f"`orchestrator resume {run.directory.run_id}` sees to it once that is mended"
     result = failure(run, spec, Reason.ENGINE_ERROR, f"{error.message}; {later}")
-    result = in_all(run, spec, result)
+    result = with_attempt_totals(run, spec, result)
     run.emit(WorkerDone(result=result))
     return result
 

@@ -3,14 +3,14 @@
 import time
 
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.scheduling.budget import Allotment, Funds
-from orchestrator.scheduling.rate_limits import Governor, Start
-from orchestrator.worker.attempts import Again
+from orchestrator.scheduling.budget import Budget, BudgetShare
+from orchestrator.scheduling.rate_limits import RateLimiter, Start
+from orchestrator.worker.attempts import RetryLater
 from orchestrator.worker.context import RunContext, of_worker, provider_for
 from orchestrator.worker_spec import WorkerSpec
 
 
-class Rations:
+class StartGate:
     """Of one run; asked by the thread that starts its workers."""
 
     def __init__(self, run: RunContext) -> None:
@@ -18,10 +18,10 @@ class Rations:
         config = run.config
         self._run = run
         self._patience = config.rate_limit_wait
-        self._funds = Funds(config)
+        self._funds = Budget(config)
         self._starts: dict[int, Start] = {}
         self._providers: dict[int, str] = {}
-        self._governor = Governor(
+        self._governor = RateLimiter(
             providers=config.providers,
             slots=config.workers,
             patience=self._patience,
@@ -33,7 +33,7 @@ class Rations:
         """Return whether a worker's provider takes another one now."""
         return self._governor.wait(self._provider(spec), time.monotonic()) <= 0
 
-    def admit(self, spec: WorkerSpec, others: int, *, runs: bool) -> Allotment | None:
+    def admit(self, spec: WorkerSpec, others: int, *, runs: bool) -> BudgetShare | None:
         """Let a worker start, with its share; None when nothing is left to spend.
 
         Args:
@@ -52,10 +52,12 @@ class Rations:
         """Return whether a worker was given its share already."""
         return self._funds.has(spec.worker_id)
 
-    def note(self, spec: WorkerSpec, came: WorkerResult | Again) -> None:
+    def note(self, spec: WorkerSpec, came: WorkerResult | RetryLater) -> None:
         """Take note of how an attempt ended, or of a worker that never began."""
-        refused = came.refused if isinstance(came, Again) else came.reason is Reason.RATE_LIMITED
-        resets_in = came.resets_in if isinstance(came, Again) else came.retry_after
+        refused = (
+            came.refused if isinstance(came, RetryLater) else came.reason is Reason.RATE_LIMITED
+        )
+        resets_in = came.resets_in if isinstance(came, RetryLater) else came.retry_after
         start, now = self._starts.pop(spec.worker_id, None), time.monotonic()
         if start is not None and refused and self._patience:
             pause = self._governor.limited(start, now, resets_in)

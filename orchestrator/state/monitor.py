@@ -31,7 +31,7 @@ _LONGEST = 5.0
 _MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
-class Gauge:
+class UsageMonitor:
     """Tells what the running workers use, once a second, from a thread of its own.
 
     An engine that hangs, or a tree that is large, must not hold up whoever shows the run.

@@ -9,11 +9,11 @@ from orchestrator.engine.labels import DEADLINE
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution.cancel import Cancel
-from orchestrator.execution.launch import Terms, launch, take_over
+from orchestrator.execution.launch import ContainerLimits, launch, take_over
 from orchestrator.execution.output import WorkerLog
-from orchestrator.execution.start_throttle import CalledOffError
+from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.supervisor import attend
-from orchestrator.execution.watchdog import Scope
+from orchestrator.execution.watchdog import AllowedPaths
 from orchestrator.git.command import Git
 from orchestrator.results import Reason
 from orchestrator.state.checkpoints import Checkpoints, Launch
@@ -84,7 +84,7 @@ def run_task(
         EngineUnavailableError: The engine went away; all is left for whoever resumes the run.
     """
     cancel = cancel_of(run, spec)
-    terms = _terms(run, spec, workspace)
+    terms = _limits(run, spec, workspace)
     with ExitStack() as stack:
         try:
             container, launched = _container(
@@ -92,7 +92,7 @@ def run_task(
             )
         except EngineUnavailableError:
             raise
-        except CalledOffError:
+        except StartCancelledError:
             stopped = Stop(Reason.CANCELLED, f"{cancel.why} before it started")
             return Ending(started_at=None, duration=0.0, exit_status=None, stopped=stopped)
         except (OrchestratorError, OSError) as error:
@@ -118,7 +118,7 @@ def _container(
     run: RunContext,
     spec: WorkerSpec,
     workspace: Workspace,
-    terms: Terms,
+    terms: ContainerLimits,
     checkpoints: Checkpoints,
     stack: ExitStack,
     services: Services,
@@ -135,7 +135,7 @@ def _container(
     )
     if found is None:
         with run.pace.turn(called_off, provider_for(run, spec)):
-            described = services.beside(worker_container(run, spec, workspace, secrets))
+            described = services.network_of(worker_container(run, spec, workspace, secrets))
             # Setup may have written the file anew, or a port have been taken meanwhile.
             write = partial(write_dotenv, run, spec, workspace, services.variables())
             return launch(run.engine, described, terms, checkpoints, created=write)
@@ -180,8 +180,8 @@ def _removed(container: Container) -> str | None:
     return None
 
 
-def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
-    return Terms(
+def _limits(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> ContainerLimits:
+    return ContainerLimits(
         worker_id=spec.worker_id,
         timeout=run.config.timeout,
         limits=run.config.limits,
@@ -196,13 +196,13 @@ def _terms(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Terms:
     )
 
 
-def _scope(run: RunContext, workspace: Workspace) -> Scope | None:
+def _scope(run: RunContext, workspace: Workspace) -> AllowedPaths | None:
     paths = run.config.triggers.paths
     if not paths:
         return None
     worktree, store = workspace.worktree, workspace.store
     excluded = {"core.excludesFile": str(store.harvest / "info" / "exclude")}
-    return Scope(
+    return AllowedPaths(
         paths=paths,
         written=workspace.writable()[0],
         # Written when the checkout was made, and out of the worker's reach.

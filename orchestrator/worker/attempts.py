@@ -63,7 +63,7 @@ MOST_REFUSALS = 20
 
 
 @dataclass(frozen=True)
-class Again:
+class RetryLater:
     """An attempt was given up; there is to be another."""
 
     delay: float
@@ -74,7 +74,7 @@ class Again:
     """Seconds until it takes them again, by its own word."""
 
 
-def attempt(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
+def attempt(run: RunContext, spec: WorkerSpec) -> WorkerResult | RetryLater:
     """Run a worker's next attempt, or what is left of the one that is under way.
 
     Raises:
@@ -92,7 +92,7 @@ def attempt(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
     if given_up is not None:
         try:
             _check_rest(rest.config)
-            _set_aside(run, spec, given_up)
+            _archive_attempt(run, spec, given_up)
         except (OrchestratorError, OSError) as error:
             return _summed_up(_with_note(given_up, f"no further attempt ({error})"), earlier)
     result = run_worker(rest, spec)
@@ -100,7 +100,7 @@ def attempt(run: RunContext, spec: WorkerSpec) -> WorkerResult | Again:
     return _again(run, checkpoints, result, earlier) or _summed_up(result, [*earlier, result])
 
 
-def in_all(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:
+def with_attempt_totals(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:
     """Add what a worker's earlier attempts were to a result that says nothing of them."""
     earlier = _earlier(run, spec)
     result = result.model_copy(update={"attempts": len(earlier) + 1})
@@ -167,7 +167,7 @@ def _check_rest(config: ParallelConfig) -> None:
 
 def _again(
     run: RunContext, checkpoints: Checkpoints, result: WorkerResult, earlier: Sequence[WorkerResult]
-) -> Again | None:
+) -> RetryLater | None:
     """Return a failed attempt up, if there is to be another."""
     waits = _waits(run, result, earlier)
     if not (waits or _is_retried(run, checkpoints, result, earlier)):
@@ -188,8 +188,8 @@ def _again(
         )
     )
     if waits:
-        return Again(0.0, refused=True, resets_in=result.retry_after)
-    return Again(delay)
+        return RetryLater(0.0, refused=True, resets_in=result.retry_after)
+    return RetryLater(delay)
 
 
 def _waits(run: RunContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
@@ -236,7 +236,7 @@ def _may_spend(config: ParallelConfig, attempts: Sequence[WorkerResult]) -> bool
     return tokens is None or sum(one.tokens or 0 for one in attempts) < tokens
 
 
-def _set_aside(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> None:
+def _archive_attempt(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> None:
     """Keep a given up attempt, and make its place free."""
     root = run.directory.worker(spec.worker_id)
     kept = run.directory.attempt(spec.worker_id, result.attempts)

@@ -107,7 +107,7 @@ class _Checks:
             shallow=run.shallow,
             mode="bind",
             owner=workspace.user,
-            excluded=run.agent.droppings,
+            excluded=run.agent.ignored_files,
             extras=Extras(
                 copies=run.copies,
                 submodules=run.submodules,

@@ -9,7 +9,7 @@ from orchestrator.config.container import Limits, Network
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
-from orchestrator.execution.launch import Terms
+from orchestrator.execution.launch import ContainerLimits
 from orchestrator.state import secret_files
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker.context import RunContext, labels
@@ -151,9 +151,11 @@ def job_container(
     )
 
 
-def job_terms(run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job) -> Terms:
+def job_limits(
+    run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job
+) -> ContainerLimits:
     """Return how long and how much a job may."""
-    return Terms(
+    return ContainerLimits(
         worker_id=spec.worker_id,
         timeout=job.timeout,
         # An installation may print nothing for long.

@@ -14,7 +14,7 @@ from orchestrator.events import Emit
 from orchestrator.execution.cancel import Cancel
 from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
 from orchestrator.execution.ports import PortBlocks
-from orchestrator.execution.start_throttle import Pace
+from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.execution.token_bucket import provider_of
 from orchestrator.git.lfs import NO_CONTENT, Content
 from orchestrator.git.repository import Repository
@@ -84,7 +84,7 @@ class RunContext(Ground):
     """Of the containers that have one: what `create_network` gave; `none` where none has."""
     emit: Emit
     cancel: Cancel
-    pace: Pace
+    pace: StartThrottle
     ports: PortBlocks
     shared: Shared
     switch: Switch = NO_SWITCH

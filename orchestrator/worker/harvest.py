@@ -35,7 +35,7 @@ from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
 
 
-def bring_home(
+def harvest_worker(
     run: RunContext,
     spec: WorkerSpec,
     workspace: Workspace,
@@ -135,9 +135,9 @@ def harvest(
         OrchestratorError: Nothing was let in; the worker's files are still where it wrote them.
     """
     known = checkpoints.harvested()
-    take_back = partial(workspace.take_back, run.repository, again=run.resumed)
+    reclaim_worktree = partial(workspace.reclaim_worktree, run.repository, again=run.resumed)
     if known is not None or workspace.is_untouched():
-        take_back()
+        reclaim_worktree()
         if known is not None:
             _land(run, spec, workspace, known)
             return known
@@ -150,18 +150,18 @@ def harvest(
     except HarvestRefusedError as error:
         refusal = error
     except BaseException:
-        take_back()
+        reclaim_worktree()
         raise
     else:
         # Nobody is left who looks at the files. Git reads those again whose owner changes, which
         # takes as long as the checks do.
-        with meanwhile(partial(dismiss, container)), meanwhile(take_back):
+        with meanwhile(partial(dismiss, container)), meanwhile(reclaim_worktree):
             kept = _keep(run, spec, workspace)
             try:
-                return _let_in(run, spec, workspace, checkpoints, kept)
+                return _accept(run, spec, workspace, checkpoints, kept)
             except HarvestRefusedError as error:
                 refusal = error
-    return _let_in_rest(run, spec, workspace, checkpoints, kept, refusal)
+    return _accept_rest(run, spec, workspace, checkpoints, kept, refusal)
 
 
 def _keep(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Kept:
@@ -176,7 +176,7 @@ def _keep(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Kept:
     )
 
 
-def _let_in_rest(
+def _accept_rest(
     run: RunContext,
     spec: WorkerSpec,
     workspace: Workspace,
@@ -189,11 +189,11 @@ def _let_in_rest(
     workspace.hand_over()
     try:
         dismiss(pack(run, spec, workspace, onto=good))
-        return _let_in(run, spec, workspace, checkpoints, kept, refused=refusal.message)
+        return _accept(run, spec, workspace, checkpoints, kept, refused=refusal.message)
     except HarvestRefusedError:
         harvested = Harvested(good, _notes(kept), kept.refs, refusal.message)
     finally:
-        workspace.take_back(run.repository, again=run.resumed)
+        workspace.reclaim_worktree(run.repository, again=run.resumed)
     checkpoints.note_harvested(harvested)
     _land(run, spec, workspace, harvested)
     return harvested
@@ -224,7 +224,7 @@ def _origin(run: RunContext, workspace: Workspace) -> Origin:
     )
 
 
-def _let_in(
+def _accept(
     run: RunContext,
     spec: WorkerSpec,
     workspace: Workspace,

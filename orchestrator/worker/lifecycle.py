@@ -21,7 +21,7 @@ from orchestrator.worker.agent_container import cancel_of, open_log, run_task
 from orchestrator.worker.checks import check
 from orchestrator.worker.context import RunContext
 from orchestrator.worker.dotenv import write_dotenv
-from orchestrator.worker.harvest import bring_home
+from orchestrator.worker.harvest import harvest_worker
 from orchestrator.worker.prepare import ready_workspace
 from orchestrator.worker.services import Services
 from orchestrator.worker.stages import set_up, tear_down
@@ -65,7 +65,7 @@ def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
         verdict = unready or _with_whole_log(judged, ending)
         notes = tear_down(run, spec, workspace, checkpoints, services)
         verdict = _publish(run, spec, verdict)
-    harvested, verdict = bring_home(run, spec, workspace, verdict, checkpoints)
+    harvested, verdict = harvest_worker(run, spec, workspace, verdict, checkpoints)
     handed = run.shared.collect(spec)
     harvested = replace(harvested, notes=(*notes, *harvested.notes, *handed.notes))
     checks, verdict = check(run, spec, workspace, harvested.tip, verdict, checkpoints)

@@ -130,7 +130,7 @@ def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
         shallow=run.shallow,
         mode=run.mode,
         owner=user,
-        excluded=run.agent.droppings,
+        excluded=run.agent.ignored_files,
         extras=Extras(
             copies=run.copies,
             added=frozenset(filter(None, [run.config.project.dotenv])),

@@ -19,8 +19,8 @@ from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import create
-from orchestrator.execution.sidecar import Check, Companion
-from orchestrator.execution.start_throttle import CalledOffError
+from orchestrator.execution.sidecar import Check, Sidecar
+from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.verdict import Verdict
 from orchestrator.results import Reason, Status
 from orchestrator.state.checkpoints import Checkpoints
@@ -58,7 +58,7 @@ class Services:
         self._cancel = cancel
         self._wanted = run.config.project.services
         self._holder: Container | None = None
-        self._companions: list[Companion] = []
+        self._companions: list[Sidecar] = []
         is_open = run.config.isolation.network == "open"
         self._network = run.network if is_open else "none"
         self._egress = run.egress if is_open else None
@@ -86,18 +86,18 @@ class Services:
             raise
         except ServiceFailedError as error:
             return Verdict(Status.FAILED, Reason.SETUP_FAILED, error.message)
-        except CalledOffError:
+        except StartCancelledError:
             why = f"{self._cancel.why} before it started"
             return Verdict(Status.FAILED, Reason.CANCELLED, why)
         except OrchestratorError as error:
             return Verdict(Status.FAILED, Reason.ENGINE_ERROR, error.message)
         return None
 
-    def beside(self, spec: ContainerSpec) -> ContainerSpec:
+    def network_of(self, spec: ContainerSpec) -> ContainerSpec:
         """Let a container of the worker's reach them; not one with another network."""
         if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
             return spec
-        return replace(spec, beside=self._holder.id, env={**self.variables(), **spec.env})
+        return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})
 
     def _found(self) -> bool:
         """Take over what another process started; what is no use any more goes."""
@@ -173,11 +173,11 @@ class Services:
 
     def _join(self, name: str, container: Container) -> None:
         log = self._run.directory.worker(self._spec.worker_id) / f"service-{name}.log"
-        companion = Companion(name, container, log, limit=_LOG, redactor=self._run.redactor)
+        companion = Sidecar(name, container, log, limit=_LOG, redactor=self._run.redactor)
         self._companions.append(companion)
         companion.start()
 
-    def _await(self, companion: Companion, service: Service, holder: str) -> None:
+    def _await(self, companion: Sidecar, service: Service, holder: str) -> None:
         check = self._check(companion, service, holder)
         deadline = time.monotonic() + service.health_timeout
         while not check.wait(_TICK):
@@ -189,10 +189,10 @@ class Services:
                 continue
             check.stop()
             if problem is None:
-                raise CalledOffError("called off")
+                raise StartCancelledError("called off")
             raise ServiceFailedError(f"service `{companion.name}` {problem}")
 
-    def _check(self, companion: Companion, service: Service, holder: str) -> Check:
+    def _check(self, companion: Sidecar, service: Service, holder: str) -> Check:
         if service.health is not None:
             command = ("sh", "-c", service.health)
             return Check(self._run.engine, companion.container.id, command)
@@ -240,7 +240,7 @@ class Services:
                     **dict.fromkeys(service.tmpfs, service.memory),
                 }.items()
             ),
-            beside=holder,
+            network_of=holder,
             own_program=True,
             cpus=service.cpus,
             memory=service.memory,

@@ -26,7 +26,7 @@ from orchestrator.state.endings import Ending
 from orchestrator.state.secret_files import Secrets
 from orchestrator.text.sanitize import one_line
 from orchestrator.worker.agent_container import cancel_of
-from orchestrator.worker.container_specs import Job, job_container, job_terms
+from orchestrator.worker.container_specs import Job, job_container, job_limits
 from orchestrator.worker.context import RunContext
 from orchestrator.worker.services import Services
 from orchestrator.worker_spec import WorkerSpec
@@ -199,14 +199,14 @@ class Work:
 
     def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
         run, spec, workspace = self.run, self.spec, self.workspace
-        terms = job_terms(run, spec, workspace, self.job)
+        terms = job_limits(run, spec, workspace, self.job)
         handed = Secrets(values={}, root=None) if self.job.closed else run.secrets
         given = handed.laid_out(run.directory.run_id, spec.worker_id, workspace.user)
         try:
             with given as secrets:
                 described = job_container(run, spec, workspace, secrets, self.job)
                 if self.services is not None:
-                    described = self.services.beside(described)
+                    described = self.services.network_of(described)
                 container, launched = start_again(run.engine, described, terms)
                 try:
                     ending = attend(

@@ -11,7 +11,7 @@ from enum import Enum
 from orchestrator.workflow.model import AtOneTime, Task, Workflow
 
 
-class Fate(Enum):
+class TaskOutcome(Enum):
     """What became of a task, as far as others depend on it."""
 
     SUCCEEDED = "succeeded"
@@ -22,11 +22,11 @@ class Fate(Enum):
     """It never ran, since none failed that it was there for."""
 
 
-Fates = Mapping[str, Fate]
+TaskOutcomes = Mapping[str, TaskOutcome]
 """By the ids of the tasks that are over."""
 Fits = Callable[[Task, Collection[Task]], bool]
 """Says whether the machine has room for a task beside those that run."""
-_GOOD = frozenset({Fate.SUCCEEDED, Fate.UNNEEDED})
+_GOOD = frozenset({TaskOutcome.SUCCEEDED, TaskOutcome.UNNEEDED})
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Skip:
     """A task that is not to run."""
 
     task: Task
-    fate: Fate
+    fate: TaskOutcome
     because: str
     """In words."""
 
@@ -51,7 +51,7 @@ class Order:
         self._workflow = workflow
         self._fits = fits
 
-    def skips(self, waiting: Collection[str], fates: Fates) -> Iterator[Skip]:
+    def skips(self, waiting: Collection[str], fates: TaskOutcomes) -> Iterator[Skip]:
         """Yield those of the tasks that wait which are not to run, one after another's fate.
 
         Args:
@@ -65,13 +65,15 @@ class Order:
                 continue
             skip = _skip(task, known)
             if stopper is not None:
-                skip = skip or Skip(task, Fate.SKIPPED, f"critical task `{stopper.id}` failed")
+                skip = skip or Skip(
+                    task, TaskOutcome.SKIPPED, f"critical task `{stopper.id}` failed"
+                )
             if skip is not None:
                 known[task.id] = skip.fate
                 yield skip
 
     def next(
-        self, waiting: Collection[str], running: Collection[str], fates: Fates, *, free: int
+        self, waiting: Collection[str], running: Collection[str], fates: TaskOutcomes, *, free: int
     ) -> list[Task]:
         """Return the tasks that are to start at this moment, the first one first.
 
@@ -122,20 +124,22 @@ class _Round:
         self._weight += weight
 
 
-def _stops(task: Task, fates: Fates) -> bool:
-    return task.critical is True and fates.get(task.id, Fate.SUCCEEDED) not in _GOOD
+def _stops(task: Task, fates: TaskOutcomes) -> bool:
+    return task.critical is True and fates.get(task.id, TaskOutcome.SUCCEEDED) not in _GOOD
 
 
-def _skip(task: Task, fates: Fates) -> Skip | None:
-    bad = [other for other in task.depends_on if fates.get(other, Fate.SUCCEEDED) not in _GOOD]
+def _skip(task: Task, fates: TaskOutcomes) -> Skip | None:
+    bad = [
+        other for other in task.depends_on if fates.get(other, TaskOutcome.SUCCEEDED) not in _GOOD
+    ]
     if task.when == "on_success" and bad:
-        return Skip(task, Fate.SKIPPED, _in_words(bad, fates))
+        return Skip(task, TaskOutcome.SKIPPED, _in_words(bad, fates))
     is_settled = fates.keys() >= {*task.depends_on}
     if task.when == "on_failure" and is_settled and not bad:
-        return Skip(task, Fate.UNNEEDED, "nothing that it depends on failed")
+        return Skip(task, TaskOutcome.UNNEEDED, "nothing that it depends on failed")
     return None
 
 
-def _in_words(bad: Iterable[str], fates: Fates) -> str:
+def _in_words(bad: Iterable[str], fates: TaskOutcomes) -> str:
     first, *more = (f"task `{other}` {fates[other].value}" for other in bad)
     return f"{first} (and {len(more)} more)" if more else first

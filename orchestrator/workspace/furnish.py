@@ -14,7 +14,7 @@ from orchestrator.git.submodules import Submodule
 from orchestrator.git.worktree import Worktree
 from orchestrator.workspace.copy_untracked import copy_in, rules, write_record
 from orchestrator.workspace.submodules import (
-    Inside,
+    SubmoduleGitDir,
     files_of,
     lay_out,
     make_git_dirs,
@@ -45,7 +45,7 @@ NO_EXTRAS = Extras()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class Target:
     """Where it goes."""
 
     worktree: Worktree
@@ -63,10 +63,10 @@ class Site:
     """Where what the worker sees otherwise than the user is written."""
 
 
-class Furnishing:
+class WorktreeFiller:
     """Furnishes one worker's tree: first all files, then what indexes and records say of them."""
 
-    def __init__(self, repository: Repository, site: Site, extras: Extras) -> None:
+    def __init__(self, repository: Repository, site: Target, extras: Extras) -> None:
         self._repository = repository
         self._site = site
         self._extras = extras
@@ -102,7 +102,7 @@ class Furnishing:
         for tree in self._trees if self._extras.content.pointers else ():
             write_content(self._repository, self._extras.content.pointers, tree)
 
-    def tell(self, inside: Inside) -> None:
+    def tell(self, inside: SubmoduleGitDir) -> None:
         """Tell the indexes, the harvest and the clean-up of it, when no file changes any more."""
         site = self._site
         seen = site.worktree.path if self._extras.shown else site.tree

@@ -203,7 +203,7 @@ class Workspace:
         if self.mode == "overlay" and self.user[0] != os.getuid():
             change_owner(self.worktree.path, self.user, keep=self.worktree.path)
 
-    def take_back(self, repository: Repository, *, again: bool = False) -> None:
+    def reclaim_worktree(self, repository: Repository, *, again: bool = False) -> None:
         """Make the user's worktree the caller's again; no worker could ever write to it.
 
         Args:

@@ -30,8 +30,8 @@ from orchestrator.git.worktree import Worktree
 from orchestrator.state.worker_directory import Store
 from orchestrator.threads import meanwhile
 from orchestrator.workspace.copy_untracked import rules
-from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Furnishing, Site
-from orchestrator.workspace.submodules import Inside
+from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Target, WorktreeFiller
+from orchestrator.workspace.submodules import SubmoduleGitDir
 
 STORE = "/git"
 OBJECTS = "/git-objects"
@@ -168,9 +168,9 @@ def _settings_text(settings: Mapping[str, str]) -> str:
 
 def _furnishing(
     repository: Repository, worktree: Worktree, store: Store, options: StoreOptions
-) -> Furnishing:
+) -> WorktreeFiller:
     tree, index = _checkout(store, worktree, options.mode)
-    site = Site(
+    site = Target(
         worktree=worktree,
         root=store.root,
         git=store.git,
@@ -179,11 +179,11 @@ def _furnishing(
         index=index,
         over=store.upper if options.mode == "overlay" else store.copy,
     )
-    return Furnishing(repository, site, options.extras)
+    return WorktreeFiller(repository, site, options.extras)
 
 
-def _inside(repository: Repository, settings: Mapping[str, str]) -> Inside:
-    return Inside(
+def _inside(repository: Repository, settings: Mapping[str, str]) -> SubmoduleGitDir:
+    return SubmoduleGitDir(
         object_format=repository.object_format,
         settings=_settings_text(settings),
         workspace=WORKSPACE,

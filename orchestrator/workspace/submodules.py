@@ -67,7 +67,7 @@ def refresh(submodules: Iterable[Submodule], tree: Path, scratch: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inside:
+class SubmoduleGitDir:
     """What a submodule's git directories are to be like."""
 
     object_format: str
@@ -80,7 +80,12 @@ class Inside:
 
 
 def make_git_dirs(
-    submodules: Iterable[Submodule], inside: Inside, *, scratch: Path, store: Path, harvest: Path
+    submodules: Iterable[Submodule],
+    inside: SubmoduleGitDir,
+    *,
+    scratch: Path,
+    store: Path,
+    harvest: Path,
 ) -> None:
     """Make a worker's git directory of every submodule, and one for its harvest."""
     for one in submodules:
@@ -96,7 +101,7 @@ def make_git_dirs(
             shutil.copyfile(scratch / str(one.number), git_dir / "index")
 
 
-def _make_git_dir(git_dir: Path, one: Submodule, inside: Inside, config: str) -> None:
+def _make_git_dir(git_dir: Path, one: Submodule, inside: SubmoduleGitDir, config: str) -> None:
     make_bare(git_dir, object_format=inside.object_format)
     (git_dir / "HEAD").write_text(f"{one.commit}\n")
     with (git_dir / "config").open("a") as file:

@@ -29,10 +29,10 @@ PARTS: tuple[tuple[object, str, str], ...] = (
     (preparation, "base_objects", "objects of the base"),
     (preparation, "add_worktree", "worktree add"),
     (preparation, "make_store", "prepare"),
-    (worker, "bring_home", "harvest and finish"),
+    (worker, "harvest_worker", "harvest and finish"),
     (homecoming, "pack", "of it: pack"),
     (homecoming, "import_harvest", "check"),
-    (Workspace, "take_back", "owner, beside it"),
+    (Workspace, "reclaim_worktree", "owner, beside it"),
     (Worktree, "update", "files"),
 )
 BEYOND = ("prepare", "harvest and finish")

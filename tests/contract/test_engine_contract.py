@@ -272,9 +272,9 @@ CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.ar
 
 def test_who_stands_beside_another_shares_its_localhost(start: Starter, run: Run) -> None:
     holder = start(*NAP)
-    server = start("python3", "-c", LISTEN, beside=holder.id)
+    server = start("python3", "-c", LISTEN, network_of=holder.id)
     port = next(iter(server.logs())).data.decode().strip()
-    assert run("python3", "-c", CONNECT, port, beside=holder.id)[0].exit_code == 0
+    assert run("python3", "-c", CONNECT, port, network_of=holder.id)[0].exit_code == 0
     assert server.wait(10).exit_code == 0
 
 
@@ -282,10 +282,10 @@ def test_nobody_can_stand_beside_one_that_has_ended(start: Starter) -> None:
     ended = start("true")
     ended.wait(30)
     with pytest.raises(EngineError):
-        start("true", beside=ended.id)
+        start("true", network_of=ended.id)
     ended.remove()
     with pytest.raises(EngineError):
-        start("true", beside=ended.id)
+        start("true", network_of=ended.id)
 
 
 def test_an_image_may_expose_nothing(engine: ContainerEngine) -> None:

@@ -144,7 +144,7 @@ POINTS = _named(
     ),
     pack_start=Point(target="orchestrator.worker.pack:_last_words", when="before"),
     check=_around("orchestrator.git.quarantine:_make_quarantine"),
-    let_in=_around("orchestrator.git.quarantine:let_in"),
+    accept_pack=_around("orchestrator.git.quarantine:accept_pack"),
     note_harvested=_around(f"{_NOTES}note_harvested"),
     move_branch=_around("orchestrator.git.repository:Repository.move_branch"),
     update=_around("orchestrator.git.worktree:Worktree.update"),

@@ -86,8 +86,8 @@ class LocalEngine:
     def create(self, spec: ContainerSpec) -> "LocalContainer":
         """Get ready to start the command as a process group of its own."""
         self._check_image(spec.image)
-        if spec.beside is not None:
-            return self._create_beside(spec, spec.beside)
+        if spec.network_of is not None:
+            return self._create_beside(spec, spec.network_of)
         return self._create(spec)
 
     def _create_beside(self, spec: ContainerSpec, other: str) -> "LocalContainer":
@@ -95,7 +95,7 @@ class LocalEngine:
         holder = self._containers.get(other)
         if holder is None or not holder.runs:
             raise EngineError("the container whose network was to be shared does not run")
-        container = self._create(replace(spec, ports={}, beside=None))
+        container = self._create(replace(spec, ports={}, network_of=None))
         container.ports = holder.ports
         return container
 

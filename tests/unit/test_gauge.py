@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.events import WorkerMeasured
-from orchestrator.state.monitor import Gauge, changed_files
+from orchestrator.state.monitor import UsageMonitor, changed_files
 from orchestrator.state.worker_directory import Store
 from tests.support.live import LiveRun, eventually, newest
 from tests.support.local_engine import LocalEngine
@@ -35,7 +35,7 @@ def test_what_a_running_worker_uses(live: LiveRun, repo: Path, local_engine: Loc
         eventually(lambda: has_printed(repo))
         while history.read():
             pass
-        gauge = Gauge(history, told.append, connect=lambda: local_engine)
+        gauge = UsageMonitor(history, told.append, connect=lambda: local_engine)
         gauge.look()
 
         def works() -> bool:
@@ -62,7 +62,7 @@ def test_without_an_engine_the_files_are_still_counted(
         eventually(lambda: has_printed(repo))
         while history.read():
             pass
-        with Gauge(history, told.append, connect=no_engine):
+        with UsageMonitor(history, told.append, connect=no_engine):
             eventually(lambda: len(told) > 1)
     assert (told[0].files, told[0].memory, told[0].cpus) == (4, None, None)
 

@@ -15,7 +15,7 @@ from orchestrator.scheduling.rate_limits import (
     LONGEST_PAUSE,
     QUIET,
     REPEATED,
-    Governor,
+    RateLimiter,
     Start,
 )
 
@@ -36,7 +36,7 @@ class Bench:
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.governor = Governor(self.providers, self.slots, self.patience, self.events.append)
+        self.governor = RateLimiter(self.providers, self.slots, self.patience, self.events.append)
 
     def start(self, count: int, now: float, provider: str = "p") -> list[Start]:
         for _ in range(count):
@@ -103,7 +103,7 @@ class TestBucket:
         assert bench.governor.wait("p", 0) == 0
 
     def test_is_empty_where_another_process_may_have_taken_all(self) -> None:
-        governor = Governor({"p": limited(4, 2.0)}, 8, HOUR, full=False)
+        governor = RateLimiter({"p": limited(4, 2.0)}, 8, HOUR, full=False)
         assert governor.wait("p", 50) == pytest.approx(0.5)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.config.container import Limits
 from orchestrator.engine.protocol import Usage
-from orchestrator.execution.limits import Meter
+from orchestrator.execution.limits import LimitMeter
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.results import Reason
 from tests.support.local_engine import LocalEngine
@@ -52,7 +52,7 @@ class _Forking:
 
 def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.0)
-    meter = Meter(_Forking(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
+    meter = LimitMeter(_Forking(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     looks = 0
     while meter.verdict is None:
         meter.look()
@@ -74,7 +74,7 @@ def test_keeping_directories_locked_ends_it(monkeypatch: pytest.MonkeyPatch) -> 
         return DiskUse(size=0, files=0, hidden=seen[-1])
 
     monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
-    meter = Meter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
+    meter = LimitMeter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     deadline = time.monotonic() + 10
     while meter.verdict is None and time.monotonic() < deadline:
         meter.look()

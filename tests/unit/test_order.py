@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pytest
 
 from orchestrator.workflow.model import AtOneTime, Task, Workflow
-from orchestrator.workflow.order import Fate, Fates, Order
+from orchestrator.workflow.order import Order, TaskOutcome, TaskOutcomes
 
 
 def workflow(*tasks: Task) -> Workflow:
@@ -22,18 +22,18 @@ def started(
     *,
     waiting: str,
     running: str = "",
-    fates: Fates | None = None,
+    fates: TaskOutcomes | None = None,
     free: int = 9,
 ) -> str:
     chosen = Order(flow).next(waiting.split(), running.split(), fates or {}, free=free)
     return " ".join(one.id for one in chosen)
 
 
-def skipped(flow: Workflow, waiting: str, fates: Fates) -> dict[str, str]:
+def skipped(flow: Workflow, waiting: str, fates: TaskOutcomes) -> dict[str, str]:
     return {one.task.id: one.because for one in Order(flow).skips(waiting.split(), fates)}
 
 
-GOOD, BAD = Fate.SUCCEEDED, Fate.FAILED
+GOOD, BAD = TaskOutcome.SUCCEEDED, TaskOutcome.FAILED
 DIAMOND = workflow(task("a"), task("b", "a"), task("c", "a"), task("d", "b", "c"))
 
 
@@ -121,7 +121,7 @@ def test_when_says_what_a_failure_means_for_a_task() -> None:
     assert skipped(flow, names, {"a": BAD}) == {}
     assert started(flow, waiting=names, fates={"a": BAD}) == ""
     assert started(flow, waiting=names, fates={"a": BAD, "b": GOOD}) == "tidy mend"
-    assert skipped(flow, "after", {"a": GOOD, "b": GOOD, "mend": Fate.UNNEEDED}) == {}
+    assert skipped(flow, "after", {"a": GOOD, "b": GOOD, "mend": TaskOutcome.UNNEEDED}) == {}
 
 
 @pytest.mark.parametrize("critical", [True, False, None])
@@ -158,9 +158,9 @@ class Simulation:
         self.order = Order(flow)
         self.waiting = {one.id for one in flow.tasks}
         self.running: list[str] = []
-        self.fates: dict[str, Fate] = {}
+        self.fates: dict[str, TaskOutcome] = {}
 
-    def run(self) -> dict[str, Fate]:
+    def run(self) -> dict[str, TaskOutcome]:
         while self.waiting or self.running:
             for skip in self.order.skips(self.waiting, self.fates):
                 self.end(skip.task.id, skip.fate)
@@ -172,7 +172,7 @@ class Simulation:
                 assert not self.waiting
         return self.fates
 
-    def end(self, name: str, fate: Fate) -> None:
+    def end(self, name: str, fate: TaskOutcome) -> None:
         assert name not in self.fates
         self.waiting.discard(name)
         self.fates[name] = fate
@@ -203,4 +203,4 @@ def test_every_task_has_one_end_and_no_rule_is_ever_broken(seed: int) -> None:
     assert fates.keys() == {one.id for one in flow.tasks}
     for one in flow.tasks:
         if fates[one.id] in (GOOD, BAD) and one.when == "on_success":
-            assert all(fates[other] in (GOOD, Fate.UNNEEDED) for other in one.depends_on)
+            assert all(fates[other] in (GOOD, TaskOutcome.UNNEEDED) for other in one.depends_on)

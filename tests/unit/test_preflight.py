@@ -7,7 +7,7 @@ import pytest
 from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentSettings
 from orchestrator.agents.shell import ShellAgent
-from orchestrator.agents.unsupported import unkept
+from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.project import Project, Service
 from orchestrator.config.run import ParallelConfig
@@ -108,8 +108,8 @@ class TestKeys:
 class Plain(ShellAgent):
     """A program without profiles that says nothing of itself."""
 
-    def refusal(self, settings: AgentSettings) -> str | None:  # type: ignore[override]
-        return unkept(settings, profiles=False, cost=False, steps=False)
+    def unsupported(self, settings: AgentSettings) -> str | None:  # type: ignore[override]
+        return unsupported_settings(settings, profiles=False, cost=False, steps=False)
 
 
 class TestRefusal:
@@ -140,7 +140,7 @@ class TestRefusal:
         assert fingerprint(repo) == before
 
     def test_defaults_are_no_wish(self):
-        assert Plain().refusal(AgentSettings.of(config())) is None
+        assert Plain().unsupported(AgentSettings.of(config())) is None
 
 
 class TestMachine:

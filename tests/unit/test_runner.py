@@ -95,7 +95,7 @@ def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngi
 class Agent(ShellAgent):
     """A command whose steps are those of an agent."""
 
-    def refusal(self, settings: AgentSettings) -> None:
+    def unsupported(self, settings: AgentSettings) -> None:
         """Keep a limit of steps."""
 
     def progress_reader(self) -> ProgressReader:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.events import Event, WorkerPreparing, WorkerStarted
-from orchestrator.execution.start_throttle import CalledOffError, Pace
+from orchestrator.execution.start_throttle import StartCancelledError, StartThrottle
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
@@ -82,17 +82,17 @@ def test_cancel_ends_the_wait_and_the_task_never_runs(
 
 class TestPace:
     def test_one_that_is_called_off_lets_the_next_have_its_turn(self) -> None:
-        pace = Pace(0.2)
+        pace = StartThrottle(0.2)
         with pace.turn(lambda: False):
             pass
-        with pytest.raises(CalledOffError), pace.turn(lambda: True):
+        with pytest.raises(StartCancelledError), pace.turn(lambda: True):
             pass
         began = time.monotonic()
         with pace.turn(lambda: False):
             assert time.monotonic() - began <= 5
 
     def test_a_start_that_takes_long_counts_from_its_end(self) -> None:
-        pace = Pace(0.2)
+        pace = StartThrottle(0.2)
         begun = threading.Event()
         turns: list[float] = []
 
@@ -112,5 +112,5 @@ class TestPace:
 
     def test_a_resumed_run_waits_before_its_first(self) -> None:
         began = time.monotonic()
-        with Pace(0.2, just_started=True).turn(lambda: False):
+        with StartThrottle(0.2, just_started=True).turn(lambda: False):
             assert time.monotonic() - began >= 0.2

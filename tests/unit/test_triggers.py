@@ -17,7 +17,7 @@ from orchestrator.config.run import Triggers
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Intervention, Notice, RunDone, WorkerDone
 from orchestrator.execution import watchdog as triggers
-from orchestrator.execution.watchdog import Scope, Sentry, Signs
+from orchestrator.execution.watchdog import AllowedPaths, OutputSigns, Watchdog
 from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.runs import notifications as notify
@@ -140,7 +140,7 @@ class TestHostileOutput:
 
     @pytest.mark.parametrize("number", range(len(LINES)))
     def test_takes_bounded_time_and_memory(self, number: int) -> None:
-        signs = Signs(Triggers(repeated_errors=1_000_000, prompts=1))
+        signs = OutputSigns(Triggers(repeated_errors=1_000_000, prompts=1))
         data, began = self.LINES[number], time.process_time()
         for at in range(0, len(data), 65536):
             signs.feed("stdout", data[at : at + 65536])
@@ -149,7 +149,7 @@ class TestHostileOutput:
         assert sum(map(len, signs._kinds)) + len(signs.end) + len(signs._started["stdout"]) < 80_000
 
     def test_many_kinds_of_errors_are_not_all_remembered(self) -> None:
-        signs = Signs(Triggers(repeated_errors=3))
+        signs = OutputSigns(Triggers(repeated_errors=3))
         for number in range(1000):
             words = "".join(chr(97 + (number >> shift) % 26) for shift in (0, 3, 6))
             signs.feed("stdout", f"error {words}{'x' * (number % 50)}\nerror the same\n".encode())
@@ -157,22 +157,22 @@ class TestHostileOutput:
         assert signs.repeated == "error the same"
 
     def test_of_a_flood_a_few_lines_are_enough(self) -> None:
-        signs = Signs(Triggers(repeated_errors=300))
+        signs = OutputSigns(Triggers(repeated_errors=300))
         signs.feed("stdout", b"error: no\n" * 1000)
         assert signs.repeated is None
         signs.feed("stdout", b"error: no\n" * 1000)
         assert signs.repeated == "error: no"
 
     def test_a_line_in_pieces_is_one(self) -> None:
-        signs = Signs(Triggers(repeated_errors=2))
+        signs = OutputSigns(Triggers(repeated_errors=2))
         for piece in (b"err", b"or: a\ner", b"ror", b": a", b"\n"):
             signs.feed("stderr", piece)
         assert signs.repeated == "error: a"
 
     def test_a_flood_of_different_errors_is_told_a_bounded_number_of_times(self) -> None:
         signs, sentry = (
-            Signs(Triggers(repeated_errors=1)),
-            Sentry(Triggers(repeated_errors=1), None),
+            OutputSigns(Triggers(repeated_errors=1)),
+            Watchdog(Triggers(repeated_errors=1), None),
         )
         told = 0
         for number in range(300):
@@ -242,25 +242,25 @@ class TestResults:
 
 class TestFiles:
     @pytest.fixture
-    def sentry(self, repo: Path) -> Callable[[], Sentry]:
+    def sentry(self, repo: Path) -> Callable[[], Watchdog]:
         written = repo.parent / "written"
         written.mkdir()
         for number in range(9):
             (written / f"\033[2J{number}").touch()
-        scope = Scope(paths=("src",), written=written, since=None, git=Repository(repo).git)
-        return lambda: Sentry(Triggers(paths=("src",)), scope)
+        scope = AllowedPaths(paths=("src",), written=written, since=None, git=Repository(repo).git)
+        return lambda: Watchdog(Triggers(paths=("src",)), scope)
 
-    def look(self, sentry: Sentry) -> list[str]:
-        found = sentry.look(Signs(Triggers()), heard_at=time.monotonic())
+    def look(self, sentry: Watchdog) -> list[str]:
+        found = sentry.look(OutputSigns(Triggers()), heard_at=time.monotonic())
         return [one.detail for one in found]
 
-    def test_names_do_not_steer_a_terminal(self, sentry: Callable[[], Sentry]) -> None:
+    def test_names_do_not_steer_a_terminal(self, sentry: Callable[[], Watchdog]) -> None:
         (detail,) = self.look(sentry())
         assert detail.isprintable()
         assert detail.endswith("and 4 more")
 
     def test_few_are_looked_at(
-        self, sentry: Callable[[], Sentry], monkeypatch: pytest.MonkeyPatch
+        self, sentry: Callable[[], Watchdog], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(triggers, "_MOST_FILES", 7)
         (detail,) = self.look(sentry())

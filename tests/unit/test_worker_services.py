@@ -305,8 +305,8 @@ def test_how_they_are_described(repo: Path, tmp_path: Path, network: str) -> Non
     assert (holder.network, holder.egress) == (agent.network, agent.egress)
     assert holder.extra_hosts == {"db": "127.0.0.1"}
     assert (holder.user, holder.capabilities) == ("65534:65534", ())
-    assert made.beside == agent.beside is not None
-    assert (engine.specs["setup"].beside == made.beside) is (network == "open")
+    assert made.network_of == agent.network_of is not None
+    assert (engine.specs["setup"].network_of == made.network_of) is (network == "open")
     assert made.capabilities == ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
     assert (made.cpus, made.memory, made.pids, made.env) == (0.5, 64 * 1024**2, 20, {"A": "b"})
     assert {mount.target for mount in made.mounts} == {"/tmp", "/run", "/data"}

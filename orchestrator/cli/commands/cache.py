@@ -9,7 +9,7 @@ import humanize
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.foreground import conduct
+from orchestrator.cli.foreground import run_in_foreground
 from orchestrator.cli.output.formats import table
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.report import terminal_width
@@ -60,7 +60,7 @@ def warm(
     settings = warming_config(wishes)
     view = make_view(quiet=quiet)
     warming = Warming(settings, top, emit=view)
-    raise typer.Exit(conduct(warming, settings, view, quiet=quiet, as_json=json))
+    raise typer.Exit(run_in_foreground(warming, settings, view, quiet=quiet, as_json=json))
 
 
 @app.command("ls")

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.foreground import conduct
+from orchestrator.cli.foreground import run_in_foreground
 from orchestrator.cli.output.dry_run import plan_json, plan_table
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import View, make_view
@@ -194,7 +194,7 @@ def do(
     elif given["detach"]:
         _detach(runner, view, quiet=quiet, as_json=as_json)
     else:
-        code = conduct(
+        code = run_in_foreground(
             runner, config, view,
             workflow=workflow, quiet=quiet, as_json=as_json, summary=given["summary"],
         )  # fmt: skip

@@ -3,7 +3,7 @@
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.foreground import conduct
+from orchestrator.cli.foreground import run_in_foreground
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.runs.detach import handed_down
@@ -16,7 +16,7 @@ def resume(run: Run = None, quiet: options.Quiet = False, json: options.Json = F
         directory, record = history.directory, history.record
     view = make_view(quiet=quiet)
     resumed = ResumedRun(directory, emit=view, lease=handed_down())
-    code = conduct(
+    code = run_in_foreground(
         resumed, record.config, view, workflow=record.workflow, quiet=quiet, as_json=json
     )
     raise typer.Exit(code)

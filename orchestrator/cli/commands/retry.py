@@ -7,7 +7,7 @@ import typer
 
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.cli import options
-from orchestrator.cli.foreground import conduct
+from orchestrator.cli.foreground import run_in_foreground
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.errors import ConfigError
@@ -33,4 +33,4 @@ def retry(
         config = same_again(history.record, worker, os.environ, base=base)
     view = make_view(quiet=quiet)
     runner = ParallelRunner(config, emit=view)
-    raise typer.Exit(conduct(runner, config, view, quiet=quiet, as_json=json))
+    raise typer.Exit(run_in_foreground(runner, config, view, quiet=quiet, as_json=json))

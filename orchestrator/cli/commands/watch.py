@@ -11,7 +11,7 @@ from orchestrator.engine import load_engine
 from orchestrator.events import Emit, Stream, WorkerOutput
 from orchestrator.files.tail import last_line
 from orchestrator.state.history import RunHistory, WorkerState
-from orchestrator.state.monitor import Gauge
+from orchestrator.state.monitor import UsageMonitor
 from orchestrator.text.sanitize import one_line
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
@@ -43,7 +43,7 @@ def _show(history: RunHistory) -> None:
     with ExitStack() as stack:
         stack.enter_context(view)
         if is_redrawn(sys.stderr) and history.directory.is_live():
-            stack.enter_context(Gauge(history, view, connect=lambda: load_engine("docker")))
+            stack.enter_context(UsageMonitor(history, view, connect=lambda: load_engine("docker")))
         follow(step, goes_on=history.directory.is_live)
 
 

@@ -95,8 +95,8 @@ class DockerEngine(DockerImages):
     def create(self, spec: ContainerSpec) -> DockerContainer:
         """Create and attach; on any failure nothing is left."""
         spec = self._with_volumes_in_memory(spec)
-        if spec.beside is not None:
-            return self._create_beside(spec, spec.beside)
+        if spec.network_of is not None:
+            return self._create_in_network_of(spec, spec.network_of)
         if spec.egress is None:
             return create(self._client, spec, seccomp=self._seccomp)
         guard = start_guard(self._client, spec, spec.egress, seccomp=self._seccomp)
@@ -108,7 +108,7 @@ class DockerEngine(DockerImages):
         container.guard, container.ports = guard, guard.ports
         return container
 
-    def _create_beside(self, spec: ContainerSpec, other: str) -> DockerContainer:
+    def _create_in_network_of(self, spec: ContainerSpec, other: str) -> DockerContainer:
         holder = self.adopt(other)
         if holder is None:
             raise EngineError("the container whose network was to be shared is gone")

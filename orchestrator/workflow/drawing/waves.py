@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from orchestrator.workflow.drawing.graph import Node, shape_of
 from orchestrator.workflow.model import Task, Workflow
-from orchestrator.workflow.order import Fate, Fits, Order, has_room
+from orchestrator.workflow.order import Fits, Order, TaskOutcome, has_room
 
 
 def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[str]:
@@ -29,7 +29,7 @@ def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[st
 def _together(workflow: Workflow, tasks: Sequence[Task], slots: int, fits: Fits) -> int:
     """Count how many of a wave start at once when all before it has succeeded."""
     waiting = {task.id for task in tasks}
-    over = {task.id: Fate.SUCCEEDED for task in workflow.tasks if task.id not in waiting}
+    over = {task.id: TaskOutcome.SUCCEEDED for task in workflow.tasks if task.id not in waiting}
     return len(Order(workflow, fits).next(waiting, (), over, free=slots))
 
 

@@ -238,7 +238,7 @@ def test_api_base_reaches_every_provider() -> None:
 
 def test_it_has_no_profiles() -> None:
     config = ParallelConfig(tasks=("t",), agent="review", budget_per_worker=1, max_steps=2)
-    said = AiderAgent().refusal(AgentSettings.of(config))
+    said = AiderAgent().unsupported(AgentSettings.of(config))
     assert said == "`--agent review` (it has no profiles)"
 
 
@@ -253,4 +253,4 @@ def test_it_is_found_by_its_name() -> None:
     agent = load_agent("aider")
     assert isinstance(agent, AiderAgent)
     assert (agent.name, agent.image) == ("aider", "orchestrator/worker:aider")
-    assert agent.droppings == (".aider*",)
+    assert agent.ignored_files == (".aider*",)

@@ -350,4 +350,4 @@ def test_it_is_found_by_its_name() -> None:
     agent = load_agent("architect")
     assert isinstance(agent, ArchitectAgent)
     assert agent.name == "architect"
-    assert agent.droppings == (".architect/",)
+    assert agent.ignored_files == (".architect/",)

@@ -211,4 +211,4 @@ def test_it_is_found_by_its_name() -> None:
     agent = load_agent("claude")
     assert isinstance(agent, ClaudeAgent)
     assert (agent.name, agent.image) == ("claude", "orchestrator/worker:claude")
-    assert agent.refusal(AgentSettings.of(ParallelConfig(tasks=("t",), agent="x"))) is None
+    assert agent.unsupported(AgentSettings.of(ParallelConfig(tasks=("t",), agent="x"))) is None

@@ -179,7 +179,7 @@ def test_the_key_has_two_names(tmp_path: Path, environment: dict[str, str], key:
     ],
 )
 def test_what_it_cannot_keep_is_refused(asked: dict[str, Any], refused: str | None) -> None:
-    assert CodexAgent().refusal(settings(**asked)) == refused
+    assert CodexAgent().unsupported(settings(**asked)) == refused
 
 
 def test_progress_counts_each_step_once_and_no_words() -> None:

@@ -137,8 +137,8 @@ def test_what_cannot_be_loaded_is_named(
         ({"name": 5}, "loading it.name: Input should be a valid string"),
         ({"image": ""}, "loading it.image: String should have at least 1 character"),
         ({"inherited_env": "PATH"}, "loading it.inherited_env: Input should be a valid tuple"),
-        ({"droppings": (1,)}, "loading it.droppings.0: Input should be a valid string"),
-        ({"refusal": ...}, "it has no method `refusal`"),
+        ({"ignored_files": (1,)}, "loading it.ignored_files.0: Input should be a valid string"),
+        ({"unsupported": ...}, "it has no method `unsupported`"),
         ({"outcome": 5}, "it has no method `outcome`"),
     ],
 )
@@ -160,7 +160,7 @@ NUMBERS = AgentCommand(argv=("a", 1))  # type: ignore[arg-type]
 NUL = AgentCommand(argv=("a",), env={"A": "a\0b"})
 CALLS: dict[str, Callable[[Agent], object]] = {
     "missing_key": lambda agent: agent.missing_key(None, {}),
-    "refusal": lambda agent: agent.refusal(SETTINGS),
+    "unsupported": lambda agent: agent.unsupported(SETTINGS),
     "command": lambda agent: agent.command(SPEC, SETTINGS),
     "progress_reader": lambda agent: agent.progress_reader()("line"),
 }
@@ -171,7 +171,7 @@ CALLS: dict[str, Callable[[Agent], object]] = {
     [
         *((method, boom, f"{method}: {BOOM}") for method in CALLS),
         ("missing_key", giving(5), "missing_key: Input should be a valid string"),
-        ("refusal", giving(True), "refusal: Input should be a valid string"),
+        ("unsupported", giving(True), "unsupported: Input should be a valid string"),
         ("command", giving(None),
          "command: Input should be a valid dictionary or object to extract fields from"),
         ("command", giving(EMPTY_COMMAND),
@@ -218,14 +218,14 @@ def test_what_is_right_comes_through() -> None:
         outcome=giving(outcome),
         progress_reader=giving(giving(AgentProgress(cost=1.0, steps=2))),
         missing_key=giving("ACME_API_KEY"),
-        refusal=giving("`--max-steps` (no)"),
+        unsupported=giving("`--max-steps` (no)"),
     )
     got = agent.outcome(NOWHERE, ExitStatus(exit_code=0, oom_killed=False))
     assert got == AgentOutcome(status=Status.PARTIAL, reason=Reason.BUDGET, message="a b", cost=1.0)
     assert agent.progress_reader()("x") == AgentProgress(cost=1.0, steps=2)
     assert foreign(progress_reader=giving(giving(None))).progress_reader()("x") is None
     assert agent.missing_key(None, {}) == "ACME_API_KEY"
-    assert agent.refusal(SETTINGS) == "`--max-steps` (no)"
+    assert agent.unsupported(SETTINGS) == "`--max-steps` (no)"
 
 
 def run(repo: Path, engine: LocalEngine, **changed: object) -> list[Any]:

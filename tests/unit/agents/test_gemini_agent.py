@@ -173,11 +173,11 @@ def test_a_key_is_wanted_unless_the_server_is_ones_own() -> None:
 
 def test_budget_and_profile_are_refused() -> None:
     config = ParallelConfig(tasks=("t",), budget_per_worker=1, agent="reviewer")
-    refusal = load_agent("gemini").refusal(AgentSettings.of(config))
-    assert refusal is not None
-    assert "--budget-per-worker" in refusal
-    assert "--agent reviewer" in refusal
-    assert load_agent("gemini").refusal(AgentSettings.of(ParallelConfig(tasks=("t",)))) is None
+    unsupported = load_agent("gemini").unsupported(AgentSettings.of(config))
+    assert unsupported is not None
+    assert "--budget-per-worker" in unsupported
+    assert "--agent reviewer" in unsupported
+    assert load_agent("gemini").unsupported(AgentSettings.of(ParallelConfig(tasks=("t",)))) is None
 
 
 def test_the_limit_of_turns_told_on_stderr_alone(tmp_path: Path) -> None:

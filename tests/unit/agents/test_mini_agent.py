@@ -189,7 +189,7 @@ def test_api_base_reaches_every_provider() -> None:
 
 def test_it_has_no_profiles() -> None:
     config = ParallelConfig(tasks=("t",), agent="review", budget_per_worker=1, max_steps=2)
-    said = MiniAgent().refusal(AgentSettings.of(config))
+    said = MiniAgent().unsupported(AgentSettings.of(config))
     assert said == "`--agent review` (it has no profiles)"
 
 

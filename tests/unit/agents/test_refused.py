@@ -124,4 +124,4 @@ def test_a_total_that_nobody_can_count_is_refused_by_its_name(agent: str) -> Non
 def test_others_keep_them(agent: str) -> None:
     asked = {"tokens_per_worker": 10, "tokens_total": 20, "budget_total": 1.0}
     config = ParallelConfig(tasks=("t",), agent_cli=agent, **asked)
-    assert load_agent(agent).refusal(AgentSettings.of(config)) is None
+    assert load_agent(agent).unsupported(AgentSettings.of(config)) is None
