@@ -61,13 +61,13 @@ bench: images
 	for bench in tests/bench/bench_*.py; do $(BIN)/python $$bench || exit; done
 
 attacks: images
-	$(BIN)/pytest --every-caller tests/attacks
+	$(BIN)/pytest --every-caller tests/assurance/attacks
 
 faults: images
-	$(BIN)/pytest -n 4 --faults 220 tests/faults
+	$(BIN)/pytest -n 4 --faults 220 tests/assurance/faults
 
 mutation: images
-	$(BIN)/python -m tests.mutation.check --report docs/protections.md
+	$(BIN)/python -m tests.assurance.mutation.check --report docs/protections.md
 
 # Images and the engine stay.
 clean:

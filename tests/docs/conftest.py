@@ -1,5 +1,5 @@
 """The demo's shop, as the documentation's repository."""
 
-from tests.e2e.conftest import shop
+from tests.system.agents.conftest import shop
 
 __all__ = ["shop"]

@@ -19,21 +19,21 @@ from orchestrator.workflow.parsing.json_schema import json_schema as manifest_sc
 from orchestrator.workflow.parsing.reader import read_workflow
 from tests.docs.markdown import ROOT, Block, blocks, pages
 from tests.docs.session import Step, ci_scripts, run_session, steps
-from tests.e2e.conftest import caller_environment
 from tests.support.bridge import bridge_gateway
 from tests.support.model_script import Rule, Scenario, ToolCall, Turn
 from tests.support.model_server import ModelServer
+from tests.system.agents.conftest import caller_environment
 
 LANGUAGES = {"console", "sh", "python", "yaml", "json", "toml", "text"}
 COMMANDS = ("console", "sh", "python", "yaml")
 
 COVERED: Mapping[str, tuple[str, str]] = {
-    "make setup": ("tests/unit/test_setup_engine.py", "setup-engine.sh"),
-    "make demo": ("tests/e2e/test_demo.py", "demo.py"),
+    "make setup": ("tests/engine/test_setup_script.py", "setup-engine.sh"),
+    "make demo": ("tests/system/agents/test_demo.py", "demo.py"),
     "make test": (".ci/run", "make test"),
     "make check": (".ci/run", "make check"),
     "make agents": ("Makefile", "-m agents"),
-    "make attacks": ("Makefile", "--every-caller tests/attacks"),
+    "make attacks": ("Makefile", "--every-caller tests/assurance/attacks"),
     "make bench": ("Makefile", "tests/bench/bench_*.py"),
     # Measurements take minutes, and mean nothing on a machine that does something else.
     **{
@@ -49,28 +49,28 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "bash -euo pipefail -c 'python3 -m pip install --quiet "
     '"git+https://github.com/OWNER/orchestrator"\'': ("Makefile", "python -m pip install --quiet"),
     'ACME_API_KEY=... orchestrator parallel "fix the tests" --agent-cli acme --workers 1 --quiet': (
-        "tests/e2e/test_agent_plugin.py",
+        "tests/system/agents/test_agent_plugin.py",
         'GUIDE = "docs/guides/agent-adapter.md"',
     ),
     ".venv/bin/python docs/check.py --write": ("tests/docs/test_pages.py", '["--write"]'),
     'orchestrator parallel "optimize the project\'s SQL queries" '
     "--models gpt-4o,claude-sonnet-4-6,deepseek-chat": (
-        "tests/e2e/test_seed_examples.py",
+        "tests/system/agents/test_seed_examples.py",
         "--models gpt-4o,claude-sonnet-4-6,deepseek-chat",
     ),
     'orchestrator parallel --task "add tests to src/auth.py" --task "add tests to src/users.py" '
     '--task "add tests to src/billing.py" --workers 3': (
-        "tests/e2e/test_seed_examples.py",
+        "tests/system/agents/test_seed_examples.py",
         '--task "add tests to src/billing.py" --workers 3',
     ),
     'orchestrator parallel --task "refactor payments module" --task "refactor users module" '
     "--budget-per-worker 2.0 --timeout-per-worker 300": (
-        "tests/e2e/test_seed_examples.py",
+        "tests/system/agents/test_seed_examples.py",
         "--budget-per-worker 2.0 --timeout-per-worker 300",
     ),
-    "orchestrator image build --agent claude": ("tests/docker/test_agent_images.py", '"claude": ('),
+    "orchestrator image build --agent claude": ("tests/system/test_agent_images.py", '"claude": ('),
     "orchestrator image build --agent claude --from .": (
-        "tests/docker/test_project_images.py",
+        "tests/system/test_project_images.py",
         '"--from", str(shop)',
     ),
 }

@@ -1,0 +1,256 @@
+"""The aider adapter, against everything the real program was seen to print."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.agents import load_agent
+from orchestrator.agents.aider import AiderAgent
+from orchestrator.agents.base import (
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+)
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
+from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
+
+RECORDED = Path(__file__).parents[1] / "data" / "agents" / "aider"
+SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED
+NO_KEY = "litellm.AuthenticationError: AuthenticationError: OpenAIException - Incorrect "
+LOCK = (
+    "OSError: [Errno 2] No such file or directory: '/home/ann/repo/.git/worktrees/{}/config.lock'"
+)
+DOWN = "litellm.InternalServerError: InternalServerError: OpenAIException - {}"
+Expected = tuple[int, Status, Reason | None, int, float | None, int | None, str | None]
+
+# name: exit code, then status, reason, steps, cost, tokens, message.
+OUTCOMES: dict[str, Expected] = {
+    "ok": (0, SUCCESS, None, 1, 0.003, 1050, None),
+    "commit": (0, SUCCESS, None, 1, 0.003, 1050, None),
+    "auth": (0, FAILED, Reason.AUTH, 0, None, None, NO_KEY.strip()),
+    "badflag": (
+        2,
+        FAILED,
+        Reason.AGENT_ERROR,
+        0,
+        None,
+        None,
+        "aider: error: unrecognized arguments: --bogus",
+    ),
+    # Of a worktree whose repository is out of reach; workers have a store of their own.
+    "worktree": (
+        1,
+        FAILED,
+        Reason.AGENT_ERROR,
+        0,
+        None,
+        None,
+        LOCK.format("-architect-parallel-1"),
+    ),
+    "sigterm": (137, FAILED, Reason.AGENT_ERROR, 1, 0.003, 1050, "ended by SIGKILL"),
+    "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
+    # Recorded from workers.
+    "worker-ok": (0, SUCCESS, None, 1, 0.0048, 1833, None),
+    "worker-edit": (0, SUCCESS, None, 2, 0.01, 4060, None),
+    "worker-reflections": (0, PARTIAL, Reason.MAX_STEPS, 4, 0.03, 11724,
+                           "Only 3 reflections allowed, stopping."),
+    "worker-stopped": (143, FAILED, Reason.AGENT_ERROR, 4, 0.03, 11724, "ended by SIGTERM"),
+    "worker-auth": (0, FAILED, Reason.AUTH, 0, None, None,
+                    f"{NO_KEY}API key provided: sk-xxx"),
+    "worker-429": (0, FAILED, Reason.RATE_LIMITED, 0, None, None,
+                   "litellm.RateLimitError: RateLimitError: OpenAIException - Rate limit reached"),
+    "worker-500": (0, FAILED, Reason.AGENT_ERROR, 0, None, None,
+                   DOWN.format("The server had an error")),
+    "worker-nonet": (0, FAILED, Reason.AGENT_ERROR, 0, None, None,
+                     DOWN.format("Connection error.")),
+}  # fmt: skip
+
+ANSWER = "Tokens: 1.0k sent, 50 received. Cost: $0.0030 message, $0.0030 session.\n"
+
+
+def outcome_of(stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:
+    output = AgentOutput(stdout=stdout, stderr=stderr)
+    return AiderAgent().outcome(output, ExitStatus(exit_code=exit_code, oom_killed=False))
+
+
+def outcome_of_text(tmp_path: Path, text: str, exit_code: int = 0) -> AgentOutcome:
+    out, err = tmp_path / "out", tmp_path / "err"
+    out.write_text(text)
+    err.write_text("")
+    return outcome_of(out, err, exit_code)
+
+
+def command(task: str = "fix it", model: str | None = None, **asked: Any) -> AgentCommand:
+    config = ParallelConfig(tasks=(task,), **asked)
+    spec = WorkerSpec(worker_id=1, task=task, model=model)
+    return AiderAgent().command(spec, AgentSettings.of(config))
+
+
+def test_every_recording_is_expected_to_mean_something() -> None:
+    assert {path.stem for path in RECORDED.iterdir()} == OUTCOMES.keys()
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_recorded_output_is_understood(name: str) -> None:
+    exit_code, *expected = OUTCOMES[name]
+    got = outcome_of(RECORDED / f"{name}.out", RECORDED / f"{name}.err", exit_code)
+    found = [got.status, got.reason, got.steps, got.cost, got.tokens, got.message]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "cost", "tokens"),
+    [
+        (ANSWER, 1, 0.003, 1050),
+        ("Tokens: 12k sent, 1.5k received. Cost: $0.05 message, $0.05 session.\n", 1, 0.05, 13500),
+        (
+            ANSWER + "Tokens: 2.0k sent, 60 received. Cost: $0.0040 message, $0.0070 session.\n",
+            2, 0.007, 3110,
+        ),
+        ("Tokens: 8 sent, 2 received.\n", 1, None, 10),
+        ("Tokens: 8 sent, 3 cache write, 2 received. Cost: $1.00 message, $2.00 session.\n",
+         1, 2.0, 10),
+        ("Tokens: 8 sent, 3 cache write, 1.2k cache hit, 2 received.\n"
+         "Cost: $1.00 message, $2.00 session.\n", 1, 2.0, 10),
+        (f"> {ANSWER}{ANSWER}", 1, 0.003, 1050),
+    ],
+)  # fmt: skip
+def test_what_it_used_is_read_from_its_text(
+    tmp_path: Path, text: str, steps: int, cost: float | None, tokens: int
+) -> None:
+    got = outcome_of_text(tmp_path, text)
+    assert (got.status, got.steps, got.cost, got.tokens) == (SUCCESS, steps, cost, tokens)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tokens: -1 sent, nan received. Cost: $1e9 message, $1e9 session.\n",
+        "Tokens: k sent, k received.\n",
+        "Tokens: " + "9" * 5000 + " sent, 1 received.\n",
+        "Cost: $0.0030 message, $0.0030 session.\n",
+        "",
+    ],
+)
+def test_what_is_no_figure_is_no_answer(tmp_path: Path, text: str) -> None:
+    got = outcome_of_text(tmp_path, text)
+    assert (got.status, got.reason) == (PARTIAL, Reason.NO_REPORT)
+    assert (got.steps, got.cost, got.tokens) == (0, None, None)
+
+
+LIMITED = "litellm.RateLimitError: RateLimitError: OpenAIException - Rate limit reached\n"
+BROKE = f"{DOWN.format('Connection error.')}\n"
+RETRY = "Retrying in 0.2 seconds...\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "reason"),
+    [
+        (LIMITED + RETRY + LIMITED, FAILED, Reason.RATE_LIMITED),
+        (BROKE + RETRY + BROKE, FAILED, Reason.AGENT_ERROR),
+        (BROKE + RETRY + LIMITED, FAILED, Reason.RATE_LIMITED),
+        (LIMITED + RETRY + ANSWER, SUCCESS, None),
+        (ANSWER + LIMITED, FAILED, Reason.RATE_LIMITED),
+        # What was to write the commit's message failed; something else wrote it.
+        (ANSWER + "Applied edit to a.txt\n" + BROKE + "Commit 2343853 docs: a\n", SUCCESS, None),
+        (ANSWER + "Commit 2343853 docs: a\n" + LIMITED, FAILED, Reason.RATE_LIMITED),
+        (
+            "litellm.BadRequestError: OpenAIException - You didn't provide an API key.\n",
+            FAILED,
+            Reason.AUTH,
+        ),
+        (ANSWER + "Only 3 reflections allowed, stopping.\n", PARTIAL, Reason.MAX_STEPS),
+        ("Model gpt-4o has hit a token limit!\n", PARTIAL, Reason.CONTEXT_FULL),
+        ("the text litellm.AuthenticationError: in a line\n" + ANSWER, SUCCESS, None),
+    ],
+)
+def test_what_it_says_last_decides(
+    tmp_path: Path, text: str, status: Status, reason: Reason | None
+) -> None:
+    """It ends with 0 in every one of these cases."""
+    got = outcome_of_text(tmp_path, text)
+    assert (got.status, got.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "exit_code", "reason"),
+    [
+        (LIMITED + RETRY, 1, Reason.RATE_LIMITED),
+        (ANSWER, 1, Reason.AGENT_ERROR),
+        (LIMITED + RETRY + ANSWER, 1, Reason.AGENT_ERROR),
+        # What was said before a signal is not why it ended.
+        (LIMITED + RETRY, 143, Reason.AGENT_ERROR),
+    ],
+)
+def test_with_another_exit_code_it_failed(
+    tmp_path: Path, text: str, exit_code: int, reason: Reason
+) -> None:
+    got = outcome_of_text(tmp_path, text, exit_code)
+    assert (got.status, got.reason) == (FAILED, reason)
+
+
+def test_an_error_that_it_did_not_expect_is_told_by_its_last_line(tmp_path: Path) -> None:
+    trace = "Traceback (most recent call last):\n  File \"a.py\"\n\n    x()\nKeyError: 'x'\n\n'x'\n"
+    got = outcome_of_text(tmp_path, ANSWER + trace)
+    assert (got.status, got.reason, got.message) == (FAILED, Reason.AGENT_ERROR, "KeyError: 'x'")
+
+
+def test_a_flood_of_text_is_read_in_no_time(tmp_path: Path) -> None:
+    flood = "Tokens: 1 sent, " * 300_000 + "\n" + "Model x " * 100_000 + "\nTraceback" * 50_000
+    assert outcome_of_text(tmp_path, flood).reason is Reason.NO_REPORT
+
+
+def test_its_answers_are_counted_while_it_runs() -> None:
+    read = AiderAgent().progress_reader()
+    lines = ["Some text", ANSWER.strip(), "Tokens: 8 sent, 2 received.",
+             "Cost: $1.00 message, $2.00 session.", "{}"]  # fmt: skip
+    assert [read(line) for line in lines] == [
+        None,
+        AgentProgress(cost=0.003, steps=1, tokens=1050),
+        AgentProgress(cost=None, steps=2, tokens=1060),
+        AgentProgress(cost=2.0, steps=2, tokens=1060),
+        None,
+    ]
+    only = AgentProgress(cost=0.003, steps=1, tokens=1050)
+    assert AiderAgent().progress_reader()(ANSWER) == only
+
+
+def test_the_command_asks_nobody_anything() -> None:
+    asked = command("--help me", "claude-x", max_steps=7, budget_per_worker=0.5)
+    assert asked.argv[:3] == ("python3", "-I", "-c")
+    assert asked.argv[4] == "aider"
+    assert {"--yes-always", "--no-check-update", "--analytics-disable"} < {*asked.argv}
+    assert asked.argv[-3:] == ("--model", "anthropic/claude-x", "--message=--help me")
+    assert asked.default_env == {"AIDER_MODEL": "gpt-4o"}
+    assert "--model" not in command().argv
+
+
+def test_api_base_reaches_every_provider() -> None:
+    env = command(api_base="http://gateway:4000").env
+    assert env["OPENAI_API_BASE"] == env["ANTHROPIC_API_BASE"] == "http://gateway:4000"
+    assert "OPENAI_API_BASE" not in command().env
+
+
+def test_it_has_no_profiles() -> None:
+    config = ParallelConfig(tasks=("t",), agent="review", budget_per_worker=1, max_steps=2)
+    said = AiderAgent().unsupported(AgentSettings.of(config))
+    assert said == "`--agent review` (it has no profiles)"
+
+
+def test_the_key_that_is_missing_is_that_of_the_model() -> None:
+    agent = AiderAgent()
+    assert agent.missing_key(None, {}) == "OPENAI_API_KEY"
+    assert agent.missing_key(None, {"AIDER_MODEL": "claude-x"}) == "ANTHROPIC_API_KEY"
+    assert agent.missing_key("gemini/x", {"GEMINI_API_KEY": "k"}) is None
+
+
+def test_it_is_found_by_its_name() -> None:
+    agent = load_agent("aider")
+    assert isinstance(agent, AiderAgent)
+    assert (agent.name, agent.image) == ("aider", "orchestrator/worker:aider")
+    assert agent.ignored_files == (".aider*",)

@@ -1,0 +1,167 @@
+"""What stands beside a program in its container: its report, its signals, its patience."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agents import in_container as inside
+from orchestrator.agents.launcher import starter
+
+TRAJECTORY = Path(__file__).parents[1] / "data" / "agents" / "mini" / "ok.traj.json"
+START = (sys.executable, *starter()[1:])
+
+
+GIST = {
+    "mini_version": "2.4.6",
+    "exit_status": "Submitted",
+    "steps": 2,
+    "cost": 0.006,
+    "tokens": 2100,
+    "step_limit": 0,
+    "cost_limit": 1.0,
+    "said": "",
+}
+
+
+# What stands for the program: it keeps the arguments, leaves a trajectory and ends as it is told.
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$@" "$PWD" > "$HOME/arguments"
+for last; do :; done
+cp "$TRAJECTORY" "$last"
+echo "text for people"
+{ending}
+"""
+
+
+def mini(home: Path, ending: str, trajectory: Path = TRAJECTORY) -> "subprocess.Popen[str]":
+    program = home / "mini"
+    program.write_text(STAND_IN.format(ending=ending))
+    program.chmod(0o755)
+    return subprocess.Popen(
+        [*START, str(program), "-t", "a task"],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "TRAJECTORY": str(trajectory)},
+        cwd=home.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_the_report_comes_last_and_the_exit_code_is_kept(home: Path, code: int) -> None:
+    with mini(home, f"exit {code}") as process:
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (code, "")
+    people, last = out.split("\n\n")
+    assert people == "text for people"
+    assert json.loads(last) == GIST
+
+
+def test_it_works_in_the_worktree_but_takes_its_settings_from_elsewhere(home: Path) -> None:
+    with mini(home, "true") as process:
+        process.communicate(timeout=20)
+    *arguments, where = (home / "arguments").read_text().splitlines()
+    assert where == str(home)
+    assert arguments == [
+        *("-t", "a task", "-c", f'environment.cwd="{home.parent}"'),
+        *("-o", f"{home}/.mini-trajectory.json"),
+    ]
+
+
+def test_a_signal_reaches_the_program_and_the_report_still_comes(home: Path) -> None:
+    with mini(home, "echo ready; exec sleep 60") as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "ready\n":
+            pass
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert json.loads(out) == GIST
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"info": {}}', '{"info": 1, "messages": 2}'])
+def test_what_is_no_trajectory_is_no_report(home: Path, content: str) -> None:
+    broken = home / "broken"
+    broken.write_text(content)
+    with mini(home, "exit 2", broken) as process:
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (2, "text for people\n", "")
+
+
+def test_a_program_that_is_not_there_is_named(home: Path) -> None:
+    process = mini(home, "true")
+    process.communicate(timeout=20)
+    (home / "mini").unlink()
+    done = subprocess.run(
+        [*START, str(home / "mini")],
+        env={"HOME": str(home)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (127, f"{home}/mini: No such file or directory\n")
+
+
+def test_texts_are_bounded(tmp_path: Path) -> None:
+    trajectory = json.loads(TRAJECTORY.read_text())
+    trajectory["messages"][-1]["content"] = "x" * 1_000_000
+    path = tmp_path / "long"
+    path.write_text(json.dumps(trajectory))
+    found = inside.summary(str(path))
+    assert found is not None
+    assert len(json.dumps(found)) < 5000
+
+
+ERROR = "litellm.RateLimitError: RateLimitError: no\nThe API provider has rate limited you.\n"
+
+
+def retried(delays: str) -> str:
+    return f'for s in {delays}; do echo "${{ERROR}}Retrying in $s seconds..."; done\n'
+
+
+def aider(home: Path, script: str) -> "subprocess.CompletedProcess[str]":
+    program = home / "aider"
+    program.write_text(f"#!/bin/sh\n{script}")
+    program.chmod(0o755)
+    return subprocess.run(
+        [*START, str(program)],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "ERROR": ERROR},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def test_a_model_that_does_not_answer_is_given_up(home: Path) -> None:
+    """The program itself would go on; its exit code is our own."""
+    done = aider(home, f"{retried('0.2 0.5 1 2 4 8')}exec sleep 60\n")
+    assert done.returncode == 1
+    assert done.stdout.count("Retrying in") == inside.RETRIES
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        retried("1 2 3 4 5"),
+        "for s in 1 2 3 4 5 6 7; do echo Retrying in $s seconds...; done",
+        f"{retried('1 2 3 4')}echo 'Tokens: 1 sent,'\n{retried('1 2 3 4')}",
+    ],
+)
+def test_what_is_got_over_is_not_held_against_it(home: Path, script: str) -> None:
+    done = aider(home, f"{script}\necho end\nexit 3\n")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (3, "end")
+
+
+def test_its_output_comes_through_as_it_is(home: Path) -> None:
+    done = aider(home, "printf 'no newline: \\342\\202\\254'; echo aside >&2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no newline: \u20ac", "aside\n")

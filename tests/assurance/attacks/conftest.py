@@ -1,0 +1,113 @@
+"""Options, callers, and the runs, each made once and asked by many tests."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.assurance.attacks.attack import Attack
+from tests.assurance.attacks.caller import Caller, callers
+from tests.assurance.attacks.campaign import Campaign, run_campaign
+from tests.assurance.attacks.table import PAGE, Table
+
+CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
+Group = tuple[Attack, ...]
+_BY_ONE = (("attacks/test_killed", "[root]"), ("attacks/test_terminal", "[user]"))
+"""What is made by the other caller, where not each makes all."""
+Run = Callable[[str, str, tuple[Attack, ...]], Campaign]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("attacks")
+    group.addoption("--measure-plain", action="store_true", help="attack plain `docker run` too")
+    group.addoption("--every-caller", action="store_true", help="every attack as root and as user")
+    group.addoption("--write-table", action="store_true", help="write docs/attacks.md")
+
+
+def each_caller(config: pytest.Config) -> bool:
+    """Tell whether every attack is made by every caller, or by them in turn."""
+    return bool(config.getoption("every_caller") or config.getoption("write_table"))
+
+
+def turns(config: pytest.Config, groups: list[Group], *, first: int = 0) -> list[tuple[str, Group]]:
+    """Give callers and the groups of attacks that they make: in turns, or all of them each."""
+    if each_caller(config):
+        return [(caller, group) for caller in CALLERS for group in groups]
+    return [(CALLERS[turn % len(CALLERS)], group) for turn, group in enumerate(groups, start=first)]
+
+
+def each_attack(
+    metafunc: pytest.Metafunc, names: tuple[str, str, str], turns: list[tuple[str, Group]]
+) -> None:
+    """Make a test of each attack."""
+    cases = [(caller, group, attack) for caller, group in turns for attack in group]
+    ids = [f"{attack.name}-{caller}" for caller, _, attack in cases]
+    metafunc.parametrize(names, cases, ids=ids)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [] if each_caller(config) or len(CALLERS) == 1 else list(_BY_ONE)
+    if not config.getoption("measure_plain", default=False):
+        left_out.append(("test_plain", ""))
+    items[:] = [
+        item
+        for item in items
+        if not any(name in item.nodeid and caller in item.nodeid for name, caller in left_out)
+    ]
+
+
+@pytest.fixture(scope="session")
+def grounds() -> Iterator[Path]:
+    """Give a directory that every caller can reach; pytest's own is closed to others."""
+    with tempfile.TemporaryDirectory(prefix="attacks-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def everyone(grounds: Path) -> Iterator[dict[str, Caller]]:
+    with callers(grounds) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def table(request: pytest.FixtureRequest) -> Iterator[Table]:
+    found = Table()
+    yield found
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and found.rows:
+        reporter.write_line("")
+        reporter.write_line(found.text())
+    if request.config.getoption("write_table", default=False):
+        PAGE.write_text(found.page())
+
+
+@pytest.fixture(scope="session")
+def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.FixtureRequest) -> Run:
+    """Give a function that makes a run once, however often it is asked.
+
+    Where every caller is to make every attack, they do it at the same time.
+    """
+    known: dict[tuple[str, str, tuple[str, ...]], Future[Campaign]] = {}
+
+    def run(name: str, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
+        names = tuple(attack.name for attack in attacks)
+        if (name, mode, names) not in known:
+            makers = list(everyone) if each_caller(request.config) else [name]
+            with ThreadPoolExecutor(len(makers)) as pool:
+                for who in makers:
+                    made = pool.submit(_attack, everyone[who], mode, attacks)
+                    known[who, mode, names] = made
+            for who in makers:
+                table.add_all(known[who, mode, names], attacks, column=f"{who}, {mode}")
+        return known[name, mode, names].result()
+
+    return run
+
+
+def _attack(caller: Caller, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
+    # A comma in the path: an overlay's options cannot be told it, so a checkout is mounted.
+    folder = "with,comma" if mode == "bind" else "plain"
+    return run_campaign(caller, caller.home / folder / attacks[0].name, attacks)

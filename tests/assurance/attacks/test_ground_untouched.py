@@ -1,0 +1,47 @@
+"""Whoever runs it: what is the user's stays as it was, and what comes back is theirs."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.assurance.attacks.caller import Caller
+from tests.support.repository import fingerprint, make_repository
+
+pytestmark = pytest.mark.docker
+TASK = "echo work > work; git add -A; git commit -qm work; mkdir -m 000 locked; echo rest > rest"
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_the_base_checkout_is_byte_identical(everyone: dict[str, Caller], who: str) -> None:
+    if who not in everyone:
+        # Only root can be somebody else.
+        assert set(everyone) == {"user"}
+        return
+    caller = everyone[who]
+    repo = make_repository(caller.home / "untouched")
+    caller.own(repo)
+    before = own_fingerprint(caller, repo)
+    command = [caller.python, "-m", "orchestrator", "parallel", "--agent-cli", "shell", TASK]
+    options = ["--workers", "2", "--network", "none", "--json"]
+    with caller.popen([*command, *options], repo, stdout=subprocess.PIPE) as process:
+        stdout, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    for result in json.loads(stdout)["results"]:
+        assert result["files_modified"] == ["rest", "work"]
+        worktree = Path(result["worktree_path"])
+        assert {path.lstat().st_uid for path in [worktree, *worktree.rglob("*")]} == {caller.uid}
+        assert caller.run("git", "status", "--porcelain", cwd=worktree) == ""
+    assert own_fingerprint(caller, repo) == before
+    caller.run("git", "worktree", "remove", ".architect-parallel-1", cwd=repo)
+    caller.run("git", "branch", "-D", "architect/parallel-1", cwd=repo)
+
+
+def own_fingerprint(caller: Caller, repo: Path) -> dict[str, str]:
+    """Look as root would: git trusts the owner alone, so the answers of git are asked of them."""
+    asked = {
+        "status": caller.run("git", "status", "--porcelain", cwd=repo),
+        "main": caller.run("git", "rev-parse", "main", "HEAD", cwd=repo),
+    }
+    return fingerprint(repo, with_git=False) | asked

@@ -1,0 +1,113 @@
+"""Tasks that write for a terminal, with the live board on one: only what is ours reaches it."""
+
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import suppress
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from tests.assurance.attacks.attack import load
+from tests.assurance.attacks.caller import Caller
+from tests.assurance.attacks.campaign import set_trap, variables
+from tests.assurance.attacks.target import Target, make_target
+
+pytestmark = pytest.mark.docker
+
+ATTACKS = ("46-names", "67-binary-output", "68-terminal", "144-markup", "154-live-board")
+DEADLINE = 120.0
+_COLUMNS, _ROWS = 180, 50
+# Hide and show the cursor, a line up, erase a line, and the colours of the board and no others.
+_OURS = re.compile(r"\x1b\[(?:\?25[lh]|1A|2K|(?:[01]|3[123]|1;3[123])?m)|\r(?=\n|\x1b\[(?:2K|1A))")
+_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def on_a_terminal(caller: Caller, command: list[str], cwd: Path) -> bytes:
+    """Run a command with stdout and stderr on a terminal, and give what reached it."""
+    ours, theirs = pty.openpty()
+    ioctl(ours, termios.TIOCSWINSZ, struct.pack("4H", _ROWS, _COLUMNS, 0, 0))
+    streams = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs}
+    os.fchmod(theirs, 0o666)
+    with caller.popen(["env", "TERM=xterm", *command], cwd, **streams) as process:
+        os.close(theirs)
+        try:
+            return b"".join(_read(ours))
+        finally:
+            # Ended by itself long ago, unless it hangs.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            process.kill()
+            os.close(ours)
+
+
+def _read(descriptor: int) -> Iterator[bytes]:
+    deadline = time.monotonic() + DEADLINE
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([descriptor], [], [], left)[0]:
+            try:
+                chunk = os.read(descriptor, 1 << 16)
+            except OSError:
+                # The kernel's way to say that nobody has the other side open any more.
+                return
+            yield chunk
+    raise AssertionError(f"the run still went on after {DEADLINE:.0f} s")
+
+
+def the_target(caller: Caller) -> tuple[Target, list[str]]:
+    """Make a repository, and the tasks that attack whoever watches."""
+    target = make_target(caller, caller.home / "terminal" / "watched", "")
+    marks = target.path.parent / "marks"
+    marks.mkdir()
+    attacks = [load(name) for name in ATTACKS]
+    for attack in attacks:
+        set_trap(marks, attack)
+    caller.own(marks)
+    return target, [attack.task(variables(target, marks, attack)) for attack in attacks]
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_nothing_but_our_own_reaches_the_terminal(everyone: dict[str, Caller], who: str) -> None:
+    if who not in everyone:
+        # Only root can be somebody else.
+        assert set(everyone) == {"user"}
+        return
+    target, tasks = the_target(everyone[who])
+    named = [word for task in tasks for word in ("--task", task)]
+    command = [
+        everyone[who].python, "-m", "orchestrator", "parallel", "--agent-cli", "shell",
+        "--network", "none", "--workers", str(len(tasks)), "--timeout-per-worker", "40", *named,
+    ]  # fmt: skip
+
+    said = on_a_terminal(everyone[who], command, target.path)
+    cleaned = on_a_terminal(
+        everyone[who],
+        [everyone[who].python, "-m", "orchestrator", "parallel-cleanup", "--purge"],
+        target.path,
+    )
+
+    shown = said.decode("utf-8", "strict")
+    # The board was there, and showed what they wrote while they wrote it.
+    assert "LAST LINE" in shown
+    assert "colour" in shown
+    assert "WORKER  TASK" in shown, "no table"
+    assert "removed worker 5" in cleaned.decode("utf-8", "strict")
+    assert steering(shown) == []
+    assert steering(cleaned.decode()) == []
+    assert len(said) < 2_000_000
+    assert list(target.path.glob(".architect-parallel-*")) == []
+
+
+def steering(shown: str) -> list[str]:
+    """Give what is not ours and steers a terminal, with what stands around it."""
+    rest = _OURS.sub("", shown)
+    found = [n for n, c in enumerate(rest) if c != "\n" and unicodedata.category(c) in _STEERING]
+    return [ascii(rest[max(n - 20, 0) : n + 20]) for n in found[:10]]

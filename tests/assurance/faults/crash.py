@@ -1,0 +1,108 @@
+"""Run the command line and kill it at one point.
+
+Usage: `python -m tests.assurance.faults.crash POINT ARGUMENTS`. With `POINT:SIGTERM` the process
+sends itself that signal instead and continues, with `POINT:SIGTERM:SIGTERM` two.
+"""
+
+import functools
+import importlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from orchestrator.cli.app import main
+from orchestrator.git import command as git
+from tests.assurance.faults.points import FLOW_POINTS, GIT_POINTS, POINTS, GitPoint, Point
+
+_BETWEEN = 0.3
+"""Seconds between two signals, and before the process goes on."""
+_PAUSE = 1.0
+"""Seconds after our death at which a git that was stopped goes on."""
+
+
+def die() -> NoReturn:
+    """Be killed, as by `kill -9`: no handler, no `finally`, no other thread goes on."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    threading.Event().wait()
+    raise AssertionError("unreachable")
+
+
+def interrupt(*names: str) -> None:
+    """Be sent signals, one after the other."""
+    for name in names:
+        os.kill(os.getpid(), signal.Signals[name])
+        time.sleep(_BETWEEN)
+
+
+def install(point: Point, strike: Callable[[], object]) -> None:
+    """Let something happen at one call of a function."""
+    module, _, path = point.target.partition(":")
+    *parents, name = path.split(".")
+    holder: Any = functools.reduce(getattr, parents, importlib.import_module(module))
+    real: Callable[..., Any] = getattr(holder, name)
+    calls = itertools.count(1)
+    lock = threading.Lock()
+
+    @functools.wraps(real)
+    def deadly(*arguments: Any, **named: Any) -> Any:
+        counts = point.argument is None or any(point.argument in str(one) for one in arguments)
+        with lock:
+            chosen = counts and next(calls) == point.nth
+        if chosen and point.when == "before":
+            time.sleep(point.pause)
+            strike()
+        try:
+            return real(*arguments, **named)
+        finally:
+            if chosen and point.when == "after":
+                strike()
+
+    setattr(holder, name, deadly)
+
+
+def install_git(point: GitPoint, top: Path) -> None:
+    """Stop a git command in the middle, and die."""
+    real = subprocess.run
+
+    def run(command: Sequence[str], **rest: Any) -> Any:
+        if not _contains(command, point.command):
+            return real(command, **rest)
+        rest.pop("check")
+        rest.pop("timeout")
+        process = subprocess.Popen(command, **rest)
+        while not any(top.glob(point.files)):
+            assert process.poll() is None, "it ended before it was caught"
+            time.sleep(0.0005)
+        process.send_signal(signal.SIGSTOP)
+        assert process.poll() is None, "it ended before it was caught"
+        if point.dies:
+            process.kill()
+            process.wait()
+        else:
+            later = ("sh", "-c", f"sleep {_PAUSE}; kill -CONT {process.pid}")
+            subprocess.Popen(later, start_new_session=True)
+        die()
+
+    git.subprocess.run = run  # type: ignore[attr-defined]
+
+
+def _contains(command: Sequence[str], wanted: Sequence[str]) -> bool:
+    places = range(len(command) - len(wanted) + 1)
+    return any(tuple(command[at : at + len(wanted)]) == tuple(wanted) for at in places)
+
+
+if __name__ == "__main__":
+    chosen, *signals = sys.argv.pop(1).split(":")
+    if chosen in GIT_POINTS:
+        install_git(GIT_POINTS[chosen], Path.cwd())
+    else:
+        strike = functools.partial(interrupt, *signals) if signals else die
+        install({**POINTS, **FLOW_POINTS}[chosen], strike)
+    main()

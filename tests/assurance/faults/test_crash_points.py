@@ -1,0 +1,86 @@
+"""Our process is killed at every step of a run; `resume` or `parallel-cleanup` finds it all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.assurance.faults.counter import Tally, tally
+from tests.assurance.faults.points import GIT_POINTS, POINTS
+from tests.assurance.faults.world import World
+
+pytestmark = pytest.mark.docker
+_MANY = 1500
+_LONG_NAP = 3.0
+_CLEANED = ("before-probe", "before-start", "after-output", "after-pack")
+"""The short form of the second test."""
+
+
+@pytest.fixture(scope="module")
+def counts() -> Iterator[Tally]:
+    with tally() as found:
+        yield found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    everything = {**POINTS, **GIT_POINTS}
+    if not metafunc.config.getoption("--faults") > 50:
+        everything = {name: point for name, point in everything.items() if point.brief}
+        if metafunc.function is test_cleanup_after_a_kill:
+            everything = {name: everything[name] for name in _CLEANED}
+    if "point" in metafunc.fixturenames:
+        metafunc.parametrize("point", everything)
+
+
+def test_resume_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:
+    world = hurt(point, tmp_path, counts)
+    wanted = POINTS[point].outcome if point in POINTS else "whole"
+    world.check_readable()
+    done = world.orchestrator("resume", "--json", "--quiet")
+    if wanted == "whole":
+        assert done.returncode == 0, done.stderr
+        world.check_whole(done.results)
+        if point in POINTS and POINTS[point].stages:
+            world.check_stages(once=point.startswith("after-note"))
+        world.check_nothing_left()
+        again = world.orchestrator("resume", "--json", "--quiet")
+        assert (again.returncode, again.results) == (0, done.results), again.stderr
+    else:
+        assert done.returncode == 3, done.stderr
+        assert [world.said("begin", number) for number in (1, 2)] == [0, 0]
+    removed = world.orchestrator("parallel-cleanup", "--purge")
+    assert removed.returncode == 0, removed.stderr
+    world.check_nothing_left()
+    world.check_removed()
+    assert not list(world.repo.glob(".git/orchestrator/runs/*/*/artifacts"))
+
+
+def test_cleanup_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:
+    world = hurt(point, tmp_path, counts)
+    begun = [number for number in (1, 2) if world.said("begin", number)]
+    done = world.orchestrator("parallel-cleanup")
+    assert done.returncode == 0, done.stdout + done.stderr
+    world.check_nothing_left()
+    world.check_removed()
+    world.orchestrator("resume", "--json", "--quiet")
+    assert [world.said("begin", number) for number in begun] == [1] * len(begun)
+    world.check_nothing_left()
+    restored = world.orchestrator("restore")
+    assert restored.returncode == 0 or not begun, restored.stderr
+    for number in begun:
+        # One that is killed between its last file and the word that it has ended is not told of.
+        ended = bool(world.said("end", number))
+        world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+
+
+def hurt(point: str, root: Path, counts: Tally) -> World:
+    """Kill a run at a point."""
+    cut = GIT_POINTS.get(point)
+    in_base = cut is not None and cut.many_in_base
+    in_work = cut is not None and not cut.many_in_base
+    world = World(root, counts, files=_MANY * in_base, many=_MANY * in_work)
+    private = point not in POINTS or POINTS[point].private
+    nap = _LONG_NAP if "output" in point else 0.3
+    stages = point in POINTS and POINTS[point].stages
+    world.crash(point, world.parallel(nap=nap, private=private, stages=stages))
+    return world

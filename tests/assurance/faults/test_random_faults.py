@@ -1,0 +1,187 @@
+"""Real runs of three workers are hurt at random instants; nothing is lost, nothing is left."""
+
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.engine.labels import REPOSITORY, WORKER
+from tests.assurance.faults.counter import tally
+from tests.assurance.faults.daemon import own_daemon
+from tests.assurance.faults.world import World
+from tests.support.cli import start
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]
+WORKERS = 3
+_SPAN = 9.0
+"""Seconds from the start within which a fault comes; about as long as a run takes."""
+_ROOM = 1024**3
+_SIGNALS = {"SIGTERM": 143, "SIGHUP": 129, "SIGINT": 130}
+KINDS = (
+    "kill", "SIGTERM", "container removed", "disk full", "daemon killed", "SIGINT",
+    "kill", "SIGHUP", "container killed", "container paused", "daemon restarted",
+)  # fmt: skip
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--faults")))
+
+
+class Fault:
+    """One run, one fault."""
+
+    def __init__(self, kind: str, rng: random.Random, root: Path) -> None:
+        self.kind = kind
+        self._rng = rng
+        self._root = root
+        self.hit: set[int] = set()
+        """Workers that it may have cost their success."""
+
+    def inject(self, world: World, process: "subprocess.Popen[bytes]") -> None:
+        """Let it happen, and wait for the process to end."""
+        time.sleep(self._rng.uniform(0, _SPAN))
+        if self.kind == "kill":
+            process.kill()
+        elif self.kind in _SIGNALS:
+            self.hit = set(range(1, WORKERS + 1))
+            process.send_signal(signal.Signals[self.kind])
+        elif self.kind == "disk full":
+            self.hit = set(range(1, WORKERS + 1))
+            self._fill_disk(world, process)
+        else:
+            self._hurt_container(world, process)
+        process.wait(200)
+
+    def _fill_disk(self, world: World, process: "subprocess.Popen[bytes]") -> None:
+        filler = world.repo.parent / "filler"
+        with filler.open("wb", buffering=0) as file:
+            free = os.statvfs(filler).f_bavail * os.statvfs(filler).f_frsize
+            with suppress(OSError):
+                os.posix_fallocate(file.fileno(), 0, free)
+            with suppress(OSError):
+                file.seek(0, os.SEEK_END)
+                while True:
+                    file.write(b"x" * 4096)
+        process.wait(200)
+        filler.unlink()
+
+    def _hurt_container(self, world: World, process: "subprocess.Popen[bytes]") -> None:
+        client = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
+        try:
+            while process.poll() is None:
+                found = client.containers(filters={"label": f"{REPOSITORY}={world.repo}/.git"})
+                if found:
+                    chosen = self._rng.choice(found)
+                    self.hit = {int(chosen["Labels"].get(WORKER, 0))}
+                    with suppress(docker.errors.APIError):
+                        self._hurt(client, chosen["Id"])
+                    return
+                time.sleep(0.05)
+        finally:
+            client.close()
+
+    def _hurt(self, client: docker.APIClient, container: str) -> None:
+        if self.kind == "container killed":
+            client.kill(container)
+        elif self.kind == "container removed":
+            client.remove_container(container, force=True)
+        else:
+            client.pause(container)
+            time.sleep(self._rng.uniform(0.5, 4))
+            client.unpause(container)
+
+
+def test_a_fault_at_a_random_instant(
+    seed: int, tmp_path: Path, record_property: Callable[[str, object], None],
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    rng = random.Random(seed)
+    kind = KINDS[seed % len(KINDS)]
+    record_property("fault", kind)
+    if kind.startswith("daemon"):
+        _hurt_daemon(kind, rng, tmp_path, monkeypatch)
+        return
+    place = request.getfixturevalue("small_disk") if kind == "disk full" else tmp_path
+    with tally() as counts:
+        world = World(place, counts)
+        fault = Fault(kind, rng, place)
+        with begun(world) as process:
+            fault.inject(world, process)
+        see_to_it(world, fault.hit, rng, lossy=kind == "disk full")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a gigabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", str(place))
+    subprocess.run(mount, check=True)
+    yield place
+    subprocess.run(("umount", "--lazy", str(place)), check=True)
+
+
+@contextmanager
+def begun(world: World) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a run of three workers."""
+    with (world.repo.parent / "said").open("wb") as said:
+        process = start(
+            *world.parallel(workers=WORKERS, nap=1.0), cwd=world.repo, env=world.environ(),
+            stdout=said, stderr=said,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _hurt_daemon(
+    kind: str, rng: random.Random, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeps = rng.random() < 0.5
+    with tempfile.TemporaryDirectory(prefix="orc-") as short:
+        place = Path(short) / "d"
+        with own_daemon(place, keeps_containers=keeps) as daemon:
+            monkeypatch.setenv("DOCKER_HOST", daemon.url)
+            with tally(daemon.address, daemon.network) as counts:
+                world = World(root, counts)
+                with begun(world) as process:
+                    time.sleep(rng.uniform(1, _SPAN))
+                    daemon.end(signal.SIGKILL if kind == "daemon killed" else signal.SIGTERM)
+                    time.sleep(rng.uniform(0, 3))
+                    daemon.start()
+                    process.wait(200)
+                see_to_it(world, set(range(1, WORKERS + 1)), rng)
+            monkeypatch.delenv("DOCKER_HOST")
+
+
+def see_to_it(world: World, hit: set[int], rng: random.Random, *, lossy: bool = False) -> None:
+    """Resume or clean up, and hold that nothing is lost and nothing is left."""
+    world.check_readable()
+    begun_by = {number for number in range(1, WORKERS + 1) if world.said("begin", number)}
+    if rng.random() < 0.6:
+        done = world.orchestrator("resume", "--json", "--quiet")
+        if done.stdout:
+            for number, result in done.results.items():
+                world.check_result(number, result, may_fail=number in hit, lossy=lossy)
+        else:
+            # Killed before there was anything to go on with.
+            assert done.returncode == 3, done.stderr
+            assert not begun_by, done.stderr
+        world.check_nothing_left()
+    removed = world.orchestrator("parallel-cleanup")
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    world.check_nothing_left()
+    for number in range(1, WORKERS + 1):
+        assert world.said("begin", number) <= 1
+        world.check_backup(number, lossy=lossy)

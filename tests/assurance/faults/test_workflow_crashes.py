@@ -1,0 +1,86 @@
+"""A workflow whose process is killed goes on where it was: each task runs once, from the same."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.assurance.faults.counter import Tally, tally
+from tests.assurance.faults.points import FLOW_POINTS
+from tests.assurance.faults.world import World
+from tests.support.repository import git
+
+pytestmark = pytest.mark.docker
+
+TASK = """bash -eu <<'T'
+say() {
+  exec 3<>/dev/tcp/host.docker.internal/PORT
+  echo "$1 RUN/$ORCHESTRATOR_WORKER_ID" >&3
+  read -r -u 3 counted; exec 3>&-
+}
+say begin
+ls > saw-$ORCHESTRATOR_TASK_ID.txt
+sleep 0.3
+say end
+T
+"""
+NEEDS = {
+    "one": [], "two": ["one"], "three": ["one"], "four": ["two", "three"], "five": ["four"],
+}  # fmt: skip
+BEFORE = {
+    "one": set(),
+    "two": {"one"},
+    "three": {"one"},
+    "four": {"one", "two", "three"},
+    "five": {"one", "two", "three", "four"},
+}
+
+
+@pytest.fixture(scope="module")
+def counts() -> Iterator[Tally]:
+    with tally() as found:
+        yield found
+
+
+def manifest(root: Path, counts: Tally) -> Path:
+    text = TASK.replace("PORT", str(counts.port)).replace("RUN/", f"{root.name}/")
+    tasks = [{"id": name, "task": text, "depends_on": needs} for name, needs in NEEDS.items()]
+    tasks[3]["reduce"] = ["two", "three"]
+    path = root / "flow.json"
+    path.write_text(json.dumps({"name": "flow", "tasks": tasks}))
+    return path
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Try every point in the long form, some in the short one."""
+    long = metafunc.config.getoption("--faults") > 50
+    metafunc.parametrize("point", [n for n, point in FLOW_POINTS.items() if long or point.brief])
+
+
+def test_each_task_runs_once(point: str, tmp_path: Path, counts: Tally) -> None:
+    world = World(tmp_path, counts)
+    crashed = subprocess.run(
+        [
+            sys.executable, "-m", "tests.assurance.faults.crash", point,
+            "spec", "run", str(manifest(tmp_path, counts)), "--agent-cli", "shell", "--json",
+            "--quiet", "--allow", f"host.docker.internal:{counts.port}",
+        ],
+        cwd=world.repo, env=world.environ(), capture_output=True, text=True, timeout=150,
+        check=False,
+    )  # fmt: skip
+    assert crashed.returncode == -signal.SIGKILL, crashed.stderr
+    done = world.orchestrator("resume", "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    results = {one["name"]: one for one in done.json["results"]}
+    assert results.keys() == NEEDS.keys()
+    for number, (name, result) in enumerate(results.items(), start=1):
+        assert (world.said("begin", number), world.said("end", number)) == (1, 1), counts
+        assert (result["status"], result["files_modified"]) == ("success", [f"saw-{name}.txt"])
+        saw = git(world.repo, "show", f"{result['branch']}:saw-{name}.txt").split()
+        seen = {entry[4:-4] for entry in saw if entry.startswith("saw-")}
+        assert seen - {name} == BEFORE[name]
+    world.check_nothing_left()

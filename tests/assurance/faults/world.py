@@ -1,0 +1,305 @@
+"""A repository with runs in it that are hurt, and what must be true of them afterwards."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import chdir, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from orchestrator.cli.app import run
+from orchestrator.engine.labels import REPOSITORY
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from tests.assurance.faults.counter import Tally
+from tests.support.cli import Completed, orchestrator
+from tests.support.repository import fingerprint, git, make_repository
+
+ROOT = Path(__file__).resolve().parents[3]
+GREETING = "hello from a variable"
+SECRET = "swordfish-8c1f2b"
+_PRIVATE = ("--env", f"GREETING={GREETING}", "--secret", "FAULTS_SECRET")
+_TASK = """bash -eu <<'T'
+say() {
+  exec 3<>/dev/tcp/host.docker.internal/PORT
+  echo "$1 RUN/$ORCHESTRATOR_WORKER_ID" >&3
+  read -r -u 3 counted; exec 3>&-
+}
+say begin
+if [ -n "${GREETING:-}" ]; then test "$(rev /run/secrets/FAULTS_SECRET)" = TERCES; fi
+echo found > "$ORCHESTRATOR_FINDINGS"; echo made > "$ORCHESTRATOR_ARTIFACTS/made"
+echo committed > committed.txt; git add -A; git commit -qm work
+mkdir new; echo "${GREETING:-DEFAULT}" > new/rest.txt
+echo more >> a.txt; rm src/app.py; ln -s a.txt link
+for i in $(seq MANY); do echo $i > new/many-$i; done
+echo begun
+sleep NAP
+echo late > late.txt
+say end
+T
+"""
+STAGES = ("setup", "teardown", "check")
+_EARLY = {
+    "committed.txt": "committed",
+    "new/rest.txt": GREETING,
+    "link": "a.txt",
+    "a.txt": "a\nmore",
+}
+_BASE = {"a.txt", "src/app.py"}
+
+
+class World:
+    """One repository, and what its tasks say of themselves."""
+
+    def __init__(self, root: Path, counts: Tally, *, files: int = 0, many: int = 0) -> None:
+        self.repo = make_repository(root / "repo")
+        self.counts = counts
+        self._name = root.name
+        self._many = many
+        self._base = _BASE
+        if files:
+            self._fill(files)
+        self._before = self._fingerprint()
+
+    def _fingerprint(self) -> dict[str, str]:
+        """Everything of the user's; backups are ours."""
+        found = fingerprint(self.repo)
+        refs = found["refs"].splitlines()
+        found["refs"] = "\n".join(ref for ref in refs if "refs/orchestrator/" not in ref)
+        return found
+
+    def _fill(self, files: int) -> None:
+        (self.repo / "many").mkdir()
+        for number in range(files):
+            (self.repo / "many" / f"{number}").write_text(f"{number}\n")
+        git(self.repo, "add", "-A")
+        git(self.repo, "commit", "-qm", "many")
+        self._base = _BASE | {f"many/{number}" for number in range(files)}
+
+    def task(self, *, nap: float = 0.3) -> str:
+        """A task that says when it begins and ends, and writes all kinds of files."""
+        told = {
+            "PORT": self.counts.port, "RUN/": f"{self._name}/", "NAP": nap, "MANY": self._many,
+            "DEFAULT": GREETING,
+            # The secret itself would be redacted.
+            "TERCES": SECRET[::-1],
+        }  # fmt: skip
+        text = _TASK
+        for name, value in told.items():
+            text = text.replace(name, str(value))
+        return text
+
+    def parallel(
+        self,
+        *,
+        workers: int = 2,
+        nap: float = 0.3,
+        private: bool = True,
+        stages: bool = False,
+        rest: Iterable[str] = (),
+    ) -> list[str]:
+        """Give the arguments of a run with a task for each worker."""
+        if stages:
+            stages_of = (word for name in STAGES for word in (f"--{name}", self._stage(name)))
+            rest = (*rest, *stages_of, "--check", "true", "--check-network", "open")
+        tasks = [word for _ in range(workers) for word in ("--task", self.task(nap=nap))]
+        return [
+            "parallel", "--agent-cli", "shell", *tasks, "--workers", str(workers),
+            "--allow", f"host.docker.internal:{self.counts.port}", *(_PRIVATE if private else ()),
+            "--timeout-per-worker", "120", "--grace", "1", "--json", "--quiet", *rest,
+        ]  # fmt: skip
+
+    def _stage(self, name: str) -> str:
+        """A command that says that it was run."""
+        told = f"{name} {self._name}/$ORCHESTRATOR_WORKER_ID"
+        say = f"exec 3<>/dev/tcp/host.docker.internal/{self.counts.port}; echo {told} >&3; read -u3"
+        # Setup is run for the checks too, where this is committed.
+        return (
+            f"bash -c '{say}'" if name != "setup" else f"test -e committed.txt || bash -c '{say}'"
+        )
+
+    def check_stages(self, *, once: bool) -> None:
+        """Both workers' stages were run, twice if cut short; `once`: not where that was noted."""
+        for name in STAGES:
+            said = sorted(self.said(name, number) for number in (1, 2))
+            assert set(said) <= {1, 2}, (name, self.counts)
+            assert said[0] == 1 or not once, (name, self.counts)
+
+    def crash(self, point: str, arguments: list[str]) -> None:
+        """Run a command that is to be killed at a point."""
+        command = [sys.executable, "-m", "tests.assurance.faults.crash", point, *arguments]
+        done = subprocess.run(
+            command, cwd=self.repo, env=self.environ(), capture_output=True, text=True, timeout=150,
+            check=False,
+        )  # fmt: skip
+        said = f"{point} was not reached: {done.stdout}\n{done.stderr}"
+        assert done.returncode == -signal.SIGKILL, said
+
+    def interrupt(self, point: str, signals: Sequence[str], arguments: list[str]) -> int:
+        """Run a command that gets signals at a point, and give its exit code."""
+        command = [
+            sys.executable,
+            "-m",
+            "tests.assurance.faults.crash",
+            ":".join([point, *signals]),
+        ]
+        done = subprocess.run(
+            [*command, *arguments], cwd=self.repo, env=self.environ(), capture_output=True,
+            text=True, timeout=150, check=False,
+        )  # fmt: skip
+        return done.returncode
+
+    def environ(self) -> Mapping[str, str]:
+        """Give the variables of a caller who has the secret."""
+        return {**os.environ, "PYTHONPATH": str(ROOT), "FAULTS_SECRET": SECRET}
+
+    def orchestrator(self, *arguments: str) -> Completed:
+        """Run a command as somebody who has not."""
+        return orchestrator(*arguments, cwd=self.repo, env={"PYTHONPATH": str(ROOT)})
+
+    def said(self, word: str, number: int) -> int:
+        """Count how often a worker's task said something."""
+        return self.counts[f"{word} {self._name}/{number}"]
+
+    @property
+    def runs(self) -> list[RunDirectory]:
+        """Every run of the repository."""
+        return list(all_runs(self.repo / ".git" / "orchestrator"))
+
+    def check_readable(self) -> Any:
+        """The state of things can be read at any moment; often, so not by a process each time."""
+        with chdir(self.repo), redirect_stdout(io.StringIO()) as said:
+            assert run(["ls", "--json"]) == 0
+        return json.loads(said.getvalue())
+
+    def check_whole(self, results: Mapping[int, Mapping[str, Any]], *, workers: int = 2) -> None:
+        """Every task ran once, its result is right, its work is on its branch and checked out."""
+        assert sorted(results) == list(range(1, workers + 1))
+        for number, result in results.items():
+            assert (result["status"], result["reason"]) == ("success", None), result
+            assert (self.said("begin", number), self.said("end", number)) == (1, 1), self.counts
+            ref = f"architect/parallel-{number}"
+            assert result["commit"] == git(self.repo, "rev-parse", ref)
+            self.check_files(ref, ended=True)
+            assert result["artifacts"] == ["made"]
+            assert (Path(result["log"]) / "findings.md").read_text() == "found\n"
+            assert set(result["files_modified"]) == self._files(ended=True) ^ self._base | {"a.txt"}
+            worktree = self.repo / f".architect-parallel-{number}"
+            assert git(worktree, "status", "--porcelain") == ""
+            assert (worktree / "late.txt").read_text() == "late\n"
+
+    def _files(self, *, ended: bool) -> set[str]:
+        written = {*_EARLY, *(f"new/many-{i}" for i in range(1, self._many + 1))}
+        return (self._base | written | ({"late.txt"} if ended else set())) - {"src/app.py"}
+
+    def check_files(self, ref: str, *, ended: bool, at_least: bool = False) -> None:
+        """Everything that a task wrote is in a commit; `at_least`: and perhaps its last file."""
+        found = set(git(self.repo, "ls-tree", "-r", "--name-only", ref).splitlines())
+        wanted = self._files(ended=ended)
+        assert found - ({"late.txt"} if at_least and not ended else set()) == wanted, found ^ wanted
+        for path, text in _EARLY.items():
+            assert git(self.repo, "show", f"{ref}:{path}") == text
+        assert git(self.repo, "log", "--format=%s", f"main..{ref}").splitlines()[-1] == "work"
+
+    def check_result(
+        self, number: int, result: Mapping[str, Any], *, may_fail: bool, lossy: bool
+    ) -> None:
+        """A result is right, or of a known kind where the worker was hurt."""
+        assert self.said("begin", number) <= 1, self.counts
+        if result["status"] == "success":
+            assert (self.said("begin", number), self.said("end", number)) == (1, 1), self.counts
+            self.check_files(f"architect/parallel-{number}", ended=True)
+            return
+        assert may_fail, result
+        assert result["reason"] not in (None, "internal_error"), result
+        if self.wrote(number) and not (lossy and "kept in" in result["message"]):
+            ended = bool(self.said("end", number))
+            self.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
+
+    def wrote(self, number: int) -> bool:
+        """Tell whether a worker's task was seen to have written its files."""
+        logs = (run.worker(number) / "stdout.log" for run in self.runs)
+        return any(log.exists() and "begun" in log.read_text() for log in logs)
+
+    def check_backup(self, number: int, *, lossy: bool) -> None:
+        """After a clean-up, what a worker wrote is in a backup."""
+        if not self.wrote(number):
+            return
+        refs = git(self.repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator/backup")
+        mine = [ref for ref in refs.splitlines() if ref.endswith(f"/{number}")]
+        if mine or not lossy:
+            assert len(mine) == 1, (number, refs, self.counts)
+            self.check_files(mine[0], ended=bool(self.said("end", number)), at_least=True)
+
+    def check_nothing_left(self) -> None:
+        """The repository is sound, the checkout is as it was, and nothing of ours goes on."""
+        assert git(self.repo, "fsck", "--strict", "--no-dangling") == ""
+        assert self._fingerprint() == self._before
+        assert in_engine(self.repo) == []
+        assert [run.run_id for run in self.runs if run.is_live()] == []
+        ids = [run.run_id for run in self.runs]
+        left = [path for run in ids for path in Path("/dev/shm").glob(f"orchestrator-{run}*")]
+        assert left == []
+        _eventually_none(lambda: processes(self.repo))
+        self.check_readable()
+
+    def check_removed(self) -> None:
+        """After a clean-up of everything, no worktree, branch or scratch is left."""
+        assert list(self.repo.glob(".architect-parallel-*")) == []
+        assert git(self.repo, "for-each-ref", "refs/heads/architect") == ""
+        state = self.repo / ".git" / "orchestrator"
+        assert scratch(state) == []
+
+
+def scratch(state: Path) -> list[str]:
+    """Name what is left below the state directory beside records, logs and what was handed over."""
+    kept = {"lock", "overlay", "runs"}
+    found = [path.name for path in state.glob("*") if path.name not in kept]
+    inside = (p for p in state.glob("runs/*/*/*") if p.is_dir() and p.name != "artifacts")
+    beside = (p for p in state.glob("runs/*/*") if p.is_dir() and not p.name[-1].isdigit())
+    odd = (path for path in state.glob("runs/*/*half-made*"))
+    return sorted({*found, *(str(p.relative_to(state)) for p in (*inside, *beside, *odd))})
+
+
+def in_engine(repo: Path) -> list[str]:
+    """Name containers, networks and volumes of a repository's runs."""
+    client = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
+    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
+    try:
+        return [
+            *(c["Names"][0] for c in client.containers(all=True, filters=filters)),
+            *(n["Name"] for n in client.networks(filters=filters)),
+            *(v["Name"] for v in client.volumes(filters=filters)["Volumes"] or []),
+        ]
+    finally:
+        client.close()
+
+
+def processes(repo: Path) -> list[str]:
+    """List the processes that work in a repository, and our own that are dead and not buried."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (entry / "environ").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        inside = f"={repo}/".encode() in environ or f"={repo}\0".encode() in environ
+        if inside and int(entry.name) != os.getpid():
+            found.append((entry / "cmdline").read_text().replace("\0", " "))
+        if state[:2] == ["Z", str(os.getpid())]:
+            found.append(f"zombie {entry.name}")
+    return found
+
+
+def _eventually_none(look: Any) -> None:
+    deadline = time.monotonic() + 10
+    while found := look():
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)

@@ -1,0 +1,72 @@
+"""Whatever state a worker leaves its git in, all that it wrote is reachable afterwards."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.git.kept_refs import import_kept, kept_prefix
+from orchestrator.git.quarantine import import_harvest
+from orchestrator.worker.in_container import pack_work as harvest_helper
+from tests.assurance.fuzz.seeds import Seeds
+from tests.assurance.fuzz.states import Worker
+from tests.assurance.fuzz.world import BRANCH, World, add_store, make_world
+from tests.support.repository import git
+
+PREFIX = kept_prefix("run", 1, attempt=1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+        place = tmp_path_factory.mktemp("states")
+        world = make_world(place / "world", history="full", algorithm="sha1", submodule=False)
+        add_store(world)
+        yield world
+
+
+def test_all_that_a_worker_wrote_is_reachable(seeds: Seeds, world: World, tmp_path: Path) -> None:
+    def case(seed: int) -> str:
+        mine = world.copy(tmp_path / f"{seed}")
+        worker = Worker(mine, seed)
+        try:
+            worker.work()
+            return _check(mine, worker)
+        except BaseException as error:
+            error.add_note(f"did: {', '.join(worker.what)}")
+            raise
+        finally:
+            shutil.rmtree(mine.root)
+
+    seeds.run(case, ordinary=25)
+    if seeds.only is None and seeds.cases is None:
+        assert seeds.outcomes["with kept refs"] > 8, seeds.outcomes
+
+
+def _check(world: World, worker: Worker) -> str:
+    content, commits = worker.content(), worker.commits()
+    kept = _harvest(world)
+    repo = world.repository.top
+    reached = git(repo, "rev-list", "--objects", BRANCH, *kept)
+    there = {line.split(" ")[0] for line in reached.splitlines()}
+    assert sorted(commits - there) == [], "commits are lost"
+    lost = {blob: worker.git("cat-file", "-p", blob) for blob in sorted(content - there)}
+    assert not any(lost.values()), f"content is lost: {lost}"
+    git(repo, "fsck", "--strict", "--no-dangling")
+    return "with kept refs" if kept else "without"
+
+
+def _harvest(world: World) -> tuple[str, ...]:
+    store = world.store
+    places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
+    harvest_helper.main(*map(str, places), world.base, BRANCH, "message")
+    common = {"out": store.out, "quarantine": store.root / "quarantine", "origin": world.origin}
+    kept = import_kept(world.repository, prefix=PREFIX, **common)  # type: ignore[arg-type]
+    assert kept.notes == ()
+    harvested = import_harvest(world.repository, branch=BRANCH, **common)  # type: ignore[arg-type]
+    told = [note for note in harvested.notes if "its branch has only its files" not in note]
+    assert [note for note in told if "nested repository" not in note] == []
+    return kept.refs

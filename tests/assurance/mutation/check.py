@@ -1,0 +1,252 @@
+"""Take away one protection after the other, and see which test notices.
+
+    python -m tests.assurance.mutation.check                 all of them
+    python -m tests.assurance.mutation.check harvest git     some areas
+    python -m tests.assurance.mutation.check --report FILE   write the table, merged with FILE
+    python -m tests.assurance.mutation.check --thorough      also what no test is said to notice
+
+The test that noticed last, by the table in `docs/protections.md`, is tried first; if it does not,
+all that should are run. At the end every test that noticed is run on what nothing was taken from.
+Works on copies of the repository: nothing here is changed.
+"""
+
+import argparse
+import os
+import queue
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.labels import MANAGED, REPOSITORY
+from orchestrator.errors import OrchestratorError
+from tests.assurance.mutation.protection import Protection
+from tests.assurance.mutation.protections import PROTECTIONS
+
+ROOT = Path(__file__).parents[3]
+TABLE = ROOT / "docs" / "protections.md"
+_TIMEOUT = 400
+_TEST_TIMEOUT = 90
+_FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(\S+?)(\[[\w.-]+\])?(?:\[.*)?(?: - .*)?$", re.M)
+_NOTICED = re.compile(r"`([^`]+::[^`]+)`")
+_NO_TESTS = {4, 5}
+"""What pytest exits with when a file is not there, or nothing was chosen."""
+_HEAD = """# Protections
+
+`make mutation` takes each of these away on a copy of the repository, and runs tests until one
+fails: that one is named, by its place in `tests/`. What no test can tell has its reason beside it,
+and is tried with `--thorough` alone.
+
+{count} protections, {unnoticed}.
+
+| area | protection | noticed by | remark |
+| --- | --- | --- | --- |
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of taking one protection away."""
+
+    area: str
+    name: str
+    noticed: str
+    """The test, or nothing."""
+    remark: str = ""
+    """Why no test noticed; nothing where there is no excuse."""
+
+    @property
+    def row(self) -> str:
+        """A line of the table."""
+        noticed = f"`{self.noticed}`" if self.noticed else "no test"
+        return f"| {self.area} | {self.name} | {noticed} | {self.remark} |"
+
+
+class Copy:
+    """A copy of the repository that patches are tried on."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "dist")
+        shutil.copytree(ROOT, root, ignore=ignored, symlinks=True)
+
+    def check(self, area: str, protection: Protection, last: str) -> Verdict:
+        """Take it away, run its tests, put it back."""
+        if not protection.tests:
+            return Verdict(area, protection.name, "", protection.why_not)
+        path = self.root / protection.path
+        whole = path.read_text()
+        if whole.count(protection.old) != 1:
+            sys.stdout.write(f"out of date: {area}, {protection.name}\n")
+            return Verdict(area, protection.name, "")
+        path.write_text(whole.replace(protection.old, protection.new))
+        try:
+            noticed = self._who_notices(protection, last)
+        except RuntimeError as error:
+            sys.stdout.write(f"{area}, {protection.name}: {error}\n")
+            noticed = ""
+        finally:
+            path.write_text(whole)
+        return Verdict(area, protection.name, noticed, "" if noticed else protection.why_not)
+
+    def _who_notices(self, protection: Protection, last: str) -> str:
+        if last and self.first_failure([f"tests/{last}"]):
+            return last
+        for tests in protection.tests:
+            found = self.first_failure(_words(tests))
+            # Where much else is going on, a test may fail by chance: not twice.
+            if found and self.first_failure([f"tests/{found}"]):
+                return found
+        return ""
+
+    def first_failure(self, tests: list[str], *, timeout: float = _TIMEOUT) -> str:
+        """Run some tests until one fails, and name it; of those that hang, the first.
+
+        Raises:
+            RuntimeError: They could not be run.
+        """
+        # Without what protects from them, tests may leave trees that nothing else can remove.
+        scratch = self.root.with_name(f"{self.root.name}-tmp")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist"]
+        command += ["-p", "no:cacheprovider", "--basetemp", str(scratch)]
+        command += ["-o", f"timeout={_TEST_TIMEOUT}"]
+        env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(
+                [*command, *tests], cwd=self.root, env=env, capture_output=True,
+                timeout=timeout, check=False, text=True, errors="replace",
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return tests[0].removeprefix("tests/")
+        finally:
+            subprocess.run(["rm", "-rf", str(scratch)], check=False)
+        if done.returncode == 0 or done.returncode in _NO_TESTS:
+            return ""
+        if found := _FAILED.search(done.stdout):
+            return found[1] + (found[2] or "")
+        raise RuntimeError(f"{tests} cannot be run: {(done.stdout + done.stderr)[-1000:]}")
+
+
+def _words(tests: str) -> list[str]:
+    paths, _, expression = tests.partition(" -k ")
+    return [*shlex.split(paths), *(["-k", expression] if expression else [])]
+
+
+def remembered(report: Path) -> dict[tuple[str, str], str]:
+    """Give the rows of a table by area and protection."""
+    rows = {}
+    for line in report.read_text().splitlines() if report.exists() else ():
+        if line.startswith("| ") and not line.startswith(("| area", "| ---")):
+            area, name = line.removeprefix("| ").split(" | ")[:2]
+            rows[area, name] = line
+    return rows
+
+
+def table(rows: dict[tuple[str, str], str]) -> str:
+    """Write the page."""
+    names = [(area, p.name) for area, found in PROTECTIONS.items() for p in found]
+    known = [rows[name] for name in names if name in rows]
+    missed = sum("| no test |" in row for row in known)
+    unnoticed = f"{missed} of them noticed by no test" if missed else "each noticed by a test"
+    return _HEAD.format(count=len(known), unnoticed=unnoticed) + "\n".join(known) + "\n"
+
+
+def checked(
+    chosen: list[tuple[str, Protection]], last: dict[tuple[str, str], str], jobs: int
+) -> Iterator[Verdict]:
+    """Try every protection, some at once; say what came of each as it comes."""
+    with _scratch() as scratch, ThreadPoolExecutor(jobs) as pool:
+        copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+        for number in range(jobs):
+            copies.put(Copy(scratch / f"copy-{number}"))
+
+        def check(area: str, protection: Protection) -> Verdict:
+            copy = copies.get()
+            try:
+                found = _NOTICED.search(last.get((area, protection.name), ""))
+                return copy.check(area, protection, found[1] if found else "")
+            finally:
+                copies.put(copy)
+
+        asked = [pool.submit(check, area, protection) for area, protection in chosen]
+        try:
+            for answer in as_completed(asked):
+                yield answer.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def failing(verdicts: Iterable[Verdict]) -> str:
+    """Run every test that noticed while nothing is taken away; name one that fails all the same."""
+    tests = sorted({f"tests/{verdict.noticed}" for verdict in verdicts if verdict.noticed})
+    with _scratch() as scratch:
+        if not tests:
+            return ""
+        return Copy(scratch / "copy").first_failure(tests, timeout=_TIMEOUT + 10 * len(tests))
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="orchestrator-mutation-"))
+    # Some tests are run by another user.
+    path.chmod(0o711)
+    try:
+        yield path
+    finally:
+        with suppress(OrchestratorError):
+            _remove_objects(path)
+        subprocess.run(["rm", "-rf", str(path)], check=False)
+
+
+def _remove_objects(place: Path) -> None:
+    """Remove what containers, networks and volumes were left for want of a protection."""
+    engine = DockerEngine()
+    for leftover in engine.leftovers({MANAGED: "true"}):
+        if leftover.labels.get(REPOSITORY, "").startswith(f"{place}/"):
+            engine.remove(leftover)
+    engine.close()
+
+
+def _excused(protection: Protection) -> Protection:
+    return replace(protection, tests=())
+
+
+def main() -> int:
+    """Check the areas asked for; exit 1 when a protection is not covered and nothing excuses it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("areas", nargs="*", choices=[[], *PROTECTIONS], help="default: all")
+    parser.add_argument("--only", default="", help="protections whose name contains this")
+    parser.add_argument("--report", type=Path, help="a Markdown file to write the table to")
+    parser.add_argument("--thorough", action="store_true", help="all, whatever excuses them")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
+    options = parser.parse_args()
+    chosen = [
+        (area, _excused(protection) if protection.why_not and not options.thorough else protection)
+        for area in options.areas or PROTECTIONS
+        for protection in PROTECTIONS[area]
+        if options.only in protection.name
+    ]
+    verdicts = []
+    for verdict in checked(chosen, remembered(TABLE), options.jobs):
+        verdicts.append(verdict)
+        sys.stdout.write(f"{verdict.row}\n")
+        sys.stdout.flush()
+    if failed := failing(verdicts):
+        sys.stdout.write(f"fails as it is: {failed}\n")
+        return 1
+    if options.report:
+        rows = remembered(options.report) | {(v.area, v.name): v.row for v in verdicts}
+        options.report.write_text(table(rows))
+    return int(any(not verdict.noticed and not verdict.remark for verdict in verdicts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""What closes a container and its network."""
+
+from collections.abc import Iterator
+
+from tests.assurance.mutation.protection import Protection, patches
+
+ISOLATION = "tests/engine/docker/test_isolation.py"
+RULES = "tests/engine/docker/test_rules.py"
+FLAGS = "tests/engine/docker/test_flags.py"
+CONTRACT = "tests/engine/test_contract.py"
+NETWORK = "tests/system/test_network.py"
+HOST = "tests/engine/docker/test_firewall.py"
+PROJECT_IMAGES = "tests/system/test_project_images.py"
+SERVICES = "tests/worker/test_services.py"
+_NETWORKS = (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
+    "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+    "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",
+    "240.0.0.0/4",
+)  # fmt: skip
+
+
+def container() -> Iterator[Protection]:
+    """Give every flag of a container."""
+    yield from patches(
+        "engine/docker/arguments.py",
+        (FLAGS, ISOLATION, CONTRACT),
+        ("capabilities dropped", 'cap_drop=["ALL"]', "cap_drop=[]"),
+        ("no new privileges", '["no-new-privileges", *filtered]', "[*filtered]"),
+        ("a seccomp profile of our own", '["no-new-privileges", *filtered]',
+         '["no-new-privileges"]'),
+        ("root read-only", "read_only=True,\n        ipc", "read_only=False,\n        ipc"),
+        ("init", "init=True", "init=False"),
+        ("user", '"user": spec.user', '"user": ""'),
+        ("network as asked for", "network_mode=spec.network", 'network_mode="bridge"'),
+        ("runtime as asked for", "runtime=spec.runtime", "runtime=None"),
+        ("memory limit", "mem_limit=spec.memory,\n        memswap_limit=spec.memory,", ""),
+        ("no swap beyond memory", "memswap_limit=spec.memory", "memswap_limit=None"),
+        ("process limit", "pids_limit=spec.pids", "pids_limit=None"),
+        ("CPU limit", "nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None", "nano_cpus=None"),
+        ("open files limit",
+         'Ulimit(name="nofile", soft=spec.open_files, hard=spec.open_files),', ""),
+        ("no core dumps", 'Ulimit(name="core", soft=0, hard=0),', ""),
+        ("private IPC", 'ipc_mode="private"', 'ipc_mode="shareable"'),
+        ("the daemon keeps no output", 'LogConfig(type="none")', 'LogConfig(type="json-file")'),
+        ("tmpfs size", "size={mount.size},", ""),
+        ("tmpfs inodes", "nr_inodes={mount.inodes},", ""),
+        ("tmpfs nosuid", "nosuid,", ""),
+        ("tmpfs nodev", "nodev,", ""),
+        ("tmpfs mode", "mode={mount.mode}{owner}", "{owner[1:]}"),
+        ("ports on 127.0.0.1 alone", '("127.0.0.1", host)', '("0.0.0.0", host)'),
+        ("no entrypoint of the image's", "None if spec.own_program else []", "None"),
+        ("no health check of the image's", '"healthcheck": {"test": ["NONE"]},', ""),
+        ("labels of its overlay", "no_copy=True, labels=dict(labels)", "no_copy=True, labels={}"),
+        ("read-only mounts", "read_only=mount.read_only", "read_only=False"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/container.py",
+        (FLAGS, ISOLATION, CONTRACT),
+        ("anonymous volumes removed", "v=True, force=True", "v=False, force=True"),
+        ("removed while it runs", "v=True, force=True", "v=True, force=False"),
+        ("paused containers can be stopped", 'if state["Paused"]:', "if False:"),
+    )  # fmt: skip
+
+
+def engine() -> Iterator[Protection]:
+    """Give what the engine adds to that."""
+    yield from patches(
+        "engine/docker/engine.py", (FLAGS, ISOLATION, CONTRACT),
+        ("volumes of the image in memory",
+         "mounts=(*spec.mounts, *tmpfs)", "mounts=spec.mounts"),
+        ("workers of a network apart",
+         'options={"com.docker.network.bridge.enable_icc": "false"},', ""),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/support.py", ("tests/engine/docker/test_support.py",),
+        ("Podman refused by name",
+         'if any(name.startswith("Podman") for name in names):', "if False:"),
+        ("an engine elsewhere refused",
+         'if not base_url.startswith("http+docker://"):', "if False:"),
+        ("a rootless engine refused", 'if any("rootless" in option', 'if any("no such" in option'),
+    )  # fmt: skip
+
+
+def guard() -> Iterator[Protection]:
+    """Give what closes a network, and what closes the container that does so."""
+    yield from patches(
+        "engine/docker/rules.py", (RULES, HOST, NETWORK),
+        *((f"{network} closed", f'"{network}"', '"192.175.48.0/24"') for network in _NETWORKS),
+        ("own addresses closed", "(*CLOSED, *own_addresses())", "CLOSED"),
+        ("IPv6 closed", '"meta nfproto ipv6 reject",', ""),
+        ("name servers at their port alone", " {way} dport 53 accept", " accept"),
+        ("flows of a worker counted", 'f"ct state new ct count over {MOST_FLOWS} drop",', ""),
+        ("flows inside of a container are not tracked", "{RESOLVER} notrack'",
+         "{RESOLVER} accept'"),
+        ("flows inside by IPv6 are not tracked", "nfproto ipv6 notrack'", "nfproto ipv6 accept'"),
+        ("flows to the resolver counted",
+         """        f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',\n""", ""),
+        ("questions for names slowed down", """        f"ip daddr {RESOLVER} limit rate over \
+{QUESTIONS}/second burst {_BURST} packets drop",
+""", ""),
+        ("new flows of a worker slowed down", """        f"ct state new limit rate over \
+{NEW_FLOWS}/second burst {_BURST} packets drop",
+""", ""),
+        ("host closed from its own side", "local, broadcast", "broadcast"),
+        ("host's rules go with their maker", '"flags owner;"', '""'),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/firewall.py", (RULES, FLAGS, NETWORK, HOST),
+        ("no run goes on with host rules that do not stand", "    if problem is not None:\n"
+         "        holder.remove()\n        raise EngineError(problem)\n", ""),
+        ("rules stand before the worker starts", "        _await_ready(guard)\n", ""),
+        ("no start without rules", "nft -f - && echo", "nft -f - ; echo"),
+        ("guard has one capability", """capabilities=("NET_ADMIN",),
+        workdir="/",
+        labels={**spec""", """capabilities=("NET_ADMIN", "SYS_ADMIN"),
+        workdir="/",
+        labels={**spec"""),
+        ("host's helper has one capability", """capabilities=("NET_ADMIN",),
+        workdir="/",
+        labels=labels""", """capabilities=("NET_ADMIN", "SYS_ADMIN"),
+        workdir="/",
+        labels=labels"""),
+        ("guard sees no files", "mounts=(),\n", ""),
+        ("guard knows no variables", 'env={"RULES": guard', 'env={**spec.env, "RULES": guard'),
+        ("guard's memory", "_MEMORY = 64 * 1024**2", "_MEMORY = 96 * 1024**2"),
+        ("guard's processes", "_PIDS = 16", "_PIDS = 17"),
+    )  # fmt: skip
+    yield from patches(
+        "runs/shared_resources.py",
+        ("tests/runs/test_repositories.py",),
+        ("host closed to a run's network", "    return replace(_with_host_closed(run, name, \
+network), network=network)", "    return replace(run, network=network)"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/egress.py", (RULES, "tests/system/test_oci_runtime.py"),
+        ("base URLs of the agent program alone", "for name in names if",
+         "for name in environment if"),
+        ("a base URL opens a web port", "_PORTS.get(parts.scheme, 0)", "5432"),
+        ("no runtime whose network stays open",
+         "return runtime is None or runtime in _FILTERED", "return True"),
+    )  # fmt: skip
+
+
+def images() -> Iterator[Protection]:
+    """Give what keeps the user's own files out of images, and images off the machine."""
+    yield from patches(
+        "workspace/untracked.py", (PROJECT_IMAGES,),
+        ("git's directory in no image", 'name == ".git" or is_a_workers(Path(place, name))',
+         "is_a_workers(Path(place, name))"),
+        ("workers' worktrees in no image", 'name == ".git" or is_a_workers(Path(place, name))',
+         'name == ".git"'),
+        ("no secret of a checkout in an image", "(is_secret(path) or _is_log(path))",
+         "_is_log(path)"),
+        ("no log of a checkout in an image", "(is_secret(path) or _is_log(path))",
+         "is_secret(path)"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/images.py", (PROJECT_IMAGES,),
+        ("no stage left without a name", "                steps.remove(self._client)",
+         "                pass"),
+        ("no old image left without a name",
+         "            remove_unnamed(self._client, before.id, parents=True)", "            pass"),
+    )  # fmt: skip
+
+
+def services() -> Iterator[Protection]:
+    """Give what closes a worker's services, and keeps them to that worker."""
+    yield from patches(
+        "worker/services.py", (SERVICES,),
+        ("five capabilities", '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),
+        ("network of the worker's", 'run.network if is_open else "none"', "run.network"),
+        ("rules of the worker's", "run.egress if is_open else None", "None"),
+        ("out of reach from another network",
+         "self._holder is None or (spec.network, spec.egress) != (self._network, self._egress)",
+         "self._holder is None"),
+        ("memory of its own", "memory=service.memory,", ""),
+        ("CPUs of its own", "cpus=service.cpus,", ""),
+        ("log bounded", "limit=_LOG", "limit=10**9"),
+    )  # fmt: skip

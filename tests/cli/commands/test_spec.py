@@ -1,0 +1,138 @@
+"""`spec validate` and `spec schema`; which part of a workflow is run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.cli.spec_arguments import selected
+from orchestrator.errors import ConfigError
+from orchestrator.workflow.parsing.json_schema import json_schema
+from orchestrator.workflow.parsing.reader import read_workflow
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
+RELEASE = """\
+name: "Release \\e[31m"
+tasks:
+  - {id: design, task: "{{what}}"}
+  - {id: each, task: "{{item}}", foreach: {command: ls}, depends_on: design}
+  - {id: tests, depends_on: [each], resources: db}
+"""
+
+
+@pytest.fixture
+def file(tmp_path) -> str:
+    path = tmp_path / "release.yaml"
+    path.write_text(RELEASE)
+    return str(path)
+
+
+class TestValidate:
+    def test_what_a_file_comes_to(self, file, capsys):
+        assert run(["spec", "validate", file, "--var", "what=a=b"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == "Release \ufffd[31m: 3 tasks in 3 waves, at most 1 at one time\n"
+        assert shown.err == (
+            "how many tasks `each` becomes is known when it is run\n"
+            "warning: the lock `db` is named by `tests` alone, so it keeps nothing out\n"
+        )
+
+    def test_it_needs_no_repository_and_makes_nothing(self, file, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        assert run(["spec", "validate", file, "--var", "what=x"]) == 0
+        assert [path.name for path in tmp_path.iterdir()] == ["release.yaml"]
+        assert capsys.readouterr().out
+
+    def test_mistakes(self, file, capsys):
+        assert run(["spec", "validate", file]) == 3
+        assert capsys.readouterr().err == (
+            f"error: {file}:3: `tasks[1].task` holds `{{{{what}}}}`, which nothing gives a value\n"
+            "\n"
+            "hint: `orchestrator spec schema` prints the keys and what they take\n"
+        )
+
+    @pytest.mark.parametrize("entry", ["what", "=x", ""])
+    def test_a_variable_without_name_or_value(self, file, entry, capsys):
+        assert run(["spec", "validate", file, "--var", entry]) == 3
+        assert f"option `--var` is `{entry}`: must be `NAME=VALUE`" in capsys.readouterr().err
+
+
+class TestSchema:
+    def test_it_is_what_the_documentation_publishes(self, capsys):
+        assert run(["spec", "schema"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed == json_schema()
+        assert printed == json.loads((DOCS / "manifest.schema.json").read_text())
+
+    def test_it_knows_every_key_and_every_way_to_write_a_task(self):
+        schema = json_schema()
+        whole, *lists = schema["anyOf"]
+        assert len(lists) == 2
+        assert {"name", "tasks", "stages", "defaults", "vars", "policy"} <= {*whole["properties"]}
+        task, text, short = schema["$defs"]["task"]["anyOf"]
+        assert (text, short["maxProperties"]) == ({"type": "string"}, 1)
+        assert {"id", "name", "depends_on", "dependencies", "foreach"} <= {*task["properties"]}
+        assert task["additionalProperties"] is False
+        assert {"type": "string"} in task["properties"]["depends_on"]["anyOf"]
+        kinds = [kind.get("type") for kind in task["properties"]["foreach"]["anyOf"]]
+        assert kinds == ["object", "null", "array"]
+        assert "$ref" not in json.dumps(task), "it stands for itself"
+
+
+class TestPart:
+    def names(self, file, only=(), from_=()) -> list[str]:
+        reading = read_workflow(Path(file), variables={"what": "x"})
+        return [task.id for task in selected(reading, only, from_).workflow.tasks]
+
+    def test_all_of_it(self, file):
+        assert self.names(file) == ["design", "each", "tests"]
+
+    def test_some_of_it(self, file):
+        assert self.names(file, only=["tests", "design"]) == ["design", "tests"]
+        assert self.names(file, from_=["each"]) == ["each", "tests"]
+
+    def test_not_both(self, file):
+        with pytest.raises(ConfigError, match="do not go together"):
+            self.names(file, ["tests"], ["each"])
+
+    @pytest.mark.usefixtures("repository")
+    def test_a_run_takes_the_part(self, file, capsys):
+        command = ["spec", "run", file, "--var", "what=x", "--agent-cli", "shell", "--dry-run"]
+        assert run([*command, "--from", "tests"]) == 0
+        shown = capsys.readouterr()
+        assert "design" not in shown.out
+        assert "`tests` starts without what it depends on: `each`" in shown.err
+        assert run([*command, "--only", "tess"]) == 3
+        assert "there is no task `tess`, did you mean `tests`?" in capsys.readouterr().err
+
+
+class TestPrivate:
+    """`privacy: private` is a policy, and no default that something stronger beats."""
+
+    TEXT = "policy: {constraints: {privacy: private}}\ntasks:\n- {id: a, task: 'true'}\n"
+    RUN = ("spec", "run", "private.yaml", "--agent-cli", "shell", "--dry-run", "--json")
+
+    @pytest.fixture(autouse=True)
+    def workflow(self, repository):
+        (repository / "private.yaml").write_text(self.TEXT)
+
+    def test_it_closes_what_a_file_opens(self, repository, capsys):
+        text = "setup: ['true']\ncontainer: {network: open, setup_network: open}\n"
+        (repository / "mine.yaml").write_text(text)
+        assert run([*self.RUN, "--config", "mine.yaml"]) == 0
+        assert json.loads(capsys.readouterr().out)["network"] == "none"
+
+    def test_an_option_that_opens_is_refused(self, capsys):
+        assert run([*self.RUN, "--network", "open"]) == 3
+        assert capsys.readouterr().err == (
+            "error: option `--network` is `open`, but `policy.constraints.privacy` of the workflow "
+            "is `private`\n\nhint: leave it out, or take `privacy: private` out of the workflow\n"
+        )
+        assert run([*self.RUN, "--network", "none"]) == 0
+
+    @pytest.mark.parametrize("name", ["NETWORK", "SETUP_NETWORK", "CHECK_NETWORK"])
+    def test_so_is_a_variable(self, name, capsys, monkeypatch):
+        monkeypatch.setenv(f"ORCHESTRATOR_{name}", "open")
+        assert run([*self.RUN]) == 3
+        assert f"environment variable `ORCHESTRATOR_{name}` is `open`" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""`watch` where there is no terminal; on one it is in tests/system."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.cli.commands.watch import _LastLines
+from orchestrator.cli.output.report import run_table
+from orchestrator.events import WorkerOutput
+from tests.support.cli import start
+from tests.support.live import LiveRun, eventually, killed_run, newest
+from tests.support.runs import shell_run
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo)
+
+
+def test_a_run_that_goes_on(repo, tmp_path, local_engine):
+    live = LiveRun(repo, tmp_path / "gate")
+    tasks = (live.wait_for_gate, "exit 3")
+    with live.going_on(local_engine, *tasks, workers=1):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        watching = start("watch", cwd=repo, **pipes)
+        assert watching.stderr.readline().startswith(b"run 20")
+        assert watching.stderr.readline().startswith(b"worker 1 started: while")
+        live.open_gate()
+        out, err = watching.communicate(timeout=60)
+    assert watching.returncode == 1
+    assert out.decode() == run_table(live.result) + "\n"
+    lines = err.decode().splitlines()
+    assert lines[0].startswith("✓ worker 1 success in ")
+    assert lines[1] == "worker 2 started: exit 3"
+    assert lines[2].startswith("✗ worker 2 failed (agent_failed)")
+    assert lines[-1] == "remove worktrees and branches: orchestrator parallel-cleanup"
+
+
+def test_a_run_that_has_ended(repo, local_engine, capsys):
+    result = shell_run(repo, local_engine, "true")
+    assert run(["watch", result.run_id]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == run_table(result) + "\n"
+    assert "worker 1 success" in shown.err
+
+
+def test_a_run_whose_process_died(repo, tmp_path, capsys):
+    killed_run(repo, tmp_path / "engine", "echo up; sleep 60")
+    assert run(["watch"]) == 7
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"orchestrator resume {newest(repo).run_id}" in shown.err
+
+
+def test_the_last_line_is_told_when_there_is_a_new_one(repo, tmp_path, local_engine):
+    live = LiveRun(repo, tmp_path / "gate")
+    task = rf"printf 'one\ntwo\033[2J\n1%%\r99%%\n'; {live.wait_for_gate}; echo later >&2; sleep 1"
+    told: list[WorkerOutput] = []
+    with live.going_on(local_engine, task), newest(repo) as history:
+        while history.read():
+            pass
+        lines = _LastLines(history)
+
+        def wait_for(line: str) -> None:
+            eventually(lambda: lines.tell(told.append) or any(one.line == line for one in told))
+
+        wait_for("99%")
+        assert all(one.line.isprintable() for one in told)
+        count = len(told)
+        lines.tell(told.append)
+        assert len(told) == count
+        live.open_gate()
+        wait_for("later")
+        assert told[-1].stream == "stderr"

@@ -1,0 +1,241 @@
+"""What a worker says is no command for a CI system, by ports of the systems' own parsers."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.cli.commands.exec import _Sink
+from orchestrator.cli.output.ci import guarded, guarded_json
+from orchestrator.results import Reason, Status
+from orchestrator.text.sanitize import lines
+from tests.cli.conftest import worker
+from tests.support.ci_parsers import HOSTILE_LINES, GitHubRunner, commands_in
+from tests.support.live import newest
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
+PACKAGE = Path(__file__).resolve().parents[3] / "orchestrator"
+SYSTEMS = {
+    "none": {},
+    "github": {"GITHUB_ACTIONS": "true", "CI": "true"},
+    "azure": {"TF_BUILD": "True"},
+    "teamcity": {"TEAMCITY_VERSION": "2026.1"},
+    "buildkite": {"BUILDKITE": "true", "CI": "true"},
+    "gitlab": {"GITLAB_CI": "true", "CI": "true"},
+}
+HOSTILE = "\n".join(HOSTILE_LINES)
+
+
+@pytest.fixture(params=SYSTEMS)
+def system(request, monkeypatch) -> str:
+    for name, value in SYSTEMS[request.param].items():
+        monkeypatch.setenv(name, value)
+    return request.param
+
+
+def test_the_ports_find_what_is_raw():
+    assert len(HOSTILE_LINES) >= 40
+    found = str(
+        [commands_in(line) for line in HOSTILE_LINES if "stop-commands" not in line.lower()]
+    )
+    for command in (
+        "add-mask",
+        "set-env",
+        "task.prependpath",
+        "teamcity",
+        "--- :rocket:",
+        "section_",
+    ):
+        assert command in found
+    runner = GitHubRunner()
+    runner.read("::stop-commands::t\n::add-mask::a\n::t::\n::add-mask::b")
+    assert (runner.commands, runner.stops) == ([("add-mask", "b")], 1)
+
+
+@pytest.mark.parametrize("name", ["none", "github"])
+def test_no_line_is_a_command(name):
+    for line in HOSTILE_LINES:
+        # The package shows text of workers after `one_line` or `lines` alone.
+        shown = guarded(lines(line), SYSTEMS[name], terminal=False)
+        assert commands_in(shown) == [], line
+        # The other stream may end the protection that `stop-commands` gives to this one.
+        bare = re.sub(r"^::(stop-commands::)?[0-9a-f]{32}(::)?$", "", shown, flags=re.MULTILINE)
+        assert commands_in(bare) == [], line
+
+
+def test_each_block_has_a_token_of_its_own():
+    shown = [guarded("::add-mask::a", SYSTEMS["github"], terminal=False) for _ in range(2)]
+    tokens = [re.fullmatch(r"::stop-commands::([0-9a-f]{32})\n.*\n::\1::", one)[1] for one in shown]
+    assert tokens[0] != tokens[1]
+    runner = GitHubRunner()
+    runner.read(f"{shown[0]}\n{guarded(f'::{tokens[0]}::', SYSTEMS['github'], terminal=False)}")
+    assert (runner.commands, runner.stops, runner.is_stopped) == ([], 2, False)
+
+
+def test_harmless_text_stays_as_it_is():
+    text = "# heading\n## second\n-- x\n---x\na::b\n+++x\n[W1] --- a/file"
+    assert guarded(text, {}, terminal=False) == text
+    assert guarded("::x::\n--- a", {}, terminal=True) == "::x::\n--- a"
+    assert guarded("::x::", {"BUILDKITE": "true"}, terminal=True) == "\ufffd::x::"
+    assert guarded("##[x]\n::y::", {"CI": "1", "ORCHESTRATOR_CI": "off"}, terminal=False) == (
+        "##[x]\n::y::"
+    )
+    assert guarded("x", {"GITHUB_ACTIONS": "true"}, terminal=False) == "x"
+
+
+def test_json_says_the_same():
+    said = {"##vso[a.b]": ["##[x]", "###", '\\##"', "# #"]}
+    text = guarded_json(json.dumps(said))
+    assert "##" not in text
+    assert json.loads(text) == said
+
+
+EVIL = "##vso[task.prependpath]/tmp/evil"
+COMMANDS = (
+    *(["logs"], ["logs", "1"], ["logs", "--follow", "1"], ["events"], ["watch"], ["ls"]),
+    *(["ls", "--json"], ["wait"], ["wait", "--json"], ["stop", "1"], ["doctor"]),
+    *(["logs", EVIL], ["wait", "a\n::add-mask::b"], ["::add-mask::x"], ["doctor", "--json"]),
+    *(["spec", "validate", "##[add-mask]x"], ["parallel-cleanup", "--dry-run"]),
+    ["retry", "1", "--run", "##vso[a.b]"],
+    ["parallel", "--dry-run", "--agent-cli", "shell", f"x\n::add-mask::a {EVIL}"],
+    ["parallel", "--dry-run", "--json", "--agent-cli", "shell", f"x\n::add-mask::a {EVIL}"],
+)
+
+
+class TestCommands:
+    @pytest.fixture
+    def hostile_run(self, repo, local_engine: LocalEngine, monkeypatch) -> str:
+        """A run whose task, output and message are hostile."""
+        monkeypatch.chdir(repo)
+        (repo / "hostile").write_text(HOSTILE.replace("x" * 200_000, "x"))
+        (repo / "last").write_text(f"\n{EVIL}")
+        said = "##vso[a.b] ##[error]x"
+        task = f"cat {repo}/hostile; cat {repo}/hostile {repo}/last >&2; exit 3 # {said}"
+        shell_run(repo, local_engine, task)
+        return newest(repo).run_id
+
+    @pytest.mark.usefixtures("hostile_run")
+    @pytest.mark.parametrize("name", ["none", "github", "azure"])
+    def test_nothing_printed_is_a_command(self, name, capsys, monkeypatch):
+        for variable, value in SYSTEMS[name].items():
+            monkeypatch.setenv(variable, value)
+        for command in COMMANDS:
+            run(command)
+            shown = capsys.readouterr()
+            assert shown.out + shown.err, command
+            assert commands_in(shown.out, shown.err) == [], command
+            assert commands_in(shown.err, shown.out) == [], command
+            if "--json" in command:
+                json.loads(shown.out)
+
+    @pytest.mark.usefixtures("hostile_run")
+    def test_json_keeps_the_words(self, capsys):
+        run(["wait", "--json"])
+        (result,) = json.loads(capsys.readouterr().out)["results"]
+        assert result["message"] == EVIL
+        assert "##[error]x" in result["task"]
+
+    @pytest.mark.usefixtures("hostile_run")
+    def test_off_ends_it(self, monkeypatch, capsys):
+        monkeypatch.setenv("TF_BUILD", "True")
+        monkeypatch.setenv("ORCHESTRATOR_CI", "off")
+        assert run(["logs", "1"]) == 0
+        assert "\n##vso[task.prependpath]/tmp/evil\n" in capsys.readouterr().out
+        assert run(["logs", "--raw", "1"]) == 0
+        assert "\n::add-mask" in capsys.readouterr().out
+        monkeypatch.setenv("ORCHESTRATOR_CI", "on")
+        assert run(["logs", "1"]) == 3
+        assert "`ORCHESTRATOR_CI` is `on`: must be `off`" in capsys.readouterr().err
+
+    @pytest.mark.usefixtures("hostile_run")
+    def test_raw_bytes_are_refused_in_a_job(self, monkeypatch, capsysbinary):
+        monkeypatch.setenv("CI", "true")
+        assert run(["logs", "--raw", "1"]) == 3
+        shown = capsysbinary.readouterr()
+        assert shown.out == b""
+        assert b"`--raw` in a CI job" in shown.err
+        assert run(["logs", "--raw", "--force", "1"]) == 0
+        assert b"\n##vso[task.prependpath]/tmp/evil\n" in capsysbinary.readouterr().out
+        assert run(["logs", "--force", "1"]) == 3
+        assert b"`--force` goes with `--raw`" in capsysbinary.readouterr().err
+
+
+def test_a_result_steers_nothing(result, system, capsys):
+    from orchestrator.cli.output.event_lines import done_line, notice_line
+    from orchestrator.cli.output.messages import tell
+    from orchestrator.cli.output.report import after_run, run_json, run_table
+
+    said = EVIL
+    bad = worker(1, Status.FAILED, reason=Reason.AGENT_FAILED, message=said, task=f"{said}\n::x::")
+    hostile = result.model_copy(update={"results": [bad]})
+    for text in (run_table(hostile), after_run(hostile), done_line(bad), notice_line(said)):
+        tell(text)
+    shown = capsys.readouterr().err
+    assert "prependpath" in shown
+    assert commands_in(shown) == []
+    assert commands_in(guarded_json(run_json(hostile))) == []
+    assert ("\n::stop-commands::" in f"\n{shown}") == (system == "github")
+
+
+class TestExec:
+    """A command in a worker's container: its output is passed on, but not in a CI job."""
+
+    def write(self, capfdbinary, *pieces: bytes) -> bytes:
+        with os.fdopen(os.dup(1), "w") as out:
+            sink = _Sink(out)
+            for piece in pieces:
+                sink.write(piece)
+            sink.finish()
+        return capfdbinary.readouterr().out
+
+    def test_bytes_are_passed_on(self, capfdbinary):
+        assert self.write(capfdbinary, b"::a::\xff", b"\0") == b"::a::\xff\0"
+
+    def test_in_a_job_they_are_lines(self, capfdbinary, monkeypatch):
+        monkeypatch.setenv("TF_BUILD", "True")
+        shown = self.write(
+            capfdbinary, b"a\n##v", b"so[task.prependpath]/x\n\xff:", b":add-mask::b"
+        )
+        assert commands_in(shown.decode()) == []
+        assert shown.decode() == "a\n#\ufffd#vso[task.prependpath]/x\n\ufffd::add-mask::b\n"
+
+    def test_a_long_line_is_bounded(self, capfdbinary, monkeypatch):
+        monkeypatch.setenv("TF_BUILD", "True")
+        shown = self.write(capfdbinary, b"x" * 70_000 + b"##", b"vso[a.b]c")
+        assert shown.endswith(b"x##\nvso[a.b]c\n")
+
+
+def test_a_job_s_log_is_no_terminal_for_image_builds(monkeypatch, capsys):
+    """Many jobs set `FORCE_COLOR`, by which rich takes any stream for a terminal."""
+    from orchestrator.cli.commands.image import _shown
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    with _shown(quiet=False) as progress:
+        progress("::add-mask::x")
+        # Drawn when the status ends, if not before.
+        progress("##[add-mask]x")
+    shown = capsys.readouterr()
+    assert commands_in(shown.out, shown.err) == []
+    assert "add-mask" in shown.err
+
+
+def test_an_error_s_words_steer_no_terminal(capsys):
+    from orchestrator.cli.output.messages import tell_error
+
+    tell_error("bad \x1b]0;x\x07\r::add-mask::x", "\x1b[31mred\u202e")
+    shown = capsys.readouterr().err
+    assert shown == ("error: bad \ufffd]0;x\ufffd\n\ufffd::add-mask::x\n\nhint: red\ufffd\n")
+
+
+def test_no_command_writes_past_the_one_gate():
+    allowed = {"messages.py", "terminal.py", "inside.py", "logs.py", "ci.py"}
+    writing = re.compile(r"sys\.std(?:out|err)\.write|typer\.echo|(?<![\w.])print\(|\.writelines\(")
+    found = [
+        path.name for path in (PACKAGE / "cli").rglob("*.py") if writing.search(path.read_text())
+    ]
+    assert set(found) <= allowed

@@ -1,0 +1,247 @@
+"""What every agent program must do, told once: the same tasks, and each way to fail.
+
+A program's own module says how its model gets a command run, and names its suite:
+
+    SCENARIO = scenario(lambda command: ToolCall(name="Bash", arguments={"command": command}))
+
+    class TestClaude(AgentSuite):
+        name, model, tells_cost = "claude", "claude-sonnet-4-5", True
+
+Which status, reason and exit code each failure has is what `docs/reference/agents.md` says.
+`make test` runs the tasks with the commonest programs, `make agents` all of them, and the failures:
+some programs try for a minute before they give up.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from orchestrator.results import WorkerResult, exit_code
+from tests.docs.markdown import read_page
+from tests.support.bridge import bridge_gateway
+from tests.support.model_script import Rule, Scenario, ToolCall, Turn
+from tests.support.model_server import ModelServer
+from tests.system.agents.conftest import Orchestrator, run_git
+
+LONG = "All of it at once. " * 4000
+DONE = Turn(text="Done.")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work that is done with one command."""
+
+    asked: str
+    command: str
+    files: tuple[str, ...]
+    subject: str | None = None
+    """Of the commit that the agent makes by itself."""
+
+
+TASKS = (
+    Task("Write the greeting", "echo hello > hello.txt", ("hello.txt",)),
+    Task(
+        "Change the readme and commit it",
+        "echo more >> README.md && git commit -qam 'Say more'",
+        ("README.md",),
+        "Say more",
+    ),
+    Task("Make two files", "mkdir d && echo 1 > d/one && echo 2 > two", ("d/one", "two")),
+)
+# What is asked for, by the failure that it leads to.
+FAILURES = {
+    "wrong key": "Show your key",
+    "rate limit": "Ask too often",
+    "server error": "Break the model",
+    "max steps": "Never come to an end",
+    "out of memory": "Eat all memory",
+}
+SILENT, COSTLY = "Wait for an answer", "Spend all money"
+
+
+def scenario(run: Callable[[str], ToolCall | Turn], done: Turn | None = DONE) -> Scenario:
+    """Script a model.
+
+    Args:
+        run: Gives the tool call that gets a command run, or what the model says for it.
+        done: What the model says when there is nothing left to do; None when it says the same
+            again.
+    """
+
+    def turn(command: str, text: str = "", delay: float = 0.0) -> Turn:
+        made = run(command)
+        if isinstance(made, ToolCall):
+            return Turn(text=text, calls=(made,), delay=delay)
+        return replace(made, text=f"{text}\n\n{made.text}".strip(), delay=delay)
+
+    def with_end(work: Turn) -> tuple[Turn, ...]:
+        return (work,) if done is None else (work, done)
+
+    again = turn("echo again >> log.txt", "Once more.", delay=0.5)
+    hungry = turn("tail /dev/zero", "All of it.")
+    # OpenAI's own words for it: some programs go by them.
+    errors = {
+        "wrong key": Turn(status=401, text="Incorrect API key provided: sk-wrong"),
+        "rate limit": Turn(status=429, text="Rate limit reached"),
+        "server error": Turn(status=500, text="The server had an error"),
+    }
+    return Scenario(
+        (
+            *(Rule(task=task.asked, turns=with_end(turn(task.command))) for task in TASKS),
+            *(Rule(task=FAILURES[name], turns=(error,)) for name, error in errors.items()),
+            Rule(task=FAILURES["max steps"], turns=(again,)),
+            Rule(task=FAILURES["out of memory"], turns=with_end(hungry)),
+            Rule(task=SILENT, turns=(Turn(text="Too late.", delay=3600),)),
+            Rule(task=COSTLY, turns=(turn("echo 1 >> log.txt", LONG),)),
+        )
+    )
+
+
+def _is_row(line: str) -> bool:
+    return line.startswith("|")
+
+
+def published(agent: str) -> dict[str, str]:
+    """Give the agent's row of the published table, by the names of its columns."""
+    lines = iter(read_page("docs/reference/agents.md").splitlines())
+    table = takewhile(_is_row, dropwhile(lambda line: not _is_row(line), lines))
+    names, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table)
+    (row,) = (row for row in rows if row[0] == f"`{agent}`")
+    return dict(zip(names, row, strict=True))
+
+
+def seen(result: Mapping[str, Any]) -> str:
+    """Put an end as the table does: status, reason, and the exit code of a run of this alone."""
+    code = exit_code([WorkerResult.model_validate(result)])
+    return f"{result['status']} `{result['reason']}` {code}"
+
+
+@pytest.mark.timeout(900)  # of seconds on a machine that has nothing else to do
+class TaskSuite:
+    """The tasks that every program does; a subclass names it."""
+
+    name: ClassVar[str]
+    model: ClassVar[str]
+    tells_cost: ClassVar[bool]
+    commits: ClassVar[str | None] = None
+    """The message of its commit, where it commits everything by itself."""
+
+    def asked(self, task: Task) -> str:
+        """Put a task as the program is asked to do it."""
+        return task.asked
+
+    @pytest.fixture(autouse=True)
+    def image(self, agent_image: Callable[[str], str]) -> str:
+        """Have the program's image; the first test of all may have to wait for its build."""
+        return agent_image(self.name)
+
+    def run(
+        self, orchestrator: Orchestrator, base: str, *tasks: str, **options: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a worker for each task."""
+        asked = [word for task in tasks for word in ("--task", task)]
+        given = [
+            w for name, value in options.items() for w in (f"--{name.replace('_', '-')}", value)
+        ]
+        models = ("--models", ",".join([self.model] * len(tasks)), "--workers", "3")
+        program = ("--agent-cli", self.name, "--api-base", f"{base}/v1")
+        return orchestrator("parallel", *program, *asked, *models, *given, "--json")
+
+    def ends(self, done: subprocess.CompletedProcess[str]) -> list[str]:
+        """Say how each worker ended."""
+        assert done.stdout, done.stderr
+        return [seen(result) for result in json.loads(done.stdout)["results"]]
+
+    def test_does_the_same_tasks_as_every_other(
+        self, orchestrator: Orchestrator, model_server: ModelServer, shop: Path
+    ) -> None:
+        done = self.run(orchestrator, model_server.url, *map(self.asked, TASKS))
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        run = json.loads(done.stdout)
+        for result, task in zip(run["results"], TASKS, strict=True):
+            assert (result["status"], result["reason"]) == ("success", None)
+            assert result.keys() == WorkerResult.model_fields.keys()
+            assert (result["task"], result["model"]) == (self.asked(task), self.model)
+            assert result["files_modified"] == list(task.files)
+            assert result["message"] is None
+            assert (result["steps"] > 0, result["tokens"] > 0) == (True, True)
+            assert (result["cost_known"], result["cost"] > 0) == (self.tells_cost, self.tells_cost)
+            subject = self.commits or task.subject or "architect: uncommitted work"
+            log = run_git(shop, "log", "--format=%s", f"{run['base']}..{result['branch']}")
+            assert log.startswith(subject)
+            assert log.count("\n") == 1
+        assert run_git(shop, "status", "--porcelain") == ""
+
+
+class AgentSuite(TaskSuite):
+    """What a program with a model does besides: fail."""
+
+    most_memory: ClassVar[str] = "700m"
+    """What it can work in."""
+    patience: ClassVar[int] = 15
+    """Seconds within which it has asked its model."""
+    deadline: ClassVar[int] = 100
+    """Seconds within which every end has come that comes by itself."""
+    outage: ClassVar[int] = 60
+    """Seconds within which it gives up a model that it cannot reach."""
+
+    @pytest.mark.agents
+    def test_ends_are_told_apart(
+        self, orchestrator: Orchestrator, model_server: ModelServer
+    ) -> None:
+        limits = {"max_steps": "2", "memory": self.most_memory}
+        limits |= {"timeout_per_worker": str(self.deadline), "rate_limit_wait": "0"}
+        done = self.run(orchestrator, model_server.url, *FAILURES.values(), **limits)
+
+        expected = published(self.name)
+        found = dict(zip(FAILURES, self.ends(done), strict=True))
+        assert found == {name: expected[name] for name in FAILURES}
+        worked = json.loads(done.stdout)["results"][list(FAILURES).index("max steps")]
+        assert worked["files_modified"] == ["log.txt"]
+
+    @pytest.mark.agents
+    def test_a_model_that_is_down(self, orchestrator: Orchestrator, closed_port: int) -> None:
+        url = f"http://{bridge_gateway()}:{closed_port}"
+        options = {"workers": "1", "timeout_per_worker": str(self.outage)}
+        done = self.run(orchestrator, url, TASKS[0].asked, **options)
+
+        assert self.ends(done) == [published(self.name)["model down"]]
+
+    @pytest.mark.agents
+    def test_without_a_network(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
+        options = {"network": "none", "workers": "1", "timeout_per_worker": str(self.outage)}
+        done = self.run(orchestrator, model_server.url, TASKS[0].asked, **options)
+
+        assert self.ends(done) == [published(self.name)["no network"]]
+        assert model_server.exchanges == []
+
+    @pytest.mark.agents
+    def test_a_model_that_never_answers(
+        self, orchestrator: Orchestrator, model_server: ModelServer
+    ) -> None:
+        options = {"grace": "0", "workers": "1", "timeout_per_worker": str(self.patience)}
+        done = self.run(orchestrator, model_server.url, SILENT, **options)
+
+        assert self.ends(done) == [published(self.name)["no answer"]]
+        assert model_server.exchanges != []
+
+    @pytest.mark.agents
+    def test_a_budget(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
+        options = {"budget_per_worker": "0.01", "workers": "1"}
+        options["timeout_per_worker"] = str(self.deadline)
+        done = self.run(orchestrator, model_server.url, COSTLY, **options)
+
+        expected = published(self.name)["budget"]
+        if expected == "refused 3":
+            assert (done.returncode, done.stdout) == (3, "")
+            assert "--budget-per-worker" in done.stderr
+            assert model_server.exchanges == []
+        else:
+            assert self.ends(done) == [expected]

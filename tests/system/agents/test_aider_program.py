@@ -1,0 +1,38 @@
+"""aider, the real program: its model edits files and runs nothing."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.support.model_script import Rule, Scenario, Turn
+from tests.system.agents.agent_suite import AgentSuite, scenario
+
+pytestmark = [pytest.mark.agents, pytest.mark.docker, pytest.mark.e2e]
+
+
+def _edit(path: str, new: str, old: str = "") -> str:
+    return f"{path}\n```\n<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n```\n"
+
+
+HUGE = "x" * 120_000_000
+# What stands for the command that the models of other programs have run.
+EDITS: Mapping[str, str] = {
+    "echo hello > hello.txt": _edit("hello.txt", "hello\n"),
+    "echo more >> README.md && git commit -qam 'Say more'": _edit("README.md", "more\n"),
+    "mkdir d && echo 1 > d/one && echo 2 > two": _edit("d/one", "1\n") + _edit("two", "2\n"),
+    # The second one cannot be done: it is told so, and answers again.
+    "echo again >> log.txt": _edit("log.txt", "again\n") + _edit("log.txt", "new\n", "not there\n"),
+    "tail /dev/zero": HUGE,
+    "echo 1 >> log.txt": _edit("log.txt", "1\n"),
+}
+# Another request, of a smaller model, writes the message of its commit.
+MESSAGE = Rule(model="gpt-4o-mini", turns=(Turn(text="docs: say it"),))
+# Asked to edit a file that is there, it first asks again, with the whole of it.
+SCENARIO = Scenario((MESSAGE, *scenario(lambda command: Turn(text=EDITS[command]), None).rules))
+
+
+class TestAider(AgentSuite):
+    name, model, tells_cost = "aider", "gpt-4o", True
+    most_memory = "450m"
+    patience, deadline, outage = 90, 300, 300
+    commits = "docs: say it"

@@ -1,0 +1,98 @@
+"""The demo, as `make demo` runs it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import blocks
+from tests.docs.session import matches, steps
+from tests.system.agents.conftest import ROOT, run_git
+
+pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A finished demo."""
+
+    output: str
+    repository: Path
+
+
+def _run_demo(where: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "demo" / "demo.py")],
+        env={**os.environ, "TMPDIR": str(where), "COLUMNS": "160", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Run the demo once, and clear up after it."""
+    where = tmp_path_factory.mktemp("demo")
+    done = _run_demo(where)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (repository,) = where.glob("orchestrator-demo-*")
+    yield Demo(done.stdout, repository)
+    cleanup = [sys.executable, "-m", "orchestrator", "parallel-cleanup", "--purge"]
+    subprocess.run(cleanup, cwd=repository, check=True, capture_output=True)
+    shutil.rmtree(repository)
+
+
+def test_shows_the_command_the_table_and_what_to_do_next(demo: Demo) -> None:
+    assert "$ orchestrator parallel " in demo.output
+    assert demo.output.count("success") >= 2
+    assert "timeout" in demo.output
+    assert "Worker 3's time-out is intended" in demo.output
+    assert str(demo.repository) in demo.output
+    assert "parallel-cleanup" in demo.output
+
+
+def test_prints_what_the_readme_shows(demo: Demo) -> None:
+    session = [step for block in blocks("README.md") for step in steps(block)]
+    (shown,) = (step.expected for step in session if step.command == "make demo")
+
+    assert matches(shown, demo.output)
+
+
+def test_keeps_a_commit_that_the_agent_made_itself(demo: Demo) -> None:
+    subjects = run_git(demo.repository, "log", "--format=%s", "main..architect/parallel-1")
+
+    assert subjects == "Count orders in one query\n"
+
+
+def test_commits_what_the_agent_left(demo: Demo) -> None:
+    changed = run_git(demo.repository, "diff", "--name-only", "main...architect/parallel-2")
+
+    assert changed.split() == ["src/billing.py", "src/schema.sql"]
+
+
+def test_commits_what_was_written_before_the_timeout(demo: Demo) -> None:
+    queries = run_git(demo.repository, "show", "architect/parallel-3:docs/queries.md")
+
+    assert queries.startswith("# Queries\n")
+
+
+def test_leaves_the_checkout_as_it_was(demo: Demo) -> None:
+    assert run_git(demo.repository, "status", "--porcelain") == ""
+    assert run_git(demo.repository, "rev-list", "--count", "main") == "1\n"
+
+
+def test_without_a_daemon_says_so_and_makes_nothing(tmp_path: Path) -> None:
+    done = _run_demo(tmp_path, DOCKER_HOST=f"unix://{tmp_path}/none.sock")
+
+    assert done.returncode == 1
+    assert "error: " in done.stderr
+    assert "hint: the demo needs a Docker daemon" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,21 @@
+"""mini-swe-agent, the real program."""
+
+import pytest
+
+from tests.support.model_script import ToolCall, Turn
+from tests.system.agents.agent_suite import AgentSuite, scenario
+
+pytestmark = [pytest.mark.agents, pytest.mark.docker, pytest.mark.e2e]
+
+
+def _run(command: str) -> ToolCall:
+    return ToolCall(name="bash", arguments={"command": command})
+
+
+SUBMIT = Turn(calls=(_run("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),))
+SCENARIO = scenario(_run, SUBMIT)
+
+
+class TestMini(AgentSuite):
+    name, model, tells_cost = "mini", "gpt-4o", True
+    patience, deadline, outage = 30, 300, 300

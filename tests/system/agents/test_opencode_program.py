@@ -1,0 +1,28 @@
+"""OpenCode, the real program."""
+
+import pytest
+
+from tests.support.model_script import ToolCall
+from tests.system.agents.agent_suite import AgentSuite, scenario
+
+# It tries an address that nobody listens on for a minute, and starts slowly on a busy machine.
+pytestmark = [
+    pytest.mark.agents,
+    pytest.mark.docker,
+    pytest.mark.e2e,
+    pytest.mark.timeout(500, func_only=True),
+]
+
+
+def _bash(command: str) -> ToolCall:
+    # Of a command that was killed for memory it may not notice the end: 2 minutes by itself.
+    arguments = {"command": command, "description": "Do it", "timeout": 30_000}
+    return ToolCall(name="bash", arguments=arguments)
+
+
+SCENARIO = scenario(_bash)
+
+
+class TestOpencode(AgentSuite):
+    name, model, tells_cost = "opencode", "gpt-4o", True
+    most_memory, patience, deadline, outage = "1g", 60, 300, 300

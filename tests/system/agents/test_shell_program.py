@@ -1,0 +1,39 @@
+"""Plain commands, which are asked to do what agents are."""
+
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.images.names import BASE_IMAGE
+from tests.support.model_script import Scenario
+from tests.system.agents.agent_suite import Task, TaskSuite, published
+
+pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+
+SCENARIO = Scenario(())
+
+
+class TestShell(TaskSuite):
+    name, model, tells_cost = "shell", "none", True
+
+    @pytest.fixture(autouse=True)
+    def image(self) -> str:
+        """Run in the base, which every agent's image is made from."""
+        return BASE_IMAGE
+
+    def asked(self, task: Task) -> str:
+        told = '{"steps": 1, "cost": 0.01, "tokens": 9}'
+        return f"{task.command} && echo '{told}'"
+
+
+def _ours() -> list[str]:
+    offered = entry_points(group="orchestrator.agents")
+    return sorted({point.name for point in offered if point.value.startswith("orchestrator.")})
+
+
+@pytest.mark.parametrize("agent", _ours())
+def test_every_program_is_held_to_the_same_tasks(agent: str) -> None:
+    module = Path(__file__).with_name(f"test_{agent}_program.py")
+    assert "Suite)" in module.read_text()
+    assert agent == "shell" or "max steps" in published(agent)

@@ -1,0 +1,139 @@
+"""What a worker on the `open` network reaches, and what it does not.
+
+Every target is a listener of the test's own: on loopback, on the machine's bridge addresses, in a
+sibling worker.
+"""
+
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from orchestrator.engine.docker.rules import own_addresses
+from tests.support.bridge import bridge_gateway
+from tests.support.cli import orchestrator
+from tests.support.repository import make_repository
+from tests.system.test_acceptance import ours
+
+pytestmark = pytest.mark.docker
+SHELL = ("parallel", "--agent-cli", "shell", "--json", "--timeout-per-worker", "60")
+TRY = """cat > /tmp/try.py <<'P'
+import socket, sys
+for place in sys.argv[1:]:
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+        print(place, "reached")
+    except OSError as error:
+        print(place, "closed")
+P
+"""
+
+GATEWAY = r"""GW=$(python3 -c "
+import socket, struct
+routes = [line.split() for line in open('/proc/net/route')]
+gateway = next(r[2] for r in routes if r[1] == '00000000')
+print(socket.inet_ntoa(struct.pack('<L', int(gateway, 16))))
+")"""
+
+
+class Quiet(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def host_port() -> Iterator[int]:
+    """A service of the machine that listens everywhere."""
+    server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.server_address[1]
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def machine_addresses() -> list[str]:
+    """The machine's own IPv4 addresses, loopback aside."""
+    return own_addresses()
+
+
+def log_of(result: dict) -> str:
+    return (Path(result["log"]) / "stdout.log").read_text()
+
+
+def test_no_worker_reaches_the_machine(repo: Path, host_port: int) -> None:
+    places = [f"{address}:{host_port}" for address in machine_addresses()]
+    assert f"{bridge_gateway()}:{host_port}" in places
+    # The gateway of its own network is only known inside.
+    task = f"{TRY}{GATEWAY}\npython3 /tmp/try.py $GW:{host_port} " + " ".join(
+        [f"host.docker.internal:{host_port}", *places]
+    )
+    done = orchestrator(*SHELL, task, "--workers", "1", cwd=repo)
+    lines = log_of(done.results[1]).splitlines()
+    assert len(lines) == len(places) + 2, done.stderr
+    assert [line for line in lines if not line.endswith("closed")] == []
+
+
+def test_allowed_places_are_reached_and_nothing_beside_them(repo: Path, host_port: int) -> None:
+    task = (
+        TRY + f"python3 /tmp/try.py host.docker.internal:{host_port} {bridge_gateway()}:{host_port}"
+    )
+    by_name = orchestrator(
+        *SHELL, task, "--workers", "1", "--allow", f"host.docker.internal:{host_port}", cwd=repo
+    )
+    assert log_of(by_name.results[1]).count("reached") == 2
+    other_port = orchestrator(
+        *SHELL, task, "--workers", "1", "--allow", f"{bridge_gateway()}:1",
+        # No variable of a model's API: it opens nothing.
+        "--env", f"DATABASE_URL=http://{bridge_gateway()}:{host_port}", cwd=repo,
+    )  # fmt: skip
+    assert "reached" not in log_of(other_port.results[2])
+    base_url = f"http://{bridge_gateway()}:{host_port}/v1"
+    implied = orchestrator(*SHELL, task, "--workers", "1", "--api-base", base_url, cwd=repo)
+    assert log_of(implied.results[3]).count("reached") == 2
+
+
+def test_no_worker_reaches_another(repo: Path, client: docker.APIClient) -> None:
+    meet = (
+        TRY
+        + "python3 -m http.server 3000 >/dev/null 2>&1 & "
+        + "sleep 2; python3 /tmp/try.py $(hostname -i | awk '{print $1}'):3000; "
+        + "base=$(hostname -i | cut -d. -f1-3); "
+        + "for n in $(seq 2 7); do python3 /tmp/try.py $base.$n:3000; done; sleep 3"
+    )
+    done = orchestrator(*SHELL, meet, "--workers", "3", cwd=repo)
+    for result in done.results.values():
+        lines = log_of(result).splitlines()
+        assert lines[0].endswith("reached")
+        assert sum(line.endswith("reached") for line in lines[1:]) == 1, lines  # itself alone
+    assert ours(client, repo) == []
+
+
+def test_rules_cannot_be_changed_from_inside(repo: Path) -> None:
+    done = orchestrator(*SHELL, "nft flush ruleset; nft list ruleset; echo $?", "--workers", "1",
+                        cwd=repo)  # fmt: skip
+    assert log_of(done.results[1]).strip().endswith("1")
+    assert "Operation not permitted" in (Path(done.results[1]["log"]) / "stderr.log").read_text()
+
+
+@pytest.mark.parametrize("wish", ["no such host", "host:99999", "-x", "[::1]:80"])
+def test_nonsense_is_an_error(repo: Path, wish: str) -> None:
+    done = orchestrator(*SHELL, "true", "--allow", wish, cwd=repo)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: ")
+    assert "hint: " in done.stderr
+    assert not list(repo.glob(".architect-parallel-*"))
