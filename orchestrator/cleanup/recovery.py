@@ -18,6 +18,7 @@ from orchestrator.state.run_record import RunRecord
 from orchestrator.state.secret_files import read_secrets
 from orchestrator.state.worker_directory import Store
 from orchestrator.text.redact import Redactor
+from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.context import RunContext
 from orchestrator.worker.harvest import discard_scratch, harvest
 from orchestrator.worker.prepare import ready_more, ready_objects, reopen
@@ -89,18 +90,22 @@ def _context(
 ) -> RunContext:
     features = engine.check(images=(BASE_IMAGE,), runtime=None)
     history = record.config.isolation.history
-    return RunContext(
+    settings = CheckedSettings(
         config=record.config,
-        repository=repository,
-        engine=engine,
-        features=features,
         agent=load_agent(record.config.agent_cli),
         image=BASE_IMAGE,
-        cpus=min(record.config.limits.cpus or 1.0, features.cpus),
         egress=None,
         inherited_env={},
+    )
+    request = CheckedRequest(
+        settings=settings,
+        repository=repository,
         secrets=read_secrets((), {}),
         redactor=Redactor(),
+    )
+    return RunContext(
+        checked=CheckedRun(request=request, engine=engine, features=features),
+        settings=settings,
         directory=directory,
         base=record.base,
         run_base=record.base,

@@ -26,6 +26,16 @@ def this_machine() -> Demand:
     return Demand(float(len(os.sched_getaffinity(0))), memory)
 
 
+def cpus_of(config: ParallelConfig, *, cpus: float) -> float:
+    """Return the CPUs of a worker.
+
+    Args:
+        config: The settings of the worker.
+        cpus: The CPUs of the machine.
+    """
+    return config.limits.cpus or min(DEFAULT_CPUS, cpus)
+
+
 def demand(config: ParallelConfig, *, cpus: float) -> Demand:
     """Return what a worker and its services may use together.
 
@@ -34,7 +44,7 @@ def demand(config: ParallelConfig, *, cpus: float) -> Demand:
         cpus: What the machine has.
     """
     services = config.project.services.values()
-    own = config.limits.cpus or min(DEFAULT_CPUS, cpus)
+    own = cpus_of(config, cpus=cpus)
     memory = config.limits.memory + sum(service.memory for service in services)
     return Demand(own + sum(service.cpus for service in services), memory)
 

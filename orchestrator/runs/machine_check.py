@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from orchestrator.config.presets import PRESETS
 from orchestrator.config.run import ParallelConfig
-from orchestrator.config.sizing import DEFAULT_CPUS, Demand, demand, largest, room_for
+from orchestrator.config.sizing import Demand, demand, largest, room_for
 from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import ConfigError
 
@@ -39,11 +39,6 @@ def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
     """Tell a wish from what a preset or the default says, on machines of any size."""
     preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
     return "memory" in config.limits.model_fields_set and memory != preset
-
-
-def cpus_of(config: ParallelConfig, features: EngineFeatures) -> float:
-    """Return the CPUs of a worker."""
-    return config.limits.cpus or min(DEFAULT_CPUS, features.cpus)
 
 
 def crowding(

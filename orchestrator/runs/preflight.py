@@ -1,8 +1,9 @@
 """Everything that must be right before a run creates anything."""
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -23,112 +24,160 @@ from orchestrator.engine.egress import (
     check_shared_network,
 )
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import AuthenticationError, ConfigError, OrchestratorError
 from orchestrator.git.merge import check_git
 from orchestrator.git.repository import Repository
-from orchestrator.runs.machine_check import check_machine, cpus_of
+from orchestrator.runs.machine_check import check_machine
 from orchestrator.state.secret_files import Secrets, read_secrets
 from orchestrator.text.redact import Redactor, secret_variables
 from orchestrator.text.sanitize import is_text, one_line
-from orchestrator.worker.context import Ground
+from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import NO_PROGRAMS, Programs, config_of, plan_workers
 from orchestrator.workspace.confined import check_confined
 from orchestrator.workspace.shared_files import read_given
-from orchestrator.workspace.untracked import Copies, choose_copies, secret_lines
+from orchestrator.workspace.untracked import choose_copies, secret_lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What can be checked without an engine."""
+class RunRequest:
+    """What the caller asks for; nothing of it is checked yet."""
 
-    repository: Repository
-    agent: Agent
-    image: str
-    egress: Egress | None
-    inherited_env: Mapping[str, str]
-    secrets: Secrets
-    redactor: Redactor
-    copies: Copies
-    given: str | None
+    config: ParallelConfig
+    root: Path
+    """Any directory of the repository."""
+    agent: Agent | None = None
+    """Default: the agent that the settings of each worker name."""
+    workflow: Workflow | None = None
+    """The tasks, if they are those of a workflow."""
+    programs: Programs = field(default_factory=dict)
+    """The settings for tasks with an agent program of their own."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """The variables of the caller."""
 
 
-def check_wishes(
-    config: ParallelConfig,
-    root: Path,
-    agent: Agent | None,
-    environ: Mapping[str, str] | None = None,
-) -> Wishes:
-    """Check what was asked for, as far as no engine is needed.
+def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
+    """Check a request against the repository, the engine and the machine.
 
     Raises:
-        OrchestratorError: A run could not start.
+        OrchestratorError: The run could not start.
     """
-    environ = os.environ if environ is None else environ
+    runtime = request.config.isolation.runtime
+    if runtime is not None:
+        # First of all: what a runtime lacks does not matter if it is not installed.
+        engine.check(images=(), runtime=runtime)
+    checked = check_request(request)
+    features = [_check_on(engine, task, settings) for task, settings in checked.by_task()]
+    return CheckedRun(request=checked, engine=engine, features=features[0])
+
+
+def _check_on(
+    engine: ContainerEngine, task: str | None, settings: CheckedSettings
+) -> EngineFeatures:
+    """Check that an engine has the images of a worker, and its machine the resources."""
+    config = settings.config
+    services = (service.image for service in config.project.services.values())
+    images = (settings.image, BASE_IMAGE, *services)
+    with _named(task):
+        features = engine.check(images=images, runtime=config.isolation.runtime)
+        check_machine(config, features)
+        missing = missing_keys(config, settings.agent, settings.inherited_env)
+        if missing is not None:
+            raise missing
+    return features
+
+
+def check_request(request: RunRequest) -> CheckedRequest:
+    """Check a request as far as no engine is needed.
+
+    Raises:
+        OrchestratorError: The run could not start.
+    """
+    config, workflow = request.config, request.workflow
+    check_kept(config, workflow, request.programs)
+    if workflow is not None and any(len(one.depends_on) + len(one.earlier) > 1
+                                    for one in workflow.tasks):  # fmt: skip
+        check_git()
+    tasks = _task_settings(request)
+    settings = _run_settings(request, tasks) if tasks else _check_settings(request, config)
+    repository = Repository(request.root)
+    secrets = read_secrets(config.isolation.secrets, request.environ)
+    copies = choose_copies(repository, config.isolation.copied)
+    return CheckedRequest(
+        settings=settings,
+        repository=repository,
+        secrets=secrets,
+        redactor=_redactor(
+            [config, *request.programs.values()],
+            settings.inherited_env,
+            secrets,
+            secret_lines(repository.top, copies),
+        ),
+        copies=copies,
+        given=read_given(repository.top, config.context),
+        workflow=workflow,
+        programs=request.programs,
+        tasks=tasks,
+    )
+
+
+def _check_settings(request: RunRequest, config: ParallelConfig) -> CheckedSettings:
+    """Check the settings of a worker."""
     if config.project.services:
         check_shared_network(config.isolation.runtime)
-    repository = Repository(root)
+    repository = Repository(request.root)
     base = repository.resolve(config.base)
     check_dotenv(repository, base, config.project.dotenv)
     check_confined(config, repository, base)
-    chosen, image = choose_agent(config, agent)
-    check_settings(config, chosen)
-    secrets = read_secrets(config.isolation.secrets, environ)
-    handed_on = inherited(chosen, environ)
-    copies = choose_copies(repository, config.isolation.copied)
-    return Wishes(
-        repository=repository,
-        agent=chosen,
-        image=image,
-        egress=_egress(config, chosen, handed_on),
-        inherited_env=handed_on,
-        secrets=secrets,
-        redactor=_redactor([config], handed_on, secrets, secret_lines(repository.top, copies)),
-        copies=copies,
-        given=read_given(repository.top, config.context),
-    )
-
-
-def check_ground(
-    config: ParallelConfig,
-    root: Path,
-    engine: ContainerEngine,
-    agent: Agent | None,
-    environ: Mapping[str, str] | None = None,
-) -> Ground:
-    """Check the wishes against the repository, the engine and the machine.
-
-    Args:
-        config: The wishes.
-        root: Anywhere in the repository.
-        engine: Where it is to run.
-        agent: Default: the one that `config` names.
-        environ: Variables of the caller. Default: our own.
-
-    Raises:
-        OrchestratorError: A run could not start.
-    """
-    if config.isolation.runtime is not None:
-        # Before anything else: what a runtime does not do is no news of one that is not there.
-        engine.check(images=(), runtime=config.isolation.runtime)
-    wishes = check_wishes(config, root, agent, environ)
-    services = (service.image for service in config.project.services.values())
-    images = (wishes.image, BASE_IMAGE, *services)
-    features = engine.check(images=images, runtime=config.isolation.runtime)
-    check_machine(config, features)
-    missing = missing_keys(config, wishes.agent, wishes.inherited_env)
-    if missing is not None:
-        raise missing
-    return Ground(
+    agent, image = choose_agent(config, request.agent)
+    check_settings(config, agent)
+    inherited_env = inherited(agent, request.environ)
+    return CheckedSettings(
         config=config,
-        engine=engine,
-        features=features,
-        cpus=cpus_of(config, features),
-        **vars(wishes),
+        agent=agent,
+        image=image,
+        egress=_egress(config, agent, inherited_env),
+        inherited_env=inherited_env,
     )
+
+
+def _task_settings(request: RunRequest) -> dict[str, CheckedSettings]:
+    """Check the settings of each task of a workflow."""
+    if request.workflow is None:
+        return {}
+    found = {}
+    for config, tasks in alike(request.config, request.workflow, request.programs):
+        with _named(tasks[0].id):
+            try:
+                # Settings that are valid for the run and for the task may not be valid together.
+                ParallelConfig.model_validate(dict(config))
+            except ValidationError as error:
+                said = error.errors()[0]["msg"].removeprefix("Value error, ")
+                raise ConfigError(said) from error
+            settings = _check_settings(request, config)
+        found.update(dict.fromkeys((task.id for task in tasks), settings))
+    return found
+
+
+def _run_settings(request: RunRequest, tasks: Mapping[str, CheckedSettings]) -> CheckedSettings:
+    """Return the settings of a run with a workflow: its tasks inherit variables by themselves."""
+    every = list(tasks.values())
+    inherited_env = {name: text for one in every for name, text in one.inherited_env.items()}
+    return replace(every[0], config=request.config, inherited_env=inherited_env)
+
+
+@contextmanager
+def _named(task: str | None) -> Iterator[None]:
+    """Name the task in the message of an error."""
+    try:
+        yield
+    except OrchestratorError as error:
+        if task is not None:
+            error.message = f"task `{task}`: {error.message}"
+        raise
 
 
 def check_kept(
@@ -173,57 +222,6 @@ def _check_no_code(config: ParallelConfig, tasks: Iterable[Task]) -> None:
             )
 
 
-def check_grounds(
-    config: ParallelConfig,
-    root: Path,
-    engine: ContainerEngine,
-    agent: Agent | None,
-    workflow: Workflow | None,
-    environ: Mapping[str, str] | None = None,
-    *,
-    programs: Programs = NO_PROGRAMS,
-) -> Ground:
-    """Check what a run asks for, and each task of its workflow by itself.
-
-    Args:
-        config: The wishes.
-        root: Anywhere in the repository.
-        engine: Where it is to run.
-        agent: Default: the one that each task's configuration names.
-        workflow: The tasks, if they are of one.
-        environ: Variables of the caller. Default: our own.
-        programs: The wishes for tasks with an agent program of their own.
-
-    Raises:
-        OrchestratorError: A run could not start.
-    """
-    check_kept(config, workflow, programs)
-    if workflow is None:
-        return check_ground(config, root, engine, agent, environ)
-    if any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks):
-        check_git()
-    grounds = {
-        task.id: ground
-        for own, tasks in alike(config, workflow, programs)
-        for ground in [_of_task(tasks[0], own, root, engine, agent, environ)]
-        for task in tasks
-    }
-    first = next(iter(grounds.values()))
-    handed_on = {
-        name: value for one in grounds.values() for name, value in one.inherited_env.items()
-    }
-    copied = secret_lines(first.repository.top, first.copies)
-    return replace(
-        first,
-        config=config,
-        inherited_env=handed_on,
-        redactor=_redactor([config, *programs.values()], handed_on, first.secrets, copied),
-        workflow=workflow,
-        programs=programs,
-        grounds=grounds,
-    )
-
-
 def alike(
     config: ParallelConfig, workflow: Workflow, programs: Programs
 ) -> list[tuple[ParallelConfig, list[Task]]]:
@@ -234,27 +232,6 @@ def alike(
         key = own.model_copy(update={"tasks": ("-",)}).model_dump_json()
         found.setdefault(key, (own, []))[1].append(task)
     return list(found.values())
-
-
-def _of_task(
-    task: Task,
-    config: ParallelConfig,
-    root: Path,
-    engine: ContainerEngine,
-    agent: Agent | None,
-    environ: Mapping[str, str] | None,
-) -> Ground:
-    try:
-        # What is right for the run, and for the task, may not go together.
-        ParallelConfig.model_validate(dict(config))
-    except ValidationError as error:
-        said = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"task `{task.id}`: {said}") from error
-    try:
-        return check_ground(config, root, engine, agent, environ)
-    except OrchestratorError as error:
-        error.message = f"task `{task.id}`: {error.message}"
-        raise
 
 
 def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, str]:
@@ -346,16 +323,16 @@ def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def missing_keys(
-    config: ParallelConfig, agent: Agent, handed_on: Mapping[str, str]
+    config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
 ) -> AuthenticationError | None:
-    """Return which models could not be called for want of a key.
+    """Return an error that names the models without a key, if there are any.
 
     A server or an image of the user's own may need none, or bring its own.
     """
     if config.api_base is not None or config.image is not None:
         return None
     secrets = {entry.partition("=")[0]: "a file" for entry in config.isolation.secrets}
-    environment = {**secrets, **handed_on, **config.isolation.env}
+    environment = {**secrets, **inherited_env, **config.isolation.env}
     needs: dict[str, str] = {}
     for model in dict.fromkeys(spec.model for spec in plan_workers(config)):
         key = agent.missing_key(model, environment)

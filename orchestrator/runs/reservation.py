@@ -1,6 +1,7 @@
 """Claim a run's numbers, and write down what it is to do."""
 
 import os
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from orchestrator.cleanup.inventory import base_ref
@@ -13,7 +14,7 @@ from orchestrator.runs.naming import name_workers, note_names
 from orchestrator.state.private_inputs import Inputs, keep_inputs
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord, new_run_id
-from orchestrator.worker.context import Ground
+from orchestrator.worker.checked_run import CheckedRequest, CheckedRun
 from orchestrator.worker.dotenv import check_dotenv
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import plan_tasks
@@ -22,13 +23,22 @@ from orchestrator.workspace.shared_files import keep_given
 _COMMANDS = ("setup", "teardown", "checks")
 
 
-def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirectory]:
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run that is on disk: its plan, and its directory with the lease held."""
+
+    record: RunRecord
+    directory: RunDirectory
+
+
+def reserve(checked: CheckedRun, *, warms: bool = False) -> RecordedRun:
     """Make the run's directory, record and branches; the lease is held from here on.
 
     Raises:
         OrchestratorError: The numbers could not be had; nothing was made.
     """
-    repository, config = ground.repository, ground.config
+    request = checked.request
+    repository, config = request.repository, request.settings.config
     base = base_commit(repository, config)
     check_dotenv(repository, base, config.project.dotenv)
     directory = RunDirectory(repository.state_dir / "runs" / new_run_id())
@@ -37,10 +47,10 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
         workers = name_workers(
             repository, config, base,
             lambda first: plan_tasks(
-                config, ground.workflow, programs=ground.programs, first=first
+                config, request.workflow, programs=request.programs, first=first
             ),
         )  # fmt: skip
-        _check_shown(ground, workers)
+        _check_shown(request, workers)
         note_names(repository, workers, config)
         repository.exclude_worktrees()
         record = RunRecord(
@@ -48,17 +58,17 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
             created_at=datetime.now(UTC),
             top=repository.top,
             base=base,
-            engine=ground.features.version,
+            engine=checked.features.version,
             config=config,
             workers=workers,
-            private=_private(ground, workers),
-            workflow=ground.workflow,
-            programs=dict(ground.programs),
+            private=_private(request, workers),
+            workflow=request.workflow,
+            programs=dict(request.programs),
             warms=warms,
         )
         try:
-            directory.create(ground.redactor.model(record))
-            keep_given(directory, ground.redactor, ground.given)
+            directory.create(request.redactor.model(record))
+            keep_given(directory, request.redactor, request.given)
             repository.claim([worker.branch for worker in workers], base, keep=base_ref(record))
         except (OrchestratorError, OSError) as error:
             directory.release()
@@ -66,18 +76,18 @@ def reserve(ground: Ground, *, warms: bool = False) -> tuple[RunRecord, RunDirec
             if isinstance(error, OSError):
                 raise RepositoryError(f"the run could not be recorded: {error}") from error
             raise
-    _keep_private(ground, record)
-    return record, directory
+    _keep_private(request, record)
+    return RecordedRun(record, directory)
 
 
-def _check_shown(ground: Ground, workers: tuple[WorkerSpec, ...]) -> None:
+def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> None:
     """Refuse names that the record could not show: a cleanup would not find what has them.
 
     Raises:
         ConfigError: A secret is part of one.
     """
     for worker in workers:
-        if worker.is_named and not _is_same(ground.redactor.model(worker), worker):
+        if worker.is_named and not _is_same(request.redactor.model(worker), worker):
             raise ConfigError(
                 "a name from `worktree_dir` or `branch` holds the value of a secret",
                 hint="choose another: names of directories and branches are seen by everybody",
@@ -88,47 +98,48 @@ def _is_same(shown: WorkerSpec, worker: WorkerSpec) -> bool:
     return (shown.directory, shown.branch) == (worker.directory, worker.branch)
 
 
-def _keep_private(ground: Ground, record: RunRecord) -> None:
-    values = ground.secrets.values
-    if record.private or ground.inherited_env or values:
+def _keep_private(request: CheckedRequest, record: RunRecord) -> None:
+    values = request.secrets.values
+    if record.private or request.settings.inherited_env or values:
         inputs = Inputs(
-            config=ground.config,
+            config=request.settings.config,
             workers=record.workers,
             workflow=record.workflow,
             programs=record.programs,
-            inherited_env=dict(ground.inherited_env),
+            inherited_env=dict(request.settings.inherited_env),
             secrets=dict(values),
         )
         keep_inputs(record.run_id, inputs, os.environ)
 
 
-def undo(ground: Ground, record: RunRecord, directory: RunDirectory) -> None:
-    """Give everything back: nothing of the run has begun."""
+def undo(repository: Repository, recorded: RecordedRun) -> None:
+    """Remove everything that `reserve` made: nothing of the run has begun."""
+    record = recorded.record
     for worker in record.workers:
-        ground.repository.drop_branch(worker.branch, at=record.base)
+        repository.drop_branch(worker.branch, at=record.base)
     keep = base_ref(record)
     if keep is not None:
-        ground.repository.git.run("update-ref", "-d", keep)
-    remove_tree(directory.path)
+        repository.git.run("update-ref", "-d", keep)
+    remove_tree(recorded.directory.path)
 
 
-def _private(ground: Ground, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:
+def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:
     """Name what is missing from the record."""
-    config = ground.config
-    shown = [ground.redactor.model(worker) for worker in workers]
-    stages = ground.redactor.model(config.project)
-    tasks = ground.redactor.model(ground.workflow) if ground.workflow else None
+    config = request.settings.config
+    shown = [request.redactor.model(worker) for worker in workers]
+    stages = request.redactor.model(config.project)
+    tasks = request.redactor.model(request.workflow) if request.workflow else None
     services = {
         **config.project.services,
         **{
             f"{task.id}: {name}": service
-            for task in (ground.workflow.tasks if ground.workflow else ())
+            for task in (request.workflow.tasks if request.workflow else ())
             for name, service in (task.settings.services or {}).items()
         },
     }
-    configs = [config, *ground.programs.values()]
+    configs = [config, *request.programs.values()]
     missing = {
-        "workflow": tasks != ground.workflow,
+        "workflow": tasks != request.workflow,
         "api_base": any(one.api_base is not None for one in configs),
         "notify": config.triggers.notify is not None,
         "tasks": shown != list(workers),

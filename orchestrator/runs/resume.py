@@ -13,8 +13,9 @@ from orchestrator.events import Emit, RunDone, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult
-from orchestrator.runs.preflight import check_grounds
+from orchestrator.runs.preflight import RunRequest, check_run
 from orchestrator.runs.recorder import Recorder, announce
+from orchestrator.runs.reservation import RecordedRun
 from orchestrator.runs.shared_resources import prepare_shared, release_shared, remove_helpers
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.history import RunHistory
@@ -22,8 +23,6 @@ from orchestrator.state.private_inputs import Inputs, read_inputs
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.redact import Redactor
-from orchestrator.worker.context import Ground
-from orchestrator.workflow.model import Workflow
 
 
 class ResumedRun:
@@ -87,16 +86,39 @@ class ResumedRun:
         with connected(self._engine) as engine:
             if _is_done(directory, record):
                 return self._conclude(directory, record, engine)
-            workflow = inputs.workflow if inputs else record.workflow
-            ground = _ground(config, record, workflow, inputs, engine, self._agent)
-            _claim_again(ground.repository, directory, record)
-            notify = config.triggers.notify
-            recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
+            checked = check_run(self._request(config, record, inputs), engine)
+            _claim_again(checked.request.repository, directory, record)
+            redactor, notify = checked.request.redactor, config.triggers.notify
+            recorder = Recorder(directory, self._emit, redactor, notify=notify)
             remove_helpers(engine, directory.run_id)
-            run = prepare_shared(ground, record, directory, recorder, self._cancel, resumed=True)
+            recorded = RecordedRun(record, directory)
+            run = prepare_shared(checked, recorded, recorder, self._cancel, resumed=True)
             with release_shared(engine, directory, recorder):
                 announce(recorder, record, run.notices)
                 return run_workers(run, record.workers, since=record.created_at)
+
+    def _request(
+        self, config: ParallelConfig, record: RunRecord, inputs: Inputs | None
+    ) -> RunRequest:
+        """Return the request of the run, with the private values that its record lacks."""
+        if inputs is None:
+            return RunRequest(
+                config=config,
+                root=record.top,
+                agent=self._agent,
+                workflow=record.workflow,
+                programs=record.programs,
+            )
+        names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
+        isolation = config.isolation.model_copy(update={"secrets": names})
+        return RunRequest(
+            config=config.model_copy(update={"isolation": isolation}),
+            root=record.top,
+            agent=self._agent,
+            workflow=inputs.workflow,
+            programs=inputs.programs,
+            environ={**os.environ, **inputs.environ},
+        )
 
     def _conclude(
         self, directory: RunDirectory, record: RunRecord, engine: ContainerEngine
@@ -153,22 +175,3 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
 
 def _is_done(directory: RunDirectory, record: RunRecord) -> bool:
     return all(directory.result(spec.worker_id) is not None for spec in record.workers)
-
-
-def _ground(
-    config: ParallelConfig,
-    record: RunRecord,
-    workflow: Workflow | None,
-    inputs: Inputs | None,
-    engine: ContainerEngine,
-    agent: Agent | None,
-) -> Ground:
-    if inputs is None:
-        return check_grounds(config, record.top, engine, agent, workflow, programs=record.programs)
-    names = tuple(entry.partition("=")[0] for entry in config.isolation.secrets)
-    isolation = config.isolation.model_copy(update={"secrets": names})
-    config = config.model_copy(update={"isolation": isolation})
-    environ = {**os.environ, **inputs.environ}
-    return check_grounds(
-        config, record.top, engine, agent, workflow, environ, programs=inputs.programs
-    )

@@ -20,14 +20,14 @@ from orchestrator.runs.capacity import check_disk, check_worktrees
 from orchestrator.runs.dry_run import RunPlan
 from orchestrator.runs.machine_check import crowding, roominess
 from orchestrator.runs.naming import name_workers
-from orchestrator.runs.preflight import alike, check_grounds, check_kept, check_wishes, missing_keys
+from orchestrator.runs.preflight import RunRequest, check_request, check_run, missing_keys
 from orchestrator.runs.recorder import Recorder, announce
-from orchestrator.runs.reservation import reserve, undo
+from orchestrator.runs.reservation import RecordedRun, reserve, undo
 from orchestrator.runs.shared_resources import prepare_shared, release_shared
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import RunRecord
-from orchestrator.worker.context import Ground, RunContext
+from orchestrator.worker.checked_run import CheckedRun
+from orchestrator.worker.context import RunContext
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.planning import (
     NO_PROGRAMS,
@@ -66,12 +66,15 @@ class ParallelRunner:
             warms: What the one worker has in its caches becomes that of later runs.
         """
         self._config = config if workflow is None else run_config(config, workflow)
-        self._workflow = workflow
-        self._programs = programs
-        self._root = Path(root) if root is not None else Path.cwd()
+        self._request = RunRequest(
+            config=self._config,
+            root=Path(root) if root is not None else Path.cwd(),
+            agent=agent,
+            workflow=workflow,
+            programs=programs,
+        )
         self._emit = emit or ignore
         self._engine = engine
-        self._agent = agent
         self._warms = warms
         self._cancel = Cancel()
 
@@ -83,26 +86,23 @@ class ParallelRunner:
         """
         config = self._config
         isolation = config.isolation
-        check_kept(config, self._workflow, self._programs)
-        wishes = check_wishes(config, self._root, self._agent)
-        if self._workflow is not None:
-            for own, _ in alike(config, self._workflow, self._programs):
-                check_wishes(own, self._root, self._agent)
-        repository = wishes.repository
+        checked = check_request(self._request)
+        settings = checked.settings
+        repository = checked.repository
         check_worktrees(repository, config)
         base = repository.resolve(config.base)
         workers = name_workers(
             repository, config, base,
             lambda first: plan_tasks(
-                config, self._workflow, programs=self._programs, first=first
+                config, checked.workflow, programs=checked.programs, first=first
             ),
         )  # fmt: skip
-        missing = missing_keys(config, wishes.agent, wishes.inherited_env)
+        missing = missing_keys(config, settings.agent, settings.inherited_env)
         plan = RunPlan(
             base=base,
             top=repository.top,
             workers=workers,
-            image=wishes.image,
+            image=settings.image,
             timeout=config.timeout,
             preset=config.preset,
             limits=config.limits,
@@ -116,15 +116,15 @@ class ParallelRunner:
             setup=config.project.setup,
             teardown=config.project.teardown,
             checks=tuple(check.title for check in config.project.checks),
-            env=tuple(sorted({*wishes.inherited_env, *isolation.env})),
-            secrets=tuple(wishes.secrets.values),
+            env=tuple(sorted({*settings.inherited_env, *isolation.env})),
+            secrets=tuple(checked.secrets.values),
             notices=(
                 *self._notices(repository),
-                *wishes.copies.notices,
+                *checked.copies.notices,
                 *([missing.message] if missing else ()),
             ),
         )
-        return wishes.redactor.model(plan)
+        return checked.redactor.model(plan)
 
     def _notices(self, repository: Repository) -> Iterator[str]:
         if self._config.include_uncommitted:
@@ -169,12 +169,13 @@ class ParallelRunner:
             OrchestratorError: The run could not start; nothing was created.
         """
         with connected(self._engine) as engine:
-            ground, notices = self._checked(engine)
-            record, directory = reserve(ground, warms=self._warms)
-            notify = self._config.triggers.notify
-            recorder = Recorder(directory, self._emit, ground.redactor, notify=notify)
+            checked, notices = self._checked(engine)
+            recorded = reserve(checked, warms=self._warms)
+            record, directory = recorded.record, recorded.directory
+            redactor, notify = checked.request.redactor, self._config.triggers.notify
+            recorder = Recorder(directory, self._emit, redactor, notify=notify)
             with release_shared(engine, directory, recorder):
-                run = self._shared(ground, record, directory, recorder)
+                run = self._shared(checked, recorded, recorder)
                 announce(recorder, record, (*notices, *run.notices))
                 return run_workers(run, record.workers)
 
@@ -188,26 +189,26 @@ class ParallelRunner:
             OrchestratorError: The run could not start; nothing was created.
         """
         with connected(self._engine) as engine:
-            ground, notices = self._checked(engine)
-            record, directory = reserve(ground)
-            announce(Recorder(directory, self._emit, ground.redactor), record, notices)
-            return directory
+            checked, notices = self._checked(engine)
+            recorded = reserve(checked)
+            recorder = Recorder(recorded.directory, self._emit, checked.request.redactor)
+            announce(recorder, recorded.record, notices)
+            return recorded.directory
 
-    def _checked(self, engine: ContainerEngine) -> tuple[Ground, tuple[str, ...]]:
-        ground = check_grounds(
-            self._config, self._root, engine, self._agent, self._workflow, programs=self._programs
-        )
+    def _checked(self, engine: ContainerEngine) -> tuple[CheckedRun, tuple[str, ...]]:
+        checked = check_run(self._request, engine)
+        request, features = checked.request, checked.features
         removed = self._remove_old(engine)
-        overlay, copied = ground.features.overlay, ground.copies.size
-        check_disk(ground.repository, self._config, overlay=overlay, copied=copied)
-        each = [demand(one.config, cpus=ground.features.cpus) for one in ground.grounds.values()]
-        room = roominess(self._config, ground.features, each)
-        crowded = crowding(self._config, ground.features, each) or room
-        return ground, (
+        overlay, copied = features.overlay, request.copies.size
+        check_disk(request.repository, self._config, overlay=overlay, copied=copied)
+        each = [demand(one.config, cpus=features.cpus) for one in request.tasks.values()]
+        room = roominess(self._config, features, each)
+        crowded = crowding(self._config, features, each) or room
+        return checked, (
             *removed,
-            *abandoned(ground.repository, engine),
-            *self._notices(ground.repository),
-            *ground.copies.notices,
+            *abandoned(request.repository, engine),
+            *self._notices(request.repository),
+            *request.copies.notices,
             *([crowded] if crowded else ()),
         )
 
@@ -217,20 +218,18 @@ class ParallelRunner:
             return []
         wanted = Wanted(merged=True, older_than=parse_age(self._config.retention))
         try:
-            gone = cleanup(self._root, engine=engine, wanted=wanted).workers
+            gone = cleanup(self._request.root, engine=engine, wanted=wanted).workers
         except OrchestratorError as error:
             return [f"old workers were not removed ({error.message})"]
         numbers = ", ".join(str(one.worker_id) for one in gone if one.problem is None)
         told = f"merged and older than {self._config.retention}: removed worker {numbers}"
         return [told] if numbers else []
 
-    def _shared(
-        self, ground: Ground, record: RunRecord, directory: RunDirectory, recorder: Recorder
-    ) -> RunContext:
+    def _shared(self, checked: CheckedRun, recorded: RecordedRun, recorder: Recorder) -> RunContext:
         try:
-            return prepare_shared(ground, record, directory, recorder, self._cancel, resumed=False)
+            return prepare_shared(checked, recorded, recorder, self._cancel, resumed=False)
         except (OrchestratorError, OSError) as error:
-            undo(ground, record, directory)
+            undo(checked.request.repository, recorded)
             if isinstance(error, OSError):
                 raise RepositoryError(f"the run could not be prepared: {error}") from error
             raise

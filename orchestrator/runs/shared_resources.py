@@ -18,11 +18,12 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
 from orchestrator.git.submodules import ready_submodules
 from orchestrator.runs.recorder import Recorder
+from orchestrator.runs.reservation import RecordedRun
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import RunRecord
 from orchestrator.state.secret_files import forget
-from orchestrator.worker.context import Ground, RunContext, labels
+from orchestrator.worker.checked_run import CheckedRun
+from orchestrator.worker.context import RunContext, labels
 from orchestrator.worker.prepare import ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
@@ -72,39 +73,35 @@ def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
 
 
 def prepare_shared(
-    ground: Ground,
-    record: RunRecord,
-    directory: RunDirectory,
-    emit: Emit,
-    cancel: Cancel,
-    *,
-    resumed: bool,
+    checked: CheckedRun, recorded: RecordedRun, emit: Emit, cancel: Cancel, *, resumed: bool
 ) -> RunContext:
-    """Make what all workers need: the base's objects, and a network.
+    """Make what all workers need: the objects of the base, and a network.
 
     Raises:
         OrchestratorError: It could not be made.
         OSError: There is no room for it.
     """
-    base, isolation = record.base, ground.config.isolation
-    switch = _switch(ground, directory, record.workers if resumed else ())
-    shallow = ready_objects(ground.repository, directory, base, history=isolation.history)
-    submodules = ready_submodules(
-        ground.repository, base, directory.objects, history=isolation.history
+    request, record, directory = checked.request, recorded.record, recorded.directory
+    repository, config, base = request.repository, request.settings.config, record.base
+    switch = _switch(checked, directory, record.workers if resumed else ())
+    history = config.isolation.history
+    shallow = ready_objects(repository, directory, base, history=history)
+    submodules = ready_submodules(repository, base, directory.objects, history=history)
+    content = find_content(repository, base, directory.path / "index")
+    caches = find_caches(
+        repository, base, config.project.caches, directory.path, warms=record.warms
     )
-    content = find_content(ground.repository, base, directory.path / "index")
-    kinds = ground.config.project.caches
-    caches = find_caches(ground.repository, base, kinds, directory.path, warms=record.warms)
     shared = Shared(
         directory,
-        ground.repository,
-        ground.redactor,
+        repository,
+        request.redactor,
         workers=record.workers,
         # Workers that are of no workflow are to know nothing of each other.
         title=None if record.workflow is None else record.workflow.name,
     )
     run = RunContext(
-        **vars(ground),
+        checked=checked,
+        settings=request.settings,
         directory=directory,
         base=base,
         run_base=base,
@@ -115,23 +112,27 @@ def prepare_shared(
         content=content,
         caches=caches,
         notices=(*submodules.notices, *content.notices, *caches.notices),
-        mode=choose_mode(ground.engine, ground.features, ground.repository, directory.path),
+        mode=choose_mode(checked.engine, checked.features, repository, directory.path),
         network="none",
         emit=shared.following(emit),
         cancel=cancel,
-        pace=StartThrottle(ground.config.stagger, ground.config.providers, just_started=resumed),
-        ports=PortBlocks(directory, ground.repository.common_dir),
+        pace=StartThrottle(config.stagger, config.providers, just_started=resumed),
+        ports=PortBlocks(directory, repository.common_dir),
         shared=shared,
         switch=switch,
         resumed=resumed,
     )
-    configs = [one.config for one in ground.grounds.values()] or [ground.config]
-    if not any("open" in config.networks for config in configs):
+    return _with_network(run)
+
+
+def _with_network(run: RunContext) -> RunContext:
+    """Make the network of a run, or find the one that another process made."""
+    if not any("open" in one.config.networks for _, one in run.checked.request.by_task()):
         return run
-    name = f"orchestrator-{directory.run_id}"
+    name = f"orchestrator-{run.directory.run_id}"
     ours = labels(run, None, role="network")
-    made = [left.id for left in ground.engine.leftovers(ours) if left.kind == "network"]
-    network = made[0] if made else ground.engine.create_network(name, ours)
+    made = [left.id for left in run.engine.leftovers(ours) if left.kind == "network"]
+    network = made[0] if made else run.engine.create_network(name, ours)
     return replace(_with_host_closed(run, name, network), network=network)
 
 
@@ -141,8 +142,7 @@ def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
     Raises:
         EngineUnavailableError: The engine does not answer.
     """
-    grounds = list(run.grounds.values()) or [run]
-    known = [one.egress for one in grounds if one.egress is not None]
+    known = [one.egress for _, one in run.checked.request.by_task() if one.egress is not None]
     allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
     egress = replace(known[0], allowed=tuple(allowed))
     try:
@@ -158,9 +158,9 @@ def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
     return run
 
 
-def _switch(ground: Ground, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
+def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
     """Make the switch of a run, and tell it of containers that another process started."""
-    switch = make_switch(ground.engine, directory.path)
+    switch = make_switch(checked.engine, directory.path)
     for spec in running:
         checkpoints = Checkpoints(directory.worker(spec.worker_id))
         launched = checkpoints.launch()
@@ -168,7 +168,7 @@ def _switch(ground: Ground, directory: RunDirectory, running: Iterable[WorkerSpe
             # Told nevertheless: the switch of the other process ends when this one knows of all.
             switch.idle(spec.worker_id)
             continue
-        config = ground.grounds.get(spec.name or "", ground).config
+        config = checked.request.settings_of(spec.name).config
         left = None if config.timeout is None else config.timeout - (launched.age or 0.0)
         # What is late already is stopped by us, as soon as it is found.
         late = None if left is None else max(left, _TAKING_OVER) + config.limits.grace + LATE

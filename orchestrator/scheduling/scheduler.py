@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from orchestrator.errors import EngineUnavailableError, OrchestratorError, UnfinishedError
@@ -20,7 +20,7 @@ from orchestrator.scheduling.start_gate import StartGate
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.worker.agent_container import cancel_of
 from orchestrator.worker.attempts import RetryLater, attempt, has_begun, with_attempt_totals
-from orchestrator.worker.context import RunContext
+from orchestrator.worker.context import RunContext, with_config
 from orchestrator.worker.lifecycle import failure
 from orchestrator.worker_spec import WorkerSpec
 
@@ -243,7 +243,7 @@ def _attempt(
             # Its container may run, and what it wrote is to be brought home.
             raise UnfinishedError(str(error)) from error
         return failure(run, spec, Reason.SETUP_FAILED, str(error))
-    came = attempt(replace(run, config=given.over(run.config)), spec)
+    came = attempt(with_config(run, given.over(run.config)), spec)
     # What others came to, and it was told, stands in their results.
     return came if isinstance(came, RetryLater) else came.model_copy(update={"task": asked})
 

@@ -9,7 +9,7 @@ What giving an attempt up comes to, each step such that it may be done over agai
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 
@@ -21,7 +21,7 @@ from orchestrator.git.worktree import clear_place, open_worktree
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.worker.agent_container import cancel_of
-from orchestrator.worker.context import RunContext
+from orchestrator.worker.context import RunContext, with_config
 from orchestrator.worker.lifecycle import run_worker
 from orchestrator.worker_spec import WorkerSpec
 
@@ -155,7 +155,7 @@ def _with_rest_of_budget(run: RunContext, earlier: Sequence[WorkerResult]) -> Ru
         update["budget_per_worker"] = budget - sum(one.cost for one in earlier)
     if tokens is not None:
         update["tokens_per_worker"] = tokens - sum(one.tokens or 0 for one in earlier)
-    return replace(run, config=run.config.model_copy(update=update)) if earlier else run
+    return with_config(run, run.config.model_copy(update=update)) if earlier else run
 
 
 def _check_rest(config: ParallelConfig) -> None:

@@ -1,12 +1,13 @@
 """What the parts of one run share, and how its objects in the engine are labelled."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orchestrator.agents.base import Agent
 from orchestrator.config.run import ParallelConfig
+from orchestrator.config.sizing import cpus_of
 from orchestrator.engine import labels as label
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.engine.spec import Egress
@@ -22,46 +23,22 @@ from orchestrator.git.submodules import Submodule
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import Secrets
 from orchestrator.text.redact import Redactor
+from orchestrator.worker.checked_run import CheckedRun, CheckedSettings
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.planning import Programs
 from orchestrator.workspace.caches import NO_CACHES, Caches
 from orchestrator.workspace.mounts import Mode
 from orchestrator.workspace.shared_files import Shared
-from orchestrator.workspace.untracked import NO_COPIES, Copies
+from orchestrator.workspace.untracked import Copies
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
-    """What was checked and found good before anything was created."""
-
-    config: ParallelConfig
-    repository: Repository
-    engine: ContainerEngine
-    features: EngineFeatures
-    agent: Agent
-    image: str
-    cpus: float
-    egress: Egress | None
-    """None where there is no network."""
-    inherited_env: Mapping[str, str]
-    secrets: Secrets
-    redactor: Redactor
-    copies: Copies = NO_COPIES
-    given: str | None = None
-    """What the user gives all workers to read."""
-    workflow: Workflow | None = None
-    """Whose tasks the workers have, each by its name."""
-    programs: Programs = field(default_factory=dict)
-    """The wishes for tasks with an agent program of their own."""
-    grounds: Mapping[str, "Ground"] = field(default_factory=dict)
-    """By the names of tasks: what is otherwise for each."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunContext(Ground):
+class RunContext:
     """What all workers of a run share."""
 
+    checked: CheckedRun
+    settings: CheckedSettings
     directory: RunDirectory
     base: str
     """The commit that a worker starts from."""
@@ -92,21 +69,79 @@ class RunContext(Ground):
     resumed: bool = False
     """Whether another process began it: what it left is looked for first."""
 
+    @property
+    def engine(self) -> ContainerEngine:
+        """The container engine."""
+        return self.checked.engine
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What the engine and its machine can do."""
+        return self.checked.features
+
+    @property
+    def repository(self) -> Repository:
+        """The user's repository."""
+        return self.checked.request.repository
+
+    @property
+    def redactor(self) -> Redactor:
+        """What removes the values of secrets from text."""
+        return self.checked.request.redactor
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets that workers find in files."""
+        return self.checked.request.secrets
+
+    @property
+    def workflow(self) -> Workflow | None:
+        """The workflow whose tasks the workers have."""
+        return self.checked.request.workflow
+
+    @property
+    def programs(self) -> Programs:
+        """The settings for tasks with an agent program of their own."""
+        return self.checked.request.programs
+
+    @property
+    def copies(self) -> Copies:
+        """The untracked files that every worker gets."""
+        return self.checked.request.copies
+
+    @property
+    def config(self) -> ParallelConfig:
+        return self.settings.config
+
+    @property
+    def agent(self) -> Agent:
+        return self.settings.agent
+
+    @property
+    def image(self) -> str:
+        return self.settings.image
+
+    @property
+    def egress(self) -> Egress | None:
+        return self.settings.egress
+
+    @property
+    def inherited_env(self) -> Mapping[str, str]:
+        return self.settings.inherited_env
+
+    @property
+    def cpus(self) -> float:
+        return cpus_of(self.config, cpus=self.features.cpus)
+
 
 def of_worker(run: RunContext, spec: WorkerSpec) -> RunContext:
     """Return a run as one worker is to have it: with the wishes of its task."""
-    own = run.grounds.get(spec.name or "")
-    if own is None:
-        return run
-    return replace(
-        run,
-        config=own.config,
-        agent=own.agent,
-        image=own.image,
-        cpus=own.cpus,
-        egress=own.egress,
-        inherited_env=own.inherited_env,
-    )
+    return replace(run, settings=run.checked.request.settings_of(spec.name))
+
+
+def with_config(run: RunContext, config: ParallelConfig) -> RunContext:
+    """Return a run with another configuration."""
+    return replace(run, settings=replace(run.settings, config=config))
 
 
 def provider_for(run: RunContext, spec: WorkerSpec) -> str:

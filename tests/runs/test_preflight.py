@@ -17,7 +17,7 @@ from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.errors import AuthenticationError, ConfigError, UnsupportedError
 from orchestrator.events import Notice
 from orchestrator.runs.machine_check import check_machine, crowding
-from orchestrator.runs.preflight import check_ground, choose_agent, missing_keys
+from orchestrator.runs.preflight import RunRequest, check_run, choose_agent, missing_keys
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
@@ -214,4 +214,4 @@ class TestMachine:
 def test_a_runtime_that_is_not_there_is_told_as_that(repo: Path, local_engine: LocalEngine) -> None:
     config = configured("true", isolation=Isolation(runtime="nosuch", network="open"))
     with pytest.raises(UnsupportedError, match="the local engine has no runtime `nosuch`"):
-        check_ground(config, repo, local_engine, None)
+        check_run(RunRequest(config=config, root=repo), local_engine)

@@ -70,7 +70,7 @@ _WRITE = "orchestrator.files.atomic:write_atomically"
 
 POINTS = _named(
     planning=Point(
-        target="orchestrator.runs.runner:check_grounds", when="before", outcome="nothing"
+        target="orchestrator.runs.runner:check_run", when="before", outcome="nothing"
     ),
     create=(
         Point(target=f"{_RECORD}RunDirectory.create", when="before", outcome="nothing"),

@@ -110,7 +110,8 @@ def preflight() -> Iterator[Protection]:
     yield from patches(
         "runs/preflight.py",
         (PREFLIGHT,),
-        ("no run without a key", "    if missing is not None:\n        raise missing\n", ""),
+        ("no run without a key",
+         "        if missing is not None:\n            raise missing\n", ""),
     )  # fmt: skip
     yield from patches(
         "runs/machine_check.py",

@@ -1,0 +1,68 @@
+"""A run that was asked for and found to be possible, before anything of it is created."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.agents.base import Agent
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
+from orchestrator.engine.spec import Egress
+from orchestrator.git.repository import Repository
+from orchestrator.state.secret_files import Secrets
+from orchestrator.text.redact import Redactor
+from orchestrator.workflow.model import Workflow
+from orchestrator.workflow.planning import Programs
+from orchestrator.workspace.untracked import NO_COPIES, Copies
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedSettings:
+    """The settings of a worker, with what follows from them."""
+
+    config: ParallelConfig
+    agent: Agent
+    image: str
+    egress: Egress | None
+    """None if no container of the worker has a network."""
+    inherited_env: Mapping[str, str]
+    """The caller's variables that the agent program gets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRequest:
+    """What a run was asked for, checked as far as no engine is needed."""
+
+    settings: CheckedSettings
+    """The settings of the run."""
+    repository: Repository
+    secrets: Secrets
+    redactor: Redactor
+    copies: Copies = NO_COPIES
+    given: str | None = None
+    """The text that the user gives all workers to read."""
+    workflow: Workflow | None = None
+    """Its tasks are those of the workers, by name."""
+    programs: Programs = field(default_factory=dict)
+    """The settings for tasks with an agent program of their own."""
+    tasks: Mapping[str, CheckedSettings] = field(default_factory=dict)
+    """The settings of each task of the workflow, by name. Tasks with equal settings share them."""
+
+    def settings_of(self, task: str | None) -> CheckedSettings:
+        """Return the settings of a task; those of the run for a worker without a named task."""
+        return self.tasks.get(task or "", self.settings)
+
+    def by_task(self) -> list[tuple[str | None, CheckedSettings]]:
+        """Return all settings that workers have, each once, with the first task that has them."""
+        found: dict[int, tuple[str | None, CheckedSettings]] = {}
+        for name, settings in self.tasks.items():
+            found.setdefault(id(settings), (name, settings))
+        return list(found.values()) or [(None, self.settings)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRun:
+    """A checked request, and the engine that can fulfil it."""
+
+    request: CheckedRequest
+    engine: ContainerEngine
+    features: EngineFeatures
