@@ -52,7 +52,8 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@if [ -f docs/check.py ]; then $(BIN)/python docs/check.py; fi
+	$(BIN)/python docs/check.py
+	$(BIN)/python docs/tools/measure.py --check
 
 demo: images
 	$(BIN)/python docs/demo/demo.py

@@ -43,6 +43,10 @@ from orchestrator.workflow.parsing.manifest import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "tools"))
+from rooms import draw as draw_rooms  # noqa: E402
+
+ROOMS = Path("docs/rooms.svg")
 SCHEMA = Path("docs/reference/config.schema.json")
 MANIFEST_SCHEMA = Path("docs/reference/manifest.schema.json")
 HELP_WIDTH = "80"
@@ -82,6 +86,7 @@ def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Give every file that has generated parts, as it should be."""
     yield SCHEMA, json.dumps(json_schema(), indent=2) + "\n"
     yield MANIFEST_SCHEMA, json.dumps(manifest_schema(), indent=2) + "\n"
+    yield ROOMS, draw_rooms(ROOT)
     for page in pages(root):
         text = (root / page).read_text(encoding="utf-8")
         if "<!-- generated: " in text:
