@@ -1,1 +1,1 @@
-"""Every setting: its model, its default, and where its value came from."""
+"""The settings of a run: models, defaults, sources, validation."""

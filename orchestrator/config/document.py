@@ -1,4 +1,4 @@
-"""Read a configuration file as plain data that remembers its lines; YAML and JSON."""
+"""Parse configuration files (YAML and JSON) into plain data with line numbers."""
 
 import json
 import re
@@ -17,25 +17,25 @@ MAX_DEPTH = 20
 
 
 class DocumentError(Exception):
-    """The file is not usable at all; the message starts with its place."""
+    """A file cannot be read or parsed. The message starts with `FILE` or `FILE:LINE`."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value and the line it stands on; a mapping's and a list's members are nodes too."""
+    """A parsed value and its line number. Members of mappings and lists are nodes too."""
 
     value: object
     line: int | None
     written: str | None = field(default=None, compare=False)
-    """How a number or a truth value is spelled: `1.10`, which as a number is 1.1."""
+    """The source text of a number or boolean: `1.10` stays `1.10`, not 1.1."""
 
     @property
     def as_text(self) -> "Node":
-        """Return a number or a truth value as the text that spells it, others unchanged."""
+        """Return a number or boolean as its source text, and any other value unchanged."""
         return self if self.written is None else Node(self.written, self.line)
 
     def plain(self) -> object:
-        """Return the value without its lines."""
+        """Return the value, and all values inside it, without line numbers."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -44,15 +44,15 @@ class Node:
 
 
 def read_document(path: Path, *, below: Path | None = None) -> Node:
-    """Read a file; `.json` is JSON, everything else YAML.
+    """Read and parse a file: JSON if its name ends in `.json`, YAML otherwise.
 
     Args:
         path: The file.
-        below: A directory whose content nobody vouches for, such as a repository's top: no link
-            below it is followed, as what a link leads to would be told in messages.
+        below: A directory with untrusted content, such as the top of a repository. Symbolic
+            links below it are refused, because error messages quote the content of the file.
 
     Raises:
-        DocumentError: It cannot be read, is too large, or is not well formed.
+        DocumentError: The file cannot be read, is too large, or is malformed.
     """
     if below is not None:
         _refuse_links(path, below)
@@ -63,22 +63,22 @@ def read_document(path: Path, *, below: Path | None = None) -> Node:
 
 def _refuse_links(path: Path, below: Path) -> None:
     folders = path.relative_to(below).parents
-    links = [one for one in (path, *(below / folder for folder in folders)) if one.is_symlink()]
-    # The directory itself is where the user is.
+    links = [part for part in (path, *(below / folder for folder in folders)) if part.is_symlink()]
+    # `below` itself may be a link: the user chose that directory.
     if any(link != below for link in links):
-        raise DocumentError(f"{path}: is a link, and `--config` alone follows one")
+        raise DocumentError(f"{path}: is a symbolic link; only `--config` follows links")
     if not path.is_file():
         raise DocumentError(f"{path}: is not a file")
 
 
 def read_text(path: Path) -> str:
-    """Read a small UTF-8 file, whatever it claims its size to be.
+    """Read a UTF-8 file of at most `MAX_BYTES` bytes.
 
     Raises:
-        DocumentError: It cannot be read, is too large or is not UTF-8.
+        DocumentError: The file cannot be read, is too large or is not UTF-8.
     """
     try:
-        # A FIFO would be waited for, without an end.
+        # `open` on a FIFO would block forever.
         with open_regular(path, follow=True) as file:
             data = file.read(MAX_BYTES + 1)
     except NotRegularError as error:
@@ -112,13 +112,13 @@ def _core_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's core schema: `on`, `1:30` and dates stay text. No aliases, bounded depth."""
+    """Parses YAML 1.2's core schema without aliases: `on`, `1:30` and dates stay text."""
 
     yaml_implicit_resolvers = _core_resolvers()
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        # One alias of an alias of an alias is all it takes to fill the memory.
+        # Nested aliases expand exponentially and can exhaust the memory ("billion laughs").
         if self.check_event(yaml.AliasEvent):
             raise self._refuse("aliases (`*name`) are not supported")
         if self.depth >= MAX_DEPTH:
@@ -173,8 +173,8 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Node]:
     for key_node, value_node in node.value:
         key = _key(key_node)
         if key in members:
-            raise _refused(f"the key `{key}` is there twice", key_node.start_mark)
-        # The key's line: a block that follows starts a line later, and people look for the key.
+            raise _refused(f"the key `{key}` is defined twice", key_node.start_mark)
+        # Use the line of the key: a nested block starts one line later, and users look for the key.
         members[key] = replace(_from_yaml(value_node), line=key_node.start_mark.line + 1)
     return members
 
@@ -186,7 +186,7 @@ def _key(node: yaml.Node) -> str:
 
 
 def _scalar(node: yaml.Node) -> object:
-    # A container's tag may be forced upon a scalar: `!!map x`.
+    # A collection's tag can be written on a scalar: `!!map x`.
     read = _SCALARS.get(node.tag.removeprefix(_YAML), str)
     try:
         return read(str(node.value))
@@ -222,7 +222,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
-            raise ValueError(f"the key `{key}` is there twice")
+            raise ValueError(f"the key `{key}` is defined twice")
         members[key] = value
     return members
 
@@ -232,11 +232,11 @@ _JSON = json.JSONDecoder()
 
 
 class _JsonLines:
-    """Walks JSON that is known to be well formed, to keep the lines that `json` forgets."""
+    """Parses well-formed JSON and records the line of each value, which `json` does not."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._ends = [match.start() for match in re.finditer("\n", text)]
         self._at = 0
 
     def read(self, depth: int = 0) -> Node:
@@ -264,7 +264,7 @@ class _JsonLines:
             yield self.read(depth + 1)
 
     def _until(self, end: str) -> Iterator[int]:
-        """Yield the line of each member, and step over what closes them."""
+        """Yield the line of each member, then skip the closing bracket `end`."""
         self._at += 1
         while self._text[self._next()] != end:
             yield bisect_left(self._ends, self._at) + 1
@@ -275,6 +275,6 @@ class _JsonLines:
         return value
 
     def _next(self) -> int:
-        found = _BETWEEN.match(self._text, self._at)
-        self._at = found.end() if found else self._at
+        match = _BETWEEN.match(self._text, self._at)
+        self._at = match.end() if match else self._at
         return self._at

@@ -1,4 +1,4 @@
-"""Show every setting of a run with where its value comes from, and no secret."""
+"""List every setting of a run with its value and source; secret values are hidden."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,25 +19,25 @@ from orchestrator.config.run import ParallelConfig
 
 HIDDEN = "[not shown]"
 _NAMES_ONLY = "secrets"
-"""Holds names alone, which may be shown."""
+"""Setting that holds names of variables, not values, and may be shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """One setting."""
+    """One setting with its value and source, for `orchestrator config show`."""
 
     key: str
-    """Where it stands in a file: `container.memory`."""
+    """Path of the setting in a configuration file: `container.memory`."""
     value: Any
-    """As JSON has it."""
+    """Value as in JSON."""
     in_bytes: bool = False
     source: Literal["file", "environment", "option", "preset", "default"]
     places: tuple[str, ...] = ()
-    """`FILE:LINE`, a variable, the preset's name; several where values add up."""
+    """Sources of the value: `FILE:LINE`, a variable or a preset; several if values are merged."""
 
 
 def describe(settings: Settings) -> Iterator[Described]:
-    """Describe every setting, in the order of the documentation."""
+    """Yield every setting, in the order of the documentation."""
     values = settings.config.model_dump(mode="json")
     for key, field in _keys():
         given = settings.given(field)
@@ -75,7 +75,7 @@ def _preset(config: ParallelConfig, field: FieldPath) -> tuple[str, ...]:
 
 
 def _shown(name: str, value: Any) -> Any:  # noqa: ANN401
-    """Hide what may be a credential, wherever it stands; names of variables stay."""
+    """Return a value with credentials replaced by `HIDDEN`; names of variables stay."""
     if isinstance(value, list):
         return [_shown(name, item) for item in value]
     if isinstance(value, dict):

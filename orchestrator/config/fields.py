@@ -1,4 +1,4 @@
-"""Which settings there are, where each lives in the models, and what values each may have."""
+"""The table of all settings: their path in the models, their key in files, allowed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from orchestrator.config.run import MOST_WORKERS, ParallelConfig, Triggers
 from orchestrator.config.values import IS_SIZE
 
 FieldPath = tuple[str, ...]
-"""`("workers",)` or `("limits", "cpus")`."""
+"""Path of a setting in the models: `("workers",)` or `("limits", "cpus")`."""
 
 _PARTS: Mapping[str, type[BaseModel]] = {
     "limits": Limits,
@@ -28,23 +28,23 @@ RUN_FIELDS: Mapping[str, FieldPath] = {
     for name in ParallelConfig.model_fields
     if name not in _PARTS and name not in ("providers", "closed_stages", "auto_workers")
 }
-"""Keys of the block `parallel_runs:`."""
+"""Settings in the block `parallel_runs:`, by key."""
 _KEYS: Mapping[str, str] = {"copied": "copy"}
-"""A field named `copy` would hide a method."""
+"""Keys that differ from the field's name: a field `copy` would hide a method of pydantic."""
 CONTAINER_FIELDS: Mapping[str, FieldPath] = {
     _KEYS.get(name, name): (part, name)
     for part in ("limits", "isolation")
     for name in _PARTS[part].model_fields
 }
-"""Keys of the block `container:`."""
+"""Settings in the block `container:`, by key."""
 TRIGGER_FIELDS: Mapping[str, FieldPath] = {
     name: ("triggers", name) for name in Triggers.model_fields
 }
-"""Keys of the block `triggers:`."""
+"""Settings in the block `triggers:`, by key."""
 PROJECT_FIELDS: Mapping[str, FieldPath] = {
     name.removesuffix("_"): ("project", name) for name in Project.model_fields
 }
-"""Keys at the top of the file, beside the blocks; a field named `copy` would hide a method."""
+"""Settings of `Project`, by key: they are at the top level of a file."""
 FIELDS: Mapping[str, FieldPath] = {
     **RUN_FIELDS,
     **CONTAINER_FIELDS,
@@ -62,9 +62,9 @@ TOP_FIELDS: Mapping[str, FieldPath] = {
     **{name: CONTAINER_FIELDS[name] for name in ("copy", "ports")},
     **PROJECT_FIELDS,
 }
-"""Keys of the file that are in no block."""
+"""Settings at the top level of a file, outside of any block, by key."""
 CAMEL: Mapping[str, str] = {"rate_limit": "rateLimit", "refill_rate": "refillRate"}
-"""Keys in `providers` as we write them elsewhere, and as `automatosx.config.json` has them."""
+"""Keys of `providers` in snake case, and the camel case that `automatosx.config.json` uses."""
 AGENT_FIELDS: Mapping[str, FieldPath] = {
     name: FIELDS[name]
     for name in (
@@ -72,29 +72,29 @@ AGENT_FIELDS: Mapping[str, FieldPath] = {
         *("image", "api_base", "env"),
     )
 }
-"""Keys of `agents.NAME`: defaults for one agent program."""
+"""Settings that `agents.NAME` may hold as defaults for one agent program, by key."""
 SECRET = frozenset({"env", "environment", "variables", "secrets", "api_base", "notify"})
-"""Names of what may hold a credential, wherever they stand: never shown."""
+"""Names of settings that may hold credentials; their values are never shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One value that somebody gave."""
+    """A value given by the user, with its source."""
 
     field: FieldPath
     value: object
     kind: Literal["file", "environment", "option"]
     name: str
-    """What it is called there: `parallel_runs.workers`, `ORCHESTRATOR_WORKERS`, `--workers`."""
+    """Name at the source: `parallel_runs.workers`, `ORCHESTRATOR_WORKERS` or `--workers`."""
     file: Path | None = None
     node: Node | None = None
-    """What stands in the file."""
+    """The parsed value, if the source is a file."""
     program: str | None = None
-    """The agent program that it is for, alone."""
+    """The agent program that the setting applies to; None: all."""
 
     @property
     def label(self) -> str:
-        """Return where it came from: ``orchestrator.yaml:3: `parallel_runs.workers` ``."""
+        """Return the source and name: ``orchestrator.yaml:3: `parallel_runs.workers` ``."""
         if self.kind == "file":
             return f"{self.place}: `{self.name}`"
         what = "environment variable" if self.kind == "environment" else "option"
@@ -102,7 +102,7 @@ class Setting:
 
     @property
     def place(self) -> str:
-        """Return `FILE:LINE`, or the variable's or option's name."""
+        """Return `FILE:LINE`, or the name of the variable or option."""
         return place(self.file, self.node) if self.kind == "file" else self.name
 
     @property
@@ -112,73 +112,73 @@ class Setting:
 
 
 def place(file: Path | None, node: Node | None) -> str:
-    """Return `FILE:LINE`, as far as the line is known."""
+    """Return `FILE:LINE`, or `FILE` if the line is unknown."""
     return f"{file}:{node.line}" if node is not None and node.line else str(file)
 
 
 def model_of(field: FieldPath) -> type[BaseModel]:
-    """Return the model that a field is part of."""
+    """Return the model that defines a field."""
     return _PARTS[field[0]] if len(field) > 1 else ParallelConfig
 
 
 def is_size(field: FieldPath) -> bool:
-    """Return whether a field takes `512m` beside a number of bytes."""
+    """Return whether a field accepts sizes such as `512m` besides a number of bytes."""
     return IS_SIZE in field_schema(field)
 
 
 @cache
 def whole_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a model in one piece, without references."""
+    """Return the JSON Schema of a model with all references resolved."""
     schema = model.model_json_schema()
-    found: dict[str, Any] = _whole(schema, schema.pop("$defs", {}))
-    return found
+    resolved: dict[str, Any] = _whole(schema, schema.pop("$defs", {}))
+    return resolved
 
 
 def _whole(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Put definitions in the place of what refers to them: fields are shown one by one."""
+    """Replace references by their definitions, because fields are documented one by one."""
     if isinstance(schema, list):
         return [_whole(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        found = dict(definitions[schema["$ref"].rpartition("/")[2]])
-        if "enum" in found:
-            found = {key: found[key] for key in ("enum", "type")}
-        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+        target = dict(definitions[schema["$ref"].rpartition("/")[2]])
+        if "enum" in target:
+            target = {key: target[key] for key in ("enum", "type")}
+        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
     return {key: _whole(value, definitions) for key, value in schema.items()}
 
 
 def field_schema(field: FieldPath) -> dict[str, Any]:
     """Return the JSON Schema of one field."""
-    found: dict[str, Any] = whole_schema(model_of(field))["properties"][field[-1]]
-    return found
+    schema: dict[str, Any] = whole_schema(model_of(field))["properties"][field[-1]]
+    return schema
 
 
 def is_structured(field: FieldPath) -> bool:
-    """Return whether a field's members or items have parts of their own."""
+    """Return whether the members or items of a field are objects with fields of their own."""
     schema = field_schema(field)
     parts = (inner_schema(schema, 0), inner_schema(schema, "any"))
     return any(kind.get("type") == "object" for part in parts if part for kind in kinds(part))
 
 
 def allowed(field: FieldPath) -> str:
-    """Say in words what a field takes: `a whole number from 1 to 10`."""
+    """Return the allowed values of a field in words: `a whole number from 1 to 10`."""
     schema = field_schema(field)
     if field == RUN_FIELDS["workers"]:
-        # The schema, for editors, has the bound that `max_workers` may raise it to.
+        # The schema has the highest bound that `max_workers` can set; messages show the default.
         number, *rest = schema["anyOf"]
         schema = {**schema, "anyOf": [{**number, "maximum": MOST_WORKERS}, *rest]}
     return in_words(schema)
 
 
 def kinds(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List what a schema allows, null aside: itself, or its alternatives."""
+    """Return the alternatives of a schema without null; a schema without alternatives itself."""
     options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     return [option for option in options if option.get("type") != "null"] or [dict(schema)]
 
 
 def inner_schema(schema: Mapping[str, Any], part: str | int) -> dict[str, Any] | None:
-    """Return the schema of a member of a mapping or of an item of a list, if it has one."""
+    """Return the schema of a mapping's member or a list's item; None if there is none."""
     for kind in kinds(schema):
         named = kind.get("properties", {}).get(part)
         found = kind.get("items") if isinstance(part, int) else named or _of_any_name(kind)
@@ -193,7 +193,7 @@ def _of_any_name(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def in_words(schema: Mapping[str, Any]) -> str:
-    """Return what a schema takes."""
+    """Return the values that a schema allows, in words."""
     return " or ".join(dict.fromkeys(_one_in_words(kind) for kind in kinds(schema)))
 
 
@@ -230,7 +230,7 @@ def _members_in_words(schema: Mapping[str, Any]) -> str:
 
 
 _MOST_NAMES = 15
-"""Keys that are listed; of more, the reference has a table."""
+"""Most keys that a message lists; objects with more have a table in the reference."""
 _WORDS: Mapping[str, str] = {
     "integer": "a whole number",
     "number": "a number",

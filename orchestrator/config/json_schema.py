@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration file, made from the models."""
+"""Generate the JSON Schema of the configuration file from the models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,14 +17,14 @@ from orchestrator.config.values import IS_SIZE
 _SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*[kmgtKMGT]?[iI]?[bB]?\s*$"
 
 _ABOUT = {
-    "parallel_runs": "What a run does.",
-    "container": "What each worker's container may do.",
-    "triggers": "When somebody should look at a worker.",
+    "parallel_runs": "Settings of a run and its workers.",
+    "container": "Limits and isolation of each worker's container.",
+    "triggers": "Conditions under which a worker needs attention.",
 }
 
 
 def json_schema() -> dict[str, Any]:
-    """Describe the configuration file to editors and other tools."""
+    """Return the JSON Schema of the configuration file, for editors and other tools."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "orchestrator.yaml",
@@ -50,9 +50,11 @@ def _block(description: str, fields: Mapping[str, FieldPath]) -> dict[str, Any]:
 
 def _agents() -> dict[str, Any]:
     return {
-        "description": "Defaults for one agent program, when that is the one that is run.",
+        "description": "Defaults for one agent program; ignored when another program runs.",
         "type": ["object", "null"],
-        "additionalProperties": _block("By the name that `--agent-cli` takes.", AGENT_FIELDS),
+        "additionalProperties": _block(
+            "Defaults for the agent program of this name.", AGENT_FIELDS
+        ),
     }
 
 
@@ -63,7 +65,7 @@ def _execution() -> dict[str, Any]:
     }
     enabled = {
         "type": ["boolean", "null"],
-        "description": "`false`: one worker at a time, whatever `maxConcurrentAgents` says.",
+        "description": "`false`: one worker at a time; `maxConcurrentAgents` is ignored.",
     }
     return _object({"maxConcurrentAgents": workers, "parallelDelegationEnabled": enabled})
 
@@ -73,7 +75,7 @@ def _property(field: FieldPath) -> dict[str, Any]:
 
 
 def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Let null be there too, for what was not given."""
+    """Return a schema that also allows null, which means that the setting is not given."""
     schema = dict(schema)
     about: dict[str, Any] = {
         key: schema.pop(key) for key in ("description", "default") if key in schema
@@ -83,7 +85,7 @@ def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def published(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what says nothing to others, and let a size be text too."""
+    """Return a schema without titles and internal marks, in which sizes may be text."""
     shown = {key: _inside(key, part) for key, part in schema.items() if key != "title"}
     if not shown.pop(IS_SIZE, False):
         return shown

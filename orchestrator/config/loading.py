@@ -1,4 +1,4 @@
-"""Settings: option > environment `ORCHESTRATOR_*` > configuration file > default."""
+"""Load settings. Precedence: option, environment `ORCHESTRATOR_*`, file, default."""
 
 import os
 import shlex
@@ -40,16 +40,16 @@ __all__ = [
     "mistakes",
 ]
 
-_OPTIONS_HINT = "`orchestrator parallel --help` lists the options and what they take"
-_VARIABLES_HINT = "`orchestrator config schema` prints the settings and what they take"
-_FILE_HINT = "`orchestrator config validate{}` checks the file again when it is put right"
-_TASK_HINT = 'give one as `orchestrator parallel "TASK"`, or several with `--task`'
+_OPTIONS_HINT = "run `orchestrator parallel --help` for the options and their values"
+_VARIABLES_HINT = "run `orchestrator config schema` for the settings and their values"
+_FILE_HINT = "fix the file, then check it with `orchestrator config validate{}`"
+_TASK_HINT = 'pass one as `orchestrator parallel "TASK"`, or several with `--task`'
 _HINTS = {
-    "ports cannot": "leave the ports out, or use `--network open`: without a network there is no "
-    "way in",
-    "": "a worker and its services share a network: give one of them another port or name",
+    "ports cannot": "remove the ports, or use `--network open`: a port cannot be published without "
+    "a network",
+    "": "a worker and its services share one network: change the port or name of one of them",
 }
-"""What to do about settings that do not go together, by how the mistake begins."""
+"""Hints for settings that contradict each other, by the start of the message."""
 _MOST_MISTAKES = 50
 _TASKS = RUN_FIELDS["tasks"]
 _WORKERS = RUN_FIELDS["workers"]
@@ -58,29 +58,30 @@ _SOME_TASK = [Setting(field=_TASKS, value=["a task"], kind="option", name="--tas
 _AGENT_CLI = RUN_FIELDS["agent_cli"]
 
 Layers = tuple[list[Setting], ...]
-"""The weakest first: the file, its block for the agent program, the environment, the options."""
+"""Settings by precedence, lowest first: file, file's agent block, environment, options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a run would use, and who asked for it."""
+    """A run's configuration and the settings it was merged from."""
 
     config: ParallelConfig
     layers: Layers
 
     def given(self, field: FieldPath) -> list[Setting]:
-        """List who gave a value, the strongest last."""
+        """Return all values given for a field, in increasing precedence."""
         return [setting for layer in self.layers for setting in layer if setting.field == field]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileCheck:
-    """What is wrong with a file, and what only a file that the user named may say."""
+    """Problems found in one configuration file."""
 
     problems: Problems
     named_only: Problems
+    """Settings that are accepted only from a file which the user named."""
     closed: tuple[StageKey, ...]
-    """What runs without a network, variables or secrets unless the file is named."""
+    """Stages that run without network, variables and secrets unless the user names the file."""
 
 
 def load_config(
@@ -90,17 +91,17 @@ def load_config(
     top: Path | None,
     file: Path | None,
 ) -> ParallelConfig:
-    """Put a run's configuration together and check all of it.
+    """Merge and validate a run's configuration.
 
     Args:
-        options: By setting name, as text or a tuple of texts; None was not given. `env` holds
-            `NAME=value` or `NAME` (the caller's value), `env_file` paths of files of those.
+        options: Values by setting name, as text or tuple of texts; None: not given. `env` holds
+            `NAME=value` or `NAME` (the caller's value), `env_file` paths of files of these.
         environ: The caller's environment.
         top: The repository's top directory, where a configuration file may be.
-        file: The configuration file asked for, instead of the repository's.
+        file: The configuration file named by an option, which replaces the repository's.
 
     Raises:
-        ConfigError: Listing every mistake in every layer.
+        ConfigError: A setting is invalid. The message lists all problems of all sources.
     """
     return load_settings(options=options, environ=environ, top=top, file=file).config
 
@@ -113,17 +114,17 @@ def load_settings(
     file: Path | None,
     task_needed: bool = True,
 ) -> Settings:
-    """Put a run's configuration together, as `load_config` does, and keep who asked for what.
+    """Merge and validate a run's configuration, and record the source of each setting.
 
     Args:
-        options: As `load_config` takes them.
+        options: Values by setting name, as in `load_config`.
         environ: The caller's environment.
         top: The repository's top directory.
-        file: The configuration file asked for.
-        task_needed: Or there may be none yet.
+        file: The configuration file named by an option.
+        task_needed: Whether a configuration without a task is an error.
 
     Raises:
-        ConfigError: Listing every mistake in every layer.
+        ConfigError: A setting is invalid. The message lists all problems of all sources.
     """
     problems: Problems = []
     path, named = config_file(environ, top, file)
@@ -149,12 +150,12 @@ def load_settings(
     if problems:
         raise mistakes(problems, hint)
     config = _merged(layers) if named else _bounded(layers, path)
-    found = Settings(config=config, layers=layers)
-    if not _is_auto(found.given(_WORKERS)):
-        return found
+    settings = Settings(config=config, layers=layers)
+    if not _is_auto(settings.given(_WORKERS)):
+        return settings
     jobs = max(len(config.tasks), len(config.models)) if _any_task(layers) else config.max_workers
     return replace(
-        found,
+        settings,
         config=config.model_copy(
             update={"workers": min(jobs, _room(config)), "auto_workers": True}
         ),
@@ -162,8 +163,8 @@ def load_settings(
 
 
 def _most_workers(*layers: list[Setting]) -> list[Setting]:
-    """Return what bounds `workers` in every layer: the strongest `max_workers`, if it is right."""
-    given = [one for layer in layers for one in layer if one.field == _MAX_WORKERS]
+    """Return the `max_workers` of highest precedence, if valid: it limits `workers` everywhere."""
+    given = [setting for layer in layers for setting in layer if setting.field == _MAX_WORKERS]
     text = str(given[-1].value) if given else ""
     if not text.isdecimal() or not 1 <= int(text) <= MOST_EVER:
         return []
@@ -171,17 +172,19 @@ def _most_workers(*layers: list[Setting]) -> list[Setting]:
 
 
 def _bound(layer: list[Setting], most: list[Setting]) -> list[Setting]:
-    return layer if any(one.field == _MAX_WORKERS for one in layer) else [*layer, *most]
+    return layer if any(setting.field == _MAX_WORKERS for setting in layer) else [*layer, *most]
 
 
 class _Auto(int):
-    """The number of workers until it is known how many there is room for."""
+    """Placeholder for `workers: auto` until the machine's capacity is known."""
 
 
 def _numbered(layer: list[Setting]) -> list[Setting]:
     return [
-        replace(one, value=_Auto(1)) if (one.field, one.value) == (_WORKERS, AUTO) else one
-        for one in layer
+        replace(setting, value=_Auto(1))
+        if (setting.field, setting.value) == (_WORKERS, AUTO)
+        else setting
+        for setting in layer
     ]
 
 
@@ -190,27 +193,27 @@ def _is_auto(given: list[Setting]) -> bool:
 
 
 def _room(config: ParallelConfig) -> int:
-    """Return how many workers this machine has room for."""
+    """Return how many workers fit on this machine at once."""
     machine = this_machine()
     return room(config, cpus=machine.cpus, memory=machine.memory)
 
 
 def check_file(path: Path, *, top: Path | None = None) -> FileCheck:
-    """Check a configuration file by itself, whatever the environment says.
+    """Check a configuration file alone, without the environment and options.
 
     Args:
         path: The file.
-        top: The top of the repository in which the file was found, if nobody named the file.
+        top: The repository's top if the file was discovered in it; None: the user named the file.
     """
     problems: Problems = []
-    found = _numbered(from_file(path, problems, top=top))
-    problems += problems_of_file(found)
-    named_only = out_of_bounds(found)
-    closed = closed_stages(found, ())
+    settings = _numbered(from_file(path, problems, top=top))
+    problems += problems_of_file(settings)
+    named_only = out_of_bounds(settings)
+    closed = closed_stages(settings, ())
     if problems:
         return FileCheck(problems=problems, named_only=named_only, closed=closed)
-    for program in dict.fromkeys((None, *(setting.program for setting in found))):
-        general, own = _split(found, program)
+    for program in dict.fromkeys((None, *(setting.program for setting in settings))):
+        general, own = _split(settings, program)
         try:
             named_only += _loosened((general, own))
         except ConfigError as error:
@@ -222,12 +225,12 @@ def check_file(path: Path, *, top: Path | None = None) -> FileCheck:
 def config_file(
     environ: Mapping[str, str], top: Path | None, file: Path | None
 ) -> tuple[Path | None, bool]:
-    """Return the configuration file, if any, and whether the user named it.
+    """Return the configuration file, or None, and whether the user named it.
 
     Args:
         environ: The caller's environment.
         top: The repository's top directory.
-        file: The file asked for by an option.
+        file: The file named by an option.
     """
     if file is not None:
         return file, True
@@ -238,7 +241,7 @@ def config_file(
 
 
 def _for_program(file: list[Setting], environment: list[Setting], options: list[Setting]) -> Layers:
-    """Leave out what the file has for other agent programs than the one that is chosen."""
+    """Return the layers without the file's settings for agent programs that are not used."""
     chosen = str(ParallelConfig.model_fields["agent_cli"].default)
     for setting in (*_split(file, None)[0], *environment, *options):
         if setting.field == _AGENT_CLI:
@@ -254,12 +257,12 @@ def _split(file: list[Setting], program: str | None) -> tuple[list[Setting], lis
 
 
 def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
-    """Put the layers together when the file came with the repository."""
+    """Merge layers whose file was discovered in the repository, and refuse what it may not set."""
     problems = _loosened(layers)
     if problems:
         raise mistakes(problems, NAME_IT.format(path))
     general, of_program, *stronger = layers
-    closed = closed_stages([*general, *of_program], [one for layer in stronger for one in layer])
+    closed = closed_stages([*general, *of_program], [s for layer in stronger for s in layer])
     return _merged(layers).model_copy(update={"closed_stages": closed})
 
 
@@ -281,13 +284,13 @@ def _merged(layers: Layers) -> ParallelConfig:
     try:
         return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:
-        problems = [found["msg"].removeprefix("Value error, ") for found in error.errors()]
+        problems = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
         hint = next(_HINTS[start] for start in _HINTS if problems[0].startswith(start))
         raise mistakes(problems, hint) from error
 
 
 def mistakes(problems: Problems, hint: str, what: str = "configuration") -> ConfigError:
-    """Make one error of all that is wrong."""
+    """Return one error that lists all problems, up to a limit."""
     if len(problems) == 1:
         return ConfigError(problems[0], hint=hint)
     more = [f"and {len(problems) - _MOST_MISTAKES} more"] if len(problems) > _MOST_MISTAKES else []

@@ -1,4 +1,4 @@
-"""Check what was asked for, layer by layer, and put the layers together."""
+"""Validate the settings of each layer, and merge the layers."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,28 +29,28 @@ _SERVICES = PROJECT_FIELDS["services"]
 
 
 def validate_texts(values: Values) -> ParallelConfig:
-    """Check options and variables: everything is text there."""
+    """Validate options and variables, whose values are all text."""
     return ParallelConfig.model_validate(values)
 
 
 def validate_typed(values: Values) -> ParallelConfig:
-    """Check a file, which tells `3` from `"3"` and from `true`."""
-    # Strict Python mode would want tuples where a file can only have lists.
+    """Validate a file's values, whose types matter: `3` is not `"3"`."""
+    # Strict validation of Python objects would require tuples; a file can only hold lists.
     return ParallelConfig.model_validate_json(json.dumps(values), strict=True)
 
 
 def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
-    """List what is wrong with one layer, taken by itself."""
+    """Return the problems of one layer, independent of the other layers."""
     try:
         validate(_nested(settings))
     except ValidationError as error:
         by_field = {setting.field: setting for setting in settings}
-        return [line for found in error.errors() for line in _lines(found, by_field)]
+        return [line for mistake in error.errors() for line in _lines(mistake, by_field)]
     return []
 
 
 def problems_of_file(settings: Sequence[Setting]) -> list[str]:
-    """List what is wrong with a file: what is for all, and what is for one agent program each."""
+    """Return the problems of a file: of its general part and of each agent program's block."""
     problems = []
     for program in dict.fromkeys((None, *(setting.program for setting in settings))):
         own = [setting for setting in settings if setting.program == program]
@@ -59,10 +59,10 @@ def problems_of_file(settings: Sequence[Setting]) -> list[str]:
 
 
 def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
-    """Put correct layers together, the strongest last.
+    """Merge valid layers, given in increasing precedence.
 
     Raises:
-        ValidationError: Two settings do not go together.
+        ValidationError: Two settings contradict each other.
     """
     merged: dict[FieldPath, Setting] = {}
     for setting in (setting for layer in layers for setting in layer):
@@ -72,7 +72,7 @@ def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
 
 
 def _both(weaker: Setting, stronger: Setting) -> Setting:
-    """Let the stronger win; variables and secrets are settings of their own, one by one."""
+    """Return the stronger setting; variables, secrets and services are merged by name."""
     below, above = weaker.value, stronger.value
     if stronger.field == _ENV and isinstance(below, dict) and isinstance(above, dict):
         return replace(stronger, value={**below, **above})
@@ -86,10 +86,10 @@ def _both(weaker: Setting, stronger: Setting) -> Setting:
 
 
 def twice(settings: Sequence[Setting]) -> list[str]:
-    """List the settings that one file gives under two names."""
+    """Return a problem for each setting that one file sets under two names."""
     first: dict[FieldPath, Setting] = {}
     return [
-        f"{setting.label} was given as {first[setting.field].label} already"
+        f"{setting.label} was already set by {first[setting.field].label}"
         for setting in settings
         if first.setdefault(setting.field, setting) is not setting
     ]
@@ -111,7 +111,7 @@ def _lines(found: ErrorDetails, settings: Mapping[FieldPath, Setting]) -> list[s
     location = tuple(str(part) for part in found["loc"])
     setting = settings.get(location[:2]) or settings.get(location[:1])
     if setting is None:
-        # A task is missing, or two settings do not go together: said once, of the whole.
+        # A missing task, or a contradiction between settings: reported once for all layers.
         return []
     inside = found["loc"][len(setting.field) :]
     if setting.node is not None and inside and is_structured(setting.field):
@@ -125,7 +125,7 @@ def _shown(found: ErrorDetails, setting: Setting) -> str:
     inside = found["loc"][len(setting.field) :]
     if setting.field == _ENV:
         return f", variable `{inside[0]}`" if inside else ""
-    # Of the whole, what the user wrote, not the bytes that `8m` became on the way.
+    # For the whole value show what the user wrote: `8m`, not the bytes it was parsed to.
     value = found["input"] if inside else setting.value
     if setting.secret or isinstance(value, (dict, list, tuple)):
         return ""
@@ -136,5 +136,5 @@ def _wanted(found: ErrorDetails, setting: Setting) -> str:
     if found["type"] == "value_error":
         return f": {found['ctx']['error']}"
     if setting.field == _ENV and len(found["loc"]) > len(_ENV):
-        return ": must be text, in quotes when it looks like a number"
+        return ": must be text; quote values that look like numbers"
     return f": must be {allowed(setting.field)}"

@@ -1,4 +1,4 @@
-"""Find options that change nothing because what they modify was not asked for."""
+"""Find options without effect because the feature that they modify is not enabled."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -31,7 +31,7 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
     ),
     "retry_delay": (_retries, "`--retries`"),
     "retry_from": (
-        # A worker that its provider refuses is started again without counting as a retry.
+        # A restart after a refusal by the provider does not count as a retry.
         lambda config: _retries(config) or config.rate_limit_wait > 0,
         "`--retries` or `--rate-limit-wait`",
     ),
@@ -42,18 +42,19 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
         "`--setup` or `--teardown`",
     ),
 }
-"""Options of `parallel` that modify others, whether one of those is in force, and their names.
+"""Options that modify another feature: whether it is enabled, and the options that enable it.
 
-A file may hold these settings for whoever asks for the rest on the command line."""
+Only command-line options are checked: a file may hold settings for features that are enabled
+by options."""
 
 
 def without_effect(options: Mapping[str, object], config: ParallelConfig) -> Iterator[str]:
-    """List the options that were given and change nothing.
+    """Yield a problem for each given option that has no effect.
 
     Args:
-        options: The options, by the names of their settings; None was not given.
-        config: The settings that all layers come to.
+        options: Values by setting name; None: not given.
+        config: The merged configuration.
     """
     for name, (in_force, needed) in NEEDS.items():
         if options.get(name) is not None and not in_force(config):
-            yield f"option `{flag(name)}` changes nothing without {needed}"
+            yield f"option `{flag(name)}` has no effect without {needed}"

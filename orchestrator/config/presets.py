@@ -1,4 +1,4 @@
-"""Defaults for three kinds of work, by name; whatever is asked for by itself overrides them."""
+"""Named sets of defaults for three kinds of work; every explicit setting overrides them."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -51,4 +51,4 @@ PRESETS: Mapping[Preset, Mapping[str, Mapping[str, object]]] = {
         "isolation": {"network": "open", "history": "full"},
     },
 }
-"""Values by the part of the configuration they are in; what is not named keeps its own default."""
+"""Values by preset and part of the configuration; other settings keep their defaults."""

@@ -17,32 +17,32 @@ from orchestrator.config.values import (
 
 
 class Service(Model):
-    """A program beside each worker's own, such as a database, in a container of its own."""
+    """A service container, such as a database, that runs beside each worker."""
 
     image: str = Field(min_length=1)
-    """Container image; its own program is started."""
+    """Container image. Its default entrypoint is started."""
     command: tuple[str, ...] = ()
-    """What its program is called with, instead of the image's words."""
+    """Arguments of the entrypoint, instead of the image's default command."""
     env: dict[str, str] = Field(default={})
-    """Variables of the service."""
+    """Environment variables of the service."""
     port: Port | None = None
-    """Where it listens. Default: the lowest port that the image says it exposes."""
+    """Port on which the service listens. Default: the lowest port that the image exposes."""
     health: str | None = Field(default=None, min_length=1)
-    """A command for `sh` in the service's container, which ends well once the service is ready.
-    Default: its port takes connections."""
+    """Shell command that succeeds in the service's container once the service is ready. Default:
+    the service is ready when its port accepts connections."""
     health_timeout: float = Field(default=60.0, gt=0)
-    """Seconds by which it must be ready."""
+    """Seconds within which the service must become ready."""
     variables: dict[str, str] = Field(default={})
-    """Variables of the worker, in which `{host}` and `{port}` stand for the service's."""
+    """Environment variables of the worker; `{host}` and `{port}` are replaced by the service's."""
     tmpfs: tuple[Annotated[str, Field(pattern=r"^/[^:]+$")], ...] = ()
-    """Directories that it may write to, beside `/tmp`, `/run` and the image's volumes. They are
-    memory, count as such, and are empty at the start."""
+    """Directories that the service may write to, besides `/tmp`, `/run` and the image's volumes.
+    They are kept in memory, count as memory, and start empty."""
     cpus: float = Field(default=1.0, gt=0)
-    """CPUs."""
+    """Number of CPUs of the service."""
     memory: Size = Field(default=1024**3, ge=16 * 1024**2)
-    """Bytes of memory, what it writes included."""
+    """Memory of the service in bytes, including the files it writes."""
     pids: int = Field(default=256, ge=8)
-    """Processes and threads."""
+    """Maximum number of processes and threads of the service."""
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -52,28 +52,28 @@ _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
 def variable_prefix(service: str) -> str:
-    """Return what a service's variables begin with: `MY_DB` of `my-db`."""
+    """Return the prefix of a service's variables: `MY_DB` for `my-db`."""
     return service.upper().replace("-", "_")
 
 
 class Check(Model):
-    """A command that tells whether what a worker committed is right."""
+    """A command that must succeed on each worker's commit."""
 
     run: Annotated[str, AfterValidator(_command)]
-    """A command for `sh`."""
+    """Shell command."""
     name: str | None = Field(default=None, min_length=1, max_length=100)
-    """Default: the command."""
+    """Name of the check in reports. Default: the command."""
     timeout: float = Field(default=DEFAULT_TIMEOUT, ge=0)
-    """Seconds; 0 is no limit."""
+    """Seconds that the check may run; 0 disables the limit."""
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """The check's name in reports."""
         return self.name or self.run
 
 
 def _check(value: object) -> object:
-    """Read `npm test` as `{run: npm test}`."""
+    """Convert `npm test` to `{run: npm test}`."""
     return {"run": value} if isinstance(value, str) else value
 
 
@@ -96,10 +96,12 @@ Checks = tuple[Annotated[Check, BeforeValidator(_check), WithJsonSchema(_CHECK_S
 def _told_apart(services: dict[str, Service]) -> dict[str, Service]:
     for name in services:
         if not _SERVICE_NAME.fullmatch(name) or name == "localhost":
-            raise ValueError("a name is a host name in small letters, such as `db` or `my-db`")
+            raise ValueError(
+                "a service's name must be a lowercase host name, such as `db` or `my-db`"
+            )
     ports = [service.port for service in services.values() if service.port is not None]
     if len(set(ports)) < len(ports):
-        raise ValueError("two services cannot listen on the same port: they share a network")
+        raise ValueError("two services must not use the same port: they share a network")
     return services
 
 
@@ -107,34 +109,36 @@ Services = Annotated[dict[str, Service], AfterValidator(_told_apart)]
 
 
 class Project(Model):
-    """What a project needs of a worktree; its fields stand at the top of the file, in no block."""
+    """Setup, checks and services of a project, at the top level of a configuration file."""
 
     setup: Commands = ()
-    """Commands that make the worktree ready before the agent starts, in a container of their own;
-    what they write into the worktree stays. They may be run again, after an interruption."""
+    """Commands that prepare the worktree before the agent starts, in a separate container. Files
+    they write into the worktree are kept. They may run again after an interruption."""
     setup_timeout: float = Field(default=DEFAULT_TIMEOUT, ge=0)
-    """Seconds for all `setup` commands together, and for all `teardown` commands; 0 is no limit."""
+    """Seconds for all `setup` commands together, and for all `teardown` commands together; 0
+    disables the limit."""
     teardown: Commands = ()
-    """Commands that tidy the worktree up behind the agent, however it ended, before its work is
-    committed."""
+    """Commands that run in the worktree after the agent, whether it succeeded or not, and before
+    its work is committed."""
     checks: Checks = ()
     """Commands that each worker's commit must pass, in a fresh container and checkout: a command,
-    or `run` with `name` and `timeout`. A worker that fails one is `partial` (`checks_failed`)."""
+    or `run` with `name` and `timeout`. A worker that fails a check is `partial` with the reason
+    `checks_failed`."""
     caches: tuple[CacheKind, ...] = ()
-    """Package managers whose downloads each worker finds, as `orchestrator cache warm` left them;
-    what a worker adds to them or changes is its own, and goes with it."""
+    """Package managers whose download caches workers share, as filled by `orchestrator cache warm`.
+    A worker's own changes to a cache are discarded after it ends."""
     services: Services = Field(default={})
-    """By the host name that each worker reaches its own under."""
+    """Service containers of each worker, by the host name under which the worker reaches them."""
     dotenv: str | None = None
-    """An untracked file of each worktree, such as `.env`, that the variables of the worker's ports
-    and services are added to."""
+    """Untracked file in each worktree, such as `.env`, to which the variables of the worker's ports
+    and services are added."""
 
     @field_validator("dotenv")
     @classmethod
     def _inside(cls, dotenv: str | None) -> str | None:
         parts = (".env" if dotenv is None else dotenv).split("/")
         if not all(_FILE_NAME.fullmatch(part) for part in parts) or {".", "..", ".git"} & {*parts}:
-            raise ValueError("a path below the worktree, of letters, digits, `.`, `_` and `-`")
+            raise ValueError("must be a path in the worktree, of letters, digits, `.`, `_` and `-`")
         return dotenv
 
     @field_validator("caches")

@@ -1,4 +1,4 @@
-"""What a run is asked to do: frozen, validated, with every default in one place."""
+"""The configuration of a run: immutable, validated, with all defaults."""
 
 import re
 from collections.abc import Mapping
@@ -40,13 +40,13 @@ _AGE = re.compile(r"[0-9]{1,5}[smhd]")
 
 
 def parse_age(text: str) -> timedelta:
-    """Read `90s`, `15m`, `6h` or `2d`.
+    """Parse an age such as `90s`, `15m`, `6h` or `2d`.
 
     Raises:
-        ValueError: The text is something else.
+        ValueError: The text is not an age.
     """
     if not _AGE.fullmatch(text):
-        raise ValueError("an age is a whole number and a unit, such as 15m, 6h or 2d")
+        raise ValueError("an age must be a whole number and a unit, such as 15m, 6h or 2d")
     return int(text[:-1]) * _AGES[text[-1]]
 
 
@@ -63,61 +63,63 @@ Age = Annotated[
 
 
 StageKey = Literal["setup", "teardown", "checks"]
-"""Keys of a file whose commands run before or after an agent."""
+"""Keys of settings with commands that run before or after the agent."""
 
 
 class Triggers(Model):
-    """When somebody should look at a worker."""
+    """Conditions that raise an alert about a worker."""
 
     silence: float = Field(default=0.0, ge=0)
-    """Seconds without output; 0 is never."""
+    """Alert after this many seconds without output; 0 disables the alert."""
     repeated_errors: int = Field(default=0, ge=0)
-    """Times that an error line may come, numbers in it aside; 0 is any."""
+    """Alert when the same error line, ignoring numbers, appears more often; 0 disables the
+    alert."""
     prompts: float = Field(default=0.0, ge=0)
-    """Seconds of silence behind what reads like a question, such as `(y/n)`; 0 is never."""
+    """Alert after this many seconds of silence that follow a question such as `(y/n)`; 0 disables
+    the alert."""
     paths: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Where it is to make changes: `src`, `docs/*.md`, as in a `.gitignore`. A worker with changes
-    elsewhere is `partial` (`out_of_scope`). Empty: anywhere."""
+    """Paths that workers may change, as in `.gitignore`: `src`, `docs/*.md`. A worker that changes
+    other files is `partial` with the reason `out_of_scope`. Default: any path."""
     enforce: Literal["ro"] | None = None
-    """`ro`: everything in the worktree outside `paths` is mounted read-only. Each path must then be
-    a directory from the repository's top, without wildcards. Default: changes elsewhere are
+    """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
+    a directory from the repository's top, without wildcards. Default: changes to other files are
     possible, and are reported."""
     on_trigger: Literal["warn", "stop"] = "warn"
-    """`stop`: the worker is stopped for it, and its work is kept."""
+    """What an alert does. `warn`: report it. `stop`: also stop the worker and keep its work."""
     notify: str | None = Field(default=None, min_length=1)
-    """A command of yours, run without a shell, that gets a JSON object on stdin; or a URL that the
-    object is posted to. Told are triggers, failed workers and the end of the run."""
+    """Command, run on this machine without a shell, that receives a JSON object on stdin for each
+    alert, each failed worker and the end of the run; or a URL to which the object is posted."""
 
 
 class RateLimit(Model):
-    """A bucket of starts: each worker takes one out, and it fills up again."""
+    """Token bucket that limits how fast workers start: each start takes a token."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     enabled: bool = True
-    """`false`: as if it were not there."""
+    """`false` disables the limit."""
     capacity: int = Field(default=100, ge=1)
-    """Workers that may start at one moment, when none did before."""
+    """Workers that may start at once when the bucket is full."""
     refill_rate: float = Field(default=10.0, gt=0)
-    """Workers a second that may start from then on."""
+    """Tokens added per second: workers that may start per second once the bucket is empty."""
 
 
 class Provider(Model):
-    """Whoever answers for models."""
+    """Settings of a provider of models."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     rate_limit: RateLimit | None = None
-    """How fast workers may start that use it."""
+    """How fast workers that use this provider may start."""
 
 
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 
 
 MOST_WORKERS = 10
-"""Workers at one time, unless `max_workers` says otherwise."""
+"""Default of `max_workers`."""
 MOST_EVER = 1000
-"""What `max_workers` may say at most."""
+"""Highest value of `max_workers`."""
 AUTO = "auto"
 _LONGEST_TIMEOUT = 1e9
 """Seconds; 31 years."""
@@ -127,92 +129,94 @@ _WORKERS_SCHEMA = {
 
 
 class ParallelConfig(Model):
-    """One run of `orchestrator parallel`."""
+    """All settings of one run."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
-    """What to do, one per worker; the first is repeated when there are more workers."""
+    """Tasks, one per worker; the first is repeated if there are more workers."""
     model: str | None = Field(default=None, min_length=1)
-    """Model of the workers that `models` does not reach. Default: the agent program's own."""
+    """Model of workers not covered by `models`. Default: the agent program's default."""
     models: tuple[str, ...] = ()
-    """Model of worker 1, 2, ...; workers beyond the list use `model`."""
+    """Models of workers 1, 2 and so on; workers beyond the end of the list use `model`."""
     max_workers: int = Field(default=MOST_WORKERS, ge=1, le=MOST_EVER)
-    """The most that `workers` may be."""
+    """Highest allowed value of `workers`."""
     workers: Annotated[int, WithJsonSchema(_WORKERS_SCHEMA)] = Field(
         default=3, ge=1, validate_default=True
     )
-    """Workers at one time (1-10, or as `max_workers` says), or `auto`: as many as this machine has
-    room for."""
+    """Workers that run at the same time (1-10, or up to `max_workers`), or `auto`: as many as fit
+    on this machine."""
     auto_workers: bool = False
-    """Whether `workers` was `auto`: a worker then starts when the machine has what it may use. Made
-    by the settings, and no key of a file."""
+    """Whether `workers` was `auto`: each worker then waits until the machine has the CPUs and
+    memory it needs. Set while the settings are loaded; not a key of a configuration file."""
     agent: str = Field(default="build", min_length=1)
-    """The profile given to the agent program."""
+    """Profile passed to the agent program."""
     agent_cli: str = "architect"
-    """The agent program, such as `architect` or `claude`; `shell` runs each task as a command."""
+    """Agent program, such as `architect` or `claude`; `shell` runs each task as a shell command."""
     max_steps: int = Field(default=50, ge=1)
-    """Steps an agent may take."""
+    """Maximum number of steps of an agent."""
     budget_per_worker: float | None = Field(default=None, gt=0)
-    """USD. Default: no limit."""
+    """Budget of each worker in USD. Default: no limit."""
     tokens_per_worker: int | None = Field(default=None, gt=0)
-    """Tokens, in and out. Default: no limit."""
+    """Input and output tokens that each worker may use. Default: no limit."""
     budget_total: float | None = Field(default=None, gt=0)
-    """USD for all workers together: each is given its share of what is left. Default: no limit."""
+    """Budget of the run in USD, which workers share: each gets a part of the rest. Default: no
+    limit."""
     tokens_total: int | None = Field(default=None, gt=0)
-    """Tokens for all workers together, given out in the same way. Default: no limit."""
+    """Tokens of the run, which workers share in the same way. Default: no limit."""
     timeout_per_worker: float = Field(default=DEFAULT_TIMEOUT, ge=0)
-    """Seconds; 0 is none."""
+    """Seconds that each worker may run; 0 disables the limit."""
     image: str | None = None
-    """Container image. Default: the one for the agent program."""
+    """Container image. Default: the image of the agent program."""
     api_base: str | None = None
-    """Base URL of the model's API."""
+    """Base URL of the model's API. Default: the agent program's default."""
     base: str = "HEAD"
-    """Commit the workers start from."""
+    """Commit from which the workers start."""
     worktree_dir: Annotated[str, AfterValidator(check_worktree_dir)] = WORKTREE_DIR
-    """Directory of each worker's worktree: `{n}` is the number of the worker, `{id}` the id of its
-    task (`worker-N` outside of workflows). From the repository's top, absolute, or from `~/`; it
-    may be outside of the repository, as `../.worktrees/{id}`."""
+    """Path of each worker's worktree. `{n}` is the worker's number, `{id}` the id of its task
+    (`worker-N` outside of workflows). The path is relative to the repository's top, absolute, or
+    starts with `~/`; it may be outside of the repository, as `../.worktrees/{id}`."""
     branch: Annotated[str, AfterValidator(check_branch)] = BRANCH
-    """Branch of each worker, with `{n}` and `{id}` as in `worktree_dir`, as `solve/{id}`."""
+    """Branch of each worker, such as `solve/{id}`; `{n}` and `{id}` are as in `worktree_dir`."""
     include_uncommitted: bool = False
-    """Carry uncommitted and untracked files of the checkout over to the workers."""
+    """Whether workers start with the uncommitted and untracked files of the checkout."""
     context: str | None = Field(default=None, min_length=1)
-    """A text file that every worker can read, where `ORCHESTRATOR_CONTEXT` says; in a configuration
-    file its path is from the repository's top."""
+    """Text file that every worker can read at the path in `ORCHESTRATOR_CONTEXT`. In a
+    configuration file, the path is relative to the repository's top."""
     max_worktrees: int = Field(default=20, ge=1)
-    """Worktrees of workers that the repository may have when a run starts, with those of earlier
-    runs and of its first workers; else it is refused. Tasks beyond `workers` wait without a
-    bound."""
+    """Workers' worktrees, including those of earlier runs, that may exist when a run starts; a run
+    that would exceed the limit is refused. Tasks that wait for a free worker do not count."""
     retention: Age | None = None
-    """Age after which workers that are merged and have nothing uncommitted are removed when a run
-    starts, and by `orchestrator gc`: `90s`, `15m`, `6h`, `2d`. Default: nothing is removed."""
+    """Age after which merged workers without uncommitted changes are removed, at the start of a run
+    and by `orchestrator gc`: `90s`, `15m`, `6h`, `2d`. Default: workers are kept."""
     retries: int = Field(default=0, ge=0, le=10)
-    """How often a worker that failed is started again, for reasons that may pass."""
+    """How often a worker that failed for a temporary reason is started again."""
     retry_delay: float = Field(default=5.0, ge=0)
-    """Seconds before that."""
+    """Seconds between a failure and the retry."""
     retry_on: tuple[Reason, ...] = ()
-    """Reasons to start it again for, beside those that are by themselves."""
+    """Reasons for which a failed worker is retried, in addition to the temporary ones."""
     retry_from: Literal["base", "keep"] = "base"
-    """`base`: it starts from where the run did. `keep`: from what its last attempt committed."""
+    """Commit from which a retry starts. `base`: where the run started. `keep`: what the failed
+    attempt committed."""
     rate_limit_wait: float = Field(default=3600.0, ge=0, le=86_400)
-    """Seconds in all that a worker waits for a model's API which refuses further requests, with no
-    other start meanwhile that uses the same provider; that uses up none of its `retries`. 0: such
-    a worker has failed, and only `retries` start it again."""
+    """Total seconds that a worker waits for a rate-limited API; meanwhile no other worker of the
+    same provider starts. The restart does not count as one of its `retries`. 0: the worker fails,
+    and is started again only by `retries`."""
     stagger: float = Field(default=0.0, ge=0)
-    """Seconds between the start of one worker and the next, at least."""
+    """Minimum seconds between the starts of two workers."""
     fail_fast: bool = False
-    """Cancel all other workers as soon as one has failed for good."""
+    """Whether all other workers are cancelled when a worker has failed and has no retries left."""
     fail_on: Literal["any", "all"] = "any"
-    """`all`: the exit code is 0 as soon as one worker succeeded."""
+    """`any`: the exit code is 1 if any worker fails. `all`: only if every worker fails."""
     preset: Preset | None = None
-    """Defaults for a kind of work, which everything else that is given overrides. `untrusted`:
-    closed and small. `ci`: for builds and tests. `trusted`: generous."""
+    """Defaults for a kind of work, which every other setting overrides. `untrusted`: no network and
+    small limits. `ci`: for builds and tests. `trusted`: large limits."""
     providers: dict[str, Provider] = Field(default={})
-    """Who answers for models, by name: `claude` or `claude-code`, `gemini` or `gemini-cli`, and so
-    on with every agent program; or what stands before the `/` of a model's name."""
+    """Settings of providers of models, by name: `claude` or `claude-code`, `gemini` or
+    `gemini-cli`, and so on for every agent program; or the part of a model's name before the
+    `/`."""
     closed_stages: tuple[StageKey, ...] = ()
-    """Stages whose commands nobody vouches for, as those of a configuration file found in the
-    repository: they get no variables, no secrets, and a network only by `setup_network` or
-    `check_network`."""
+    """Stages whose commands are untrusted, because they come from a configuration file discovered
+    in the repository. They run without variables and secrets, and without a network unless
+    `setup_network` or `check_network` opens it."""
     limits: Limits = Limits()
     isolation: Isolation = Isolation()
     triggers: Triggers = Triggers()
@@ -239,7 +243,9 @@ class ParallelConfig(Model):
     @classmethod
     def _named_as_models_are(cls, providers: dict[str, Provider]) -> dict[str, Provider]:
         if not all(_PROVIDER_NAME.fullmatch(name) for name in providers):
-            raise ValueError("a name is of letters, digits, `.`, `_` and `-`, such as `gemini-cli`")
+            raise ValueError(
+                "a name must consist of letters, digits, `.`, `_` and `-`, as in `gemini-cli`"
+            )
         return providers
 
     @field_validator("models")
@@ -258,14 +264,14 @@ class ParallelConfig(Model):
     @classmethod
     def _cancelled_is_for_good(cls, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
         if Reason.CANCELLED in reasons:
-            raise ValueError("what was cancelled is not started again")
+            raise ValueError("a cancelled worker cannot be retried")
         return reasons
 
     @model_validator(mode="after")
     def _fill_in_the_preset(self) -> "ParallelConfig":
         if self.preset is None:
             return self
-        # In place: an instance that is being made cannot be exchanged for another.
+        # Changed in place, because a validator cannot return a different instance.
         parts = PRESETS[self.preset]
         self.__dict__.update(_not_given(self, parts["run"]))
         for name, part in (("limits", self.limits), ("isolation", self.isolation)):
@@ -290,34 +296,34 @@ class ParallelConfig(Model):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds a worker may run, or None."""
-        # Clocks and dates cannot count to more than that.
+        """Seconds that a worker may run; None: no limit."""
+        # Clocks and dates overflow with larger values.
         return min(self.timeout_per_worker, _LONGEST_TIMEOUT) or None
 
     @property
     def setup_network(self) -> Network:
-        """The network of the `setup` commands."""
+        """Network of the `setup` commands."""
         own: Network = "none" if "setup" in self.closed_stages else self.isolation.network
         return self.isolation.setup_network or own
 
     @property
     def teardown_network(self) -> Network:
-        """The network of the `teardown` commands."""
+        """Network of the `teardown` commands."""
         return "none" if "teardown" in self.closed_stages else self.isolation.network
 
     @property
     def networks(self) -> frozenset[Network]:
-        """The networks that containers of this run have."""
-        found = {self.isolation.network}
+        """All networks that containers of this run use."""
+        networks = {self.isolation.network}
         if self.project.setup:
-            found.add(self.setup_network)
+            networks.add(self.setup_network)
         if self.project.checks:
-            found.add(self.isolation.check_network)
-        return frozenset(found)
+            networks.add(self.isolation.check_network)
+        return frozenset(networks)
 
 
 def _no_option(name: str) -> str:
-    """Refuse a name that an agent program could take for one of its options."""
+    """Return a name, or raise ValueError if an agent program could parse it as an option."""
     if name.lstrip().startswith("-"):
         raise ValueError("a name must not begin with `-`")
     return name
@@ -328,5 +334,5 @@ def _not_given(model: BaseModel, values: Mapping[str, object]) -> dict[str, obje
 
 
 def repository_config_files(top: Path) -> tuple[Path, ...]:
-    """Where a repository's own configuration may be, the first that exists wins."""
+    """Return the paths of a repository's configuration file; the first that exists is used."""
     return (top / "orchestrator.yaml", top / ".orchestrator" / "config.yaml")

@@ -1,4 +1,4 @@
-"""How many workers a machine has room for."""
+"""Calculate how many workers fit on a machine."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _ROUNDING = 1e-6
 
 
 class Demand(NamedTuple):
-    """What a worker may use of a machine."""
+    """CPUs and memory that a worker, or a machine, has."""
 
     cpus: float
     memory: int
@@ -21,7 +21,7 @@ class Demand(NamedTuple):
 
 
 def this_machine() -> Demand:
-    """Return the CPUs and the memory that this process may use."""
+    """Return the CPUs and the memory that are available to this process."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Demand(float(len(os.sched_getaffinity(0))), memory)
 
@@ -37,11 +37,11 @@ def cpus_of(config: ParallelConfig, *, cpus: float) -> float:
 
 
 def demand(config: ParallelConfig, *, cpus: float) -> Demand:
-    """Return what a worker and its services may use together.
+    """Return the CPUs and memory that a worker and its services use together.
 
     Args:
-        config: The run.
-        cpus: What the machine has.
+        config: The run's configuration.
+        cpus: CPUs of the machine.
     """
     services = config.project.services.values()
     own = cpus_of(config, cpus=cpus)
@@ -50,38 +50,38 @@ def demand(config: ParallelConfig, *, cpus: float) -> Demand:
 
 
 def fits(demands: Iterable[Demand], *, cpus: float, memory: int) -> bool:
-    """Check whether a machine has what several workers may use at one time.
+    """Return whether workers fit on a machine at the same time.
 
     Args:
-        demands: Of each worker.
-        cpus: What the machine has.
-        memory: The same, in bytes.
+        demands: CPUs and memory of each worker.
+        cpus: CPUs of the machine.
+        memory: Memory of the machine in bytes.
     """
     listed = list(demands)
-    # Tenths of a CPU do not add up exactly.
-    enough = sum(one.cpus for one in listed) <= cpus + _ROUNDING
-    return enough and sum(one.memory for one in listed) <= memory
+    # Sums of fractions of CPUs have rounding errors.
+    enough = sum(demand.cpus for demand in listed) <= cpus + _ROUNDING
+    return enough and sum(demand.memory for demand in listed) <= memory
 
 
 def room(config: ParallelConfig, *, cpus: float, memory: int) -> int:
-    """Return how many workers a machine has room for at once, each with its services.
+    """Return how many workers of a run, each with its services, fit on a machine at once.
 
     Args:
-        config: The run.
-        cpus: What the machine has.
-        memory: The same, in bytes.
+        config: The run's configuration.
+        cpus: CPUs of the machine.
+        memory: Memory of the machine in bytes.
     """
     each = demand(config, cpus=cpus)
     return room_for([each] * config.max_workers, cpus=cpus, memory=memory)
 
 
 def room_for(demands: Sequence[Demand], *, cpus: float, memory: int) -> int:
-    """Return how many workers a machine has room for at once, whichever they are; one at least.
+    """Return how many of these workers fit on a machine at once in any combination; at least 1.
 
     Args:
-        demands: Of each worker.
-        cpus: What the machine has.
-        memory: The same, in bytes.
+        demands: CPUs and memory of each worker.
+        cpus: CPUs of the machine.
+        memory: Memory of the machine in bytes.
     """
     count = 1
     while count < len(demands) and fits(largest(demands, count + 1), cpus=cpus, memory=memory):
@@ -90,7 +90,7 @@ def room_for(demands: Sequence[Demand], *, cpus: float, memory: int) -> int:
 
 
 def largest(demands: Sequence[Demand], count: int) -> list[Demand]:
-    """Return the most that so many workers may use, CPUs and memory each for themselves."""
-    cpus = sorted((one.cpus for one in demands), reverse=True)[:count]
-    memory = sorted((one.memory for one in demands), reverse=True)[:count]
+    """Return the `count` largest CPU demands and the `count` largest memory demands, paired."""
+    cpus = sorted((demand.cpus for demand in demands), reverse=True)[:count]
+    memory = sorted((demand.memory for demand in demands), reverse=True)[:count]
     return [Demand(*pair) for pair in zip(cpus, memory, strict=True)]

@@ -1,4 +1,4 @@
-"""Collect what the file, the environment and the options ask for."""
+"""Read settings from the configuration file, the environment and command-line options."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +26,12 @@ from orchestrator.text.sanitize import is_text, one_line
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
 _LISTS = frozenset({"allow", "models", "paths", "ports", "retry_on"})
-"""Settings that options and variables give as `a,b`."""
+"""Settings whose options and variables are comma-separated lists."""
 NO_VARIABLE = frozenset({"tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS})
-"""Workers are told where their secrets and their context are in `ORCHESTRATOR_SECRETS` and
-`ORCHESTRATOR_CONTEXT`, and may run us again; what a project needs is in its file."""
+"""Settings without an environment variable.
+
+`ORCHESTRATOR_SECRETS` and `ORCHESTRATOR_CONTEXT` are set inside workers, which may run this program
+too. The settings of a project belong in its file."""
 _VARIABLES: Mapping[str, FieldPath] = {
     PREFIX + name.upper(): field for name, field in FIELDS.items() if name not in NO_VARIABLE
 }
@@ -40,12 +42,12 @@ Problems = list[str]
 
 
 def from_file(path: Path, problems: Problems, *, top: Path | None = None) -> list[Setting]:
-    """Read a configuration file; what is wrong with its keys goes to `problems`.
+    """Read a configuration file, and append problems with its keys to `problems`.
 
     Args:
         path: The file.
-        problems: Is added to.
-        top: The top of the repository in which the file was found, if nobody named the file.
+        problems: List to which problems are appended.
+        top: The repository's top if the file was discovered in it; None: the user named the file.
     """
     try:
         root = read_document(path, below=top)
@@ -56,7 +58,7 @@ def from_file(path: Path, problems: Problems, *, top: Path | None = None) -> lis
 
 
 class _FileReader:
-    """Walks one file."""
+    """Converts the nodes of one file to settings."""
 
     def __init__(self, path: Path, problems: Problems) -> None:
         self._path = path
@@ -123,15 +125,15 @@ class _FileReader:
         return Node(named, root.line)
 
     def _camel(self, root: Node, name: str) -> Node:
-        """Let a key be written in either way."""
+        """Return the provider's settings with snake-case keys renamed to camel case."""
         if not isinstance(root.value, dict):
             return root
         members: dict[str, Node] = {}
         for key, node in root.value.items():
-            said = CAMEL.get(key, key)
-            if said in members:
-                self._report(node, f"`{name}.{said}` was given already, written otherwise")
-            members[said] = self._camel(node, f"{name}.{said}")
+            name_in_file = CAMEL.get(key, key)
+            if name_in_file in members:
+                self._report(node, f"`{name}.{name_in_file}` is set twice, in two spellings")
+            members[name_in_file] = self._camel(node, f"{name}.{name_in_file}")
         return Node(members, root.line)
 
     def _setting(
@@ -139,8 +141,10 @@ class _FileReader:
     ) -> Iterator[Setting]:
         value = node.plain()
         if field == CONTAINER_FIELDS["secrets"] and any("=" in item for item in _texts(value)):
-            # A file that came with the repository must not reach for others of this machine.
-            self._report(node, f"`{name}` takes names alone; a file is for `--secret NAME=@FILE`")
+            # `NAME=@FILE` would let a repository's file read other files of this machine.
+            self._report(
+                node, f"`{name}` must hold names only; use `--secret NAME=@FILE` for files"
+            )
         elif (
             field == RUN_FIELDS["agent_cli"]
             and isinstance(value, str)
@@ -159,7 +163,7 @@ class _FileReader:
                 program=program,
             )
         else:
-            self._report(node, f"`{name}` contains half a character")
+            self._report(node, f"`{name}` contains a lone surrogate, which is not valid Unicode")
 
     def _members(self, root: Node, what: str) -> Iterator[tuple[str, Node]]:
         if isinstance(root.value, dict):
@@ -180,7 +184,7 @@ def _is_unicode(value: object) -> bool:
 
 
 def agent_names() -> list[str]:
-    """Name the agent programs that are installed, as `--agent-cli` takes them."""
+    """Return the names of the installed agent programs, as `--agent-cli` accepts them."""
     return sorted(entry_points(group="orchestrator.agents").names)
 
 
@@ -194,13 +198,13 @@ def _misplaced(name: str, key: str) -> str | None:
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
-    """Say that a key is unknown, and which one may be meant."""
+    """Return the message for an unknown key, with a suggestion if a known key is similar."""
     close = get_close_matches(name, known, n=1, cutoff=0.7)
     return f"`{name}` is unknown" + (f", did you mean `{close[0]}`?" if close else "")
 
 
 def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Setting]:
-    """Read `ORCHESTRATOR_*`; an empty variable counts as not set."""
+    """Read `ORCHESTRATOR_*` variables; an empty variable counts as not set."""
     settings = []
     for name, value in environ.items():
         if not value or not name.startswith(PREFIX):
@@ -217,8 +221,8 @@ def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Set
 
 
 def _misspelt(name: str) -> Iterator[str]:
-    # Others use the prefix too: a cluster sets ORCHESTRATOR_PORT beside a service of that name.
-    # Only what is as good as certainly meant for us is an error.
+    # Other programs use the prefix too: Kubernetes sets ORCHESTRATOR_PORT for a service named
+    # `orchestrator`. Only close matches of a known variable are errors.
     known = [variable.removeprefix(PREFIX) for variable in _VARIABLES]
     close = get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.9)
     if close:
@@ -230,7 +234,7 @@ def _misspelt(name: str) -> Iterator[str]:
 def from_options(
     options: Mapping[str, object], environ: Mapping[str, str], problems: Problems
 ) -> list[Setting]:
-    """Read the options of a command; one that is None was not given."""
+    """Read the options of a command; None means that an option was not given."""
     given = {name: value for name, value in options.items() if value not in (None, ())}
     settings = [
         Setting(
@@ -260,14 +264,14 @@ _FLAGS: Mapping[str, str] = {
 
 
 def flag(name: str) -> str:
-    """Return the option of a setting."""
+    """Return the command-line option of a setting."""
     return _FLAGS.get(name, "--" + name.replace("_", "-"))
 
 
 def _service(entry: str, problems: Problems) -> tuple[str, dict[str, str]]:
     name, equals, image = entry.partition("=")
     if not equals:
-        problems.append(_clean(f"option `--service`: `{entry}` has no image, as in `db=IMAGE`"))
+        problems.append(_clean(f"option `--service`: `{entry}` must be `NAME=IMAGE`"))
     return name, {"image": image or "-"}
 
 
@@ -284,7 +288,7 @@ def _environment(
     for where, entry in chain(_file_entries(given, problems), _option_entries(given)):
         name, equals, value = entry.partition("=")
         if not name:
-            problems.append(f"{where}: a variable needs a name, as in `NAME=value`")
+            problems.append(f"{where}: a variable must be `NAME=value` or `NAME`")
         elif not equals and name not in environ:
             problems.append(_clean(f"{where}: `{name}` is not set in the environment"))
         elif not is_text(value if equals else environ[name]):

@@ -1,7 +1,8 @@
-"""What a configuration file may not do when nobody named it: it came with the repository.
+"""Restrict configuration files that were discovered in the repository.
 
-Whoever wrote the repository wrote that file too, and may be nobody the user trusts. It may say what
-a run does; it hands out nothing of the user's, and makes no worker larger or more open.
+The user may not trust the authors of a repository, and they wrote its configuration file too. Such
+a file may describe the work. It must not give anything of the user's to workers, or raise their
+limits or loosen their isolation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from orchestrator.config.run import ParallelConfig, StageKey
 from orchestrator.config.values import DEFAULT_TIMEOUT
 from orchestrator.text.name_templates import leads_outside
 
-NAME_IT = "pass `--config {}` if you trust who wrote that file"
+NAME_IT = "pass `--config {}` if you trust the author of that file"
 
 NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
@@ -32,15 +33,17 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
         PROJECT_FIELDS["services"],
     }
 )
-"""Keys that are for a file which the user named: where keys go to, what a worker gets, what is run
-on this machine, and what is done with the keys: by which program, for which task, on which commit
-(stashes and private branches are commits too)."""
+"""Settings that are accepted only from a file which the user named.
+
+They decide which API receives the user's keys, what is given to workers, and which programs run on
+this machine; or which agent program, task and commit the keys are used for (stashes and private
+branches are commits too)."""
 STAGES: Mapping[StageKey, FieldPath] = {
     "setup": PROJECT_FIELDS["setup"],
     "teardown": PROJECT_FIELDS["teardown"],
     "checks": PROJECT_FIELDS["checks"],
 }
-"""Commands that a repository's file may give, and that are then `closed_stages` of the run."""
+"""Commands that a discovered file may define; they become `closed_stages` of the run."""
 
 _OPEN = ("none", "open", "shallow", "full")
 _UNCHOSEN_CPUS = 2.0
@@ -50,14 +53,15 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "idle_timeout": lambda seconds: seconds or inf,
     "setup_timeout": lambda seconds: seconds or inf,
     "network": _OPEN.index,
-    # Nothing given is the worker's own network, and none for the commands of a repository's file.
+    # By default: the worker's network, or none for commands of a discovered file.
     "setup_network": lambda network: _OPEN.index(network or "none"),
     "check_network": _OPEN.index,
     "read_only": lambda read_only: not read_only,
     "checks": lambda checks: max([DEFAULT_TIMEOUT, *(check.timeout or inf for check in checks)]),
     "history": _OPEN.index,
 }
-"""How far a value reaches, where that is not the value itself."""
+"""Convert a value to a number that grows with the permissions it grants, if it is not such a
+number itself."""
 BOUNDED: tuple[FieldPath, ...] = (
     *(("limits", name) for name in Limits.model_fields),
     *(("isolation", name) for name in ("network", "read_only", "history")),
@@ -70,54 +74,55 @@ BOUNDED: tuple[FieldPath, ...] = (
 )
 _PRESET = RUN_FIELDS["preset"]
 _OF_PRESETS = tuple(RUN_FIELDS[name] for name in ("timeout_per_worker", "rate_limit_wait"))
-"""Bounded where a preset was asked for, which has its own."""
+"""Settings that are also bounded when the user chose a preset, because presets set them."""
 
 
 def out_of_bounds(settings: Sequence[Setting]) -> list[str]:
-    """List the settings of a repository's file that are for a named file alone."""
+    """Return a problem for each setting that a discovered file must not contain."""
     return [
-        f"{setting.label} is not taken from a file that came with the repository"
+        f"{setting.label} is not accepted from a file that was found in the repository"
         for setting in settings
         if setting.field in NAMED_ONLY or _leads_outside(setting)
     ]
 
 
 def _leads_outside(setting: Setting) -> bool:
-    """Check whether worktrees would lie outside of the repository that the file came with."""
+    """Return whether worktrees would lie outside of the repository."""
     return setting.field == RUN_FIELDS["worktree_dir"] and leads_outside(str(setting.value))
 
 
 def loosened(
     settings: Sequence[Setting], config: ParallelConfig, without: ParallelConfig
 ) -> list[str]:
-    """List the settings of a repository's file by which a worker may do more than without it.
+    """Return a problem for each setting of a discovered file that gives workers more permissions.
 
     Args:
-        settings: The file's.
-        config: What all layers come to.
-        without: What they come to without the file.
+        settings: The file's settings.
+        config: The configuration with the file.
+        without: The configuration without the file.
     """
     bounded = BOUNDED if without.preset is None else (*BOUNDED, *_OF_PRESETS)
     by_field = {setting.field: setting for setting in settings}
     wider = (field for field in bounded if _reach(config, field) > _reach(without, field))
-    # In order, and a preset once for all that it widens.
-    blamed = {id(one): one for one in (by_field.get(f, by_field.get(_PRESET)) for f in wider)}
+    # In order, and each preset only once even if it loosens several settings.
+    candidates = (by_field.get(field, by_field.get(_PRESET)) for field in wider)
+    blamed = {id(setting): setting for setting in candidates}
     return [
-        f"{setting.label} would let a worker do more than it may without that file"
+        f"{setting.label} gives workers more permissions or larger limits than without the file"
         for setting in blamed.values()
         if setting is not None
     ]
 
 
 def closed_stages(file: Sequence[Setting], stronger: Sequence[Setting]) -> tuple[StageKey, ...]:
-    """List the stages whose commands are those of a repository's file.
+    """Return the stages whose commands come from a discovered file.
 
     Args:
         file: The file's settings.
-        stronger: Those of variables and options.
+        stronger: The settings of the environment and the options.
     """
-    theirs = {setting.field for setting in file} - {setting.field for setting in stronger}
-    return tuple(stage for stage, field in STAGES.items() if field in theirs)
+    from_file = {setting.field for setting in file} - {setting.field for setting in stronger}
+    return tuple(stage for stage, field in STAGES.items() if field in from_file)
 
 
 def _reach(config: ParallelConfig, field: FieldPath) -> float:

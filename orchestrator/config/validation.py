@@ -1,4 +1,4 @@
-"""Say what is wrong inside a value that has parts of its own, at the line of that part."""
+"""Describe a problem inside a structured value, with the line of the invalid part."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from orchestrator.text.sanitize import one_line
 
 @dataclass(frozen=True)
 class Part:
-    """A value in a file, what it is called, and what it may be; no name is the whole file."""
+    """A value in a file with its name and schema; an empty name stands for the whole file."""
 
     name: str
     node: Node
@@ -31,12 +31,12 @@ class Part:
 
 
 def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | int]) -> str:
-    """Return the whole line: ``orchestrator.yaml:7: `services.db.memory` is `3x`: must be ...``.
+    """Return the error line: ``orchestrator.yaml:7: `services.db.memory` is `3x`: must be ...``.
 
     Args:
-        found: The mistake.
-        setting: What it is in; from a file.
-        inside: Where it is, from the setting on.
+        found: The validation error.
+        setting: The setting that contains the error; its source is a file.
+        inside: Path from the setting to the invalid part.
     """
     node = setting.node or Node(setting.value, None)
     node, line = problem_in(found, Part(setting.name, node, field_schema(setting.field)), inside)
@@ -44,12 +44,12 @@ def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | 
 
 
 def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) -> tuple[Node, str]:
-    """Return what is wrong, and where it stands.
+    """Return the invalid node and the description of its problem.
 
     Args:
-        found: The mistake.
-        whole: What it is in.
-        inside: Where it is, from there on.
+        found: The validation error.
+        whole: The value that contains the error.
+        inside: Path from that value to the invalid part.
     """
     steps = _steps(whole, inside)
     part = steps[-1]
@@ -67,14 +67,14 @@ def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) ->
 
 
 def literal(value: object, mistake: str) -> str:
-    """Show a value; quotes tell the text "3" from the number where that is what is wrong."""
+    """Return a value for a message; text is quoted if the type was wrong, as `"3"` for a number."""
     if not isinstance(value, str) or mistake.endswith("_type"):
         return one_line(json.dumps(value, ensure_ascii=False), limit=60)
     return one_line(value, limit=60)
 
 
 def _steps(whole: Part, inside: Sequence[str | int]) -> list[Part]:
-    """Walk to the part that is meant; what is no key or index is passed over."""
+    """Return the parts along a path; path elements that are not keys or indexes are skipped."""
     steps = [whole]
     for part in inside:
         at = steps[-1]

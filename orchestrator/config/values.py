@@ -1,4 +1,4 @@
-"""Types of single settings: sizes, ports, commands."""
+"""Types of individual settings: sizes, ports, commands."""
 
 import re
 from typing import Annotated, Literal
@@ -15,17 +15,17 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 
 def parse_size(value: object) -> object:
-    """Read `512m`, `4g` or `1.5GiB` as bytes (powers of 1024); leave numbers alone."""
+    """Convert `512m`, `4g` or `1.5GiB` to bytes (powers of 1024), and return numbers unchanged."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip())
     if match is None:
-        raise ValueError("a size is a number and a unit, such as 512m or 4g")
+        raise ValueError("a size must be a number with a unit, such as 512m or 4g")
     return int(float(match["number"]) * _UNITS[match["unit"].lower()])
 
 
 IS_SIZE = "x-size"
-"""Marks, in JSON Schema, a number of bytes that may be given as `512m` too."""
+"""JSON Schema key that marks a number of bytes which may also be written as `512m`."""
 
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={IS_SIZE: True})]
@@ -41,7 +41,7 @@ _PORT_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,50}")
 
 
 def name_ports(value: object) -> object:
-    """Read `[3000, 3010]` as `{PORT: 3000, API_PORT: 3010}`; an item may be `NAME=3000`."""
+    """Convert `[3000, 3010]` to `{PORT: 3000, API_PORT: 3010}`; an item may be `NAME=3000`."""
     if not isinstance(value, (list, tuple)):
         return value
     named: dict[str, object] = {}
@@ -50,7 +50,7 @@ def name_ports(value: object) -> object:
         if not equals:
             name, port = (*_PORT_NAMES, f"PORT_{place + 1}")[min(place, len(_PORT_NAMES))], item
         if name in named:
-            raise ValueError(f"`{name}` is there twice")
+            raise ValueError(f"`{name}` is defined twice")
         named[name] = port
     return named
 
@@ -58,9 +58,11 @@ def name_ports(value: object) -> object:
 def _usable_ports(ports: dict[str, int]) -> dict[str, int]:
     for name in ports:
         if not _PORT_NAME.fullmatch(name) or "PORT" not in name:
-            raise ValueError("a port's variable is in capitals and holds `PORT`, as `API_PORT`")
+            raise ValueError(
+                "a port's variable must be uppercase and contain `PORT`, as `API_PORT`"
+            )
     if len(set(ports.values())) < len(ports):
-        raise ValueError("a port is there twice")
+        raise ValueError("the same port is listed twice")
     return ports
 
 
@@ -92,20 +94,20 @@ def _command(text: str) -> str:
 
 
 Commands = tuple[Annotated[str, AfterValidator(_command)], ...]
-"""Command lines for `sh`."""
+"""Shell commands."""
 
 
 CacheKind = Literal["pip", "npm", "uv", "cargo"]
 
 
 class Model(BaseModel):
-    """What somebody wishes: frozen, and nothing in it that nobody asked for."""
+    """Base of all settings: immutable, and unknown fields are errors."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
         allow_inf_nan=False,
-        # The text of an error is printed where it came from, and an input may be a secret.
+        # Errors are printed, and an input may be a secret.
         hide_input_in_errors=True,
     )

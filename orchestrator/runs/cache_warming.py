@@ -41,7 +41,7 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
     if "setup" in config.closed_stages:
         raise ConfigError(
             "`setup` is not run with an open network: its file was found in the repository",
-            hint="pass `--config FILE` if you trust who wrote that file",
+            hint="pass `--config FILE` if you trust the author of that file",
         )
     return ParallelConfig(
         tasks=(_task(config),),

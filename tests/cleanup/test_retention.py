@@ -104,4 +104,4 @@ def test_gc_takes_the_age_from_the_option_or_the_setting(
     assert (workers / ".architect-parallel-4").exists()
     (workers / "orchestrator.yaml").write_text("parallel_runs: {retention: soon}")
     assert run(["gc"]) == 3
-    assert "an age is a whole number and a unit" in capsys.readouterr().err
+    assert "an age must be a whole number and a unit" in capsys.readouterr().err

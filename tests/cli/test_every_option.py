@@ -178,7 +178,7 @@ def test_an_option_that_changes_nothing_is_refused(
     (repo / "no-wait.yaml").write_text("parallel_runs: {rate_limit_wait: 0}")
     shell = ["parallel", "true", "--agent-cli", "shell", "--dry-run", "--config", "no-wait.yaml"]
     assert run([*shell, *words]) == 3
-    assert f"option `{words[0]}` changes nothing without `--" in capsys.readouterr().err
+    assert f"option `{words[0]}` has no effect without `--" in capsys.readouterr().err
     (repo / "mine.yaml").write_text("parallel_runs: {retry_delay: 3}\ntriggers: {on_trigger: stop}")
     command = ["parallel", "true", "--agent-cli", "shell", "--dry-run"]
     assert run([*command, "--config", "mine.yaml"]) == 0, "a file may wait for the other option"

@@ -44,7 +44,7 @@ def test_a_key_knows_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3\n", ":3: the key `a` is there twice"),
+        ("a: 1\nb: 2\na: 3\n", ":3: the key `a` is defined twice"),
         ("a: &x 1\nb: *x\n", ":2: aliases (`*name`) are not supported"),
         ("a: !!python/object/apply:os.system [id]\n",
          ":1: the tag `tag:yaml.org,2002:python/object/apply:os.system` is not supported"),
@@ -69,7 +69,7 @@ def test_tags_on_containers_are_refused_too(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1, "a": 2}', ": the key `a` is there twice"),
+        ('{"a": 1, "a": 2}', ": the key `a` is defined twice"),
         ('{"a": 1,\n}', ":2: is not JSON: Expecting property name enclosed in double quotes"),
         ("[" * 100_000, ": is nested deeper than 20"),
         ("[" * 30 + "]" * 30, ": is nested deeper than 20"),

@@ -169,10 +169,11 @@ foo: 1
         f"{file}:6: `parallel_runs.image` is `true`: must be text",
         f"{file}:7: `parallel_runs.cpus` is unknown, `cpus` belongs under `container`",
         f"{file}:8: `parallel_runs.budget_per_worker` is `-1`: must be a number above 0",
-        f"{file}:10: `container.memory` is `3x`: a size is a number and a unit, such as 512m or 4g",
+        f"{file}:10: `container.memory` is `3x`: a size must be a number with a unit, such as "
+        f"512m or 4g",
         f"{file}:11: `container.pids` is `1.5`: must be a whole number, at least 8",
-        f"{file}:12: `container.env`, variable `A`: must be text, in quotes when it looks like a "
-        "number",
+        f"{file}:12: `container.env`, variable `A`: must be text; quote values that look like "
+        f"numbers",
         f'{file}:13: `container.network` is `yes`: must be one of `none`, `open`',
         f"{file}:14: `container.ports` contains `99999`: must be a list, each item a whole number "
         "from 1 to 65535 or a mapping of names, each with whole number from 1 to 65535",
@@ -184,7 +185,7 @@ foo: 1
         "option `--models`: a model name must not be empty",
         "option `--memory` is `8m`: must be a size of at least 16m, such as 512m or 4g",
         "option `--env`: `NOPE` is not set in the environment",
-        "option `--env`: a variable needs a name, as in `NAME=value`",
+        "option `--env`: a variable must be `NAME=value` or `NAME`",
         "no task was given",
     ])  # fmt: skip
 
@@ -232,7 +233,7 @@ def test_a_missing_task_has_a_hint():
         load({"tasks": ()})
     assert caught.value.message == "no task was given"
     assert caught.value.hint == (
-        'give one as `orchestrator parallel "TASK"`, or several with `--task`'
+        'pass one as `orchestrator parallel "TASK"`, or several with `--task`'
     )
 
 
@@ -262,7 +263,7 @@ class TestVariables:
         env_file = write(tmp_path, "A=1\nMISSING\n=x\n", "vars.env")
         assert mistakes({"env_file": (str(env_file), "/nowhere")}) == [
             f"{env_file}:2: `MISSING` is not set in the environment",
-            f"{env_file}:3: a variable needs a name, as in `NAME=value`",
+            f"{env_file}:3: a variable must be `NAME=value` or `NAME`",
             "/nowhere: cannot be read: No such file or directory",
         ]
 
@@ -293,14 +294,14 @@ class TestFileChoice:
 class TestGuest:
     """A file that nobody named: whoever wrote the repository wrote it."""
 
-    SEEN = "is not taken from a file that came with the repository"
-    WIDER = "would let a worker do more than it may without that file"
+    SEEN = "is not accepted from a file that was found in the repository"
+    WIDER = "gives workers more permissions or larger limits than without the file"
 
     def refused(self, tmp_path, text, **rest) -> list[str]:
         file = write(tmp_path, text)
         with pytest.raises(ConfigError) as caught:
             load(top=tmp_path, **rest)
-        assert caught.value.hint == f"pass `--config {file}` if you trust who wrote that file"
+        assert caught.value.hint == f"pass `--config {file}` if you trust the author of that file"
         assert load(file=file, top=tmp_path, **rest)
         assert load(environ={"ORCHESTRATOR_CONFIG": str(file)}, top=tmp_path)
         lines = [line.strip() for line in caught.value.message.splitlines()]
@@ -475,12 +476,16 @@ class TestHints:
     @pytest.mark.parametrize(
         ("options", "text", "hint"),
         [
-            ({}, "parallel_runs: {workers: 99}", "`orchestrator config validate "),
-            ({"workers": "99"}, "parallel_runs: {workers: 99}", "`orchestrator parallel --help` "),
+            ({}, "parallel_runs: {workers: 99}", "fix the file, then check it with "),
+            (
+                {"workers": "99"},
+                "parallel_runs: {workers: 99}",
+                "run `orchestrator parallel --help` ",
+            ),
             (
                 {"ports": "80", "network": "none"},
                 "",
-                "leave the ports out, or use `--network open`",
+                "remove the ports, or use `--network open`",
             ),
         ],
     )
@@ -492,7 +497,7 @@ class TestHints:
 
 def test_the_hint_names_the_file_that_was_named_and_no_other(tmp_path):
     for text, top, words in [("{}", None, "config schema`"), ("x: 1", None, "validate '"),
-                             ("x: 1", tmp_path, "validate` ")]:  # fmt: skip
+                             ("x: 1", tmp_path, "validate`")]:  # fmt: skip
         file = write(tmp_path, text, "a b.yaml" if top is None else "orchestrator.yaml")
         with pytest.raises(ConfigError) as caught:
             load(environ={"ORCHESTRATOR_GRACE": "x"}, file=None if top else file, top=top)
@@ -519,7 +524,8 @@ services:
         f"{file}:7: `services.db.env.A`: must be text",
         f"{file}:8: `services.db.tmpfs[1]` is `data`: must be text",
         f"{file}:8: `services.db.tmpfs[3]` is `3`: must be text",
-        f"{file}:4: `services.db.memory` is `3x`: a size is a number and a unit, such as 512m or "
+        f"{file}:4: `services.db.memory` is `3x`: a size must be a number with a unit, such as "
+        f"512m or "
         "4g",
         f"{file}:5: `services.db.imag` is unknown, did you mean `services.db.image`?",
         f"{file}:9: `services.web` needs `image`",
@@ -637,8 +643,7 @@ providers:
         file = write(tmp_path, text)
         where = "providers.gemini-cli.rateLimit"
         assert mistakes(file=file) == [
-            f"{file}:7: `providers.claude.rateLimit.refillRate` was given already, "
-            "written otherwise",
+            f"{file}:7: `providers.claude.rateLimit.refillRate` is set twice, in two spellings",
             f"{file}:4: `{where}.capacity` is `0`: must be a whole number, at least 1",
             f'{file}:5: `{where}.refillRate` is `"fast"`: must be a number above 0',
         ]
@@ -646,14 +651,14 @@ providers:
     def test_a_provider_has_a_usable_name(self, tmp_path):
         file = write(tmp_path, "providers: {bad name: {}}")
         (mistake,) = mistakes(file=file)
-        assert mistake.startswith(f"{file}:1: `providers`: a name is of letters")
+        assert mistake.startswith(f"{file}:1: `providers`: a name must consist of letters")
 
     def test_workers_under_both_names(self, tmp_path):
         text = "parallel_runs: {workers: 2}\nexecution: {maxConcurrentAgents: 4}"
         file = write(tmp_path, text)
         assert mistakes(file=file) == [
-            f"{file}:2: `execution.maxConcurrentAgents` was given as "
-            f"{file}:1: `parallel_runs.workers` already"
+            f"{file}:2: `execution.maxConcurrentAgents` was already set by "
+            f"{file}:1: `parallel_runs.workers`"
         ]
 
 
@@ -703,21 +708,21 @@ agents:
             f"{file}:3: `agents.shell.network` is unknown, `network` belongs under `container`",
             f"{file}:3: `agents.shell.modle` is unknown, did you mean `agents.shell.model`?",
             f"{file}:3: `agents.shell.max_steps` is `0`: must be a whole number, at least 1",
-            f"{file}:5: `agents.architect.env`, variable `A`: must be text, in quotes when it "
-            "looks like a number",
+            f"{file}:5: `agents.architect.env`, variable `A`: must be text; quote values that "
+            f"look like numbers",
         ]
 
     @pytest.mark.parametrize("key", ["image: x", "api_base: x", "env: {A: b}"])
     def test_they_are_no_way_around_what_needs_a_named_file(self, tmp_path, key):
         file = write(tmp_path, f"agents: {{shell: {{{key}}}}}")
-        with pytest.raises(ConfigError, match="not taken from a file that came with"):
+        with pytest.raises(ConfigError, match="not accepted from a file"):
             load(top=tmp_path)
         assert load(file=file)
 
     def test_a_longer_time_than_the_user_s_preset_is_refused(self, tmp_path):
         write(tmp_path, "agents: {shell: {timeout_per_worker: 9000}}")
         options = {"agent_cli": "shell", "preset": "untrusted"}
-        with pytest.raises(ConfigError, match=r"agents\.shell\.timeout_per_worker. would let"):
+        with pytest.raises(ConfigError, match=r"agents\.shell\.timeout_per_worker. gives workers"):
             load(options, top=tmp_path)
         assert load({**options, "timeout_per_worker": "9"}, top=tmp_path).timeout == 9
 
@@ -726,7 +731,7 @@ def test_what_is_at_the_top_is_not_given_twice(tmp_path):
     assert load(file=write(tmp_path, "ports: [80]")).isolation.ports == {"PORT": 80}
     file = write(tmp_path, "container: {ports: [80]}\nports: [81]")
     assert mistakes(file=file) == [
-        f"{file}:2: `ports` was given as {file}:1: `container.ports` already"
+        f"{file}:2: `ports` was already set by {file}:1: `container.ports`"
     ]
 
 

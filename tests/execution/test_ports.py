@@ -200,11 +200,11 @@ def test_names_of_ports(given: object, understood: Mapping[str, int]) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([80, 80], "a port is there twice"),
-        (["A_PORT=80", "A_PORT=81"], "`A_PORT` is there twice"),
-        ({"PATH": 80}, "in capitals and holds `PORT`"),
-        ({"MY PORT": 80}, "in capitals and holds `PORT`"),
-        ({"my_port": 80}, "in capitals and holds `PORT`"),
+        ([80, 80], "the same port is listed twice"),
+        (["A_PORT=80", "A_PORT=81"], "`A_PORT` is defined twice"),
+        ({"PATH": 80}, "uppercase and contain `PORT`"),
+        ({"MY PORT": 80}, "uppercase and contain `PORT`"),
+        ({"my_port": 80}, "uppercase and contain `PORT`"),
         ([0], "greater than or equal to 1"),
         (["PORT="], "valid integer"),
         (list(range(1, 12)), "at most 10 items"),

@@ -417,7 +417,7 @@ class TestNotify:
 
     def test_a_file_that_nobody_named_starts_no_program(self, repo: Path) -> None:
         (repo / "orchestrator.yaml").write_text("triggers:\n  notify: touch /tmp/x\n  silence: 9\n")
-        with pytest.raises(ConfigError, match=r"`triggers.notify` is not taken from a file"):
+        with pytest.raises(ConfigError, match=r"`triggers.notify` is not accepted from a file"):
             load_config(options={"tasks": ("x",)}, environ={}, top=repo, file=None)
         named = load_config(
             options={"tasks": ("x",)}, environ={}, top=repo, file=repo / "orchestrator.yaml"

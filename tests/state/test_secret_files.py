@@ -185,7 +185,7 @@ def test_a_file_names_secrets_and_options_add_to_them(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(None, file)
     assert caught.value.message == (
-        f"{file}:1: `container.secrets` takes names alone; a file is for `--secret NAME=@FILE`"
+        f"{file}:1: `container.secrets` must hold names only; use `--secret NAME=@FILE` for files"
     )
 
 
@@ -194,8 +194,8 @@ def test_a_value_or_a_path_is_no_name(entry: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load((entry,))
     assert caught.value.message == (
-        "option `--secret`: a secret is given as `NAME` or `NAME=@FILE`, never by its value"
+        "option `--secret`: a secret must be written as `NAME` or `NAME=@FILE`, never as its value"
     )
-    with pytest.raises(ValueError, match="never by its value") as raised:
+    with pytest.raises(ValueError, match="never as its value") as raised:
         Isolation(secrets=(entry,))
     assert "the value" not in str(raised.value)

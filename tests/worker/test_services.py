@@ -327,12 +327,15 @@ def test_the_record_holds_no_variables_of_theirs(run: Callable[..., RunResult], 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"services": {"DB": {"image": "a"}}}, "a name is a host name in small letters"),
-        ({"services": {"localhost": {"image": "a"}}}, "a name is a host name in small letters"),
+        ({"services": {"DB": {"image": "a"}}}, "a service's name must be a lowercase host name"),
+        (
+            {"services": {"localhost": {"image": "a"}}},
+            "a service's name must be a lowercase host name",
+        ),
         ({"services": {"db": {}}}, "Field required"),
         (
             {"services": {"a": {"image": "a", "port": 80}, "b": {"image": "b", "port": 80}}},
-            "two services cannot listen on the same port",
+            "two services must not use the same port",
         ),
         ({"services": {"a": {"image": "a", "tmpfs": ["data"]}}}, "should match pattern"),
     ],

@@ -44,8 +44,8 @@ def settings() -> Iterator[Protection]:
          '"setup_network": lambda network: 0'),
         ("no network opened for checks", '"check_network": _OPEN.index',
          '"check_network": lambda network: 0'),
-        ("no preset that gives more", "by_field.get(f, by_field.get(_PRESET))",
-         "by_field.get(f)"),
+        ("no preset that gives more", "by_field.get(field, by_field.get(_PRESET))",
+         "by_field.get(field)"),
     )  # fmt: skip
     yield from patches(
         "config/loading.py", (SETTINGS,),

@@ -112,12 +112,13 @@ class TestValidate:
         assert run(["config", "validate"]) == 3
         assert capsys.readouterr().err == (
             "error: 3 mistakes in the configuration:\n"
-            f"  {file}:1: `parallel_runs.agent_cli` is not taken from a file that came with the "
-            "repository\n"
-            f"  {file}:2: `container.env` is not taken from a file that came with the repository\n"
-            f"  {file}:3: `agents.shell.env` is not taken from a file that came with the "
-            "repository\n"
-            f"\nhint: pass `--config {file}` if you trust who wrote that file\n"
+            f"  {file}:1: `parallel_runs.agent_cli` is not accepted from a file that was found "
+            f"in the repository\n"
+            f"  {file}:2: `container.env` is not accepted from a file that was found in the "
+            f"repository\n"
+            f"  {file}:3: `agents.shell.env` is not accepted from a file that was found in the "
+            f"repository\n"
+            f"\nhint: pass `--config {file}` if you trust the author of that file\n"
         )
 
     @pytest.mark.usefixtures("file")
@@ -125,7 +126,7 @@ class TestValidate:
         assert run(["config", "validate", "orchestrator.yaml"]) == 0
         out, err = capsys.readouterr()
         assert out == "ok\n"
-        assert "  orchestrator.yaml:2: `container.env` is not taken from a file" in err
+        assert "  orchestrator.yaml:2: `container.env` is not accepted from a file" in err
 
     @pytest.mark.usefixtures("repository")
     def test_no_file(self, capsys):

@@ -258,8 +258,8 @@ def test_a_file_that_came_with_the_repository_must_be_named_to_be_trusted(
     file.write_text("parallel_runs: {api_base: http://evil.invalid, agent: plan}")
     assert run(["parallel", "one", "--quiet"]) == 3
     assert capsys.readouterr().err == (
-        f"error: {file}:1: `parallel_runs.api_base` is not taken from a file that came with the "
-        f"repository\n\nhint: pass `--config {file}` if you trust who wrote that file\n"
+        f"error: {file}:1: `parallel_runs.api_base` is not accepted from a file that was found "
+        f"in the repository\n\nhint: pass `--config {file}` if you trust the author of that file\n"
     )
     run(["parallel", "one", "--quiet", "--config", str(file)])
     assert runner.config.api_base == "http://evil.invalid"
@@ -272,7 +272,7 @@ def test_all_mistakes_of_a_command_line_at_once(capsys):
         "error: 4 mistakes in the configuration:\n"
         "  option `--workers` is `12`: must be a whole number from 1 to 10 or `auto`\n"
         "  option `--fail-on` is `some`: must be one of `any`, `all`\n"
-        "  option `--memory` is `lots`: a size is a number and a unit, such as 512m or 4g\n"
+        "  option `--memory` is `lots`: a size must be a number with a unit, such as 512m or 4g\n"
         "  no task was given\n\n"
-        'hint: give one as `orchestrator parallel "TASK"`, or several with `--task`\n'
+        'hint: pass one as `orchestrator parallel "TASK"`, or several with `--task`\n'
     )

@@ -232,7 +232,7 @@ class TestWritten:
         assert check.problems == []
         # Its setup is only of use where the file is named.
         assert [line.partition("`")[2] for line in check.named_only] == [
-            "parallel_runs.agent_cli` is not taken from a file that came with the repository"
+            "parallel_runs.agent_cli` is not accepted from a file that was found in the repository"
         ]
         plain = read_document(path).plain()
         assert plain["parallel_runs"] == {"agent_cli": "shell"}

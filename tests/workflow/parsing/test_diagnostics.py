@@ -83,10 +83,12 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         "flow.yaml:19: `tasks[3].id` is `a`, as that of another task on line 12",
         "flow.yaml:20: `tasks[4].name` is `has blank`: it must be letters, digits, `.`, `_` and "
         "`-`, with a letter or digit first, and 100 at most",
-        "flow.yaml:21: `tasks[4].limits.memory` is `lots`: a size is a number and a unit, such as "
+        "flow.yaml:21: `tasks[4].limits.memory` is `lots`: a size must be a number with a unit, "
+        "such as "
         "512m or 4g",
         "flow.yaml:21: `tasks[4].limits.cpuz` is unknown, did you mean `tasks[4].limits.cpus`?",
-        "flow.yaml:23: `tasks[5].services`: a name is a host name in small letters, such as `db` "
+        "flow.yaml:23: `tasks[5].services`: a service's name must be a lowercase host name, "
+        "such as `db` "
         "or `my-db`",
         "flow.yaml:25: `tasks[5].checks[1].tiemout` is unknown, "
         "did you mean `tasks[5].checks[1].timeout`?",
