@@ -65,7 +65,7 @@ def test_wait_times_out_and_stops_nothing(start: Starter) -> None:
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
         container.wait(0.3)
-    assert 0.3 <= time.monotonic() - begun < 5
+    assert 0.3 <= time.monotonic() - begun < 60
     assert container.usage() is not None
 
 
@@ -151,9 +151,11 @@ def test_kill_on_one_that_has_ended_is_no_error(start: Starter) -> None:
 
 def test_logs_end_when_another_thread_kills_it(start: Starter) -> None:
     container = start("sh", "-c", "echo up; sleep 300")
+    logs = container.logs()
+    assert next(logs).data == b"up\n"
     killer = threading.Timer(0.3, container.kill, ("SIGKILL",))
     killer.start()
-    assert finish(container)[1] == b"up\n"
+    assert list(logs) == []
     killer.join()
 
 
@@ -202,7 +204,7 @@ def test_remove_kills_and_is_repeatable(
     begun = time.monotonic()
     container.remove()
     container.remove()
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
     assert engine.leftovers(labels) == []
     assert container.usage() is None
 

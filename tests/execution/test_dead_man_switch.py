@@ -247,7 +247,7 @@ class TestTheProcess:
         first = pid_of(killer)
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        eventually(lambda: pid_of(killer) is None, "its death")
+        eventually(lambda: has_ended(first), "its death")
         switch.running(2, 60)
         eventually(lambda: killer.killed, "what the first one knew of")
         assert killer.killed == ["1"]
@@ -285,6 +285,15 @@ def pending(process: int) -> bool:
     """Tell whether a signal has not arrived yet."""
     status = Path(f"/proc/{process}/status").read_text()
     return bool(int(status.partition("ShdPnd:")[2].split()[0], 16))
+
+
+def has_ended(process: int) -> bool:
+    """Tell whether a process has closed its files, which it does after it lost its command line."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 def pid_of(killer: Killer) -> int | None:

@@ -33,7 +33,7 @@ def test_it_is_ended_at_its_limit(
     limits = Limits(grace=GRACE, **limit)
     (result,) = shell_run(repo, local_engine, task, limits=limits).results
     assert result.reason is reason
-    assert result.duration < 30
+    assert result.duration < 60
 
 
 class _Quiet:
@@ -75,7 +75,7 @@ def test_keeping_directories_locked_ends_it(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
     meter = LimitMeter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while meter.verdict is None and time.monotonic() < deadline:
         meter.look()
     assert meter.verdict is not None

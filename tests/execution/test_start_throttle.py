@@ -48,10 +48,10 @@ def test_retries_wait_for_their_turn_too(repo: Path, local_engine: LocalEngine) 
 
     flag = repo.parent / "flag"
     task = f"[ -e {flag} ] || {{ touch {flag}; exit 1; }}"
-    config = configured(task, stagger=GAP, retries=1, retry_delay=0)
+    config = configured(task, stagger=2.0, retries=1, retry_delay=0)
     (worker,) = ParallelRunner(config, repo, engine=local_engine, emit=note).run()
     assert worker.attempts == 2
-    assert starts[1] - starts[0] > GAP - 0.1
+    assert starts[1] - starts[0] > 1.5
 
 
 def test_cancel_ends_the_wait_and_the_task_never_runs(

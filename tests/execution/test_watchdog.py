@@ -32,26 +32,40 @@ from tests.support.runs import GRACE, configured, shell_run, show
 def watched(
     repo: Path, engine: LocalEngine, task: str, **triggers: object
 ) -> tuple[WorkerResult, list[Intervention], list[Event]]:
+    """Run a task, which may wait until it was `told`."""
     events: list[Event] = []
+    found: list[Intervention] = []
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Intervention):
+            found.append(event)
+            (repo.parent / f"told-{len(found)}").touch()
+
     config = configured(task, triggers=Triggers(**triggers), limits=Limits(grace=GRACE))
-    (worker,) = ParallelRunner(config, repo, engine=engine, emit=events.append).run()
-    return worker, [event for event in events if isinstance(event, Intervention)], events
+    (worker,) = ParallelRunner(config, repo, engine=engine, emit=emit).run()
+    return worker, found, events
+
+
+def told(repo: Path, number: int | str = 1) -> str:
+    """Give a command that ends when so many interventions have been told."""
+    return f"until [ -e {repo.parent}/told-{number} ]; do sleep 0.02; done"
 
 
 class TestWarnings:
     def test_silence_once_for_each_time(self, repo: Path, local_engine: LocalEngine) -> None:
-        task = "echo a; sleep 1.5; echo b; sleep 1.5; echo c"
-        worker, found, _ = watched(repo, local_engine, task, silence=0.7)
+        task = f"echo a; {told(repo)}; echo b; {told(repo, 2)}; echo c"
+        worker, found, _ = watched(repo, local_engine, task, silence=1.0)
         assert worker.status is Status.SUCCESS
-        told = [(event.trigger, event.detail, event.stops) for event in found]
-        assert told == [("silence", "it printed nothing for 0.7 s", False)] * 2
+        said = [(event.trigger, event.detail, event.stops) for event in found]
+        assert said == [("silence", "it printed nothing for 1 s", False)] * 2
 
     def test_an_error_that_comes_again_and_again(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         task = (
             'for i in 1 2 3 4 5; do echo "$i: Error: no route to 10.0.0.$i" >&2; echo $i; done;'
-            "echo error of another kind; sleep 0.6"
+            f"echo error of another kind; {told(repo)}"
         )
         _, found, _ = watched(repo, local_engine, task, repeated_errors=4)
         assert [event.detail for event in found] == ["4 times: 4: Error: no route to 10.0.0.4"]
@@ -63,23 +77,23 @@ class TestWarnings:
     def test_a_question_that_nobody_answers(
         self, repo: Path, local_engine: LocalEngine, said: str
     ) -> None:
-        task = f"echo working; printf '{said}'; sleep 1.5; echo on"
+        task = f"echo working; printf '{said}'; {told(repo)}; echo on"
         _, found, _ = watched(repo, local_engine, task, prompts=0.5)
         said = said.removesuffix("\\n").strip()
-        told = [(event.trigger, event.detail) for event in found]
-        assert told == [("needs_input", f"it waits for an answer: {said}")]
+        asked = [(event.trigger, event.detail) for event in found]
+        assert asked == [("needs_input", f"it waits for an answer: {said}")]
 
     def test_a_question_that_was_passed_is_none(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
-        task = "echo 'Are you sure? (y/n)'; echo yes, I am; sleep 1.2"
+        task = r"printf 'Are you sure? (y/n)\nyes, I am\n'; sleep 1.2"
         assert watched(repo, local_engine, task, prompts=0.4)[1] == []
 
     def test_changes_outside_the_scope(self, repo: Path, local_engine: LocalEngine) -> None:
         (repo / ".gitignore").write_text("*.tmp\n")
         task = (
             "echo x > src/new.py; echo x >> docs.md; mkdir -p b; echo x > b/out; echo x > a.txt; "
-            "touch -d 2001-01-01 b/old; echo x > src.py; sleep 2.6; rm src/app.py"
+            f"touch -d 2001-01-01 b/old; echo x > src.py; {told(repo)}; rm src/app.py"
         )
         paths = ("src/", "*.md")
         _, found, _ = watched(repo, local_engine, task, paths=paths)
@@ -181,7 +195,7 @@ class TestHostileOutput:
         assert told == 100
 
     def test_nothing_of_it_steers_a_terminal(self, repo: Path, local_engine: LocalEngine) -> None:
-        task = r"printf '\033[2J error \033]0;x\007\n\033[2J error \033]0;x\007\n'; sleep 0.6"
+        task = r"printf '\033[2J error \033]0;x\007\n\033[2J error \033]0;x\007\n'; " + told(repo)
         _, (found,), _ = watched(repo, local_engine, task, repeated_errors=2)
         assert found.detail.isprintable()
 
@@ -195,13 +209,14 @@ class TestResults:
         return [(one.trigger, one.detail) for one in worker.interventions]
 
     def test_all_that_was_told(self, repo: Path, local_engine: LocalEngine) -> None:
-        task = "echo error; echo error; printf 'go on? (y/n) '; sleep 1.2; echo on; sleep 1.2"
+        task = f"echo error; echo error; printf 'go on? (y/n) '; {told(repo, 3)}; echo on"
+        task += f"; {told(repo, 4)}"
         worker, found, _ = watched(
             repo, local_engine, task, silence=0.5, prompts=0.5, repeated_errors=2
         )
         assert worker.status is Status.SUCCESS
-        told = dict.fromkeys((event.trigger, event.detail) for event in found)
-        assert self.noticed(worker) == list(told)
+        seen = dict.fromkeys((event.trigger, event.detail) for event in found)
+        assert self.noticed(worker) == list(seen)
         assert {one.trigger for one in worker.interventions} == {
             "repeated_error", "silence", "needs_input",
         }  # fmt: skip
@@ -232,10 +247,11 @@ class TestResults:
         assert (worker.message, worker.interventions) == ("stopped at its deadline of 1.5 s", [])
 
     def test_many_of_them_are_bounded(self, repo: Path, local_engine: LocalEngine) -> None:
-        lines = "for k in a b c d e f g h i j k l m n o p q r s t u v w x y z"
-        task = f"{lines}; do echo error $k; echo error $k; sleep 0.25; done"
+        lines = "n=0; for k in a b c d e f g h i j k l m n o p q r s t u v w x y z"
+        wait = told(repo, "$n")
+        task = f"{lines}; do echo error $k; echo error $k; n=$((n+1)); {wait}; done"
         worker, found, _ = watched(repo, local_engine, task, repeated_errors=2)
-        assert len(found) > 20
+        assert len(found) == 26
         assert len(worker.interventions) == 20
         assert worker.interventions[-1].detail.endswith("error z")
 
@@ -385,17 +401,22 @@ class TestNotify:
         notes = [event.message for event in events if isinstance(event, Notice)]
         assert [note for note in notes if note.startswith("a notification did not arrive")]
 
-    def test_one_that_hangs_holds_nobody_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(notify, "_TIMEOUT", 3.0)
-        monkeypatch.setattr(notify, "_LAST", 1.0)
-        notifier = Notifier("sleep 60", failed=lambda _: None)
+    def test_one_that_hangs_holds_nobody_up(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(notify, "_TIMEOUT", 60.0)
+        monkeypatch.setattr(notify, "_LAST", 0.2)
+        gate = tmp_path / "gate"
+        notifier = Notifier(
+            f"sh -c 'until [ -e {gate} ]; do sleep 0.02; done'", failed=lambda _: None
+        )
         began = time.monotonic()
         for number in range(1000):
             notifier.tell({"number": number})
-        assert time.monotonic() - began < 2
-        closing = time.monotonic()
         notifier.close()
-        assert time.monotonic() - closing < 2.5
+        assert time.monotonic() - began < 50
+        assert notifier._thread.is_alive()
+        gate.touch()
         notifier._thread.join(30)
         assert not notifier._thread.is_alive()
 

@@ -16,6 +16,7 @@ import pytest
 
 from orchestrator.engine.labels import REPOSITORY
 from tests.support.cli import orchestrator, start
+from tests.support.live import LATE
 from tests.support.repository import fingerprint, git, make_repository
 
 pytestmark = pytest.mark.docker
@@ -98,7 +99,7 @@ def test_limits_end_a_worker_alone(repo: Path, client: docker.APIClient) -> None
     assert (results[2]["status"], results[2]["reason"]) == ("failed", "pids")
     assert "pids" in results[2]["limits_hit"]
     assert (results[3]["status"], results[3]["reason"]) == ("timeout", "timeout")
-    assert 8 <= results[3]["duration"] < 8 + 1 + 1
+    assert 8 <= results[3]["duration"] < 8 + 1 + LATE
     assert results[4]["status"] == "success"
     assert done.returncode == 1
     assert ours(client, repo) == []
@@ -117,7 +118,7 @@ def test_paused_container_dies_at_its_deadline(repo: Path, client: docker.APICli
     stdout, _ = process.communicate(timeout=60)
     result = json.loads(stdout)["results"][0]
     assert result["status"] == "timeout"
-    assert 4 <= result["duration"] < 4 + 1 + 1
+    assert 4 <= result["duration"] < 4 + 1 + LATE
     assert ours(client, repo) == []
 
 
@@ -353,7 +354,7 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
         "--task", "mkdir m; cd m; seq 9000 | xargs -n 300 sh -c 'echo; touch $@' x; sleep 99",
         "--task", "yes | head -c 100m; sleep 100",
         "--task", "echo once; sleep 100",
-        "--task", "for n in 1 2 3 4; do echo $n; sleep 4; done; echo fine > fine",
+        "--task", "for n in 1 2 3 4 5 6; do echo $n; sleep 2; done; echo fine > fine",
         "--task", "head -c 200m /dev/zero > /tmp/big",
         "--workers", "6", "--disk", "100m", "--inodes", "5000", "--log-limit", "10m",
         "--idle-timeout", "10", "--grace", "1", "--timeout-per-worker", "60",
@@ -370,7 +371,6 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
     }
     assert "its limit is 100 MiB" in done.results[1]["message"]
     assert "its limit is 5,000" in done.results[2]["message"]
-    assert all(r["duration"] < 30 for r in done.results.values())
     assert git(repo, "show", "architect/parallel-1:kept") == "kept"
     assert (Path(done.results[3]["log"]) / "stdout.log").stat().st_size <= 10 * 1024 * 1024
     assert ours(client, repo) == []

@@ -51,7 +51,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
 '''
 ONLINE = (
-    "python3 index.py & sleep 1; /opt/venv/bin/pip install --target .venv"
+    "python3 index.py & until python3 -c 'import socket;"
+    ' socket.create_connection(("127.0.0.1", 8000))\' 2> /dev/null; do sleep 0.1; done;'
+    " /opt/venv/bin/pip install --target .venv"
     " --trusted-host 127.0.0.1 --index-url http://127.0.0.1:8000/simple acme; code=$?;"
     " kill $!; exit $code"
 )

@@ -111,7 +111,8 @@ def test_no_worker_reaches_another(repo: Path, client: docker.APIClient) -> None
     meet = (
         TRY
         + "python3 -m http.server 3000 >/dev/null 2>&1 & "
-        + "sleep 2; python3 /tmp/try.py $(hostname -i | awk '{print $1}'):3000; "
+        + "own=$(hostname -i | awk '{print $1}'); "
+        + "until python3 /tmp/try.py $own:3000 | grep reached; do sleep 0.1; done; sleep 2; "
         + "base=$(hostname -i | cut -d. -f1-3); "
         + "for n in $(seq 2 7); do python3 /tmp/try.py $base.$n:3000; done; sleep 3"
     )

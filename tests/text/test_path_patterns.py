@@ -92,13 +92,13 @@ def test_a_glob_names_files_from_the_top() -> None:
 
 
 def test_no_pattern_and_no_name_takes_for_ever() -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     deep = "/".join("a" * 500)
     for pattern in ("/".join(["**", "a"] * 20 + ["b"]), "*a" * 20 + "b", "**/" * 50 + "x"):
         assert not parse(pattern).covers(deep)
         assert not parse(pattern).covers("a" * 4000)
         overlap(f"/{pattern}", "/" + "/".join(["*a*", "**"] * 20 + ["c"]))
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(

@@ -251,10 +251,12 @@ class TestWaiting:
         results, events = watched(repo, local_engine, *tasks, workers=1, retries=1, retry_delay=2.0)
         assert [worker.status for worker in results] == ["success"] * 3
         begun = [event.worker_id for event in events if isinstance(event, WorkerStarted)]
-        assert begun == [1, 2, 3, 1]
+        assert begun[:2] == [1, 2]
+        assert sorted(begun) == [1, 1, 2, 3]
         retry = next(event.at for event in events if isinstance(event, WorkerRetrying))
-        last = [event.at for event in events if isinstance(event, WorkerPreparing)][-1]
-        assert 2.0 <= (last - retry).total_seconds() < 4.0
+        prepared = (event for event in events if isinstance(event, WorkerPreparing))
+        last = [event.at for event in prepared if event.worker_id == 1][-1]
+        assert (last - retry).total_seconds() >= 2.0
 
     def test_cancel_ends_the_wait(self, repo: Path, local_engine: LocalEngine, tally: Path) -> None:
         def press(event: Event) -> None:

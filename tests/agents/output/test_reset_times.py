@@ -97,10 +97,10 @@ def test_is_bounded_in_time_and_value() -> None:
         " ",
     ]
     chance = random.Random(6)
-    started = time.monotonic()
+    started = time.process_time()
     for _ in range(200):
         text = "".join(chance.choice(pieces) * chance.randint(1, 40) for _ in range(200))
         found = resets_in(text, NOW)
         assert found is None or 0 <= found <= 366 * DAY
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
     assert resets_in("try again in 999999999 days", NOW) == 366 * DAY

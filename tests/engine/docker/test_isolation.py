@@ -121,9 +121,11 @@ def test_orphans_are_reaped(docker_run: Run) -> None:
         "        os.fork() or (time.sleep(0.1), os._exit(0))\n"
         "        os._exit(0)\n"
         "    os.waitpid(child, 0)\n"
-        "time.sleep(0.4)\n"
-        "stats = [open(path).read() for path in glob.glob('/proc/[0-9]*/stat')]\n"
-        "states = [stat.rpartition(')')[2][1] for stat in stats]\n"
+        "for _ in range(300):\n"
+        "    time.sleep(0.1)\n"
+        "    paths = glob.glob('/proc/[0-9]*/stat')\n"
+        "    if len(paths) == 2: break\n"
+        "states = [open(path).read().rpartition(')')[2][1] for path in paths]\n"
         "print(states.count('Z'), len(states))"
     )
     zombies, processes = docker_run(*python(code))[1].split()
