@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from orchestrator.git.command import Git
@@ -25,6 +26,7 @@ from orchestrator.git.quarantine import (
     unpack,
 )
 from orchestrator.git.repository import KEPT, Repository, worker_refs
+from orchestrator.text.redact import Redactor
 
 MOST_REFS = 200
 """Kept refs of one worker."""
@@ -51,7 +53,9 @@ class Kept:
     refs: tuple[str, ...] = ()
     """Full names of refs."""
     notes: tuple[str, ...] = ()
-    """What could not be kept, for people."""
+    """What could not be kept, and what has another name, for people."""
+    refused: str | None = None
+    """Why not all of it was let in."""
 
 
 NOTHING = Kept()
@@ -78,7 +82,13 @@ def told(refs: Sequence[str]) -> tuple[str, ...]:
 
 
 def import_kept(
-    repository: Repository, *, out: Path, quarantine: Path, origin: Origin, prefix: str
+    repository: Repository,
+    *,
+    out: Path,
+    quarantine: Path,
+    origin: Origin,
+    prefix: str,
+    redactor: Redactor,
 ) -> Kept:
     """Check the commits beside a worker's branch and make a ref for each that may be kept.
 
@@ -89,6 +99,7 @@ def import_kept(
         origin: What the worker started from.
         prefix: What the refs begin with. Refs below it are replaced: a process left them that died
             over the same harvest.
+        redactor: Knows the secrets that no name of a ref may contain.
 
     Raises:
         OSError: There is no room for it.
@@ -96,22 +107,25 @@ def import_kept(
     try:
         listed = _read(out / "kept")
     except HarvestRefusedError as error:
-        return Kept(notes=(error.message,))
+        return Kept(refused=error.message)
     if listed is None:
         return NOTHING
-    bundle, wanted = listed
+    bundle, rows = listed
+    names, renamed = _without_secrets([name for name, _ in rows], redactor)
+    wanted = dict(zip(_names(names), (commit for _, commit in rows), strict=False))
+    refusals: list[str] = []
     try:
         found = _import_all(repository, out / "kept.pack", quarantine, origin, bundle, wanted)
-        notes: list[str] = []
     except HarvestRefusedError:
-        found, notes = _import_each(repository, out / "kept.pack", quarantine, origin, wanted)
+        found, refusals = _import_each(repository, out / "kept.pack", quarantine, origin, wanted)
     refs = {f"{prefix}{name}": found[name] for name in found}
     _write_refs(repository, prefix, refs)
-    return Kept(tuple(refs), tuple(notes))
+    refused = "commits beside its branch were refused" if refusals else None
+    return Kept(tuple(refs), (*renamed, *refusals), refused)
 
 
-def _read(path: Path) -> tuple[str, dict[str, str]] | None:
-    """Return the commit that stands for all, and commits by safe names; None without a list."""
+def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
+    """Return the commit that stands for all, and names with commits; None without a list."""
     if not os.path.lexists(path):
         return None
     with open_handed_over(path) as file:
@@ -123,7 +137,21 @@ def _read(path: Path) -> tuple[str, dict[str, str]] | None:
         raise HarvestRefusedError("the list of what is to be kept cannot be read") from error
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
         raise HarvestRefusedError("the list of what is to be kept names no commits")
-    return bundle, dict(zip(_names([name for name, _ in rows]), [c for _, c in rows], strict=False))
+    return bundle, rows
+
+
+def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str], tuple[str, ...]]:
+    """Number the names that contain a secret, and return a note that says so."""
+    held = [redactor.names_in(name.encode("utf-8", "surrogatepass")) for name in names]
+    secrets = sorted({secret for found in held for secret in found})
+    if not secrets:
+        return list(names), ()
+    number = count(1)
+    safe = [f"renamed/{next(number)}" if h else n for n, h in zip(names, held, strict=True)]
+    values = ", ".join(f"`{secret}`" for secret in secrets)
+    more = " and so on" if sum(map(bool, held)) > 1 else ""
+    note = f"names of refs contained the value of {values}; they are kept as `renamed/1`{more}"
+    return safe, (note,)
 
 
 def _names(raw: Sequence[str]) -> Iterator[str]:
@@ -192,8 +220,8 @@ def _import_each(
                 if last is not None:
                     found[name] = last
                 if refusal is not None:
-                    what = f"only {last[:12]}, which is before it, is" if last else "it is not"
-                    notes.append(f"`{name}` was refused ({refusal}); {what} kept")
+                    what = f"only its ancestor {last[:12]} is kept" if last else "no ref has it"
+                    notes.append(f"`{name}` was refused ({refusal}); {what}")
     except HarvestRefusedError as error:
         notes.append(f"{len(wanted)} commits beside its branch were refused: {error.message}")
     return found, notes
@@ -296,10 +324,18 @@ class Parts:
 
 
 def _write_refs(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
-    old = repository.git.text("for-each-ref", "--format=%(refname)", prefix).splitlines()
-    lines = [f"delete {name}\n" for name in old if name not in refs]
     with repository.lock():
-        # By themselves: a name may be a directory of the other set's.
+        # Not in one transaction: an old name may be a directory of a new one.
+        _drop_old(repository, prefix, refs)
+        lines = (f"update {name} {commit}\n" for name, commit in refs.items())
         repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())
-        lines = [f"update {name} {commit}\n" for name, commit in refs.items()]
-        repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())
+
+
+def _drop_old(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
+    """Remove the refs that a process left which died during the same harvest.
+
+    The harvest is not recorded yet: whatever these refs named is harvested again.
+    """
+    old = repository.git.text("for-each-ref", "--format=%(refname)", prefix).splitlines()
+    lines = (f"delete {name}\n" for name in old if name not in refs)
+    repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())

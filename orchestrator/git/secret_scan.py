@@ -1,7 +1,7 @@
 """Search what a worker committed for secrets, to warn: its branch may be on its way to others.
 
-Files of any size, names of files and directories, messages of commits and names of refs are
-searched, in pieces and to a bound. What is not searched is told.
+Files of any size, names of files and directories and messages of commits are searched, in pieces
+and to a bound. What is not searched is told.
 """
 
 import tempfile
@@ -19,6 +19,8 @@ MAX_OBJECTS = 200_000
 """New objects that are searched."""
 MAX_BYTES = 256 * 1024**2
 """Bytes that are searched."""
+MOST_PLACES = 5
+"""Places that are named for one value."""
 MAX_TIME = 30.0
 """Seconds that a search takes."""
 SMALL = 1024**2
@@ -40,15 +42,17 @@ _PLACES = {
 class Search:
     """What a search found."""
 
-    found: dict[str, str] = field(default_factory=dict)
-    """Names of values, each with the first place that holds it."""
+    found: dict[str, list[str]] = field(default_factory=dict)
+    """Names of values, each with the first places that contain it, and one more."""
     missed: str | None = None
     """What was not searched, for people; None where all was."""
 
     def note(self, redactor: Redactor, data: bytes, place: str) -> None:
         """Search some data that is in a place."""
         for name in redactor.names_in(data):
-            self.found.setdefault(name, redactor.text(place))
+            places, shown = self.found.setdefault(name, []), redactor.text(place)
+            if len(places) <= MOST_PLACES and shown not in places:
+                places.append(shown)
 
 
 def leaks(
@@ -57,7 +61,6 @@ def leaks(
     *,
     base: str,
     tips: Sequence[str],
-    refs: Sequence[str] = (),
 ) -> Search:
     """Search new commits for values.
 
@@ -66,7 +69,6 @@ def leaks(
         redactor: What knows the values.
         base: The commit the worker started from.
         tips: The commits that its branch and its kept refs point at, or names of these refs.
-        refs: Names of refs, which are searched themselves.
 
     Raises:
         RepositoryError: Git failed, or ran into its limits.
@@ -74,8 +76,6 @@ def leaks(
     search = Search()
     if not redactor.has_values:
         return search
-    for ref in refs:
-        search.note(redactor, ref.encode("utf-8", "surrogateescape"), "the name of a kept ref")
     if set(tips) != {base}:
         _search_objects(search, repository.git.within(UNTRUSTED), redactor, base, tips)
     return search
@@ -84,10 +84,15 @@ def leaks(
 def leak_notes(search: Search, branch: str) -> tuple[str, ...]:
     """Say it to people."""
     found = (
-        f"`{branch}` holds the value of `{name}` in {one_line(place)}"
-        for name, place in sorted(search.found.items())
+        f"`{branch}` holds the value of `{name}` in {_listed(places)}"
+        for name, places in sorted(search.found.items())
     )
     return (*found, *([] if search.missed is None else [search.missed]))
+
+
+def _listed(places: Sequence[str]) -> str:
+    shown = ", ".join(one_line(place) for place in places[:MOST_PLACES])
+    return f"{shown} and further places" if len(places) > MOST_PLACES else shown
 
 
 def _search_objects(

@@ -110,9 +110,8 @@ def discard_scratch(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> 
 
 def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harvested:
     try:
-        refs = harvested.kept_refs
-        tips = (harvested.tip, *refs)
-        found = leaks(run.repository, run.redactor, base=run.base, tips=tips, refs=refs)
+        tips = (harvested.tip, *harvested.kept_refs)
+        found = leaks(run.repository, run.redactor, base=run.base, tips=tips)
     except OrchestratorError as error:
         # The work is in: a warning that cannot be given must not take it away again.
         notes: tuple[str, ...] = (f"it was not searched for secrets ({error.message})",)
@@ -173,6 +172,7 @@ def _keep(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Kept:
         quarantine=workspace.store.root / "quarantine",
         origin=_origin(run, workspace),
         prefix=kept_prefix(run.directory.run_id, spec.worker_id, attempt=attempt),
+        redactor=run.redactor,
     )
 
 
@@ -194,7 +194,7 @@ def _accept_rest(
         harvested = Harvested(good, _notes(kept), kept.refs, refusal.message)
     finally:
         workspace.reclaim_worktree(run.repository, again=run.resumed)
-    checkpoints.note_harvested(harvested)
+    checkpoints.note_harvested(_redacted(run, harvested))
     _land(run, spec, workspace, harvested)
     return harvested
 
@@ -240,7 +240,7 @@ def _accept(
             run.repository, workspace.store.out, room=harvest_room(run.config.limits)
         )
         note_made(taken, workspace.store.root)
-        checkpoints.note_harvested(harvested)
+        checkpoints.note_harvested(_redacted(run, harvested))
 
     return import_harvest(
         run.repository,
@@ -251,8 +251,15 @@ def _accept(
         note=note,
         notes=(*_notes(kept), *patches),
         kept_refs=kept.refs,
-        refused=refused,
+        refused="; ".join(filter(None, (refused, kept.refused))) or None,
     )
+
+
+def _redacted(run: RunContext, harvested: Harvested) -> Harvested:
+    """Remove secrets from the texts, which name files and refs of the worker."""
+    refused = harvested.refused and run.redactor.text(harvested.refused)
+    notes = tuple(run.redactor.text(note) for note in harvested.notes)
+    return replace(harvested, notes=notes, refused=refused)
 
 
 def _land(run: RunContext, spec: WorkerSpec, workspace: Workspace, harvested: Harvested) -> None:

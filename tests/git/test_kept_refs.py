@@ -199,12 +199,61 @@ def test_what_is_refused_takes_nothing_else_along(repo: Path, local_engine: Loca
     assert one.files_modified == ["good", "last"]
     assert "hasDotgit" in (one.message or "")
     assert "is kept in" in (one.message or "")
-    assert (two.status, two.files_modified) == (Status.SUCCESS, ["good"])
+    assert (two.status, two.files_modified) == (Status.PARTIAL, ["good"])
     assert two.kept_refs == ["2/heads/bad", "2/heads/other"]
     assert "`heads/bad` was refused" in (two.message or "")
     assert git(repo, "rev-parse", kept(repo, "heads/bad")) == two.commit
     assert (three.status, three.reason) == (Status.PARTIAL, Reason.HARVEST_REFUSED)
     assert three.files_modified == ["good", "last", "repo/objects/x"]
+
+
+def test_refused_commits_beside_the_branch_stay_on_disk(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    orphan = f"{PLANT} git symbolic-ref HEAD refs/heads/o; "
+    orphan += "git update-ref HEAD $(git commit-tree -m planted-orphan $t)"
+    result = shell_run(
+        repo,
+        local_engine,
+        f"{orphan}; echo file > file",
+        f"{commit('good')}; {orphan}",
+        f"{commit('good')}; {PLANT} git branch bad $c",
+    )
+    for worker in result.results:
+        assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.HARVEST_REFUSED)
+        message = worker.message or ""
+        assert "commits beside its branch were refused" in message
+        assert f"all that it wrote is kept in {worker.log}" in message
+        assert "hasDotgit" in message
+    report = cleanup(repo, engine=local_engine, wanted=Wanted())
+    assert [one.note for one in report.workers] == [
+        f"work that was refused is kept in {worker.log}" for worker in result.results
+    ]
+    for worker in result.results:
+        store = Path(worker.log or "") / "git"
+        lost = [path for path in (store / "refs" / "heads").iterdir() if path.name in ("o", "bad")]
+        assert [(store / "objects" / id[:2] / id[2:]).exists() for id in map(_text, lost)] == [True]
+    cleanup(repo, engine=local_engine, purge=True)
+    assert not [one for one in result.results if (Path(one.log or "") / "git").exists()]
+
+
+def _text(path: Path) -> str:
+    return path.read_text().strip()
+
+
+def test_no_secret_is_in_the_name_of_a_kept_ref(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "correct-horse-battery")
+    name = "is-$(cat $ORCHESTRATOR_SECRETS/TOKEN)"
+    isolation = Isolation(network="none", secrets=("TOKEN",))
+    task = f"git checkout -qb {name}; {commit('side')}; git checkout -q -"
+    (worker,) = left(repo, local_engine, task, isolation=isolation)
+    assert worker.kept_refs == ["1/renamed/1"]
+    assert show(repo, f"{kept(repo, 'renamed/1')}:side") == "side"
+    assert "names of refs contained the value of `TOKEN`" in (worker.message or "")
+    notes = (Path(worker.log or "") / "harvest.json").read_text()
+    assert "correct-horse-battery" not in f"{notes}{git(repo, 'for-each-ref')}"
 
 
 def test_a_clean_up_leaves_what_was_kept_and_what_was_refused(

@@ -12,6 +12,7 @@ from orchestrator.git import kept_refs
 from orchestrator.git.kept_refs import Kept, import_kept, kept_prefix
 from orchestrator.git.quarantine import Origin
 from orchestrator.git.repository import KEPT, Repository
+from orchestrator.text.redact import Redactor
 from orchestrator.workspace.private_git import base_objects
 from tests.support.repository import git
 
@@ -60,6 +61,7 @@ class Ground:
             quarantine=self.out.with_name("quarantine"),
             origin=self.origin,
             prefix=kept_prefix("run", 1, attempt=1),
+            redactor=Redactor({"TOKEN": b"correct-horse-battery"}),
         )
 
     def refs(self) -> dict[str, str]:
@@ -81,6 +83,28 @@ def test_commits_become_refs_and_replace_those_of_a_process_that_died(ground: Gr
     kept = ground.bring_in()
     assert ground.refs() == {"heads/one/deeper": one, "heads/two": two}
     assert kept.refs == tuple(f"{KEPT}run/1/{name}" for name in ground.refs())
+
+
+def test_a_death_between_old_and_new_refs_loses_nothing(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = ground.commit("one"), ground.commit("two")
+    ground.hand_over([one], {"heads/one": one})
+    ground.bring_in()
+    ground.hand_over([one, two], {"heads/one/deeper": one, "heads/two": two})
+
+    def drop_and_die(*arguments: object) -> None:
+        drop(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    drop = kept_refs._drop_old
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_refs, "_drop_old", drop_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            ground.bring_in()
+    assert ground.refs() == {}
+    ground.bring_in()
+    assert ground.refs() == {"heads/one/deeper": one, "heads/two": two}
 
 
 def test_no_ref_names_what_was_not_handed_over(ground: Ground) -> None:
@@ -114,7 +138,7 @@ def test_a_list_that_is_none_keeps_nothing(ground: Ground, listed: str) -> None:
     one = ground.commit("one")
     ground.hand_over([one], {})
     (ground.out / "kept").write_text(listed.replace("%s", one))
-    assert ground.bring_in().notes
+    assert ground.bring_in().refused
     assert ground.refs() == {}
 
 
@@ -122,10 +146,10 @@ def test_a_list_that_is_a_link_or_a_fifo_is_not_read(ground: Ground, tmp_path: P
     ground.hand_over([], {})
     (ground.out / "kept").rename(tmp_path / "elsewhere")
     (ground.out / "kept").symlink_to(tmp_path / "elsewhere")
-    assert "left no `kept`" in ground.bring_in().notes[0]
+    assert "left no `kept`" in (ground.bring_in().refused or "")
     (ground.out / "kept").unlink()
     os.mkfifo(ground.out / "kept")
-    assert "is not a file" in ground.bring_in().notes[0]
+    assert "is not a file" in (ground.bring_in().refused or "")
 
 
 def test_names_are_made_safe(ground: Ground) -> None:
@@ -136,6 +160,19 @@ def test_names_are_made_safe(ground: Ground) -> None:
     found = ["_/_/heads/main", "heads/A", "heads/___0_x", "heads_a-2", "heads_a_b-2"]
     assert sorted(ground.refs()) == found
     assert git(ground.repo, "rev-parse", "main") == ground.base
+
+
+def test_names_with_secrets_are_numbered(ground: Ground) -> None:
+    one = ground.commit("one")
+    secret = "correct-horse-battery"
+    names = [f"heads/{secret}", "heads/one", f"tags/{'x' * 50}{secret}", "\ud800", "renamed/1"]
+    ground.hand_over([one], dict.fromkeys(names, one))
+    kept = ground.bring_in()
+    assert sorted(ground.refs()) == ["_", "heads/one", "renamed/1", "renamed/2", "renamed_1-2"]
+    assert kept.refused is None
+    assert kept.notes == (
+        "names of refs contained the value of `TOKEN`; they are kept as `renamed/1` and so on",
+    )
 
 
 def test_what_takes_too_long_to_check_is_named(

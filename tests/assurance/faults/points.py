@@ -144,6 +144,10 @@ POINTS = _named(
     ),
     pack_start=Point(target="orchestrator.worker.pack:_last_words", when="before"),
     check=_around("orchestrator.git.quarantine:_make_quarantine"),
+    keep_refs=_around("orchestrator.worker.harvest:import_kept"),
+    between_kept_refs=Point(
+        target="orchestrator.git.kept_refs:_drop_old", when="after", brief=True
+    ),
     accept_pack=_around("orchestrator.git.quarantine:accept_pack"),
     note_harvested=_around(f"{_NOTES}note_harvested"),
     move_branch=_around("orchestrator.git.repository:Repository.move_branch"),

@@ -35,6 +35,7 @@ say begin
 if [ -n "${GREETING:-}" ]; then test "$(rev /run/secrets/FAULTS_SECRET)" = TERCES; fi
 echo found > "$ORCHESTRATOR_FINDINGS"; echo made > "$ORCHESTRATOR_ARTIFACTS/made"
 echo committed > committed.txt; git add -A; git commit -qm work
+git commit -q --allow-empty -m beside; git branch side; git reset -q --soft HEAD~1
 mkdir new; echo "${GREETING:-DEFAULT}" > new/rest.txt
 echo more >> a.txt; rm src/app.py; ln -s a.txt link
 for i in $(seq MANY); do echo $i > new/many-$i; done
@@ -188,6 +189,9 @@ class World:
             assert result["commit"] == git(self.repo, "rev-parse", ref)
             self.check_files(ref, ended=True)
             assert result["artifacts"] == ["made"]
+            (beside,) = result["kept_refs"]
+            assert beside.endswith(f"/{number}/heads/side")
+            assert git(self.repo, "log", "-1", "--format=%s", beside) == "beside"
             assert (Path(result["log"]) / "findings.md").read_text() == "found\n"
             assert set(result["files_modified"]) == self._files(ended=True) ^ self._base | {"a.txt"}
             worktree = self.repo / f".architect-parallel-{number}"

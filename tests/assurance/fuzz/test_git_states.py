@@ -9,6 +9,7 @@ import pytest
 from orchestrator.git.kept_refs import import_kept, kept_prefix
 from orchestrator.git.quarantine import import_harvest
 from orchestrator.worker.in_container import pack_work as harvest_helper
+from orchestrator.text.redact import Redactor
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.states import Worker
 from tests.assurance.fuzz.world import BRANCH, World, add_store, make_world
@@ -64,8 +65,13 @@ def _harvest(world: World) -> tuple[str, ...]:
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
     harvest_helper.main(*map(str, places), world.base, BRANCH, "message")
     common = {"out": store.out, "quarantine": store.root / "quarantine", "origin": world.origin}
-    kept = import_kept(world.repository, prefix=PREFIX, **common)  # type: ignore[arg-type]
-    assert kept.notes == ()
+    kept = import_kept(
+        world.repository,
+        prefix=PREFIX,
+        redactor=Redactor(),
+        **common,  # type: ignore[arg-type]
+    )
+    assert (kept.notes, kept.refused) == ((), None)
     harvested = import_harvest(world.repository, branch=BRANCH, **common)  # type: ignore[arg-type]
     told = [note for note in harvested.notes if "its branch has only its files" not in note]
     assert [note for note in told if "nested repository" not in note] == []

@@ -103,7 +103,7 @@ def searches() -> Iterator[Protection]:
     """Give what the search for secrets in commits keeps to."""
     yield from patches(
         "git/secret_scan.py", ("tests/git/test_secret_scan.py",),
-        ("names of refs are searched", "    for ref in refs:", "    for ref in ():"),
+        ("places are few", "len(places) <= MOST_PLACES and", ""),
         ("number of objects", "if number >= MAX_OBJECTS:", "if False:"),
         ("bytes and time", "if room < len(piece.data) or time.monotonic() > deadline:",
          "if False:"),

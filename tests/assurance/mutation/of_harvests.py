@@ -107,6 +107,10 @@ def kept() -> Iterator[Protection]:
          "what was not packed is not in the quarantine and has no size: defence in depth"),
         ("checkouts of kept refs are bounded",
          "check_size(git, base=origin.base, tip=commit, room=origin.room)", "pass"),
+        ("no secret in a name", "_without_secrets([name for name, _ in rows], redactor)",
+         "[name for name, _ in rows], ()"),
+        ("what is refused is told", "refused = \"commits beside its branch were refused\" if",
+         "refused = None if"),
         ("the last good commit is found", "if self.let_in(chain[middle]) is None:", "if False:"),
     )  # fmt: skip
     yield from patches(
