@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.git.kept_refs import import_kept, kept_prefix
 from orchestrator.git.quarantine import import_harvest
-from orchestrator.worker.in_container import pack_work as harvest_helper
 from orchestrator.text.redact import Redactor
+from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.states import Worker
 from tests.assurance.fuzz.world import BRANCH, World, add_store, make_world
