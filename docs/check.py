@@ -11,10 +11,12 @@ import json
 import os
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -284,6 +286,12 @@ def rooms(_: str) -> str:
     return "\n".join(["| Room | Purpose |", "|---|---|", *rows])
 
 
+def exports(module: str) -> str:
+    """List the names that a module promises to other packages."""
+    names: list[str] = import_module(module).__all__
+    return textwrap.fill(", ".join(f"`{name}`" for name in names), 100)
+
+
 GENERATORS: Mapping[str, Callable[[str], str]] = {
     "help": help_text,
     "settings": settings_table,
@@ -292,6 +300,7 @@ GENERATORS: Mapping[str, Callable[[str], str]] = {
     "result": result_table,
     "layers": layers,
     "rooms": rooms,
+    "exports": exports,
 }
 
 if __name__ == "__main__":

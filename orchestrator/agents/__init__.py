@@ -1,10 +1,65 @@
-"""Agent programs, found by name."""
+"""Adapters of agent programs, and how their output is read.
+
+The names in `__all__` are stable: an adapter in another package imports nothing else.
+"""
 
 from importlib.metadata import EntryPoint, entry_points
 
-from orchestrator.agents.base import Agent
+from orchestrator.agents.base import (
+    Agent,
+    AgentCommand,
+    AgentOutcome,
+    AgentOutput,
+    AgentProgress,
+    AgentSettings,
+    ProgressReader,
+)
+from orchestrator.agents.output.fields import Claims, Cost, Count, Flag, Text, Words
+from orchestrator.agents.output.no_report import contradicted, unreported
+from orchestrator.agents.output.reset_times import retry_after
+from orchestrator.agents.output.search import (
+    find_report,
+    json_lines,
+    last_line,
+    parse_object,
+    text_tail,
+)
 from orchestrator.agents.plugin import ForeignAgent
+from orchestrator.agents.unsupported import unsupported_settings
+from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError
+from orchestrator.results import Reason, Status
+from orchestrator.worker_spec import WorkerSpec
+
+__all__ = [
+    "Agent",
+    "AgentCommand",
+    "AgentOutcome",
+    "AgentOutput",
+    "AgentProgress",
+    "AgentSettings",
+    "Claims",
+    "Cost",
+    "Count",
+    "ExitStatus",
+    "Flag",
+    "ProgressReader",
+    "Reason",
+    "Status",
+    "Text",
+    "Words",
+    "WorkerSpec",
+    "contradicted",
+    "find_report",
+    "json_lines",
+    "last_line",
+    "load_agent",
+    "parse_object",
+    "retry_after",
+    "text_tail",
+    "unreported",
+    "unsupported_settings",
+]
 
 _OURS = "orchestrator.agents."
 

@@ -147,7 +147,7 @@ class Agent(Protocol):
 
         Returns:
             Such as "`--budget-per-worker` (it does not say what it spends)"; None when all are
-            kept. See `orchestrator.agents.refusals`.
+            kept. `unsupported_settings` makes such a text.
         """
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:

@@ -1,11 +1,71 @@
-"""Container engines, found by name."""
+"""The container engine interface, Docker behind it, and the images that workers run in.
+
+The names in `__all__` are stable: an engine in another package imports nothing else.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 
-from orchestrator.engine.protocol import ContainerEngine, Engine
-from orchestrator.errors import ConfigError
+from orchestrator.engine.image_protocol import ImageEngine, ImageInfo, Progress
+from orchestrator.engine.protocol import (
+    Container,
+    ContainerEngine,
+    ContainerState,
+    Engine,
+    EngineFeatures,
+    ExitStatus,
+    InnerProcess,
+    Leftover,
+    LogChunk,
+    Measurement,
+    TerminalSize,
+    Usage,
+)
+from orchestrator.engine.spec import BindMount, ContainerSpec, Egress, OverlayMount, TmpfsMount
+from orchestrator.errors import (
+    ConfigError,
+    EngineError,
+    EngineUnavailableError,
+    ImageBuildError,
+    ImageNotFoundError,
+    NotRunningError,
+    PortTakenError,
+    UnsupportedError,
+)
+from orchestrator.events import Stream
+
+__all__ = [
+    "BindMount",
+    "Container",
+    "ContainerEngine",
+    "ContainerSpec",
+    "ContainerState",
+    "Egress",
+    "Engine",
+    "EngineError",
+    "EngineFeatures",
+    "EngineUnavailableError",
+    "ExitStatus",
+    "ImageBuildError",
+    "ImageEngine",
+    "ImageInfo",
+    "ImageNotFoundError",
+    "InnerProcess",
+    "Leftover",
+    "LogChunk",
+    "Measurement",
+    "NotRunningError",
+    "OverlayMount",
+    "PortTakenError",
+    "Progress",
+    "Stream",
+    "TerminalSize",
+    "TmpfsMount",
+    "UnsupportedError",
+    "Usage",
+    "load_engine",
+]
 
 
 def installed_engines() -> dict[str, EntryPoint]:

@@ -22,26 +22,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.engine.protocol import (
+from orchestrator.engine import (
+    BindMount,
+    ContainerSpec,
     ContainerState,
+    Egress,
+    EngineError,
     EngineFeatures,
     ExitStatus,
+    ImageNotFoundError,
     Leftover,
     LogChunk,
     Measurement,
-    TerminalSize,
-    Usage,
-)
-from orchestrator.engine.spec import BindMount, ContainerSpec, Egress, TmpfsMount
-from orchestrator.errors import (
-    EngineError,
-    ImageNotFoundError,
     NotRunningError,
     PortTakenError,
+    Stream,
+    TerminalSize,
+    TmpfsMount,
     UnsupportedError,
+    Usage,
 )
-from orchestrator.events import Stream
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.workspace.mounts import HARVEST
 from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE
 from tests.support.local_process import LocalProcess

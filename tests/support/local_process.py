@@ -9,8 +9,7 @@ import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from orchestrator.engine.protocol import LogChunk, TerminalSize
-from orchestrator.events import Stream
+from orchestrator.engine import LogChunk, Stream, TerminalSize
 
 _CHUNK = 64 * 1024
 
