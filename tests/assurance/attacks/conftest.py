@@ -81,7 +81,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
         reporter.write_line("")
         reporter.write_line(found.text())
     if request.config.getoption("write_table", default=False):
-        PAGE.write_text(found.page())
+        PAGE.write_text(found.page(PAGE.read_text()))
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,17 @@
 """The table: every attack, what it is, and what it did in each arrangement."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from tests.assurance.attacks.attack import Attack
+from tests.assurance.attacks.attack import Attack, every
 from tests.assurance.attacks.campaign import Campaign, Observation
 from tests.assurance.attacks.plain import BOUNDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "attacks.md"
 PLAIN = "plain"
 UNHARMED = "unharmed"
+_FIRST = "| attack | what it does | "
 _GOOD, _NONE = "✓", "-"
 _SHOWN = 2
 """Harms that a cell names."""
@@ -21,7 +22,8 @@ _SAID = {"fsck:": "git finds bad objects", "git is broken:": "git is broken"}
 _HEAD = """# Hostile tasks and what they do
 
 Made by `pytest tests/assurance/attacks --measure-plain --write-table`, which takes minutes and
-needs root. Each task is the file of `tests/assurance/attacks/corpus` that has the attack's name.
+needs root; a run of some of the tests replaces their cells and keeps the others. Each task is the
+file of `tests/assurance/attacks/corpus` that has the attack's name.
 
 - **plain** is `docker run -v` of the repository, as root, and the user's git on the host
   afterwards: what the task harmed there. So that it does not take the machine with it, each has at
@@ -31,6 +33,8 @@ needs root. Each task is the file of `tests/assurance/attacks/corpus` that has t
 - ✓ is: the host, the repository, its refs and objects, the siblings and the report are unharmed,
   the run ended in time, the task's own honest commit arrived, and nothing was left behind.
 - `-` is: not measured. What a limit concerns does not differ between *overlay* and *bind*.
+- The harness does not see the buffers of sockets; see
+  [what is not promised](security.md#what-is-not).
 
 """
 
@@ -58,15 +62,12 @@ class Table:
         for observation in observed if error else made.result().observations:
             self.add(observation, column=column)
 
-    def _columns(self) -> list[str]:
-        return sorted(self.columns, key=lambda column: (column != PLAIN, column))
-
     def _names(self) -> list[str]:
         return sorted(self.rows, key=lambda name: self.attacks[name].number)
 
     def text(self) -> str:
         """Give it for a terminal: what was harmed, in a word."""
-        columns = self._columns()
+        columns = _ordered(self.columns)
         lines = [f"{'attack':26}" + "".join(f"{column:16}" for column in columns)]
         for name in self._names():
             cells = [self.rows[name].get(column) for column in columns]
@@ -74,26 +75,48 @@ class Table:
             lines.append(f"{name:26}" + "".join(f"{word:16}" for word in words))
         return "\n".join(lines)
 
-    def page(self) -> str:
-        """Give it as a page of the documentation."""
-        columns = self._columns()
+    def page(self, before: str = "") -> str:
+        """Return a page with what was measured now, and what an older page has beside that."""
+        rows = {attack.name: _cells_of(before).get(attack.name, {}) for attack in every()}
+        for name, row in self.rows.items():
+            rows[name] = rows.get(name, {}) | {c: _cell(found) for c, found in row.items()}
+        attacks = self.attacks | {attack.name: attack for attack in every()}
+        rows = {name: row for name, row in rows.items() if row}
+        columns = _ordered({column for row in rows.values() for column in row})
         lines = [
-            "| attack | what it does | " + " | ".join(columns) + " |",
+            f"{_FIRST}{' | '.join(columns)} |",
             "| --- | --- |" + " --- |" * len(columns),
         ]
-        for name in self._names():
-            cells = [_cell(self.rows[name].get(column)) for column in columns]
-            what = _escaped(self.attacks[name].what.rstrip("."))
-            lines.append(f"| {name} | {what} | " + " | ".join(cells) + " |")
-        return _HEAD.format(bounds=BOUNDS) + self._sum(columns) + "\n" + "\n".join(lines) + "\n"
+        for name in sorted(rows, key=lambda name: attacks[name].number):
+            what = _escaped(attacks[name].what.rstrip("."))
+            cells = " | ".join(rows[name].get(column, _NONE) for column in columns)
+            lines.append(f"| {name} | {what} | {cells} |")
+        told = _summed_up(list(rows.values()), columns)
+        return _HEAD.format(bounds=BOUNDS) + told + "\n" + "\n".join(lines) + "\n"
 
-    def _sum(self, columns: Sequence[str]) -> str:
-        parts = []
-        for column in columns:
-            found = [row[column] for row in self.rows.values() if column in row]
-            harmed = sum(cell != UNHARMED for cell in found)
-            parts.append(f"{column}: {harmed} of {len(found)}")
-        return f"{len(self.rows)} attacks. What harmed: {'; '.join(parts)}.\n"
+
+def _ordered(columns: Iterable[str]) -> list[str]:
+    return sorted(columns, key=lambda column: (column != PLAIN, column))
+
+
+def _cells_of(page: str) -> dict[str, dict[str, str]]:
+    """Return the cells of a page that were measured, by attack and column."""
+    lines = [line.removesuffix(" |") for line in page.splitlines() if line.startswith("| ")]
+    columns = next((one for one in lines if one.startswith(_FIRST)), "").split(" | ")[2:]
+    rows = [line.removeprefix("| ").split(" | ") for line in lines if line[2].isdigit()]
+    return {
+        name: {c: cell for c, cell in zip(columns, cells, strict=True) if cell != _NONE}
+        for name, _, *cells in rows
+    }
+
+
+def _summed_up(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> str:
+    parts = []
+    for column in columns:
+        found = [row[column] for row in rows if column in row]
+        harmed = sum(cell != _GOOD for cell in found)
+        parts.append(f"{column}: {harmed} of {len(found)}")
+    return f"{len(rows)} attacks. What harmed: {'; '.join(parts)}.\n"
 
 
 def _summary(harms: Sequence[str]) -> str:
@@ -112,9 +135,7 @@ def _short(harm: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
-def _cell(found: str | None) -> str:
-    if found is None:
-        return _NONE
+def _cell(found: str) -> str:
     return _GOOD if found == UNHARMED else _escaped(found)
 
 
