@@ -1,5 +1,6 @@
 # make setup   a Docker engine that answers, a virtual environment, the images
 # make test    all tests, real containers included       make check   everything but tests
+# make docs    build the documentation as a site
 # make demo    see it work                               make bench   measure
 # make agents  every agent program in each way to fail (a quarter of an hour)
 # make attacks every hostile task as root and as an ordinary user (ten minutes)
@@ -19,7 +20,7 @@ export PYTHON
 # Where it is set, every start of a program would compile all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images agent-images test agents attacks check demo bench faults mutation clean
+.PHONY: setup images agent-images test agents attacks check docs demo bench faults mutation clean
 
 setup: images
 
@@ -54,6 +55,10 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python docs/check.py
 	$(BIN)/python docs/tools/measure.py --check
+
+# The documentation as a site in build/site; a broken link fails.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 demo: images
 	$(BIN)/python docs/demo/demo.py

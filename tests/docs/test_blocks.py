@@ -34,6 +34,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make check": (".ci/run", "make check"),
     "make agents": ("Makefile", "-m agents"),
     "make attacks": ("Makefile", "--every-caller tests/assurance/attacks"),
+    "make docs": ("tests/docs/test_site.py", '"mkdocs", "build"'),
     "make bench": ("Makefile", "tests/bench/bench_*.py"),
     # Measurements take minutes, and mean nothing on a machine that does something else.
     **{
