@@ -285,8 +285,12 @@ def _merged(layers: Layers) -> ParallelConfig:
         return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:
         problems = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
-        hint = next(_HINTS[start] for start in _HINTS if problems[0].startswith(start))
-        raise mistakes(problems, hint) from error
+        raise mistakes(problems, contradiction_hint(problems[0])) from error
+
+
+def contradiction_hint(problem: str) -> str:
+    """Return what to do about settings that contradict each other."""
+    return next(_HINTS[start] for start in _HINTS if problem.startswith(start))
 
 
 def mistakes(problems: Problems, hint: str, what: str = "configuration") -> ConfigError:

@@ -16,6 +16,7 @@ from orchestrator.agents.base import (
     AgentCommand,
     AgentSettings,
 )
+from orchestrator.config.loading import contradiction_hint
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import (
     allowed_destinations,
@@ -156,7 +157,7 @@ def _task_settings(request: RunRequest) -> dict[str, CheckedSettings]:
                 ParallelConfig.model_validate(dict(config))
             except ValidationError as error:
                 said = error.errors()[0]["msg"].removeprefix("Value error, ")
-                raise ConfigError(said) from error
+                raise ConfigError(said, hint=contradiction_hint(said)) from error
             settings = _check_settings(request, config)
         found.update(dict.fromkeys((task.id for task in tasks), settings))
     return found

@@ -138,8 +138,9 @@ class ParallelRunner:
         if self._config.closed_stages:
             stages = ", ".join(f"`{stage}`" for stage in self._config.closed_stages)
             yield (
-                f"{stages} of a file that was found in the repository: no network, variables or "
-                "secrets; `--config FILE` gives them to a file that you trust"
+                f"{stages} of a file that was found in the repository: no variables or secrets, "
+                "and no network unless an option opens it; `--config FILE` gives them to a file "
+                "that you trust"
             )
         chosen = "workers" in self._config.model_fields_set
         repeated = repeated_task_notice(self._config, workers_given=chosen)

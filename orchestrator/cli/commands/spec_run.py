@@ -125,8 +125,7 @@ def run(
             )
         fetch_base(given, settings.base)
         workflow = _read(given, settings, earlier, runs=not dry_run)
-        if workflow.network == "none":
-            _refuse_open_networks(configured)
+        _check_networks(configured, workflow)
         if settings.auto_workers:
             workers_now = run_config(settings, workflow).workers
             settings = settings.model_copy(update={"workers": workers_now})
@@ -138,23 +137,29 @@ def run(
         do(runner, settings, view, given, workflow=workflow)
 
 
-def _refuse_open_networks(settings: Settings) -> None:
-    """Check that nobody asks for a network that the policy of a workflow denies.
-
-    A configuration file holds for all runs of a project, so the policy narrows it; an option or a
-    variable is about this run.
+def _check_networks(settings: Settings, workflow: Workflow) -> None:
+    """Check that a workflow and the settings of the run do not ask for opposite networks.
 
     Raises:
-        ConfigError: An option or a variable opens a network.
+        ConfigError: A setting opens a network of a private workflow, or a task opens the network
+            that an option or a variable closes. A file's `none` is a default, which tasks override.
     """
-    for name in ("network", "setup_network", "check_network"):
-        for setting in settings.given(CONTAINER_FIELDS[name])[-1:]:
-            if setting.kind != "file" and setting.value == "open":
-                raise ConfigError(
-                    f"{setting.label} is `open`, but `policy.constraints.privacy` of the workflow "
-                    "is `private`",
-                    hint="leave it out, or take `privacy: private` out of the workflow",
-                )
+    if workflow.network == "none":
+        for name in ("network", "setup_network", "check_network"):
+            for setting in settings.given(CONTAINER_FIELDS[name])[-1:]:
+                if setting.value == "open":
+                    raise ConfigError(
+                        f"{setting.label} is `open`, but `policy.constraints.privacy` of the "
+                        "workflow is `private`",
+                        hint="leave it out, or take `privacy: private` out of the workflow",
+                    )
+    opened = [task.id for task in workflow.tasks if task.settings.network == "open"]
+    for setting in settings.given(CONTAINER_FIELDS["network"])[-1:] if opened else ():
+        if setting.kind != "file" and setting.value == "none":
+            raise ConfigError(
+                f"{setting.label} is `none`, but `network` of task `{opened[0]}` is `open`",
+                hint="leave it out, or take `network: open` out of the task",
+            )
 
 
 def _waves(

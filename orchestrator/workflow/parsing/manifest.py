@@ -169,7 +169,7 @@ class Constraints(Model):
     max_latency: float | None = Field(default=None, gt=0, alias="maxLatency")
     """Milliseconds that a task may take before people are warned of it."""
     privacy: Literal["private", "public"] | None = None
-    """`private`: no task has a network, nor do `setup` and `checks`; an option that opens one is
+    """`private`: no task has a network, nor do `setup` and `checks`; a setting that opens one is
     refused."""
 
 

@@ -117,10 +117,17 @@ class TestPrivate:
     def workflow(self, repository):
         (repository / "private.yaml").write_text(self.TEXT)
 
-    def test_it_closes_what_a_file_opens(self, repository, capsys):
-        text = "setup: ['true']\ncontainer: {network: open, setup_network: open}\n"
+    @pytest.mark.parametrize("name", ["network", "setup_network", "check_network"])
+    def test_a_file_that_opens_is_refused(self, repository, capsys, name):
+        text = f"setup: ['true']\nchecks: ['true']\ncontainer: {{{name}: open}}\n"
         (repository / "mine.yaml").write_text(text)
-        assert run([*self.RUN, "--config", "mine.yaml"]) == 0
+        assert run([*self.RUN, "--config", "mine.yaml"]) == 3
+        assert f"error: mine.yaml:3: `container.{name}` is `open`, but" in capsys.readouterr().err
+        if name == "network":
+            assert run([*self.RUN, "--config", "mine.yaml", "--network", "none"]) == 0
+
+    def test_a_preset_is_closed(self, capsys):
+        assert run([*self.RUN, "--preset", "ci"]) == 0
         assert json.loads(capsys.readouterr().out)["network"] == "none"
 
     def test_an_option_that_opens_is_refused(self, capsys):
@@ -136,3 +143,29 @@ class TestPrivate:
         monkeypatch.setenv(f"ORCHESTRATOR_{name}", "open")
         assert run([*self.RUN]) == 3
         assert f"environment variable `ORCHESTRATOR_{name}` is `open`" in capsys.readouterr().err
+
+
+class TestNetworkOfATask:
+    """A task overrides defaults, and no option of this very run."""
+
+    RUN = ("spec", "run", "open.yaml", "--agent-cli", "shell", "--dry-run", "--json")
+
+    @pytest.fixture(autouse=True)
+    def workflow(self, repository):
+        text = "tasks:\n- {id: shut, task: 'true'}\n- {id: wide, task: 'true', network: open}\n"
+        (repository / "open.yaml").write_text(text)
+        (repository / "mine.yaml").write_text("container: {network: none}\n")
+
+    def test_an_option_that_closes_it_is_not_ignored(self, capsys, monkeypatch):
+        assert run([*self.RUN, "--network", "none"]) == 3
+        assert capsys.readouterr().err == (
+            "error: option `--network` is `none`, but `network` of task `wide` is `open`\n\n"
+            "hint: leave it out, or take `network: open` out of the task\n"
+        )
+        assert run([*self.RUN, "--network", "none", "--only", "shut"]) == 0
+        monkeypatch.setenv("ORCHESTRATOR_NETWORK", "none")
+        assert run([*self.RUN]) == 3
+
+    @pytest.mark.parametrize("default", [("--preset", "untrusted"), ("--config", "mine.yaml")])
+    def test_a_default_is_overridden(self, default):
+        assert run([*self.RUN, *default]) == 0
