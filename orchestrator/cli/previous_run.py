@@ -68,7 +68,7 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
             if not there.never_ran(other):
                 done[task.id] = there.tasks[other].model_copy(update={"task": task.id})
     if len(over) == len(workflow.tasks):
-        raise ConfigError("every task of the workflow has succeeded there: nothing is left to do")
+        raise ConfigError("all tasks of the workflow succeeded in that run: nothing is left to do")
     there.check_kept(workflow, done)
     moved = {other for name, other in same.items() if name != other}
     repeated = [task.id for task in workflow.tasks if task.id not in over | anew | moved]

@@ -1,1 +1,1 @@
-"""Workflows: what a manifest asks for, in which order, and how it looks. No engine, no git."""
+"""Workflows: parsing, execution order, drawing. Uses neither a container engine nor git."""

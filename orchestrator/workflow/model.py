@@ -1,4 +1,4 @@
-"""A workflow as it is carried out: every dialect and template read, nothing left to guess."""
+"""A workflow ready to run: templates are expanded and all dialects are unified."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -11,7 +11,7 @@ from orchestrator.config.project import Checks, Services
 from orchestrator.config.values import Commands, Model, Ports
 
 MOST_TASKS = 1000
-"""Of one workflow, every batch of a `foreach` counted."""
+"""Maximum number of tasks of a workflow, counting every batch of a `foreach`."""
 WHEN = Literal["on_success", "on_failure", "always"]
 COMPLEXITY = Literal["low", "medium", "high"]
 
@@ -28,144 +28,146 @@ TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Prompt = Annotated[str, AfterValidator(_prompt)]
 Lock = Annotated[str, Field(min_length=1, max_length=100)]
 Patterns = tuple[Annotated[str, Field(min_length=1)], ...]
-"""Patterns of paths: see `orchestrator.text.path_patterns`."""
+"""Path patterns, as `orchestrator.text.path_patterns` defines them."""
 
 
 class WorkerSettings(Model):
-    """What one task has otherwise than the run; None is as the run has it."""
+    """Settings of one task that override those of the run; None: same as the run."""
 
     agent: str | None = Field(default=None, min_length=1)
-    """The profile given to the agent program."""
+    """Profile passed to the agent program."""
     agent_cli: str | None = Field(default=None, min_length=1)
-    """The agent program."""
+    """Agent program of the task."""
     model: str | None = Field(default=None, min_length=1)
-    """Its model."""
+    """Model of the task."""
     image: str | None = Field(default=None, min_length=1)
-    """Container image."""
+    """Container image of the task."""
     max_steps: int | None = Field(default=None, ge=1)
-    """Steps an agent may take."""
+    """Maximum number of steps of the agent."""
     budget: float | None = Field(default=None, gt=0)
-    """USD."""
+    """Budget of the task in USD."""
     timeout: float | None = Field(default=None, ge=0)
-    """Seconds; 0 is none."""
+    """Seconds that the task may run; 0 disables the limit."""
     retries: int | None = Field(default=None, ge=0, le=10)
-    """How often it is started again when it failed, for reasons that may pass."""
+    """How often the task is started again after it failed for a temporary reason."""
     retry_delay: float | None = Field(default=None, ge=0)
-    """Seconds before that."""
+    """Seconds between a failure and the retry."""
     limits: Limits = Limits()
-    """Only what is given here is otherwise than the run has it."""
+    """Limits that override those of the run; other limits are the run's."""
     network: Network | None = None
-    """`none` or `open`."""
+    """Network of the task: `none` or `open`."""
     ports: Ports | None = None
-    """Container ports published on 127.0.0.1."""
+    """Container ports to publish on 127.0.0.1."""
     services: Services | None = None
-    """Programs beside it, instead of the run's."""
+    """Service containers of the task, instead of the run's."""
     setup: Commands | None = None
-    """Commands before the agent, instead of the run's."""
+    """Commands that prepare the worktree before the agent starts, instead of the run's."""
     checks: Checks | None = None
-    """Commands that its commit must pass, instead of the run's."""
+    """Commands that the task's commit must pass, instead of the run's."""
     paths: Patterns | None = None
-    """Where it is to make changes: `src`, `docs/*.md`, as in a `.gitignore`. Changes elsewhere make
-    it `partial` (`out_of_scope`)."""
+    """Paths that the task may change, as in `.gitignore`: `src`, `docs/*.md`. A task that changes
+    other files is `partial` with the reason `out_of_scope`."""
     enforce: Literal["ro"] | None = None
-    """`ro`: everything in the worktree outside `paths` is mounted read-only. Each path must then be
+    """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
     a directory from the repository's top, without wildcards."""
 
 
 class Earlier(Model):
-    """A task that an earlier run has done."""
+    """A task that an earlier run completed."""
 
     task: TaskId
-    """Its id."""
+    """Id of the task."""
     run_id: str
-    """The run."""
+    """Id of the earlier run."""
     worker_id: int
-    """Its worker there."""
+    """Number of the task's worker in the earlier run."""
     digest: str = ""
-    """See `orchestrator.workflow.contents`."""
+    """Digest of the task's work: see `orchestrator.workflow.contents`."""
 
 
 class Task(Model):
-    """One task: one worker with a worktree, a branch and a container of its own."""
+    """One task, run by a worker with its own worktree, branch and container."""
 
     id: TaskId
-    """What others depend on it by."""
+    """Name of the task, by which other tasks refer to it."""
     task: Prompt
-    """What its agent is asked to do. May hold `{{results}}`: see `Task.results_at`."""
+    """Prompt of the task. May contain `{{results}}`: see `Task.results_at`."""
     depends_on: tuple[TaskId, ...] = ()
-    """Tasks that must be over before it starts, and from whose merged branches it starts."""
+    """Tasks that must end before this task starts. It starts from their merged branches."""
     inputs: tuple[TaskId, ...] = ()
-    """Tasks whose results, summaries and diffs it is given as files: those it reduces."""
+    """Tasks whose results, summaries and diffs this task gets as files: those it reduces."""
     results_at: tuple[int, ...] = ()
-    """Which `{{results}}` of `task`, counted from 0, stand for what came of the inputs; others are
-    plain text, written as `\\{{results}}` or come with the value of a variable."""
+    """Which occurrences of `{{results}}` in `task`, counted from 0, are replaced by the results of
+    `inputs`. Other occurrences are plain text: escaped as `\\{{results}}`, or from a variable."""
     earlier: tuple[Earlier, ...] = ()
-    """Tasks that it depends on which are not of this run: an earlier one has done them."""
+    """Dependencies that an earlier run completed."""
     when: WHEN = "on_success"
-    """`on_success`: it runs if all it depends on succeeded. `on_failure`: if one of them did not.
-    `always`: however they ended."""
+    """When the task runs. `on_success`: if all its dependencies succeeded. `on_failure`: if at
+    least one of them failed. `always`: in both cases."""
     critical: bool | None = None
-    """`true`: when it fails, no further task starts. `false`: its failure does not make the run
-    fail. Default: tasks that depend on it are skipped, all others go on, and the run has failed."""
+    """`true`: if the task fails, no further tasks start. `false`: if the task fails, the run can
+    still succeed. Default: if the task fails, its dependents are skipped, other tasks run, and the
+    run fails."""
     parallel: bool = True
-    """`false`: no other task runs beside it."""
+    """`false`: the task runs alone; no other task runs at the same time."""
     resources: tuple[Lock, ...] = ()
-    """Names of what it needs for itself: no two tasks that name the same run at one time."""
+    """Locks of the task: tasks that share a lock never run at the same time."""
     touches: Patterns = ()
-    """Where it is expected to make changes, for warnings of `spec validate` alone."""
+    """Paths that the task is expected to change; used only for warnings of `spec validate`."""
     complexity: COMPLEXITY | None = None
-    """How demanding it is. `high` runs beside no other task that says so, of `medium` two run at
-    one time, of `low` ten, unless `complexity` of the workflow says otherwise."""
+    """How demanding the task is. By default, one task of `high` complexity runs at a time, two of
+    `medium` or ten of `low`; the workflow's `complexity` changes these numbers."""
     mode: Literal["rw", "ro"] | None = None
-    """`ro`: the task cannot write to its worktree, and answers with what it says. `rw`: it can,
-    and is refused where the run is read-only. Default: as the run."""
+    """`ro`: the task's worktree is read-only, and its answer is its result. `rw`: the worktree is
+    writable; refused if the run is read-only. Default: same as the run."""
     group: TaskId | None = None
-    """The `foreach` that it is a batch of."""
+    """The `foreach` task that this task is a batch of."""
     digest: str = ""
-    """What it does: see `orchestrator.workflow.contents`. Empty: not worked out."""
+    """Digest of the task's work: see `orchestrator.workflow.contents`. Empty: not calculated."""
     settings: WorkerSettings = WorkerSettings()
 
 
 class AtOneTime(Model):
-    """How many tasks of each complexity run at one time."""
+    """How many tasks of each complexity may run at the same time."""
 
     high: int = Field(default=1, ge=1, le=1000)
-    """Of `complexity: high`; the default runs beside no other that has a complexity."""
+    """Tasks of `complexity: high`. With the default, no other task with a complexity runs beside
+    one."""
     medium: int = Field(default=2, ge=1, le=1000)
-    """Of `complexity: medium`."""
+    """Tasks of `complexity: medium`."""
     low: int = Field(default=10, ge=1, le=1000)
-    """Of `complexity: low`."""
+    """Tasks of `complexity: low`."""
 
     def share(self, complexity: COMPLEXITY | None) -> Fraction:
-        """Return the share of the whole that a task takes; shares of different kinds add up."""
+        """Return the fraction of the machine that a task takes; running tasks take at most 1."""
         if complexity is None:
             return Fraction(0)
         return Fraction(1, {"high": self.high, "medium": self.medium, "low": self.low}[complexity])
 
 
 class Workflow(Model):
-    """Tasks, each after those it depends on: as in the manifest where that leaves a choice."""
+    """A list of tasks in topological order; otherwise, the order of the manifest is kept."""
 
     name: str = Field(min_length=1, max_length=200)
     tasks: tuple[Task, ...] = Field(min_length=1, max_length=MOST_TASKS)
     max_latency: float | None = Field(default=None, gt=0)
-    """Seconds of a task that people are warned beyond."""
+    """Seconds after which a warning about a task is printed."""
     network: Network | None = None
-    """`none` is a policy: no task, setup or check has a network, whatever else asks for one."""
+    """`none`: a policy that denies a network to all tasks, setup and check commands."""
     complexity: AtOneTime = AtOneTime()
-    """How many tasks of each complexity run at one time."""
+    """How many tasks of each complexity may run at the same time."""
     done: tuple[Earlier, ...] = ()
-    """Tasks of the whole workflow that earlier runs have done, and this one leaves out."""
+    """Tasks that earlier runs completed, and that this run leaves out."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         known: set[str] = set()
         for task in self.tasks:
             if task.id in known:
-                raise ValueError(f"task `{task.id}` is there twice")
-            before = {*task.depends_on, *(one.task for one in task.earlier)}
+                raise ValueError(f"task `{task.id}` is defined twice")
+            before = {*task.depends_on, *(earlier.task for earlier in task.earlier)}
             if not {*task.depends_on} <= known or not {*task.inputs} <= before:
-                raise ValueError(f"task `{task.id}` depends on what does not come before it")
+                raise ValueError(f"task `{task.id}` depends on a task that does not come before it")
             known.add(task.id)
         return self
 
@@ -174,11 +176,11 @@ class Workflow(Model):
 
     @property
     def by_id(self) -> Mapping[str, Task]:
-        """Its tasks by their ids."""
+        """The tasks by id."""
         return {task.id: task for task in self.tasks}
 
     def waves(self) -> Iterator[tuple[Task, ...]]:
-        """Yield the tasks that could run at one time, were there slots for all."""
+        """Yield groups of tasks that could run at the same time if there were slots for all."""
         depth: dict[str, int] = {}
         for task in self.tasks:
             depth[task.id] = 1 + max((depth[other] for other in task.depends_on), default=-1)

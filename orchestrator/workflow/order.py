@@ -1,7 +1,7 @@
-"""Which tasks may start now, and which never will. Pure: it is asked, and remembers nothing.
+"""Decide which tasks may start now, and which are skipped. Stateless.
 
-Of two tasks that wait for the same thing, the one that stands earlier gets it first: who waits for
-a lock, for its share of the machine or to be alone is not overtaken by those that want the same.
+Of two tasks that need the same resource, the earlier one in the workflow gets it first. A task that
+waits for a lock, for capacity or to run alone is never overtaken by a task that needs the same.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -12,51 +12,51 @@ from orchestrator.workflow.model import AtOneTime, Task, Workflow
 
 
 class TaskOutcome(Enum):
-    """What became of a task, as far as others depend on it."""
+    """Outcome of a task, as its dependents see it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It never ran, since another one failed."""
+    """The task did not run because another task failed."""
     UNNEEDED = "unneeded"
-    """It never ran, since none failed that it was there for."""
+    """The task did not run because it handles failures, and no dependency failed."""
 
 
 TaskOutcomes = Mapping[str, TaskOutcome]
-"""By the ids of the tasks that are over."""
+"""Outcomes of the tasks that have ended, by id."""
 Fits = Callable[[Task, Collection[Task]], bool]
-"""Says whether the machine has room for a task beside those that run."""
+"""Returns whether the machine has room for a task beside the running ones."""
 _GOOD = frozenset({TaskOutcome.SUCCEEDED, TaskOutcome.UNNEEDED})
 
 
 @dataclass(frozen=True)
 class Skip:
-    """A task that is not to run."""
+    """A decision not to run a task."""
 
     task: Task
     fate: TaskOutcome
     because: str
-    """In words."""
+    """The reason as text for the user."""
 
 
 def has_room(task: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
-    """Say that the machine always has room."""
+    """Return True: the default when the machine's capacity is not limited."""
     return True
 
 
 class Order:
-    """The rules of one workflow."""
+    """Applies the scheduling rules to one workflow."""
 
     def __init__(self, workflow: Workflow, fits: Fits = has_room) -> None:
         self._workflow = workflow
         self._fits = fits
 
     def skips(self, waiting: Collection[str], fates: TaskOutcomes) -> Iterator[Skip]:
-        """Yield those of the tasks that wait which are not to run, one after another's fate.
+        """Yield the waiting tasks that will never run; each skip may cause further skips.
 
         Args:
-            waiting: Ids of tasks that have not begun.
-            fates: Of those that are over.
+            waiting: Ids of tasks that have not started.
+            fates: Outcomes of tasks that have ended, by id.
         """
         known = dict(fates)
         stopper = next((task for task in self._workflow.tasks if _stops(task, known)), None)
@@ -75,13 +75,13 @@ class Order:
     def next(
         self, waiting: Collection[str], running: Collection[str], fates: TaskOutcomes, *, free: int
     ) -> list[Task]:
-        """Return the tasks that are to start at this moment, the first one first.
+        """Return the tasks that should start now, in order.
 
         Args:
-            waiting: Ids of tasks that want to start.
-            running: Ids of those that run.
-            fates: Of those that are over.
-            free: How many slots there are for them.
+            waiting: Ids of tasks that are waiting to start.
+            running: Ids of running tasks.
+            fates: Outcomes of tasks that have ended, by id.
+            free: Number of free slots.
         """
         by_id = self._workflow.by_id
         shares = self._workflow.complexity
@@ -95,7 +95,7 @@ class Order:
 
 
 class _Round:
-    """One look at who may start."""
+    """One scheduling decision: collects the tasks that may start now."""
 
     def __init__(self, running: list[Task], fits: Fits, shares: AtOneTime) -> None:
         self._running = running
@@ -104,7 +104,7 @@ class _Round:
         self._locks = {lock for task in running for lock in task.resources}
         self._weight = sum(shares.share(task.complexity) for task in running)
         self.closed = any(not task.parallel for task in running)
-        """Whether nothing else may start."""
+        """Whether no further task may start in this round."""
         self.started: list[Task] = []
 
     def consider(self, task: Task) -> None:
@@ -117,8 +117,8 @@ class _Round:
             self._running.append(task)
             self.closed = not task.parallel
         elif not task.parallel or (may and self._running):
-            # Whoever is to be alone, or needs much of the machine, would wait for ever behind
-            # others that need little.
+            # A task that must run alone, or needs much of the machine, would starve if smaller
+            # tasks kept starting before it.
             self.closed = True
         self._locks |= locks
         self._weight += weight
@@ -136,7 +136,7 @@ def _skip(task: Task, fates: TaskOutcomes) -> Skip | None:
         return Skip(task, TaskOutcome.SKIPPED, _in_words(bad, fates))
     is_settled = fates.keys() >= {*task.depends_on}
     if task.when == "on_failure" and is_settled and not bad:
-        return Skip(task, TaskOutcome.UNNEEDED, "nothing that it depends on failed")
+        return Skip(task, TaskOutcome.UNNEEDED, "no task that it depends on failed")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Decide which worker gets which task, with which settings."""
+"""Assign tasks, models and settings to workers."""
 
 from collections.abc import Mapping
 from itertools import chain, repeat
@@ -11,16 +11,16 @@ from orchestrator.workflow.model import Task, Workflow
 
 
 def job_count(config: ParallelConfig) -> int:
-    """Count the workers of a run: none of its tasks and models is dropped."""
+    """Return the number of workers of a run, enough for all tasks and models."""
     return max(config.workers, len(config.tasks), len(config.models))
 
 
 def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec, ...]:
-    """Return every worker its task and model.
+    """Return the workers of a run with their tasks and models.
 
     Args:
-        config: The run.
-        first: The lowest worker number.
+        config: The run's configuration.
+        first: Number of the first worker.
     """
     count = job_count(config)
     tasks = chain(config.tasks, repeat(config.tasks[0]))
@@ -33,11 +33,11 @@ def plan_workers(config: ParallelConfig, *, first: int = 1) -> tuple[WorkerSpec,
 
 
 def repeated_task_notice(config: ParallelConfig, *, workers_given: bool) -> str | None:
-    """Say so when nobody asked for the first task to be run again.
+    """Return a notice if the first task runs more than once although the user did not ask for it.
 
     Args:
-        config: The run.
-        workers_given: Somebody chose the number of workers; it is not the default.
+        config: The run's configuration.
+        workers_given: Whether the user set the number of workers.
     """
     listed = max(len(config.tasks), len(config.models))
     repeated = job_count(config) - len(config.tasks)
@@ -45,14 +45,14 @@ def repeated_task_notice(config: ParallelConfig, *, workers_given: bool) -> str 
     if workers_given or repeated <= 0 or models_ask_for_it:
         return None
     return (
-        f"the first task is run {repeated + 1} times because `--workers` is {config.workers} "
-        f"by default; `--workers {listed}` runs only what was listed"
+        f"the first task runs {repeated + 1} times because `--workers` defaults to "
+        f"{config.workers}; use `--workers {listed}` to run each task once"
     )
 
 
 def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
-    """Return a run's settings with a workflow's tasks, a worker for each, and with its policy."""
-    # How many the machine has room for depends on each task: they are let in one by one.
+    """Return a run's configuration for a workflow: its tasks, one worker each, and its policy."""
+    # With `auto`, the machine's capacity is checked for each task when it could start.
     most = config.max_workers if config.auto_workers else config.workers
     workers = min(most, len(workflow.tasks))
     tasks = tuple(task.task for task in workflow.tasks)
@@ -64,7 +64,7 @@ def run_config(config: ParallelConfig, workflow: Workflow) -> ParallelConfig:
 
 
 Programs = Mapping[str, ParallelConfig]
-"""The run's wishes as they are for other agent programs than its own."""
+"""Configurations of the run for other agent programs, by program."""
 
 
 NO_PROGRAMS: Programs = {}
@@ -74,7 +74,7 @@ OF_A_PROGRAM = (
     *("model", "agent", "max_steps", "budget_per_worker", "timeout_per_worker"),
     *("image", "api_base"),
 )
-"""What `agents.NAME` in the configuration file can say, `env` aside."""
+"""Settings that `agents.NAME` in the configuration file may set, besides `env`."""
 
 
 def plan_tasks(
@@ -84,13 +84,13 @@ def plan_tasks(
     programs: Programs = NO_PROGRAMS,
     first: int = 1,
 ) -> tuple[WorkerSpec, ...]:
-    """Return every worker its task and model; those of a workflow its task's name too.
+    """Return the workers of a run with their tasks, models and names.
 
     Args:
-        config: The run, as `run_config` gives it where there is a workflow.
-        workflow: The tasks, if they are of one.
-        programs: Wishes for tasks with an agent program of their own.
-        first: The lowest worker number.
+        config: The run's configuration; of a workflow, as returned by `run_config`.
+        workflow: The workflow, if the run executes one.
+        programs: Configurations for tasks with other agent programs.
+        first: Number of the first worker.
     """
     workers = plan_workers(config, first=first)
     if workflow is None:
@@ -110,12 +110,12 @@ def plan_tasks(
 def config_of(
     config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS
 ) -> ParallelConfig:
-    """Return what one task's worker is to have: the run's wishes, and its own over them.
+    """Return the configuration of one task: the run's, overridden by the task's settings.
 
     Args:
-        config: The run.
+        config: The run's configuration.
         task: The task.
-        programs: The run's wishes for other agent programs than its own.
+        programs: Configurations for tasks with other agent programs.
     """
     own = task.settings
     config = _of_program(config, programs.get(own.agent_cli or ""))
@@ -139,7 +139,7 @@ def config_of(
         "project": _given(services=own.services, setup=own.setup, checks=own.checks),
         "triggers": _given(paths=own.paths, enforce=own.enforce),
     }
-    # Whoever runs a workflow named its file.
+    # Commands in a workflow are trusted: the user named the workflow's file.
     update["closed_stages"] = tuple(
         stage for stage in config.closed_stages if stage not in parts["project"]
     )
@@ -152,17 +152,17 @@ def config_of(
 def demand_of(
     config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS, *, cpus: float
 ) -> Demand:
-    """Return what of the machine is kept for a task's worker.
+    """Return the CPUs and memory that are reserved for a task's worker.
 
-    With `--workers auto` that is all it may use. Where the number of workers was chosen it is what
-    the task's own limits say: what it is given by default it need not use, and processors are
-    shared without harm.
+    With `--workers auto`, everything that the worker may use is reserved. With a chosen number of
+    workers, only limits that the task itself sets are reserved: workers rarely use their default
+    limits, and sharing CPUs is harmless.
 
     Args:
-        config: The run.
+        config: The run's configuration.
         task: The task.
-        programs: The run's wishes for other agent programs than its own.
-        cpus: What the machine has.
+        programs: Configurations for tasks with other agent programs.
+        cpus: CPUs of the machine.
     """
     own = config_of(config, task, programs)
     if config.auto_workers:
@@ -175,7 +175,7 @@ def demand_of(
 
 
 def _of_program(config: ParallelConfig, program: ParallelConfig | None) -> ParallelConfig:
-    """Take what is said of an agent program from its own wishes."""
+    """Return the configuration with the settings that depend on the agent program replaced."""
     if program is None:
         return config
     update = {name: getattr(program, name) for name in OF_A_PROGRAM}

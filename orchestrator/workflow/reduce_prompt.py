@@ -1,7 +1,7 @@
-"""What a task that reduces others is told of them: `{{results}}` in its prompt. Pure.
+"""Insert the results of other tasks into a prompt, in the place of `{{results}}`.
 
-What workers said is data in another one's prompt. It is written as JSON, so that it is plain where
-it begins and ends; what a model makes of it nobody can promise.
+Results are untrusted data. They are inserted as JSON, so that their start and end are unambiguous;
+how a model treats them cannot be guaranteed.
 """
 
 import itertools
@@ -15,18 +15,18 @@ from orchestrator.text.sanitize import lines, one_line
 from orchestrator.workflow.parsing.templates import place
 
 INPUTS = "/run/orchestrator/inputs"
-"""Where a worker finds all of it."""
+"""Directory in a worker's container that contains all results."""
 LIMIT = 64 * 1024
-"""Bytes that are put into a prompt."""
+"""Most bytes of results that are inserted into a prompt."""
 MOST = 120 * 1024
-"""Bytes of a prompt; it is one argument of a program, and the kernel takes 128 KiB."""
+"""Most bytes of a prompt. It is one argument of a program, which Linux limits to 128 KiB."""
 _PLACE = place("results")
 _FILES = 50
-"""Files that a result names here."""
+"""Most files of each result that are listed."""
 _LONGEST_PATH = 1000
-"""Characters of a file's path."""
+"""Most characters of a file's path."""
 _ENOUGH = 500
-"""Characters of a summary that are worth more than a list of files."""
+"""Characters of a summary that have priority over a list of files."""
 
 
 def render_prompt(
@@ -36,37 +36,37 @@ def render_prompt(
     places: Collection[int],
     limit: int = LIMIT,
 ) -> str:
-    """Put what came of other tasks in the places of `{{results}}`, as JSON.
+    """Replace `{{results}}` in a prompt by the results of other tasks, as JSON.
 
     Args:
-        task: The prompt; what else is in it stays as it is.
-        results: What the tasks came to, by their ids.
-        places: Which `{{results}}` of the prompt, counted from 0; any other is plain text.
-        limit: Bytes that are put in, in all places together; the longest summaries are cut first.
+        task: The prompt.
+        results: Results of the other tasks, with their ids.
+        places: Which occurrences of `{{results}}`, counted from 0, to replace.
+        limit: Most bytes to insert in total; the longest summaries are shortened first.
     """
     if not places:
         return task
     room = min(limit, MOST - len(task.encode("utf-8", "replace"))) // len(places)
     text = _fitting(results, room)
     numbers = itertools.count()
-    # Once, by a function: what stands in it is not looked at again.
-    return _PLACE.sub(lambda found: text if next(numbers) in places else found[0], task)
+    # A function as replacement: `{{results}}` inside the results is not replaced again.
+    return _PLACE.sub(lambda match: text if next(numbers) in places else match[0], task)
 
 
 def _fitting(results: Sequence[tuple[str, WorkerResult]], room: int) -> str:
-    """Return as much of the results as there is room for."""
+    """Return the results as JSON, shortened to at most `room` bytes."""
     longest = max((len(_summary(result)) for _, result in results), default=0)
 
     def text(cut: int, files: int, count: int = len(results)) -> str:
         return _json(results, cut=cut, files=files, count=count)
 
-    def fits(said: str) -> bool:
-        return len(said.encode()) <= room
+    def fits(candidate: str) -> bool:
+        return len(candidate.encode()) <= room
 
     for least, files in ((min(_ENOUGH, longest), _FILES), (0, 0)):
         if fits(text(least, files)):
             spare = range(least, longest)
-            # The first that is too long, less one; the shortest is known to fit.
+            # Find the longest summaries that fit; the shortest are known to fit.
             cut = bisect_left(spare, 1, key=lambda size: not fits(text(size + 1, files)))
             return text(least + cut, files)
     count = bisect_left(range(len(results)), 1, key=lambda size: not fits(text(0, 0, size + 1)))

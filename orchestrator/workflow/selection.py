@@ -1,4 +1,4 @@
-"""Parts of a workflow: some of its tasks, or all from some on. Pure."""
+"""Select a part of a workflow's tasks."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -10,35 +10,35 @@ from orchestrator.workflow.model import Earlier, Task, Workflow
 
 
 class Selection(NamedTuple):
-    """What is left of a workflow."""
+    """The selected part of a workflow."""
 
     workflow: Workflow
     notices: tuple[str, ...]
-    """What tasks now start without."""
+    """Dependencies that are not selected, in words."""
 
 
 def only(workflow: Workflow, names: Sequence[str]) -> Selection:
-    """Keep these tasks and no others.
+    """Select the named tasks.
 
     Args:
         workflow: All tasks.
-        names: Ids of tasks; that of a `foreach` is all its batches.
+        names: Ids of tasks; the id of a `foreach` selects all its batches.
 
     Raises:
-        ConfigError: There is no such task.
+        ConfigError: A named task does not exist.
     """
     return _kept(workflow, _named(workflow, names))
 
 
 def starting_at(workflow: Workflow, names: Sequence[str]) -> Selection:
-    """Keep these tasks and all that depend on them, however far.
+    """Select the named tasks and all tasks that depend on them, directly or indirectly.
 
     Args:
         workflow: All tasks.
-        names: Ids of tasks; that of a `foreach` is all its batches.
+        names: Ids of tasks; the id of a `foreach` selects all its batches.
 
     Raises:
-        ConfigError: There is no such task.
+        ConfigError: A named task does not exist.
     """
     kept = _named(workflow, names)
     for task in workflow.tasks:
@@ -48,18 +48,18 @@ def starting_at(workflow: Workflow, names: Sequence[str]) -> Selection:
 
 
 def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
-    """Keep the tasks that an earlier run has not done, which go on from what it has.
+    """Select the tasks that an earlier run did not complete; they start from its results.
 
     Args:
         workflow: All tasks.
-        done: Those that succeeded there, by their ids.
+        done: The tasks that succeeded in the earlier run, by id.
 
     Raises:
-        ConfigError: There is nothing left to do.
+        ConfigError: All tasks succeeded in the earlier run.
     """
     tasks = tuple(_after(task, done) for task in workflow.tasks if task.id not in done)
     if not tasks:
-        raise ConfigError("every task of the workflow has succeeded there: nothing is left to do")
+        raise ConfigError("all tasks of the workflow succeeded in that run: nothing is left to do")
     return Workflow.model_validate({**dict(workflow), "tasks": tasks, "done": tuple(done.values())})
 
 
@@ -98,31 +98,31 @@ def _missing(task: Task, kept: Collection[str]) -> Iterator[str]:
     left_out = [other for other in task.depends_on if other not in kept]
     if left_out:
         names = ", ".join(f"`{name}`" for name in left_out)
-        yield f"`{task.id}` starts without what it depends on: {names}"
+        yield f"`{task.id}` starts without its dependencies: {names}"
 
 
 def _inputs(task: Task, kept: Collection[str]) -> Iterator[str]:
-    done = {one.task for one in task.earlier}
+    done = {earlier.task for earlier in task.earlier}
     yield from (other for other in task.inputs if other in kept or other in done)
 
 
 def _check_inputs(task: Task, kept: Collection[str]) -> None:
-    """Refuse a task that reduces others where none of them is left."""
+    """Raise an error if a task reduces other tasks and none of them is selected."""
     if task.inputs and not any(_inputs(task, kept)):
         names = ", ".join(f"`{name}`" for name in task.inputs[:10])
         raise ConfigError(
-            f"`{task.id}` reduces what comes of {names}, and none of them is selected",
-            hint="select one of them too, or take their results from a run: `--after RUN`",
+            f"`{task.id}` reduces the results of {names}, but none of them is selected",
+            hint="select at least one of them, or use their results of a run: `--after RUN`",
         )
 
 
 def _without(task: Task, kept: Collection[str]) -> Task:
     before = tuple(other for other in task.depends_on if other in kept)
     inputs = tuple(_inputs(task, kept))
-    # What is there for a failure, and was asked for by name, is not to wait for one in vain.
+    # A failure handler that the user selected without its dependencies runs unconditionally.
     when = task.when if before else "on_success"
     update: dict[str, object] = {"depends_on": before, "inputs": inputs, "when": when}
     if before != task.depends_on:
-        # It starts from something else, so a later run must not take it for the whole task.
+        # The task starts from a different commit, so a later run must not reuse its result.
         update["digest"] = ""
     return task.model_copy(update=update)

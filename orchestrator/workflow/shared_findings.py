@@ -1,4 +1,4 @@
-"""What all tasks of a workflow can read of each other: who is done, and what they found. Pure."""
+"""Render the findings and states of tasks that all tasks of a workflow can read."""
 
 import re
 from collections.abc import Iterable
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from orchestrator.text.sanitize import lines, one_line
 
 MOST_FINDINGS = 1024**2
-"""Characters of all findings together; each task's own are bounded before."""
-# The marks of quotes and lists that a line of Markdown may begin with.
+"""Most characters of all findings together; each task's findings are bounded before."""
+# Markers of quotes and lists that a line of Markdown may start with.
 _MARKS = r"^(?:[ \t>]|[-+*][ \t]|[0-9]{1,9}[.)][ \t])*"
 _HEADING = re.compile(rf"({_MARKS})#{{1,3}}(?=\s|$)", re.MULTILINE)
-# What reaches beyond its own line: underlines that make a heading of the line before, fences that
-# may stay open, HTML, and definitions that give links of others another target.
+# Markdown that affects other lines: underlines that turn the previous line into a heading, fences
+# that may stay open, HTML, and definitions that redirect links elsewhere in the document.
 _REACHES = re.compile(
     rf"{_MARKS}(?:=+|-+)[ \t]*$|{_MARKS}(?:`{{3}}|~{{3}})|<[A-Za-z/!?]|\]:", re.MULTILINE
 )
@@ -20,33 +20,33 @@ _REACHES = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One task, as the others see it."""
+    """State and findings of one task, as shown to other tasks."""
 
     number: int
     title: str
     state: str | None = None
-    """What people call how far it is; None before its start."""
+    """State of the task in words; None before it starts."""
     done: bool = False
-    """Whether it has succeeded."""
+    """Whether the task succeeded."""
     findings: str = ""
 
     @property
     def line(self) -> str:
-        """Return its line of a list of tasks."""
+        """Return the task's line in a list of tasks."""
         state = "" if self.state is None else f" ({self.state})"
         return f"- [{'x' if self.done else ' '}] {self.title} - Agent {self.number}{state}"
 
 
 def title_of(text: str) -> str:
-    """Make a title of a task's id, or of its first words."""
+    """Return a title for a task: its id or the first words of its text."""
     return one_line(text, limit=80)
 
 
 def bulletin(head: str, entries: Iterable[Entry]) -> str:
-    """Return the file that all tasks can read: what the user gave, who is done, what was found.
+    """Return the file that all tasks can read: the user's text, task states and findings.
 
     Args:
-        head: What it begins with.
+        head: The user's text.
         entries: The tasks, in order.
     """
     entries = tuple(entries)
@@ -55,25 +55,25 @@ def bulletin(head: str, entries: Iterable[Entry]) -> str:
 
 
 def merged_findings(entries: Iterable[Entry]) -> str:
-    """Put findings one below the other, each under a heading that none of them can fake."""
-    said = [entry for entry in entries if entry.findings]
+    """Concatenate findings, each under a heading that the findings themselves cannot forge."""
+    reported = [entry for entry in entries if entry.findings]
     parts = ["## Findings\n"]
     room = MOST_FINDINGS
-    for place, entry in enumerate(said):
+    for place, entry in enumerate(reported):
         part = f"### {entry.title} (Agent {entry.number})\n{_below(entry.findings)}\n"
         room -= len(part)
         if room < 0:
-            parts.append(f"There is no room for the findings of {len(said) - place} more tasks.\n")
+            parts.append(f"The findings of {len(reported) - place} more tasks are left out.\n")
             break
         parts.append(part)
     return "\n".join(parts)
 
 
 def _below(findings: str) -> str:
-    """Keep findings below the heading that says whose words they are.
+    """Return findings as Markdown that cannot be mistaken for another task's findings.
 
-    Headings are pushed down. Where anything else could be mistaken for words of others, all of it
-    stands in a fence that nothing in it can end.
+    Headings are moved to a lower level. Other Markdown that could affect text outside of the
+    findings puts all of them into a fenced block, which their text cannot close.
     """
     text = _HEADING.sub(r"\1####", lines(findings).strip())
     if not _REACHES.search(text):

@@ -1,4 +1,4 @@
-"""The table that agents and people coordinate by: who does what, how far, since when."""
+"""Render the status table of a workflow's tasks for agents and users."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from orchestrator.workflow.model import Workflow
 
 _HEADING = "| Agent | Task | Status | Last Update |\n|-------|------|--------|-------------|\n"
 _LONGEST = 100
-"""Characters of a task that are shown."""
-_SPECIAL = {ord(one): f"\\{one}" for one in "\\`*_[]<>|~&"}
+"""Most characters of a task's text that are shown."""
+_SPECIAL = {ord(char): f"\\{char}" for char in "\\`*_[]<>|~&"}
 _NEVER_RAN = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
 
 
 class State(StrEnum):
-    """How far a task is."""
+    """State of a task in the status table."""
 
     BLOCKED = "Blocked"
-    """It waits for others; or, at its end, what it depends on cannot be merged."""
+    """The task waits for others; or it ended because its dependencies cannot be merged."""
     WAITING = "Waiting"
-    """It could start, and waits for a slot, a lock or its next attempt."""
+    """The task waits for a slot, a lock or its next attempt."""
     IN_PROGRESS = "In progress"
     COMPLETE = "Complete"
     FAILED = "Failed"
@@ -46,13 +46,13 @@ class _Row:
 
 
 class StatusBoard:
-    """Is told what happens, and gives the table as it is by then."""
+    """Tracks the state of each task from events, and renders the table."""
 
     def __init__(self, workflow: Workflow | None = None) -> None:
-        """Begin with an empty table.
+        """Create an empty table.
 
         Args:
-            workflow: Says who waits for whom. Default: nobody waits.
+            workflow: The workflow with the dependencies. Default: no dependencies.
         """
         tasks = workflow.tasks if workflow else ()
         self._after: Mapping[str, tuple[str, ...]] = {task.id: task.depends_on for task in tasks}
@@ -60,7 +60,7 @@ class StatusBoard:
         self._over: set[str] = set()
 
     def note(self, event: Event) -> bool:
-        """Take note of an event, and say whether the table has changed."""
+        """Update the table for an event, and return whether the table changed."""
         before = dict(self._rows)
         match event:
             case RunStarted():
@@ -78,7 +78,7 @@ class StatusBoard:
 
     def _begin(self, event: RunStarted) -> None:
         for spec in event.workers:
-            # A resumed run says a second time that it begins.
+            # A resumed run emits RunStarted a second time.
             state = State.BLOCKED if self._waits(spec) else State.WAITING
             self._rows.setdefault(spec.worker_id, _Row(spec, state, event.at))
 
@@ -97,7 +97,7 @@ class StatusBoard:
                 self._set(number, State.BLOCKED if self._waits(row.spec) else State.WAITING, at)
 
     def text(self) -> str:
-        """Return the table, in Markdown."""
+        """Return the table as Markdown."""
         return _HEADING + "".join(self._lines())
 
     def _lines(self) -> Iterator[str]:

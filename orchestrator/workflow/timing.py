@@ -1,4 +1,4 @@
-"""How well a run used its time: against one worker after the other, and what held it up."""
+"""Calculate how well a run used its slots, and its critical path."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -10,39 +10,39 @@ from orchestrator.workflow.model import Workflow
 
 
 class Summary(BaseModel):
-    """Seconds are those of the workers' containers."""
+    """Timing of a run. Durations are those of the workers' containers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     sequential: float = Field(ge=0)
-    """Seconds of all workers together."""
+    """Total seconds of all workers."""
     wall: float = Field(ge=0)
-    """Seconds of the run."""
+    """Seconds of the run from start to end."""
     speedup: float = Field(ge=0)
     """`sequential` divided by `wall`."""
     slots: int = Field(ge=1)
-    """How many workers could run at one time."""
+    """Maximum number of workers at the same time."""
     utilisation: float = Field(ge=0, le=1)
-    """How much of the slots was used, from 0 to 1."""
+    """Used share of the slots' time, from 0 to 1."""
     widest: int = Field(ge=0)
-    """The most workers that ran at one time."""
+    """Highest number of workers that actually ran at the same time."""
     critical_path: tuple[str, ...] = ()
-    """Tasks that waited for each other and took longest: no number of slots is faster. Empty
-    without a workflow."""
+    """The chain of dependent tasks that took longest: more slots cannot make the run faster than
+    this. Empty without a workflow."""
     critical_seconds: float = Field(default=0.0, ge=0)
-    """What these took."""
+    """Seconds of the tasks on the critical path."""
 
 
 def summarise(
     results: Sequence[WorkerResult], *, wall: float, slots: int, workflow: Workflow | None = None
 ) -> Summary:
-    """Return how well a run used its time.
+    """Calculate the timing of a run.
 
     Args:
-        results: Of its workers; one that never started took no time.
+        results: Results of the workers; a worker that never started counts as 0 seconds.
         wall: Seconds of the run.
-        slots: How many workers could run at one time.
-        workflow: Whose tasks the results name.
+        slots: Maximum number of workers at the same time.
+        workflow: The workflow that the run executed.
     """
     ran = [result for result in results if result.started_at is not None]
     busy = sum(result.duration for result in ran)
@@ -79,15 +79,15 @@ def _critical(workflow: Workflow, ran: Sequence[WorkerResult]) -> tuple[str, ...
 def _way(
     last: str | None, before: Mapping[str, str | None], seconds: Mapping[str, float]
 ) -> tuple[str, ...]:
-    found: list[str] = []
+    path: list[str] = []
     while last is not None:
-        found += [last] if last in seconds else []
+        path += [last] if last in seconds else []
         last = before[last]
-    return tuple(reversed(found))
+    return tuple(reversed(path))
 
 
 def _widest(ran: Sequence[WorkerResult]) -> int:
-    """Count the most that ran at one time: one that begins as another ends is not beside it."""
+    """Return the most workers that ran at the same time; one may start when another ends."""
     moments = []
     for result in ran:
         if result.started_at is not None:

@@ -116,7 +116,7 @@ def test_when_says_what_a_failure_means_for_a_task() -> None:
     names = "tidy mend after"
     assert skipped(flow, names, {"a": GOOD}) == {}
     assert skipped(flow, names, {"a": GOOD, "b": GOOD}) == {
-        "mend": "nothing that it depends on failed"
+        "mend": "no task that it depends on failed"
     }
     assert skipped(flow, names, {"a": BAD}) == {}
     assert started(flow, waiting=names, fates={"a": BAD}) == ""

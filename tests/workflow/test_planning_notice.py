@@ -9,8 +9,8 @@ from orchestrator.workflow.planning import repeated_task_notice
 def test_the_default_number_of_workers_repeats_a_task():
     config = ParallelConfig(tasks=("a", "b"))
     assert repeated_task_notice(config, workers_given=False) == (
-        "the first task is run 2 times because `--workers` is 3 by default; "
-        "`--workers 2` runs only what was listed"
+        "the first task runs 2 times because `--workers` defaults to 3; use `--workers 2` to "
+        "run each task once"
     )
 
 

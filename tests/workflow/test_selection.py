@@ -36,13 +36,13 @@ class TestOnly:
         assert part["sum"].depends_on == part["sum"].inputs == ("map-2",)
         assert (part.name, part.max_latency, part.network) == ("Release", 9, "none")
         assert notices == (
-            "`map-2` starts without what it depends on: `design`",
-            "`sum` starts without what it depends on: `design`, `map-1`",
+            "`map-2` starts without its dependencies: `design`",
+            "`sum` starts without its dependencies: `design`, `map-1`",
         )
 
     def test_a_task_that_reduces_others_without_any_of_them(self, workflow: Workflow) -> None:
         with pytest.raises(
-            ConfigError, match="`sum` reduces what comes of `map-1`, `map-2`, and no"
+            ConfigError, match="`sum` reduces the results of `map-1`, `map-2`, but no"
         ):
             only(workflow, ["sum", "design"])
         earlier = {
@@ -114,15 +114,16 @@ class TestWarnings:
             both = f"{{id: a, paths: '{first}'}}, {{id: b, paths: [x, '{second}']}}"
             text = f"tasks: [{both}, {{id: c}}]"
             expected = (
-                f"`a` and `b` may run at one time and both change `{shared}`: let one depend on "
-                "the other, or give them a lock (`resources`)",
+                f"`a` and `b` may run at the same time and both change `{shared}`: let one "
+                f"depend on "
+                "the other, or give both a common lock (`resources`)",
             )
             assert warnings(tmp_path, text) == (expected if shared else ())
 
     def test_what_tasks_touch_counts_too(self, tmp_path: Path) -> None:
         text = "tasks: [{id: a, touches: ./src}, {id: b, paths: src/app}, {id: c, touches: docs}]"
         assert [line.partition(":")[0] for line in warnings(tmp_path, text)] == [
-            "`a` and `b` may run at one time and both change `src/app`"
+            "`a` and `b` may run at the same time and both change `src/app`"
         ]
 
     def test_a_pattern_that_can_match_nothing(self, tmp_path: Path) -> None:
@@ -154,14 +155,14 @@ class TestWarnings:
             "tasks: [{id: m, task: '{{item}}', paths: src, foreach: [a, b]}, {id: x, paths: src}]"
         )
         assert [line.partition(":")[0] for line in warnings(tmp_path, text)] == [
-            "`m` and `x` may run at one time and both change `src`"
+            "`m` and `x` may run at the same time and both change `src`"
         ]
 
     def test_a_lock_that_keeps_nothing_out(self, tmp_path: Path) -> None:
         text = "tasks: [{id: a, resources: [db, web]}, {id: b, resources: [bd, web]}]"
         assert warnings(tmp_path, text) == (
-            "the lock `db` is named by `a` alone, so it keeps nothing out",
-            "the lock `bd` is named by `b` alone, so it keeps nothing out",
+            "the lock `db` is used only by `a`, so it has no effect",
+            "the lock `bd` is used only by `b`, so it has no effect",
         )
 
     def test_a_task_that_may_take_longer_than_the_policy_says(self, tmp_path: Path) -> None:

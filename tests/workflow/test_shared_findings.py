@@ -56,7 +56,7 @@ def test_of_too_many_findings_the_rest_is_counted() -> None:
     said = merged_findings(entries)
     assert len(said) < MOST_FINDINGS + 1000
     assert said.count("### t (Agent") == 2
-    assert said.endswith("There is no room for the findings of 3 more tasks.\n")
+    assert said.endswith("The findings of 3 more tasks are left out.\n")
 
 
 def test_a_title_is_one_short_line() -> None:

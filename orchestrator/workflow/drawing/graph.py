@@ -1,4 +1,4 @@
-"""What a picture of a workflow shows: a `foreach` as one node, and no edge that others imply."""
+"""The graph that is drawn: each `foreach` is one node, and redundant edges are omitted."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 @dataclass(frozen=True)
 class Node:
-    """A task, or all batches of a `foreach`."""
+    """A task, or all batches of a `foreach`, drawn as one box."""
 
     name: str
     tasks: tuple[Task, ...]
     depth: int
-    """The wave it is in; 0 is the first."""
+    """Index of the wave in which the node's tasks run; 0 is the first."""
     after: tuple[int, ...]
-    """Indices of the nodes that it waits for, less those that one of the others waits for."""
+    """Indices of the nodes that this node depends on, without indirect dependencies."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Nodes, each after those it waits for."""
+    """A graph in topological order: each node comes after its dependencies."""
 
     nodes: tuple[Node, ...]
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of indices: the second node waits for the first."""
+        """Pairs of node indices: the second node depends on the first."""
         return tuple(
             (before, number) for number, node in enumerate(self.nodes) for before in node.after
         )
 
 
 def shape_of(workflow: Workflow) -> Shape:
-    """Return what a picture of a workflow shows."""
+    """Return the graph to draw for a workflow."""
     members = _members(workflow)
     index = {task.id: number for number, tasks in enumerate(members) for task in tasks}
     nodes: list[Node] = []
@@ -57,26 +57,26 @@ def _union(sets: Iterable[int]) -> int:
 
 
 def _members(workflow: Workflow) -> list[tuple[Task, ...]]:
-    """Put the batches of a `foreach` together where one node can stand for them all."""
+    """Group the batches of each `foreach` that one node can represent; other tasks are alone."""
     groups: dict[str, list[Task]] = {}
     for task in workflow.tasks:
         if task.group is not None:
             groups.setdefault(task.group, []).append(task)
     whole = {name for name, tasks in groups.items() if _is_whole(tasks, workflow)}
-    found: dict[tuple[bool, str], list[Task]] = {}
+    members: dict[tuple[bool, str], list[Task]] = {}
     for task in workflow.tasks:
         is_batch = task.group in whole
-        found.setdefault((is_batch, str(task.group) if is_batch else task.id), []).append(task)
-    return [tuple(tasks) for tasks in found.values()]
+        members.setdefault((is_batch, str(task.group) if is_batch else task.id), []).append(task)
+    return [tuple(tasks) for tasks in members.values()]
 
 
 def _is_whole(batches: Sequence[Task], workflow: Workflow) -> bool:
-    """Return whether they wait for the same, and whoever waits for one of them waits for all."""
+    """Return whether all batches have the same dependencies and the same dependents."""
     ids = {task.id for task in batches}
     if any(set(task.depends_on) != set(batches[0].depends_on) for task in batches):
         return False
     shared = ({*task.depends_on} & ids for task in workflow.tasks)
-    return all(some in (set(), ids) for some in shared)
+    return all(batches in (set(), ids) for batches in shared)
 
 
 def _name(tasks: Sequence[Task]) -> str:

@@ -1,8 +1,8 @@
-"""Where everything in a picture of a workflow stands: columns by waves, rows, lines between them.
+"""Place the nodes of a workflow's graph in columns and rows, and route the lines between them.
 
-Nodes that wait for the same nodes share a net: what joins exactly those with exactly these. A net
-that has to pass a column is an item there too, a lane. All that is joined in the picture is one
-net, so no line can be followed to where it does not lead.
+Column numbers are the waves. All edges into nodes with the same dependencies form one net. A net
+that crosses a column occupies an item there too, called a lane. Lines that touch in the drawing
+always belong to one net, so a reader cannot follow a line to a wrong node.
 """
 
 from bisect import bisect_right, insort
@@ -18,24 +18,25 @@ from orchestrator.workflow.drawing.routing import Tracks, tracks
 _SWEEPS = 12
 _RELAXATIONS = 6
 _PATIENCE = 100
-"""How often a column is moved on by a row before what is in the way goes below everything."""
+"""Attempts to route a gap by moving items down one row, before they are moved below all lines."""
 
 
 @dataclass(eq=False)
 class Item:
-    """What stands in a column: a node, or a net that passes."""
+    """An entry of a column: a node, or a lane of a net that crosses the column."""
 
     node: int | None
     inlet: int | None
-    """The net that ends, or goes on, here."""
+    """The net that enters the item from the left."""
     outlets: list[int]
-    """The nets that begin, or go on, here: one row each."""
+    """The nets that leave the item to the right; each takes one row."""
     row: int = 0
-    wish: float = 0.0
+    position: float = 0.0
+    """Preferred row, before it is rounded to a whole row."""
 
     @property
     def height(self) -> int:
-        """Rows it takes."""
+        """Number of rows that the item takes."""
         return max(1, len(self.outlets))
 
 
@@ -44,20 +45,20 @@ Column = list[Item]
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns from left to right, and the lines in the gaps between them."""
+    """Columns from left to right, and the routed lines in the gaps between them."""
 
     columns: Sequence[Column]
     gaps: Sequence[Tracks]
     breaks: frozenset[int]
-    """Columns that hold nothing but lanes: a picture may go on below there."""
+    """Indices of columns that hold only lanes: a wide drawing may be wrapped there."""
 
 
 def lay_out(shape: Shape, breaks: Iterable[int] = ()) -> Layout:
-    """Find a place for everything.
+    """Place all nodes and lines of a graph.
 
     Args:
-        shape: What to show.
-        breaks: Depths before which the picture is to be broken.
+        shape: The graph to draw.
+        breaks: Depths before which the drawing is wrapped.
     """
     before = sorted(breaks)
     places = [node.depth + bisect_right(before, node.depth) for node in shape.nodes]
@@ -84,7 +85,7 @@ def _columns(shape: Shape, places: Sequence[int]) -> list[Column]:
 
 
 def _before(columns: Sequence[Column], place: int) -> Callable[[Item], list[Item]]:
-    """Return what finds the items that an item of a column is joined with on its left."""
+    """Return a function that finds the items to the left which a given item is connected to."""
     found: dict[int, list[Item]] = {}
     for item in columns[place - 1] if place else ():
         for net in item.outlets:
@@ -101,7 +102,7 @@ def _behind(columns: Sequence[Column], place: int) -> Callable[[Item], list[Item
 
 
 def _order(columns: list[Column]) -> list[Column]:
-    """Order each column such that few lines cross."""
+    """Reorder the items of each column to reduce the number of crossing lines."""
     best, least = [list(column) for column in columns], _crossings(columns)
     for sweep in range(_SWEEPS):
         if not least:
@@ -156,51 +157,51 @@ def _order_outlets(column: Column, right: Column) -> None:
 
 
 def _relax(columns: Sequence[Column]) -> None:
-    """Move items to the rows of what they are joined with, as far as there is room."""
+    """Move items towards the rows of the items that they are connected to."""
     for column in columns:
         tops = accumulate((item.height for item in column), initial=0)
         middle = sum(item.height for item in column) / 2
         for item, top in zip(column, tops, strict=False):
-            item.wish = top - middle
+            item.position = top - middle
     for _ in range(_RELAXATIONS):
         for place in range(len(columns)):
-            _move(columns[place], _wishes_from_left(columns, place))
+            _move(columns[place], _positions_from_left(columns, place))
         for place in reversed(range(len(columns))):
-            _move(columns[place], _wishes_from_right(columns, place))
+            _move(columns[place], _positions_from_right(columns, place))
 
 
-def _wishes_from_left(columns: Sequence[Column], place: int) -> list[float]:
+def _positions_from_left(columns: Sequence[Column], place: int) -> list[float]:
     before = _before(columns, place)
-    found = []
+    positions = []
     for item in columns[place]:
         rows = [
-            other.wish + other.outlets.index(item.inlet)
+            other.position + other.outlets.index(item.inlet)
             for other in before(item)
             if item.inlet is not None
         ]
-        found.append(fmean(rows) if rows else item.wish)
-    return found
+        positions.append(fmean(rows) if rows else item.position)
+    return positions
 
 
-def _wishes_from_right(columns: Sequence[Column], place: int) -> list[float]:
+def _positions_from_right(columns: Sequence[Column], place: int) -> list[float]:
     behind = _behind(columns, place)
-    found = []
+    positions = []
     for item in columns[place]:
         rows = [
-            other.wish - item.outlets.index(other.inlet)
+            other.position - item.outlets.index(other.inlet)
             for other in behind(item)
             if other.inlet is not None
         ]
-        found.append(fmean(rows) if rows else item.wish)
-    return found
+        positions.append(fmean(rows) if rows else item.position)
+    return positions
 
 
-def _move(column: Column, wishes: Sequence[float]) -> None:
-    """Give each item the row nearest to the wished, in their order, none upon another."""
+def _move(column: Column, positions: Sequence[float]) -> None:
+    """Set the position of each item as near to `positions` as possible, in order, no overlap."""
     tops = list(accumulate((item.height for item in column), initial=0))
     blocks: list[tuple[float, int]] = []
-    for wish, top in zip(wishes, tops, strict=False):
-        mean, size = wish - top, 1
+    for position, top in zip(positions, tops, strict=False):
+        mean, size = position - top, 1
         while blocks and blocks[-1][0] > mean:
             other, more = blocks.pop()
             mean = (mean * size + other * more) / (size + more)
@@ -208,16 +209,16 @@ def _move(column: Column, wishes: Sequence[float]) -> None:
         blocks.append((mean, size))
     rows = (mean for mean, size in blocks for _ in range(size))
     for item, row, top in zip(column, rows, tops, strict=False):
-        item.wish = row + top
+        item.position = row + top
 
 
 def _settle(columns: Sequence[Column]) -> list[Tracks]:
-    """Return all items whole rows between which the lines can be drawn."""
+    """Round all positions to rows, and route the lines of each gap; return the routed gaps."""
     gaps: list[Tracks] = []
     for place, column in enumerate(columns):
-        _move(column, [item.wish for item in column])
+        _move(column, [item.position for item in column])
         for item in column:
-            item.row = floor(item.wish + 0.5)
+            item.row = floor(item.position + 0.5)
         if place:
             gaps.append(_route(columns[place - 1], column))
     return gaps
@@ -227,10 +228,10 @@ def _route(left: Column, right: Column) -> Tracks:
     ports = {item.row + number: net for item in left for number, net in enumerate(item.outlets)}
     for attempt in range(_PATIENCE + len(right)):
         inlets = {item.row: item.inlet for item in right if item.inlet is not None}
-        found = tracks(ports, inlets)
-        if isinstance(found, Tracks):
-            return found
-        below = max(ports) + 1 - found if attempt >= _PATIENCE else 1
+        routed = tracks(ports, inlets)
+        if isinstance(routed, Tracks):
+            return routed
+        below = max(ports) + 1 - routed if attempt >= _PATIENCE else 1
         for item in right:
-            item.row += below if item.row >= found else 0
+            item.row += below if item.row >= routed else 0
     raise AssertionError("a net below all others has nothing in its way")

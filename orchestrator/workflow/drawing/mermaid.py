@@ -1,4 +1,4 @@
-"""A workflow as a Mermaid flowchart, for where Markdown is shown: nothing in it can end a label."""
+"""Export a workflow as a Mermaid flowchart for Markdown; labels are escaped."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _PLAIN = frozenset(f" ._-,/(){TIMES}")
 
 
 def mermaid(workflow: Workflow) -> str:
-    """Write a workflow as a Mermaid flowchart."""
+    """Return a workflow as a Mermaid flowchart."""
     return "\n".join(_lines(workflow))
 
 
@@ -33,7 +33,7 @@ def _box(node: Node) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Write what could mean something to Mermaid, or to HTML, as the number of its character."""
+    """Replace characters that Mermaid or HTML could interpret by numeric character entities."""
     return "".join(
-        one if one.isalnum() or one in _PLAIN else f"#{ord(one)};" for one in one_line(text)
+        char if char.isalnum() or char in _PLAIN else f"#{ord(char)};" for char in one_line(text)
     )

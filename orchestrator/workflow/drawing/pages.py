@@ -1,4 +1,4 @@
-"""A part of a layout that fits on a page: the places of everything in it, in characters."""
+"""Cut a layout into bands that fit a page, with all coordinates in characters."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from orchestrator.workflow.drawing.layout import Column, Item, Layout
 
 _ARROW = 2
 Point = tuple[int, int]
-"""Column and row."""
+"""Column and row of a character."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a column of a layout is: an arrow, a text, and where lines leave its items."""
+    """Horizontal positions in a column of a layout: arrows, texts, and the start of its lines."""
 
     column: Column
     arrow: int
@@ -22,27 +22,27 @@ class Place:
     is_first: bool
     is_last: bool
     label: Callable[[Item], str]
-    """What stands there; nothing for a lane that only passes."""
+    """Returns the text of an item; empty for a lane."""
 
     def start(self, item: Item) -> Point:
-        """Where the line that leaves an item begins."""
+        """Return the point where the line that leaves an item starts."""
         label = self.label(item)
         return (self.text + len(label) + 1 if label else self.arrow, item.row)
 
 
 class Band:
-    """Columns of a layout from one to another."""
+    """A range of columns of a layout, drawn beside each other."""
 
     def __init__(
         self, layout: Layout, label: Callable[[int, Item], str], first: int, last: int
     ) -> None:
-        """Place the columns.
+        """Calculate the positions of the columns.
 
         Args:
-            layout: What they are of.
-            label: Gives what stands at an item of a column.
-            first: The first column.
-            last: The last one.
+            layout: The whole layout.
+            label: Returns the text of an item, given the index of its column.
+            first: Index of the first column of the band.
+            last: Index of the last column of the band.
         """
         self._layout = layout
         self.first, self.last = first, last
@@ -69,29 +69,29 @@ class Band:
 
     @property
     def width(self) -> int:
-        """Characters of its longest line."""
+        """Number of characters of the longest line."""
         return self.places[self.last].port - 1
 
     def track(self, number: int, net: int) -> int | None:
-        """Return where a net turns behind a column; None when it goes straight on."""
+        """Return the position of a net's vertical line after a column; None without such a line."""
         track = self._layout.gaps[number].of.get(net)
         return None if track is None else self.places[number].port + 2 + 2 * track
 
     def stem(self, number: int, item: Item, net: int) -> list[Point]:
-        """Return the line from an item to behind its column, on the row of a net."""
+        """Return the points from an item to just after its column, on the row of a net."""
         place = self.places[number]
         row = item.row + item.outlets.index(net)
         return [place.start(item), (place.port, item.row), (place.port, row), (place.port + 1, row)]
 
     def run(self, number: int, net: int, row: int, end: Item) -> list[Point]:
-        """Return the line of a net from behind a column to an item of the next column."""
+        """Return the points of a net from just after a column to an item of the next column."""
         place = self.places[number]
         turn = self.track(number, net)
         corners = [] if turn is None else [(turn, row), (turn, end.row)]
         return [(place.port + 1, row), *corners, (self.places[number + 1].arrow, end.row)]
 
     def runs(self, number: int) -> Iterator[tuple[int, Item, Item]]:
-        """Yield what is joined over the gap behind a column: a net, and an item on both sides."""
+        """Yield the connections after a column: a net, and its items on the left and right."""
         if number == self.last:
             return
         ends: dict[int | None, list[Item]] = {}
@@ -104,6 +104,6 @@ class Band:
 
 
 def bands(layout: Layout, label: Callable[[int, Item], str]) -> Sequence[Band]:
-    """Cut a layout at its breaks; a column that is one ends a band and begins the next."""
+    """Cut a layout at its breaks; a break column ends one band and starts the next."""
     edges = [0, *sorted(layout.breaks), len(layout.columns) - 1]
     return [Band(layout, label, first, last) for first, last in pairwise(edges)]

@@ -1,26 +1,26 @@
-"""Where the lines between two columns of a picture turn: no two of them are ever taken for one."""
+"""Assign vertical lines to tracks between two columns, so that different nets never overlap."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 Ports = Mapping[int, int]
-"""Row of a port to the net that it belongs to: what joins all its ports of both sides."""
+"""The net at each row on one side of a gap. A net connects all of its ports."""
 
 
 @dataclass(frozen=True)
 class Tracks:
-    """The vertical lines of one gap."""
+    """The vertical lines of one gap between two columns."""
 
     of: Mapping[int, int]
-    """Net to its track, 0 the first from the left; a net that goes straight on has none."""
+    """Track of each net, counted from the left; a net that continues straight has none."""
     count: int
 
 
 def tracks(left: Ports, right: Ports) -> Tracks | int:
-    """Return every net that turns a track, or a row of the right side that makes it impossible.
+    """Return a track for each net, or a row on the right side that makes the routing impossible.
 
-    A row may belong to one net on the left and to another on the right: the first must have turned
-    off before the second turns in.
+    A row may belong to different nets on the left and right. The left net must then leave the row
+    on an earlier track than the right net enters it.
     """
     spans = _spans(left, right)
     earlier = _earlier(left, right)
@@ -42,16 +42,16 @@ def _spans(left: Ports, right: Ports) -> dict[int, tuple[int, int]]:
     for ports in (left, right):
         for row, net in ports.items():
             rows.setdefault(net, set()).add(row)
-    found = {net: (min(mine), max(mine)) for net, mine in rows.items()}
-    return {net: span for net, span in sorted(found.items()) if span[0] != span[1]}
+    spans = {net: (min(own), max(own)) for net, own in rows.items()}
+    return {net: span for net, span in sorted(spans.items()) if span[0] != span[1]}
 
 
 def _earlier(left: Ports, right: Ports) -> dict[int, set[int]]:
-    found: dict[int, set[int]] = {}
+    earlier: dict[int, set[int]] = {}
     for row, net in right.items():
         if left.get(row, net) != net:
-            found.setdefault(net, set()).add(left[row])
-    return found
+            earlier.setdefault(net, set()).add(left[row])
+    return earlier
 
 
 def _impossible(left: Ports, right: Ports, waiting: Collection[int]) -> int:
@@ -71,5 +71,5 @@ def _free(span: tuple[int, int], taken: list[list[tuple[int, int]]], first: int)
     return number
 
 
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
+def _meet(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    return first[0] <= second[1] and second[0] <= first[1]

@@ -1,4 +1,4 @@
-"""A workflow as an SVG: one file, no scripts, nothing fetched."""
+"""Export a workflow as a self-contained SVG without scripts or external resources."""
 
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
@@ -10,19 +10,19 @@ from orchestrator.workflow.drawing.pages import Band
 from orchestrator.workflow.model import Workflow
 
 _WIDTH, _HEIGHT = 8, 32
-"""Pixels of a character and of a row."""
+"""Width of a character and height of a row in pixels."""
 _BOX = 24
 _MARGIN = 16
 _FONT = 13
 _TITLE = 400
 _ENDS = frozenset({0xFFFE, 0xFFFF})
-"""What ends the planes of Unicode, and no XML may hold."""
+"""Last two code points of each Unicode plane, which XML does not allow."""
 
 Point = tuple[float, float]
 
 
 def svg(workflow: Workflow) -> str:
-    """Draw a workflow as an SVG."""
+    """Return a workflow as an SVG document."""
     return _Drawing(workflow.name, shape_of(workflow)).text()
 
 
@@ -83,20 +83,22 @@ class _Drawing:
         last, end = self._places[after]
         net = end.inlet
         if net is None:
-            raise AssertionError("what is waited for by nobody has no edges")
+            raise AssertionError("an edge leads to a node without an inlet")
         x, y, width, height = self._box(before)
         yield x + width, y + height / 2
         row = item.row + item.outlets.index(net)
         yield from (self._at(*point) for point in self._band.stem(place, item, net)[1:])
         while place < last:
-            item = next(one for one in self._band.places[place + 1].column if _is_on(one, net, end))
+            item = next(
+                lane for lane in self._band.places[place + 1].column if _is_on(lane, net, end)
+            )
             yield from (self._at(*point) for point in self._band.run(place, net, row, item)[1:-1])
             place, row = place + 1, item.row
         x, y, _, height = self._box(after)
         yield x, y + height / 2
 
     def _joints(self) -> Iterator[Point]:
-        """Yield where lines that cross are one."""
+        """Yield the points where lines of the same net join, which are drawn as dots."""
         for place in range(self._band.last):
             ports: dict[int, list[tuple[str, int]]] = {}
             for net, item, end in self._band.runs(place):
@@ -133,7 +135,7 @@ class _Drawing:
 
 
 def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
-    """Yield the rows where more than two ends of a net's lines meet."""
+    """Yield the rows where more than two lines of a net meet."""
     rows = {row for _, row in ports}
     for row in sorted(rows):
         sides = len({side for side, other in ports if other == row})
@@ -142,7 +144,7 @@ def _joints(ports: Sequence[tuple[str, int]]) -> Iterator[int]:
 
 
 def _is_on(item: Item, net: int, end: Item) -> bool:
-    """Return whether an item is where the way to `end` goes."""
+    """Return whether an item is on the path of a net to `end`."""
     return item is end or (item.node is None and item.inlet == net)
 
 
@@ -156,4 +158,4 @@ def _quoted(text: str) -> str:
 
 def _legal(text: str) -> str:
     clean = one_line(text, limit=_TITLE)
-    return "".join("\ufffd" if ord(one) & 0xFFFF in _ENDS else one for one in clean)
+    return "".join("\ufffd" if ord(char) & 0xFFFF in _ENDS else char for char in clean)

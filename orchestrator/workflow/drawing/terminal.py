@@ -1,6 +1,6 @@
-"""A workflow as a picture in a terminal: from left to right, in box-drawing characters.
+"""Draw a workflow in a terminal, from left to right, with box-drawing characters.
 
-A line that meets another one without being joined to it passes below it: `─│─`.
+Where two lines cross without being connected, the horizontal line is interrupted: `─│─`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,21 +32,21 @@ _ARROW = "►"
 _ASCII = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "►": ">"})
 _ASCII_TEXT = str.maketrans({"…": "~", TIMES: "x"})
 LINES = "".join({*_LINES.values(), _ARROW, "…", TIMES})
-"""What a picture is drawn with that is not ASCII."""
+"""All non-ASCII characters that a drawing uses."""
 _LENGTHS = (24, 16, 12)
-"""To how many characters names are cut before the picture is broken."""
+"""Lengths to which names are shortened, in turn, before the drawing is wrapped."""
 _STEP = 8
-"""Characters by which less and less is put beside each other: breaks take room themselves."""
+"""Step in characters by which the width is reduced until a wrapped drawing fits."""
 
 
 def picture(workflow: Workflow, *, width: int | None = None, ascii_only: bool = False) -> str:
-    """Draw a workflow.
+    """Draw a workflow as text.
 
     Args:
-        workflow: What to draw.
-        width: Columns of the terminal: names are cut, and then the picture is broken, until it
-            fits. What no break makes fit is listed. Default: any width.
-        ascii_only: Draw with `-`, `|`, `+` and `>`.
+        workflow: The workflow to draw.
+        width: Columns of the terminal. Names are shortened and then the drawing is wrapped until
+            it fits; if it cannot fit, the tasks are listed instead. Default: unlimited.
+        ascii_only: Draw with `-`, `|`, `+` and `>` only.
     """
     shape = shape_of(workflow)
     lines = _fitting(shape, width)
@@ -71,18 +71,18 @@ def _fitting(shape: Shape, width: int | None) -> list[str]:
 
 
 def _cut(names: Sequence[str], length: int) -> list[str]:
-    """Shorten names in their middle; no two that differ become one."""
-    found: list[str] = []
+    """Shorten long names in the middle; shortened names stay distinct."""
+    shortened: list[str] = []
     for number, name in enumerate(names, 1):
         short = name
         if len(name) > length:
             keep = length - 1
             short = f"{name[: keep - keep // 2]}…{name[-(keep // 2) :]}"
-        if short in found or (short != name and short in names):
+        if short in shortened or (short != name and short in names):
             mark = f"…{number}"
             short = name[: length - len(mark)] + mark
-        found.append(short)
-    return found
+        shortened.append(short)
+    return shortened
 
 
 def _legend(full: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -92,16 +92,16 @@ def _legend(full: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _broken(shape: Shape, whole: Layout, names: Sequence[str], width: int) -> Layout | None:
-    """Break the picture where it is too wide; None when a single column is."""
+    """Return a layout wrapped so that it fits; None if a single column is too wide."""
     widths = [
         band.places[n].port - band.places[n].arrow + 2 * whole.gaps[n].count + 2
         for band in _bands(whole, names)
         for n in range(len(whole.gaps))
     ]
     for room in range(width, -_STEP, -_STEP):
-        found = lay_out(shape, _breaks(widths, room))
-        if all(band.width <= width for band in _bands(found, names)):
-            return found
+        wrapped = lay_out(shape, _breaks(widths, room))
+        if all(band.width <= width for band in _bands(wrapped, names)):
+            return wrapped
     return None
 
 
@@ -124,28 +124,28 @@ def _bands(layout: Layout, names: Sequence[str]) -> Sequence[Band]:
 
 
 def _connectors(layout: Layout) -> Mapping[tuple[int, int], str]:
-    """Name the lanes that a break cuts, by column and row."""
+    """Return a number for each lane that a break cuts, by column and row."""
     cut = [(place, item.row) for place in sorted(layout.breaks) for item in layout.columns[place]]
     return {where: f"({number})" for number, where in enumerate(cut, 1)}
 
 
 def _listing(shape: Shape) -> list[str]:
-    found = []
+    lines = []
     for node in shape.nodes:
         after = ", ".join(shape.nodes[number].name for number in node.after)
-        found.append(f"{node.name} after {after}" if after else node.name)
-    return found
+        lines.append(f"{node.name} after {after}" if after else node.name)
+    return lines
 
 
 def _draw(layout: Layout, names: Sequence[str]) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for band in _bands(layout, names):
-        found += [""] * bool(found) + _Canvas(band).lines()
-    return found
+        lines += [""] * bool(lines) + _Canvas(band).lines()
+    return lines
 
 
 class _Canvas:
-    """Cells that know which lines go through them."""
+    """A grid of characters that records which lines pass through each cell."""
 
     def __init__(self, band: Band) -> None:
         self._cells: dict[Point, dict[int | None, int]] = {}
@@ -185,7 +185,7 @@ class _Canvas:
         nets[net] = nets.get(net, 0) | arm
 
     def lines(self) -> list[str]:
-        """Return what was drawn; rows in which nothing happens are left out."""
+        """Return the drawn lines; rows with nothing but vertical lines are left out."""
         drawn = {where: _character(nets) for where, nets in self._cells.items()} | self._text
         rows: dict[int, dict[int, str]] = {}
         for (x, y), character in drawn.items():

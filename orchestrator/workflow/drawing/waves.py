@@ -1,4 +1,4 @@
-"""What could run at one time, in lines."""
+"""List the waves of a workflow: groups of tasks that may run at the same time."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from orchestrator.workflow.order import Fits, Order, TaskOutcome, has_room
 
 
 def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[str]:
-    """Return what would run, wave by wave: a task of a wave waits for none of its own.
+    """Return a line per wave. The tasks of a wave do not depend on each other.
 
     Args:
-        workflow: What is to be carried out.
-        slots: How many workers run at one time.
-        fits: Says whether the machine has room for a task beside others.
+        workflow: The workflow.
+        slots: Maximum number of workers at the same time.
+        fits: Returns whether the machine has room for a task beside running ones.
     """
     nodes = shape_of(workflow).nodes
     lines = []
@@ -27,7 +27,7 @@ def wave_lines(workflow: Workflow, slots: int, fits: Fits = has_room) -> list[st
 
 
 def _together(workflow: Workflow, tasks: Sequence[Task], slots: int, fits: Fits) -> int:
-    """Count how many of a wave start at once when all before it has succeeded."""
+    """Count the tasks of a wave that can start at once after all earlier tasks succeeded."""
     waiting = {task.id for task in tasks}
     over = {task.id: TaskOutcome.SUCCEEDED for task in workflow.tasks if task.id not in waiting}
     return len(Order(workflow, fits).next(waiting, (), over, free=slots))
@@ -45,7 +45,7 @@ def _marks(task: Task) -> Sequence[str]:
 
 
 def _limits(task: Task) -> Sequence[str]:
-    """Return the limits of its own that decide on when it starts."""
+    """Return the task's own CPU and memory limits, which affect when it can start."""
     limits = task.settings.limits
     asked = limits.model_fields_set
     cpus = [f"{limits.cpus:g} CPUs"] if "cpus" in asked and limits.cpus is not None else []

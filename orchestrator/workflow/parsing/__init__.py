@@ -1,1 +1,1 @@
-"""Read workflow files of every dialect into one `Workflow`."""
+"""Parse workflow files of all supported dialects into a `Workflow`."""

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a workflow file, collected and told at once."""
+"""Collect all problems of a workflow file, to report them together."""
 
 import json
 from pathlib import Path
@@ -12,32 +12,32 @@ from orchestrator.config.loading import mistakes
 from orchestrator.config.validation import Part, problem_in
 from orchestrator.text.sanitize import one_line
 
-_HINT = "`orchestrator spec schema` prints the keys and what they take"
+_HINT = "run `orchestrator spec schema` for the keys and their values"
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class Mistakes:
-    """Collects what is wrong with one file."""
+    """Collects the problems of one file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._found: dict[str, int] = {}
 
     def add(self, node: Node | None, message: str) -> None:
-        """Note a mistake and the line it is on."""
+        """Record a problem and its line."""
         line = node.line if node is not None and node.line else 0
         self.add_line(f"{place(self._file, node)}: {message}", line)
 
     def add_line(self, text: str, line: int = 0) -> None:
-        """Note a mistake that names its place itself."""
+        """Record a problem whose text already contains its place."""
         self._found.setdefault(one_line(text, limit=400), line)
 
     def raise_any(self) -> None:
-        """End here if anything is wrong.
+        """Raise an error if any problem was recorded.
 
         Raises:
-            ConfigError: Listing all of it, in the order of the file.
+            ConfigError: There are problems. The message lists them in the order of the file.
         """
         if not self._found:
             return
@@ -45,18 +45,18 @@ class Mistakes:
         raise mistakes(lines, _HINT, "workflow")
 
     def checked(self, model: type[M], node: Node, name: str) -> M | None:
-        """Read a part of the file as what it must be; what is wrong with it is noted.
+        """Validate a part of the file; record its problems and return None if it is invalid.
 
         Args:
-            model: What it must be.
+            model: The model of the part.
             node: The part.
-            name: What it is called: `tasks[3]`; nothing for the whole file.
+            name: Name of the part in messages: `tasks[3]`; empty for the whole file.
         """
         try:
-            # As the settings do: strict Python mode would want tuples where a file has lists.
+            # Strict validation of Python objects would require tuples; a file can only hold lists.
             return model.model_validate_json(json.dumps(node.plain()), strict=True)
         except ValidationError as error:
             whole = Part(name, node, whole_schema(model))
-            for found in error.errors():
-                self.add(*problem_in(found, whole, found["loc"]))
+            for mistake in error.errors():
+                self.add(*problem_in(mistake, whole, mistake["loc"]))
         return None

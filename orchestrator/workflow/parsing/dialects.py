@@ -1,6 +1,6 @@
-"""The ways in which a workflow may be written, each turned into the one that the models know.
+"""Convert every supported way of writing a workflow to the form that the models expect.
 
-Works on nodes, so that every part keeps the line it was written on.
+Operates on nodes, so that every part keeps its line number.
 """
 
 import re
@@ -10,17 +10,17 @@ from orchestrator.config.document import Node
 from orchestrator.workflow.parsing.manifest import ManifestTask
 
 _SHORTHAND = re.compile(r"(?P<agent>[a-z][A-Za-z0-9_-]*):(?P<task>(?:[^\W\d_]|[\"'`]).*)", re.S)
-"""`backend:Implement it`; neither `note: this`, nor a URL, nor `localhost:80`, nor `std::move`, nor
-`TODO:fix it`: profiles that begin with a capital are named by `agent`."""
+"""Matches `backend:Implement it`, but not `note: this`, URLs, `localhost:80`, `std::move` or
+`TODO:fix it`. Profiles that start with a capital letter must be given with `agent`."""
 TEXTS = ("id", "name", "task", "agent", "agent_cli", "model", "image")
-"""Keys of a task that take a text; `010` and `1.10` are meant as they are spelled."""
+"""Keys of a task that hold text: numbers such as `010` and `1.10` keep their spelling."""
 _NAMES = ("depends_on", "dependencies", "reduce", "inputs")
 LISTS = (*_NAMES, "resources", "paths", "touches", "setup")
-"""Keys of a task whose list of one may be written without brackets."""
+"""Keys of a task that hold a list; a list with one item may be written without brackets."""
 
 
 def as_manifest(root: Node) -> Node:
-    """Turn any dialect into a mapping with `tasks` and `stages`."""
+    """Convert any dialect to a mapping with `tasks` and `stages`."""
     if isinstance(root.value, list):
         staged = any(isinstance(item.value, list) for item in root.value)
         root = Node({"stages" if staged else "tasks": root}, root.line)
@@ -38,7 +38,7 @@ _Read = Callable[[Node], Node]
 
 
 def _with(node: Node, **reads: _Read) -> Node:
-    """Read members of a mapping; one that is null was not given."""
+    """Convert members of a mapping, and drop those that are null."""
     if not isinstance(node.value, dict):
         return node
     given = {key: member for key, member in node.value.items() if member.value is not None}
@@ -69,12 +69,12 @@ def _task(node: Node) -> Node:
 
 
 def _is_key(text: str) -> bool:
-    """Tell a key, also one with a slip of the pen in it, from the name of a profile."""
+    """Return whether text is a key of a task, possibly misspelt, and not the name of a profile."""
     return any(_is_slip(text, key) for key in ManifestTask.model_fields)
 
 
 def _is_slip(text: str, key: str) -> bool:
-    """Return whether one letter at most is wrong, missing, too many or swapped."""
+    """Return whether text differs from a key by at most one typing error."""
     begin = next((at for at, pair in enumerate(zip(text, key, strict=False)) if pair[0] != pair[1]),
                  min(len(text), len(key)))  # fmt: skip
     rest, wanted = text[begin:], key[begin:]
@@ -83,8 +83,8 @@ def _is_slip(text: str, key: str) -> bool:
 
 
 def _from_text(text: str, node: Node) -> Node:
-    found = _SHORTHAND.fullmatch(text)
-    parts = found.groupdict() if found else {"task": text}
+    shorthand = _SHORTHAND.fullmatch(text)
+    parts = shorthand.groupdict() if shorthand else {"task": text}
     return Node({key: Node(value, node.line) for key, value in parts.items()}, node.line)
 
 

@@ -1,4 +1,4 @@
-"""`foreach`: from where its items come, and how many tasks they make. Pure: others read and run."""
+"""Expand `foreach`: where the items come from, and the batches they form. Does no I/O itself."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,22 +16,22 @@ LONGEST_ITEM = 4096
 
 @dataclass(frozen=True)
 class Source:
-    """Where the items of one task come from."""
+    """Source of a `foreach` task's items."""
 
     task: str
-    """The task's id."""
+    """Id of the task."""
     kind: Literal["glob", "json", "command"]
     values: tuple[str, ...]
-    """Its patterns; or the one file or command."""
+    """Patterns of a glob, or the single file or command."""
 
 
 Expand = Callable[[Source], Sequence[str] | None]
-"""Gives a source's items; None leaves its task as it is, one task for all that it will be. What
-it cannot read or run it raises as a `ConfigError`."""
+"""Returns the items of a source; None if they are not known yet, which leaves one task as a
+placeholder. Raises `ConfigError` if the source cannot be read or run."""
 
 
 def unexpanded(source: Source) -> None:
-    """Leave every task that is not made from a list as it is."""
+    """Return None: all items that are not listed in the file stay unknown."""
 
 
 def expander(
@@ -40,12 +40,12 @@ def expander(
     read: Callable[[str], bytes | None],
     run: Callable[[str], str] | None,
 ) -> Expand:
-    """Make what expands from a commit.
+    """Return a function that expands sources from a commit.
 
     Args:
-        files: Gives the paths of all its files, with `/`.
-        read: Gives a file's content; None when there is none.
-        run: Gives what a command prints; without it, such tasks are left as they are.
+        files: Returns the paths of all files of the commit, separated by `/`.
+        read: Returns the content of a file; None if it does not exist.
+        run: Returns the output of a command; None: items of commands stay unknown.
     """
 
     def expand(source: Source) -> Sequence[str] | None:
@@ -61,33 +61,33 @@ def expander(
 
 
 def items_of_lines(text: str) -> list[str]:
-    """Return a command's lines; empty ones are none."""
+    """Return the non-empty lines of a command's output."""
     return [line for line in (line.strip() for line in text.splitlines()) if line]
 
 
 def _items_in(content: bytes | None, path: str) -> list[str]:
     if content is None:
-        raise ConfigError(f"`{path}` is not in the commit that the run starts from")
+        raise ConfigError(f"`{path}` does not exist in the commit that the run starts from")
     try:
-        found = json.loads(content)
+        items = json.loads(content)
         spelled = json.loads(content, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"`{path}` is not JSON: {error}") from error
-    if not isinstance(found, list):
-        raise ConfigError(f"`{path}` does not hold a list")
+    if not isinstance(items, list):
+        raise ConfigError(f"`{path}` does not contain a list")
     return [
         as_text(text if isinstance(item, (int, float)) else item)
-        for item, text in zip(found, spelled, strict=True)
+        for item, text in zip(items, spelled, strict=True)
     ]
 
 
 def as_text(item: object) -> str:
-    """Return an item or a variable as texts hold it."""
+    """Return an item or a variable as text for a template."""
     return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
 def source_of(foreach: Foreach, task: str) -> Source | None:
-    """Return where items come from; None when they are there already."""
+    """Return the source of the items; None if the file lists them."""
     if foreach.glob is not None:
         return Source(task, "glob", foreach.glob)
     if foreach.json_file is not None:
@@ -96,10 +96,10 @@ def source_of(foreach: Foreach, task: str) -> Source | None:
 
 
 def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    """Group items, `size` to a task.
+    """Group items into batches of at most `size`.
 
     Raises:
-        ConfigError: An item cannot be used, or there are too many.
+        ConfigError: An item is invalid, or there are too many.
     """
     for item in items:
         _check(item, alone=size == 1)
@@ -108,7 +108,7 @@ def batches(items: Sequence[str], size: int) -> list[tuple[str, ...]]:
         fitting = -(-len(items) // MOST_TASKS)
         raise ConfigError(
             f"{len(items)} items make {count} tasks, more than {MOST_TASKS}: "
-            f"give `batch: {fitting}` or more"
+            f"set `batch: {fitting}` or more"
         )
     return [tuple(items[start : start + size]) for start in range(0, len(items), size)]
 
@@ -120,12 +120,14 @@ def _check(item: str, *, alone: bool) -> None:
     if len(item) > LONGEST_ITEM:
         raise ConfigError(f"{shown} is longer than {LONGEST_ITEM} characters")
     if "\0" in item or any("\ud800" <= character <= "\udfff" for character in item):
-        raise ConfigError(f"{shown} holds NUL or is not Unicode")
+        raise ConfigError(f"{shown} contains NUL or is not valid Unicode")
     if not alone and len(item.splitlines()) > 1:
-        raise ConfigError(f"{shown} has more than one line, which `batch` cannot tell apart")
+        raise ConfigError(
+            f"{shown} has more than one line, which `batch` cannot separate from other items"
+        )
 
 
 def values_of(batch: Sequence[str], index: int) -> Mapping[str, tuple[str, ...]]:
-    """Return what the templates of one batch stand for."""
-    one = {"item": (batch[0],)} if len(batch) == 1 else {}
-    return {**one, "items": tuple(batch), "index": (str(index),)}
+    """Return the values of the template variables for one batch."""
+    single = {"item": (batch[0],)} if len(batch) == 1 else {}
+    return {**single, "items": tuple(batch), "index": (str(index),)}

@@ -1,4 +1,4 @@
-"""The JSON Schema of workflow files, made from the models and the other ways to write them."""
+"""Generate the JSON Schema of workflow files, including the short forms."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _TASKS: _Schema = {"type": "array", "items": _TASK}
 
 
 def json_schema() -> _Schema:
-    """Describe workflow files to editors and other tools."""
+    """Return the JSON Schema of workflow files, for editors and other tools."""
     whole = published(whole_schema(Manifest))
     parts = whole["properties"]
     task, stage = parts["tasks"]["items"], parts["stages"]["items"]
@@ -34,15 +34,15 @@ def json_schema() -> _Schema:
 
 
 def _members(schema: Mapping[str, Any]) -> _Schema:
-    """Let each member of a mapping be null."""
+    """Return a schema of a mapping whose members may be null."""
     inner = {name: nullable(part) for name, part in schema["properties"].items()}
     return {**schema, "properties": inner}
 
 
 def _task(schema: Mapping[str, Any]) -> _Schema:
-    """Let lists of one stand without brackets, and `foreach` be a list."""
-    found = _members(schema)
-    parts = found["properties"]
+    """Return the schema of a task in which lists may be a single text, and `foreach` a list."""
+    task = _members(schema)
+    parts = task["properties"]
     for name in LISTS:
         if name in parts:
             parts[name]["anyOf"].append(_TEXT)
@@ -52,7 +52,7 @@ def _task(schema: Mapping[str, Any]) -> _Schema:
         glob["anyOf"].append(_TEXT)
         each["properties"]["glob"] = glob
         parts["foreach"]["anyOf"].append(each["properties"]["items"]["anyOf"][0])
-    return found
+    return task
 
 
 def _one_of(value: _Schema) -> _Schema:

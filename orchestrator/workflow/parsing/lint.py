@@ -1,4 +1,4 @@
-"""What in a workflow may not be as its writer means it. Pure."""
+"""Find likely mistakes in a valid workflow."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,41 +11,41 @@ _MOST = 20
 
 
 def advice(workflow: Workflow) -> tuple[str, ...]:
-    """List what to look at, in words."""
+    """Return warnings about likely mistakes."""
     kinds = (_unmatchable, _overlaps, _lonely_locks, _slow)
-    found = list(dict.fromkeys(line for kind in kinds for line in kind(workflow)))
-    more = len(found) - _MOST
-    return (*found[:_MOST], *([f"and {more} more of the kind"] if more > 0 else []))
+    warnings = list(dict.fromkeys(line for kind in kinds for line in kind(workflow)))
+    more = len(warnings) - _MOST
+    return (*warnings[:_MOST], *([f"and {more} more of the kind"] if more > 0 else []))
 
 
 def _overlaps(workflow: Workflow) -> Iterator[str]:
-    """Name tasks that could run at one time and make changes in the same place."""
+    """Warn about tasks that may run at the same time and change the same files."""
     before = _before(workflow)
     for first, second, shared in _sharing(workflow.tasks):
         one, other = workflow.tasks[first], workflow.tasks[second]
         if one.id not in before[other.id] and not _kept_apart(workflow, one, other):
             yield (
-                f"`{_shown(one)}` and `{_shown(other)}` may run at one time and both change "
-                f"`{shared}`: let one depend on the other, or give them a lock (`resources`)"
+                f"`{_shown(one)}` and `{_shown(other)}` may run at the same time and both change "
+                f"`{shared}`: let one depend on the other, or give both a common lock (`resources`)"
             )
 
 
 def _sharing(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
-    """Return pairs of tasks whose patterns may match the same file, and the narrower pattern."""
+    """Return pairs of tasks whose patterns may match the same file, with the narrower pattern."""
     by_pattern: dict[str, list[int]] = {}
     for number, task in enumerate(tasks):
         for pattern in dict.fromkeys(_places(task)):
             by_pattern.setdefault(pattern, []).append(number)
-    found: dict[tuple[int, int], str] = {}
+    shared_by: dict[tuple[int, int], str] = {}
     for one, other in _overlapping([*by_pattern]):
         for pair in product(by_pattern[one], by_pattern[other]):
             if pair[0] != pair[1]:
-                found.setdefault((min(pair), max(pair)), max(one, other, key=_narrowness))
-    return sorted((*pair, shared) for pair, shared in found.items())
+                shared_by.setdefault((min(pair), max(pair)), max(one, other, key=_narrowness))
+    return sorted((*pair, shared) for pair, shared in shared_by.items())
 
 
 def _places(task: Task) -> Iterator[str]:
-    """Yield where a task makes changes, each place written in one way where it has no wildcards."""
+    """Yield the patterns of a task; paths without wildcards are normalised."""
     for pattern in (*(task.settings.paths or ()), *task.touches):
         yield pattern.rstrip("/") if is_wild(pattern) else _plain(pattern)
 
@@ -55,7 +55,7 @@ def _plain(pattern: str) -> str:
 
 
 def _overlapping(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of patterns that may match the same file, a pattern and itself included."""
+    """Yield pairs of patterns that may match the same file, including each pattern with itself."""
     plain = {pattern for pattern in patterns if not is_wild(pattern)}
     for pattern in plain:
         yield from ((above, pattern) for above in _above(pattern) if above in plain)
@@ -71,7 +71,7 @@ def _narrowness(pattern: str) -> tuple[bool, int, bool, int]:
 
 
 def _above(path: str) -> Iterator[str]:
-    """Yield a path, the directories that it is in, and `.`, which holds everything."""
+    """Yield a path, all its parent directories, and `.`."""
     parts = path.split("/")
     yield from ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
     if path != ".":
@@ -79,7 +79,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _unmatchable(workflow: Workflow) -> Iterator[str]:
-    """Name patterns that can match nothing."""
+    """Warn about patterns that cannot match any file."""
     for task in workflow.tasks:
         for key, patterns in (("paths", task.settings.paths or ()), ("touches", task.touches)):
             for pattern in patterns:
@@ -89,11 +89,11 @@ def _unmatchable(workflow: Workflow) -> Iterator[str]:
 
 
 def _before(workflow: Workflow) -> dict[str, set[str]]:
-    """Return all that comes before each task, however far."""
-    found: dict[str, set[str]] = {}
+    """Return all direct and indirect dependencies of each task."""
+    before: dict[str, set[str]] = {}
     for task in workflow.tasks:
-        found[task.id] = {*task.depends_on}.union(*(found[other] for other in task.depends_on))
-    return found
+        before[task.id] = {*task.depends_on}.union(*(before[other] for other in task.depends_on))
+    return before
 
 
 def _kept_apart(workflow: Workflow, one: Task, other: Task) -> bool:
@@ -108,7 +108,7 @@ def _lonely_locks(workflow: Workflow) -> Iterator[str]:
     for task in workflow.tasks:
         for lock in task.resources:
             if named[lock] == 1 and task.group is None:
-                yield f"the lock `{lock}` is named by `{task.id}` alone, so it keeps nothing out"
+                yield f"the lock `{lock}` is used only by `{task.id}`, so it has no effect"
 
 
 def _slow(workflow: Workflow) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What may be written in a workflow file: what every dialect is read into, before templates."""
+"""Models of a workflow file before templates are filled in; all dialects are parsed into them."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -21,19 +21,19 @@ LONGEST_ID = 100
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_ID - 1}}}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 BUILT_IN = ("item", "items", "index", "results")
-"""Names in templates that are not the user's variables."""
+"""Template names with a built-in meaning, which variables cannot have."""
 
 
 def is_id(text: str) -> bool:
-    """Return whether others can depend on a task by this name."""
+    """Return whether text is a valid task id."""
     return _ID.fullmatch(text) is not None
 
 
 def _id(text: str) -> str:
     if not is_id(text):
         raise ValueError(
-            "it must be letters, digits, `.`, `_` and `-`, with a letter or digit first, and "
-            f"{LONGEST_ID} at most"
+            "an id must consist of letters, digits, `.`, `_` and `-`, start with a letter or "
+            f"digit, and have at most {LONGEST_ID} characters"
         )
     return text
 
@@ -48,9 +48,11 @@ def _program(name: str) -> str:
 def _names(variables: dict[str, Any]) -> dict[str, Any]:
     for name in variables:
         if not VARIABLE.fullmatch(name):
-            raise ValueError("a name is letters, digits and `_`, with no digit first")
+            raise ValueError(
+                "a name must consist of letters, digits and `_`, and not start with a digit"
+            )
         if name in BUILT_IN:
-            raise ValueError(f"`{name}` has a meaning of its own in templates")
+            raise ValueError(f"`{name}` is a built-in name in templates")
     return variables
 
 
@@ -62,147 +64,152 @@ Scalar = str | int | float | bool
 
 
 class Foreach(Model):
-    """What a task is made once for each of."""
+    """Items for each of which a task is created."""
 
     items: tuple[Scalar, ...] | None = None
-    """The items themselves; `foreach: [a, b]` says the same."""
+    """List of items; `foreach: [a, b]` is a short form."""
     words: str | None = Field(default=None, min_length=1)
-    """The words of a text, such as those of a variable: `{{issues}}` with `--var "issues=1 2"`."""
+    """Text whose words are the items, such as a variable: `{{issues}}` with `--var "issues=1
+    2"`."""
     glob: Patterns | None = None
-    """Files of the commit that the run starts from, relative to its top: `src/**/*.py`, `*.md`."""
+    """Patterns of files in the commit that the run starts from: `src/**/*.py`, `*.md`."""
     json_file: str | None = Field(default=None, min_length=1, alias="json")
-    """A file of that commit, which holds a list."""
+    """JSON file in that commit, which must contain a list."""
     command: str | None = Field(default=None, min_length=1)
-    """A command for `sh`, run in a container on that commit; each line it prints is an item."""
+    """Shell command, run in a container on that commit; each line of its output is an item."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "Foreach":
         if len(self.model_fields_set) != 1:
-            raise ValueError("it needs one of `items`, `words`, `glob`, `json` and `command`")
+            raise ValueError(
+                "exactly one of `items`, `words`, `glob`, `json` and `command` is required"
+            )
         return self
 
 
 class TaskDefaults(WorkerSettings):
-    """What can be said of all tasks at once."""
+    """Settings that can be set for all tasks of a workflow."""
 
     agent_cli: Annotated[str, AfterValidator(_program)] | None = None
-    """The agent program."""
+    """Agent program of the task."""
     critical: bool | None = None
-    """`true`: when it fails, no further task starts. `false`: its failure does not make the run
-    fail. Default: tasks that depend on it are skipped, all others go on, and the run has failed."""
+    """`true`: if the task fails, no further tasks start. `false`: if the task fails, the run can
+    still succeed. Default: if the task fails, its dependents are skipped, other tasks run, and the
+    run fails."""
     resources: tuple[Lock, ...] = ()
-    """Names of what it needs for itself: no two tasks that name the same run at one time."""
+    """Locks of the task: tasks that share a lock never run at the same time."""
     touches: Patterns = ()
-    """Where it is expected to make changes, for warnings of `spec validate` alone; `paths` says
-    where it must."""
+    """Paths that the task is expected to change; used only for warnings of `spec validate`. `paths`
+    restricts what the task may change."""
     complexity: COMPLEXITY | None = None
-    """How demanding it is. `high` runs beside no other task that says so, of `medium` two run at
-    one time, of `low` ten, unless `complexity` of the workflow says otherwise."""
+    """How demanding the task is. By default, one task of `high` complexity runs at a time, two of
+    `medium` or ten of `low`; the workflow's `complexity` changes these numbers."""
     mode: Literal["rw", "ro"] | None = None
-    """`ro`: the task cannot write to its worktree, and answers with what it says. `rw`: it can,
-    and is refused where the run is read-only. Default: as the run."""
+    """`ro`: the task's worktree is read-only, and its answer is its result. `rw`: the worktree is
+    writable; refused if the run is read-only. Default: same as the run."""
 
 
 class ManifestTask(TaskDefaults):
-    """One task as it is written."""
+    """One task of a workflow file."""
 
     id: Id | None = None
-    """What others depend on it by. Default: the profile, or `task`, and a number if need be."""
+    """Name of the task for `depends_on`. Default: the profile, or `task`, numbered if necessary."""
     name: Id | None = None
     """Same as `id`."""
     task: Prompt | None = None
-    """What its agent is asked to do. Default: the id."""
+    """Prompt of the task. Default: the id."""
     depends_on: Ids = ()
-    """Tasks that must be over before it starts, and from whose merged branches it starts."""
+    """Tasks that must end before this task starts. It starts from their merged branches."""
     dependencies: Ids = ()
     """Same as `depends_on`."""
     stage: str | int | None = None
-    """The stage it is in; it starts when all tasks of the stage before are over."""
+    """Stage of the task. The task starts when all tasks of the previous stage have ended."""
     when: WHEN = "on_success"
-    """`on_success`: it runs if all it depends on succeeded. `on_failure`: if one of them did not.
-    `always`: however they ended."""
+    """When the task runs. `on_success`: if all its dependencies succeeded. `on_failure`: if at
+    least one of them failed. `always`: in both cases."""
     parallel: bool = True
-    """`false`: no other task runs beside it."""
+    """`false`: the task runs alone; no other task runs at the same time."""
     foreach: Foreach | None = None
-    """Makes a task for each item, `ID-1`, `ID-2` and so on; who depends on `ID` depends on all."""
+    """Items for which tasks `ID-1`, `ID-2` and so on are created; a dependency on `ID` means
+    all."""
     batch: int | None = Field(default=None, ge=1)
-    """Items of one such task. Default: 1."""
+    """Items per created task. Default: 1."""
     reduce: Ids = ()
-    """Tasks that it depends on and whose results, summaries and diffs it is given as files;
-    `{{results}}` in its text stands for them."""
+    """Dependencies whose results, summaries and diffs the task gets as files; `{{results}}` in its
+    text is replaced by their results."""
     inputs: Ids = ()
     """Same as `reduce`."""
 
     @model_validator(mode="after")
     def _said_once(self) -> "ManifestTask":
-        for one, other in (("id", "name"), ("depends_on", "dependencies"), ("reduce", "inputs")):
-            if {one, other} <= self.model_fields_set:
-                raise ValueError(f"`{one}` and `{other}` are the same, give one of them")
+        for name, alias in (("id", "name"), ("depends_on", "dependencies"), ("reduce", "inputs")):
+            if {name, alias} <= self.model_fields_set:
+                raise ValueError(f"`{name}` and `{alias}` mean the same: use only one of them")
         if self.batch is not None and self.foreach is None:
             raise ValueError("`batch` needs `foreach`")
         return self
 
     @property
     def before(self) -> tuple[str, ...]:
-        """The tasks that it says must be over."""
+        """All dependencies of the task."""
         named = (*self.depends_on, *self.dependencies, *self.reduced)
         return tuple(dict.fromkeys(named))
 
     @property
     def reduced(self) -> tuple[str, ...]:
-        """The tasks whose results it is given."""
+        """The tasks whose results this task gets."""
         return tuple(dict.fromkeys((*self.reduce, *self.inputs)))
 
 
 class Stage(Model):
-    """Tasks that run at one time, when all of the stage before are over."""
+    """A stage: its tasks start when all tasks of the previous stage have ended."""
 
     name: str | int | None = None
-    """What it is called; tasks elsewhere in the file join it with `stage`."""
+    """Name of the stage; tasks elsewhere in the file join the stage with `stage`."""
     tasks: tuple[ManifestTask, ...] = ()
-    """Its tasks."""
+    """Tasks of the stage."""
 
 
 class Constraints(Model):
-    """What AutomatosX calls constraints."""
+    """The `constraints` of AutomatosX."""
 
     max_latency: float | None = Field(default=None, gt=0, alias="maxLatency")
-    """Milliseconds that a task may take before people are warned of it."""
+    """Milliseconds that a task may take before a warning is printed."""
     privacy: Literal["private", "public"] | None = None
-    """`private`: no task has a network, nor do `setup` and `checks`; a setting that opens one is
+    """`private`: tasks, `setup` and `checks` have no network; a setting that opens a network is
     refused."""
 
 
 class Policy(Model):
-    """What AutomatosX calls a policy."""
+    """The `policy` of AutomatosX."""
 
     constraints: Constraints = Constraints()
-    """What holds for every task."""
+    """Constraints on every task."""
 
 
 class Manifest(Model):
     """A workflow file."""
 
     name: str | None = Field(default=None, min_length=1, max_length=200)
-    """What it is called. Default: the file's name."""
+    """Name of the workflow. Default: the file's name."""
     tasks: tuple[ManifestTask, ...] = ()
-    """Its tasks, in any order."""
+    """Tasks of the workflow, in any order."""
     stages: tuple[Stage, ...] = ()
-    """Tasks in stages, one stage after the other."""
+    """Stages of tasks, which run one after another."""
     defaults: TaskDefaults = TaskDefaults()
-    """What tasks have that say nothing else."""
+    """Settings of tasks that do not set them."""
     vars: Annotated[dict[str, Scalar | None], AfterValidator(_names)] = Field(default={})
-    """Values of `{{NAME}}` in the texts of tasks; `--var NAME=VALUE` overrides them. One that is
-    `null` must be given so."""
+    """Values of `{{NAME}}` in the texts of tasks; `--var NAME=VALUE` overrides them. A variable
+    that is `null` must be set by `--var`."""
     continue_on_error: bool = False
-    """A stage starts although tasks of the stage before failed."""
+    """Whether a stage starts even if tasks of the previous stage failed."""
     complexity: AtOneTime = AtOneTime()
-    """How many tasks of each complexity run at one time: `{high: 1, medium: 2, low: 10}`."""
+    """How many tasks of each complexity run at the same time: `{high: 1, medium: 2, low: 10}`."""
     policy: Policy = Policy()
-    """What holds for the workflow as a whole."""
+    """Constraints on the whole workflow."""
 
     @model_validator(mode="after")
     def _some_task(self) -> "Manifest":
         if not self.tasks and not any(stage.tasks for stage in self.stages):
-            raise ValueError("it has no task: `tasks` or `stages` must list some")
+            raise ValueError("a workflow must have at least one task, in `tasks` or `stages`")
         return self

@@ -1,4 +1,4 @@
-"""Read a workflow file, whichever way it is written, into what the scheduler carries out."""
+"""Read a workflow file of any dialect into a `Workflow`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from orchestrator.workflow.parsing.variables import unquoted_items, variables_of
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a file comes to."""
+    """A workflow file after parsing."""
 
     workflow: Workflow
     notices: tuple[str, ...] = ()
-    """What people should know of how it was read."""
+    """Facts that the user should know about how the file was read."""
     warnings: tuple[str, ...] = ()
-    """What may not be as its writer means it."""
+    """Likely mistakes in the workflow."""
 
 
 def read_workflow(
@@ -35,16 +35,16 @@ def read_workflow(
     variables: Mapping[str, str] | None = None,
     expand: Expand | None = None,
 ) -> Reading:
-    """Read a file: YAML, JSON or SQUAD.md.
+    """Read and validate a workflow file: YAML, JSON or SQUAD.md.
 
     Args:
         path: The file.
-        variables: Values of `{{NAME}}`, which beat those under `vars:`.
-        expand: Gives the items of a `foreach`. Without it, one task stands for all that a glob, a
-            file or a command will make.
+        variables: Values of `{{NAME}}`, which override those under `vars:`.
+        expand: Returns the items of a `foreach`. By default, items that are not listed in the file
+            stay unknown, and one task stands for all of them.
 
     Raises:
-        ConfigError: Listing every mistake, each with its line.
+        ConfigError: The file is invalid. The message lists all problems with their lines.
     """
     mistakes = Mistakes(path)
     root = _root(path, mistakes)
@@ -55,7 +55,7 @@ def read_workflow(
     values = variables_of(root, variables or {}, written, mistakes)
     mistakes.raise_any()
     if manifest is None:
-        raise AssertionError("what is no manifest has a mistake")
+        raise AssertionError("an invalid manifest must have reported a mistake")
     maker = Maker(
         manifest=manifest,
         defaults=_defaults(root),
@@ -65,8 +65,8 @@ def read_workflow(
         edges=edges,
         after_stage=after_a_stage(written),
     )
-    by_id = {one.id: one for one in written}
-    tasks = maker.tasks([by_id[one] for one in in_order(edges)])
+    by_id = {task.id: task for task in written}
+    tasks = maker.tasks([by_id[task_id] for task_id in in_order(edges)])
     mistakes.raise_any()
     warnings = (*unquoted_items(written, maker.defaults),)
     return _reading(path, manifest, tasks, maker.notices, warnings)
@@ -80,7 +80,9 @@ def _root(path: Path, mistakes: Mistakes) -> Node:
         return Node(None, None)
     for node in _all(root):
         if isinstance(node.value, str) and not _usable(node.value):
-            mistakes.add(node, "a text holds NUL or half a character")
+            mistakes.add(
+                node, "a text contains NUL or a lone surrogate, which is not valid Unicode"
+            )
     return as_manifest(root)
 
 
@@ -99,8 +101,8 @@ def _usable(text: str) -> bool:
 
 def _defaults(root: Node) -> Mapping[str, Node]:
     members = root.value if isinstance(root.value, dict) else {}
-    found = members.get("defaults")
-    return found.value if found is not None and isinstance(found.value, dict) else {}
+    defaults = members.get("defaults")
+    return defaults.value if defaults is not None and isinstance(defaults.value, dict) else {}
 
 
 def _reading(

@@ -1,4 +1,4 @@
-"""SQUAD.md: agents under `## Parallel Agents`, and `## Orchestration`, which reduces them all."""
+"""Parse SQUAD.md: agents under `## Parallel Agents`, and a final task, `## Orchestration`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
 
 def is_squad(path: Path) -> bool:
-    """Return whether a file is one by its name."""
+    """Return whether a file is a SQUAD.md, by its name."""
     return path.suffix.lower() in {".md", ".markdown"}
 
 
@@ -28,10 +28,10 @@ class _Section:
 
 
 def read_squad(path: Path) -> Node:
-    """Read the file as a list of tasks.
+    """Read a SQUAD.md as a manifest with a list of tasks.
 
     Raises:
-        DocumentError: It cannot be read, or has sections of no meaning.
+        DocumentError: The file cannot be read, or has unknown sections.
     """
     name, part = "", ""
     found: dict[str, list[_Section]] = {AGENTS: [], LAST: []}
@@ -47,7 +47,7 @@ def read_squad(path: Path) -> Node:
 
 
 def _sections(text: str) -> Iterator[_Section]:
-    """Split at headings; those of the fourth level and below are text."""
+    """Split text at headings of the levels 1 to 3; deeper headings are part of a section's text."""
     level, title, start, body = 0, "", 1, list[str]()
     fence = ""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -68,14 +68,14 @@ def _part(section: _Section, path: Path) -> str:
         if section.level == 2 and section.title.casefold() == part.casefold():
             return part
     if section.level > 2:
-        message = f"`{section.title}` is not below `## {AGENTS}`"
+        message = f"`{section.title}` must be below `## {AGENTS}`"
     else:
         message = unknown(section.title, (AGENTS, LAST))
     raise DocumentError(f"{path}:{section.line}: {message}")
 
 
 def _agents(sections: list[_Section]) -> Iterator[Node]:
-    """Make a task of each; what stands before the first is said to all."""
+    """Yield a task for each agent's section; text before the first agent is added to all tasks."""
     to_all = "\n\n".join(section.text for section in sections if section.level == 2)
     for section in sections:
         text = f"{to_all}\n\n{section.text}".strip()

@@ -1,4 +1,4 @@
-"""Make the tasks that are carried out from those that are written: batches, texts, defaults."""
+"""Build the tasks of a workflow: apply defaults, expand `foreach`, fill in templates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ from orchestrator.workflow.parsing.templates import Values, fill, fill_task, lef
 from orchestrator.workflow.parsing.variables import RESULTS
 
 LONGEST_TASK = 100_000
-"""Characters; what a program can be called with ends not far above."""
+"""Most bytes of a task's text. It becomes a program's argument, which Linux limits to 128 KiB."""
 _SETTINGS = frozenset(WorkerSettings.model_fields)
 
 
 @dataclass
 class Maker:
-    """Makes the tasks of one file."""
+    """Builds the tasks of one workflow file."""
 
     manifest: Manifest
     defaults: Mapping[str, Node]
@@ -35,64 +35,68 @@ class Maker:
     edges: Mapping[str, Sequence[str]]
     notices: list[str] = field(default_factory=list)
     made: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Which tasks each written one became."""
+    """Ids of the tasks built from each task of the file."""
     instead: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What one that became none waited for."""
+    """Dependencies of tasks without items: their dependents depend on these instead."""
     after_stage: frozenset[str] = frozenset()
-    """The tasks that a stage comes before."""
+    """Ids of the tasks that have a previous stage."""
 
     def tasks(self, written: Sequence[Written]) -> list[Task]:
-        """Make all tasks.
+        """Build all tasks.
 
         Args:
-            written: Each after those it depends on.
+            written: The tasks of the file, in topological order.
         """
-        found = [task for one in written for task in self._tasks_of(one)]
-        if len(found) > MOST_TASKS:
-            self.mistakes.add(None, f"there are {len(found)} tasks, more than {MOST_TASKS}")
+        tasks = [built for task in written for built in self._tasks_of(task)]
+        if len(tasks) > MOST_TASKS:
+            self.mistakes.add(None, f"there are {len(tasks)} tasks, more than {MOST_TASKS}")
         elif not any(self.made.values()):
-            self.mistakes.add(None, "no task is left: there was no item for any `foreach`")
-        return found
+            self.mistakes.add(None, "the workflow has no tasks: no `foreach` has any items")
+        return tasks
 
-    def _tasks_of(self, one: Written) -> Iterator[Task]:
-        whole = Written(place=one.place, node=self._with_defaults(one), id=one.id, stage=one.stage)
-        if "foreach" not in one.members:
-            self.made[one.id] = (one.id,)
-            yield from self._task(whole, one.id, self.values, None)
+    def _tasks_of(self, task: Written) -> Iterator[Task]:
+        node = self._with_defaults(task)
+        whole = Written(place=task.place, node=node, id=task.id, stage=task.stage)
+        if "foreach" not in task.members:
+            self.made[task.id] = (task.id,)
+            yield from self._task(whole, task.id, self.values, None)
             return
-        cut = self._batches(one)
+        cut = self._batches(task)
         if cut is None:
-            self.made[one.id] = (one.id,)
-            self.notices.append(f"how many tasks `{one.id}` becomes is known when it is run")
-            yield from self._task(whole, one.id, self.values, one.id)
+            self.made[task.id] = (task.id,)
+            self.notices.append(f"the number of tasks of `{task.id}` is not known before the run")
+            yield from self._task(whole, task.id, self.values, task.id)
             return
-        names = tuple(f"{one.id}-{number}" for number in range(1, len(cut) + 1))
-        self.made[one.id] = names
+        names = tuple(f"{task.id}-{number}" for number in range(1, len(cut) + 1))
+        self.made[task.id] = names
         for name in self.edges.keys() & {*names}:
-            self.mistakes.add(one.node, f"`{one.place}` makes a task `{name}`, and there is one")
+            self.mistakes.add(
+                task.node, f"`{task.place}` creates a task `{name}`, but the file has one already"
+            )
         if not names:
-            self.instead[one.id] = self._before(one.id)
-            self.notices.append(f"there is no item for `{one.id}`: what depends on it goes on")
+            self.instead[task.id] = self._before(task.id)
+            self.notices.append(f"`{task.id}` has no items: tasks that depend on it run without it")
         for number, (name, batch) in enumerate(zip(names, cut, strict=True), start=1):
-            yield from self._task(whole, name, {**self.values, **values_of(batch, number)}, one.id)
+            values = {**self.values, **values_of(batch, number)}
+            yield from self._task(whole, name, values, task.id)
 
-    def _with_defaults(self, one: Written) -> Node:
-        members = {**self.defaults, **one.members}
-        limits = [part.get("limits") for part in (self.defaults, one.members)]
+    def _with_defaults(self, task: Written) -> Node:
+        members = {**self.defaults, **task.members}
+        limits = [part.get("limits") for part in (self.defaults, task.members)]
         below, above = (node.value if node is not None else None for node in limits)
         if isinstance(below, dict) and isinstance(above, dict):
             members["limits"] = Node({**below, **above}, members["limits"].line)
-        return Node(members, one.node.line)
+        return Node(members, task.node.line)
 
-    def _batches(self, one: Written) -> list[tuple[str, ...]] | None:
-        """Cut the items of a `foreach`; None when they are not known yet."""
-        node = fill(one.members["foreach"], self.values)
-        foreach = self.mistakes.checked(Foreach, node, f"{one.place}.foreach")
+    def _batches(self, task: Written) -> list[tuple[str, ...]] | None:
+        """Return the batches of a `foreach`; None if its items are not known yet."""
+        node = fill(task.members["foreach"], self.values)
+        foreach = self.mistakes.checked(Foreach, node, f"{task.place}.foreach")
         if foreach is None:
             return None
-        batch = one.members.get("batch")
+        batch = task.members.get("batch")
         size = batch.value if batch is not None and isinstance(batch.value, int) else 1
-        source = source_of(foreach, one.id)
+        source = source_of(foreach, task.id)
         try:
             items = (
                 [as_text(item) for item in foreach.items or (foreach.words or "").split()]
@@ -101,7 +105,7 @@ class Maker:
             )
             return None if items is None else batches(items, size)
         except ConfigError as error:
-            self.mistakes.add(node, f"`{one.place}.foreach`: {error.message}")
+            self.mistakes.add(node, f"`{task.place}.foreach`: {error.message}")
             return None
 
     def _task(self, whole: Written, name: str, values: Values, group: str | None) -> Iterator[Task]:
@@ -132,20 +136,20 @@ class Maker:
         )
 
     def _before(self, task_id: str) -> tuple[str, ...]:
-        """Return what a task waits for; in place of one that became none, what that waited for."""
-        before = (self.instead.get(one) or self.made[one] for one in self.edges[task_id])
-        return tuple(dict.fromkeys(made for several in before for made in several))
+        """Return a task's dependencies; one without items is replaced by its own dependencies."""
+        before = (self.instead.get(other) or self.made[other] for other in self.edges[task_id])
+        return tuple(dict.fromkeys(built for ids in before for built in ids))
 
     def _when(self, whole: Written, asked: ManifestTask) -> WHEN:
         goes_on = self.manifest.continue_on_error and whole.id in self.after_stage
         return "always" if goes_on and "when" not in asked.model_fields_set else asked.when
 
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
-        """Return what is wrong although each part is right."""
+        """Return a problem between valid settings of a task; None if there is none."""
         if len(name) > LONGEST_ID:
-            return f"its id is too long for one of {len(self.made[whole.id])} tasks"
+            return f"its id would be too long with the numbers of {len(self.made[whole.id])} tasks"
         if len((asked.task or "").encode()) > LONGEST_TASK:
-            advice = ", give a smaller `batch`" if asked.batch is not None else ""
+            advice = ", set a smaller `batch`" if asked.batch is not None else ""
             return f"its text is longer than {LONGEST_TASK} bytes{advice}"
         private = self.manifest.policy.constraints.privacy == "private"
         if private and asked.network == "open":
@@ -161,11 +165,11 @@ def _results_at(whole: Written, values: Values) -> tuple[int, ...]:
 
 
 def _unenforceable(asked: ManifestTask) -> str | None:
-    """Return why a task cannot be confined to its paths."""
+    """Return why a task cannot be confined to its paths; None if it can."""
     if asked.enforce is None:
         return None
     if not asked.paths:
-        return "`enforce` needs `paths`: the directories that the task can write to"
+        return "`enforce` requires `paths`: the directories that the task may write to"
     try:
         directories(asked.paths)
     except ValueError as error:
@@ -174,7 +178,7 @@ def _unenforceable(asked: ManifestTask) -> str | None:
 
 
 def clash(asked: WorkerSettings, network: Network | None) -> str | None:
-    """Return what in a task's settings does not go together, as a run's own would be refused."""
+    """Return a contradiction in a task's settings, by the same rules as for a run; or None."""
     isolation = _given(network=asked.network or network, ports=asked.ports)
     project = _given(services=asked.services)
     try:

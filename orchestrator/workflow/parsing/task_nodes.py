@@ -1,6 +1,6 @@
-"""The tasks of a file, as far as they can be made out: what they are called, what they wait for.
+"""Find the tasks of a workflow file, with their ids and dependencies.
 
-Looks at nodes and not at models, so that a file's other mistakes do not hide those found here.
+Operates on nodes instead of models, so that other problems of a file do not hide those found here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,23 +22,23 @@ _Key = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """One task of the file."""
+    """A task as written in the file."""
 
     place: str
-    """What messages call it: `tasks[3]`."""
+    """Name of the task in messages: `tasks[3]`."""
     node: Node
     id: str
     stage: int | None
-    """The number of its stage."""
+    """Number of the task's stage."""
 
     @property
     def members(self) -> Mapping[str, Node]:
-        """What is said of it."""
+        """The task's keys and values."""
         return self.node.value if isinstance(self.node.value, dict) else {}
 
 
 def tasks_of(root: Node, mistakes: Mistakes) -> list[Written]:
-    """List the tasks, each with an id of its own."""
+    """Return the tasks of a file, each with a unique id."""
     placed = list(_placed(root))
     stages = _Stages(root, [node for _, node, _ in placed], mistakes)
     names = _ids(placed, mistakes)
@@ -86,7 +86,9 @@ def _ids(placed: Sequence[_Placed], mistakes: Mistakes) -> list[str]:
         if named.value in lines:
             first = f" on line {line}" if (line := lines[str(named.value)]) else ""
             shown = one_line(str(named.value), limit=60)
-            mistakes.add(named, f"`{place}.{key}` is `{shown}`, as that of another task{first}")
+            mistakes.add(
+                named, f"`{place}.{key}` is `{shown}`, which another task{first} already has"
+            )
         lines.setdefault(str(named.value), named.line)
     taken = {*lines}
     return [_own(node) or _free(node, taken) for _, node, _ in placed]
@@ -94,9 +96,9 @@ def _ids(placed: Sequence[_Placed], mistakes: Mistakes) -> list[str]:
 
 def _name(node: Node) -> tuple[str, Node | None]:
     for key in _NAMES:
-        found = _members(node).get(key)
-        if found is not None and isinstance(found.value, str):
-            return key, found
+        member = _members(node).get(key)
+        if member is not None and isinstance(member.value, str):
+            return key, member
     return "", None
 
 
@@ -106,7 +108,7 @@ def _own(node: Node) -> str | None:
 
 
 def _free(node: Node, taken: set[str]) -> str:
-    """Make up a name that no task has: `backend`, `backend-2`, `backend-3`."""
+    """Return an unused id: `backend`, `backend-2`, `backend-3`."""
     agent = _members(node).get("agent")
     base = agent.value if agent is not None and isinstance(agent.value, str) else "task"
     base = base if is_id(base) else "task"
@@ -119,7 +121,7 @@ def _free(node: Node, taken: set[str]) -> str:
 
 
 class _Stages:
-    """Numbers stages: as `stages` lists them, else by number or as they come up."""
+    """Numbers the stages: in the order of `stages`, else by number or first use."""
 
     def __init__(self, root: Node, nodes: Sequence[Node], mistakes: Mistakes) -> None:
         self._mistakes = mistakes
@@ -139,21 +141,21 @@ class _Stages:
             return within
         member = _members(node)["stage"]
         if within is not None:
-            self._mistakes.add(member, f"`{place}.stage`: the task stands in a stage already")
+            self._mistakes.add(member, f"`{place}.stage`: the task is already listed in a stage")
         elif str(name) not in self._numbers:
             shown = one_line(str(name), limit=60)
             meant = did_you_mean(str(name), list(self._numbers))
-            self._mistakes.add(member, f"`{place}.stage` is `{shown}`, which is no stage{meant}")
+            self._mistakes.add(member, f"`{place}.stage` is `{shown}`, which is not a stage{meant}")
         return self._numbers.get(str(name)) if within is None else within
 
 
 def _key(node: Node, key: str) -> _Key | None:
-    found = _members(node).get(key)
-    return found.value if found is not None and isinstance(found.value, (str, int)) else None
+    member = _members(node).get(key)
+    return member.value if member is not None and isinstance(member.value, (str, int)) else None
 
 
 def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str]]:
-    """Return what each task waits for: the tasks it names, and those of the stage before."""
+    """Return the dependencies of each task: those it names, and the tasks of the previous stage."""
     by_id = {task.id: task for task in tasks}
     before = _stage_before(tasks)
     edges: dict[str, list[str]] = {}
@@ -165,18 +167,20 @@ def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str
             else:
                 shown = one_line(str(item.value), limit=60)
                 meant = did_you_mean(str(item.value), [*by_id])
-                mistakes.add(item, f"`{task.place}.{key}` names `{shown}`, which is no task{meant}")
+                mistakes.add(
+                    item, f"`{task.place}.{key}` names `{shown}`, which is not a task{meant}"
+                )
         edges[task.id] = list(named | dict.fromkeys(before.get(task.stage, ())))
-    for circle in cycles(edges):
-        way = " -> ".join([*circle, circle[0]])
+    for cycle in cycles(edges):
+        path = " -> ".join([*cycle, cycle[0]])
         mistakes.add(
-            by_id[circle[0]].node, f"tasks wait for each other for ever: {one_line(way, limit=300)}"
+            by_id[cycle[0]].node, f"tasks depend on each other: {one_line(path, limit=300)}"
         )
     return edges
 
 
 def _stage_before(tasks: Sequence[Written]) -> Mapping[int | None, Sequence[str]]:
-    """Return the tasks of the stage before each; one without tasks is none."""
+    """Return the tasks of the previous stage, by stage; stages without tasks are ignored."""
     members: dict[int, list[str]] = {}
     for task in tasks:
         if task.stage is not None:
@@ -186,11 +190,11 @@ def _stage_before(tasks: Sequence[Written]) -> Mapping[int | None, Sequence[str]
 
 
 def after_a_stage(tasks: Sequence[Written]) -> frozenset[str]:
-    """Name the tasks that a stage comes before."""
+    """Return the ids of tasks that have a previous stage."""
     before = _stage_before(tasks)
     return frozenset(task.id for task in tasks if task.stage in before)
 
 
 def reduced_by(task: Written) -> list[str]:
-    """List the tasks whose results a task is given."""
+    """Return the ids of the tasks whose results a task gets."""
     return list(dict.fromkeys(str(item.value) for _, item in _texts(task.node, *_REDUCED)))

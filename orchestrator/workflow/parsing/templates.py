@@ -1,4 +1,4 @@
-"""`{{name}}` in the texts of tasks: what is used, and what it becomes."""
+"""Fill in the `{{name}}` templates in the texts of tasks."""
 
 import re
 import shlex
@@ -14,12 +14,12 @@ FILLED = frozenset(
         "services",
     }
 )
-"""Keys of a task whose texts may hold templates."""
+"""Keys of a task whose texts may contain templates."""
 _USE = re.compile(
     r"(?P<literal>\\)?\{\{[ \t]*(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*"
     r"(?:\|[ \t]*(?P<filter>[A-Za-z_]+)[ \t]*)?\}\}"
 )
-"""Other languages' `{{ user.name }}` is none of ours, and `\\{{name}}` stands for `{{name}}`."""
+"""Does not match `{{ user.name }}` of other template languages. `\\{{name}}` is an escape."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Use:
     name: str
     filter: str | None
     key: str
-    """Where it is, from the task on: `checks[1].run`."""
+    """Path of the text within the task: `checks[1].run`."""
     node: Node
 
     def __str__(self) -> str:
@@ -37,16 +37,16 @@ class Use:
 
 
 def uses(node: Node, key: str) -> Iterator[Use]:
-    """List the templates in a part of a task.
+    """Yield the templates in a part of a task.
 
     Args:
-        node: The part.
-        key: What it is called.
+        node: The part of the task.
+        key: Path of the part within the task.
     """
     if isinstance(node.value, str):
-        for found in _USE.finditer(node.value):
-            if not found["literal"]:
-                yield Use(found["name"], found["filter"], key, node)
+        for match in _USE.finditer(node.value):
+            if not match["literal"]:
+                yield Use(match["name"], match["filter"], key, node)
     elif isinstance(node.value, list):
         for number, item in enumerate(node.value, start=1):
             yield from uses(item, f"{key}[{number}]")
@@ -56,11 +56,11 @@ def uses(node: Node, key: str) -> Iterator[Use]:
 
 
 Values = Mapping[str, tuple[str, ...]]
-"""What names stand for: one text, or many, which become a line each, or words for a shell."""
+"""Values of templates: a text, or several texts that become lines or quoted words."""
 
 
 def fill(node: Node, values: Values) -> Node:
-    """Put values in the place of their names, once: what they hold is not looked at again."""
+    """Return a node with its templates filled in; templates inside values stay as they are."""
     if isinstance(node.value, str):
         return Node(_filled(node.value, values), node.line)
     if isinstance(node.value, list):
@@ -71,7 +71,7 @@ def fill(node: Node, values: Values) -> Node:
 
 
 def fill_task(node: Node, values: Values) -> Node:
-    """Put values into those texts of a task that may hold templates."""
+    """Return a task with templates filled in, in the keys where templates are allowed."""
     if not isinstance(node.value, dict):
         return node
     return Node(
@@ -81,46 +81,46 @@ def fill_task(node: Node, values: Values) -> Node:
 
 
 def holds(text: str, name: str) -> bool:
-    """Return whether a text has a template of that name in it."""
-    return any(found["name"] == name and not found["literal"] for found in _USE.finditer(text))
+    """Return whether a text contains a template of that name."""
+    return any(match["name"] == name and not match["literal"] for match in _USE.finditer(text))
 
 
 def place(name: str) -> re.Pattern[str]:
-    """Return what finds the places of a name that has no value yet."""
+    """Return a pattern that matches the template of a name without a value yet."""
     return re.compile(rf"\{{\{{[ \t]*{name}[ \t]*\}}\}}")
 
 
 def left_open(text: str, values: Values, name: str) -> tuple[int, ...]:
-    """Tell the templates of a name from text that only looks like one.
+    """Distinguish the templates of a name from text of values that only looks like them.
 
     Args:
-        text: As it was written.
-        values: What is put into it; `name` is not among them.
-        name: A name whose value is known later.
+        text: The text before values are filled in.
+        values: The values to fill in, without one for `name`.
+        name: A name whose value is not known yet.
 
     Returns:
-        Which of the places that `place` finds in the filled text are templates, counted from 0.
+        Which matches of `place` in the filled text are templates, counted from 0.
     """
     filled, end, templates = "", 0, set[int]()
-    for found in _USE.finditer(text):
-        filled += text[end : found.start()]
-        if found["name"] == name and not found["literal"]:
+    for match in _USE.finditer(text):
+        filled += text[end : match.start()]
+        if match["name"] == name and not match["literal"]:
             templates.add(len(filled))
-        filled += _value(found, values)
-        end = found.end()
+        filled += _value(match, values)
+        end = match.end()
     filled += text[end:]
     places = enumerate(place(name).finditer(filled))
-    return tuple(number for number, one in places if one.start() in templates)
+    return tuple(number for number, match in places if match.start() in templates)
 
 
 def _filled(text: str, values: Values) -> str:
-    return _USE.sub(lambda found: _value(found, values), text)
+    return _USE.sub(lambda match: _value(match, values), text)
 
 
-def _value(found: re.Match[str], values: Values) -> str:
-    if found["literal"]:
-        return found[0][1:]
-    if found["name"] not in values:
-        return found[0]
-    texts = values[found["name"]]
-    return shlex.join(texts) if found["filter"] == QUOTE else "\n".join(texts)
+def _value(match: re.Match[str], values: Values) -> str:
+    if match["literal"]:
+        return match[0][1:]
+    if match["name"] not in values:
+        return match[0]
+    texts = values[match["name"]]
+    return shlex.join(texts) if match["filter"] == QUOTE else "\n".join(texts)

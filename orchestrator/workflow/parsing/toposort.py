@@ -1,17 +1,17 @@
-"""The order of tasks: each after those it depends on, else as in the file. Pure."""
+"""Sort tasks topologically, keeping the order of the file where possible; find cycles."""
 
 from collections.abc import Collection, Mapping
 from heapq import heapify, heappop, heappush
 
 Edges = Mapping[str, Collection[str]]
-"""What each task depends on; all of it is a key too."""
+"""Dependencies by task. Every dependency is a key too."""
 
 
 def in_order(edges: Edges) -> list[str]:
-    """Return all tasks in an order in which they could run one by one, without those in cycles.
+    """Return the tasks that are not part of or behind a cycle, in topological order.
 
     Args:
-        edges: In the order of the file, which decides where there is a choice.
+        edges: Dependencies in the order of the file, which is kept where possible.
     """
     place = {task: number for number, task in enumerate(edges)}
     missing = {task: len({*before}) for task, before in edges.items()}
@@ -32,10 +32,10 @@ def in_order(edges: Edges) -> list[str]:
 
 
 def cycles(edges: Edges) -> list[list[str]]:
-    """List circles of tasks that wait for each other, no task in two of them.
+    """Return cycles of tasks that depend on each other; no task is in two of the returned cycles.
 
-    Each begins with the task that comes first in the file; each task depends on the next one, and
-    the last on the first.
+    Each cycle starts with its first task in the file; each task depends on the next, and the last
+    on the first.
     """
     found = []
     while stuck := _stuck(edges):
@@ -50,7 +50,7 @@ def cycles(edges: Edges) -> list[list[str]]:
 
 
 def _stuck(edges: Edges) -> dict[str, list[str]]:
-    """Return the tasks that can never run, with those of their kind that they wait for."""
+    """Return the tasks that can never run, each with its dependencies that can never run."""
     done = {*in_order(edges)}
     return {
         task: [other for other in before if other not in done]
@@ -60,7 +60,7 @@ def _stuck(edges: Edges) -> dict[str, list[str]]:
 
 
 def _circle(stuck: Mapping[str, list[str]]) -> list[str]:
-    """Follow what a stuck task waits for until it comes round."""
+    """Return one cycle among stuck tasks, by following dependencies until a task repeats."""
     path: dict[str, None] = {}
     task = next(iter(stuck))
     while task not in path:

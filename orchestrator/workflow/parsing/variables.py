@@ -1,4 +1,4 @@
-"""Which names the texts of a workflow may hold, and what they stand for."""
+"""Check the variables that the texts of a workflow use, and collect their values."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -18,26 +18,26 @@ RESULTS = "results"
 def variables_of(
     root: Node, given: Mapping[str, str], tasks: Sequence[Written], mistakes: Mistakes
 ) -> Values:
-    """Return the values of the user's variables, and check every text that may hold one.
+    """Return the values of the user's variables, and check every use of a variable.
 
     Args:
         root: The file.
-        given: By options; they beat the file's.
-        tasks: The file's.
-        mistakes: Where to note what is wrong.
+        given: Values from options, which override those of the file.
+        tasks: The tasks of the file.
+        mistakes: Collects the problems.
     """
     vars_node = _member(root, "vars")
     listed = vars_node.value if vars_node is not None and isinstance(vars_node.value, dict) else {}
     values = {name: (value,) for name, value in given.items()}
     for name, node in listed.items():
         if name not in values and node.value is None:
-            mistakes.add(node, f"`vars.{name}` has no value: give it one with `--var {name}=VALUE`")
+            mistakes.add(node, f"`vars.{name}` has no value: set it with `--var {name}=VALUE`")
         values.setdefault(name, (as_text(node.as_text.plain()),))
     used = {use.name for use in _check(root, tasks, list(values), mistakes)}
     for name in given:
         if name not in listed and name not in used:
             meant = did_you_mean(name, [*listed, *used])
-            mistakes.add(None, f"no text holds the variable `{one_line(name, limit=60)}`{meant}")
+            mistakes.add(None, f"no text uses the variable `{one_line(name, limit=60)}`{meant}")
     return values
 
 
@@ -69,14 +69,14 @@ def _is_command(task: Written, defaults: Node | None) -> bool:
 
 
 def _check_command(task: Written, mistakes: Mistakes) -> None:
-    """Check that no shell reads what other tasks' workers said."""
+    """Check that a shell never interprets results of other tasks, which are untrusted."""
     text = task.members.get("task")
     for use in uses(text, f"{task.place}.task") if text is not None else ():
         if use.name == RESULTS:
             mistakes.add(
                 use.node,
-                f"`{use.key}` holds `{use}`, which a shell would run as code: "
-                "the command finds the results in the file `$ORCHESTRATOR_RESULTS`",
+                f"`{use.key}` contains `{use}`, which a shell would interpret as code: "
+                "read the results from the file `$ORCHESTRATOR_RESULTS` instead",
             )
 
 
@@ -88,11 +88,11 @@ def _uses(members: Mapping[str, Node], place: str) -> Iterator[Use]:
 
 def _known(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> Iterator[Use]:
     for use in found:
-        where = f"`{use.key}` holds `{use}`"
+        where = f"`{use.key}` contains `{use}`"
         if use.filter not in (None, QUOTE):
             mistakes.add(use.node, f"{where}: the only filter is `|{QUOTE}`")
         elif use.name == RESULTS and (use.filter or ".task" not in use.key[-5:]):
-            mistakes.add(use.node, f"{where}, which stands in `task` alone, as it is")
+            mistakes.add(use.node, f"{where}, which is allowed only in `task` and without a filter")
         elif use.name not in allowed:
             mistakes.add(use.node, f"{where}, {_why(use.name, allowed)}")
         yield use
@@ -100,32 +100,32 @@ def _known(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> 
 
 def _why(name: str, allowed: Sequence[str]) -> str:
     if name in _EACH:
-        return "which needs `foreach`"
+        return "which requires `foreach`"
     if name in BUILT_IN:
-        return "which needs `reduce`"
-    return f"which nothing gives a value{did_you_mean(name, [*allowed])}"
+        return "which requires `reduce`"
+    return f"which has no value{did_you_mean(name, [*allowed])}"
 
 
 def _check_items(task: Written, mistakes: Mistakes) -> None:
-    """See that the agent is told its items, and told them unmistakably."""
+    """Check that the text of a `foreach` task contains its items, and that it fits `batch`."""
     text = task.members.get("task")
     held = {use.name for use in uses(text, "task")} if text is not None else set()
     if not held & {*_EACH}:
         mistakes.add(
             text or task.node,
-            f"`{task.place}.task` must name what it is for: `{{{{item}}}}`, `{{{{items}}}}`",
+            f"`{task.place}.task` must contain the item: use `{{{{item}}}}` or `{{{{items}}}}`",
         )
     batch = task.members.get("batch")
     if batch is not None and batch.value != 1:
         for use in _uses(task.members, task.place):
             if use.name == "item":
                 mistakes.add(
-                    use.node, f"`{use.key}` holds `{use}`; with `batch` there are `{{{{items}}}}`"
+                    use.node, f"`{use.key}` contains `{use}`; use `{{{{items}}}}` with `batch`"
                 )
 
 
 def unquoted_items(tasks: Sequence[Written], defaults: Mapping[str, Node]) -> Iterator[str]:
-    """Warn of names that others chose where a shell would read them."""
+    """Warn about untrusted items, such as file names, that a shell would interpret."""
     for task in tasks:
         each = _member(task.node, "foreach")
         if each is None or _member(each, "items") is not None:
@@ -136,6 +136,6 @@ def unquoted_items(tasks: Sequence[Written], defaults: Mapping[str, Node]) -> It
         for use in _uses(members, task.place):
             if use.name in ("item", "items") and use.filter is None:
                 yield (
-                    f"`{use.key}` puts items into a shell as they are: a file name may be a "
-                    f"command there, `|{QUOTE}` makes it a word"
+                    f"`{use.key}` puts items into a shell command without quotes, so an item may "
+                    f"run as code: use the filter `|{QUOTE}`"
                 )

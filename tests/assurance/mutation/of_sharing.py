@@ -83,11 +83,11 @@ def sharing() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "workflow/reduce_prompt.py", (PROMPTS,),
-        ("results are looked at once", "return _PLACE.sub(lambda found",
-         "task = _PLACE.sub(lambda found: text if found else '', task)\n"
-         "    return _PLACE.sub(lambda found"),
+        ("results are looked at once", "return _PLACE.sub(lambda match",
+         "task = _PLACE.sub(lambda match: text if match else '', task)\n"
+         "    return _PLACE.sub(lambda match"),
         ("text that looks like a template stays", "next(numbers) in places", "True"),
-        ("results bounded", "return len(said.encode()) <= room", "return True"),
+        ("results bounded", "return len(candidate.encode()) <= room", "return True"),
         ("summaries steer no terminal", 'return lines(result.summary or result.message or "")',
          'return result.summary or result.message or ""'),
     )  # fmt: skip

@@ -56,7 +56,7 @@ def workflows() -> Iterator[Protection]:
         ("tasks behind one that changed have changed",
          "content = [task.task, settings, task.mode, task.when, before, inputs]",
          "content = [task.task, settings, task.mode, task.when]"),
-        ("batches known by what they do", "if name not in found and left[digest]:", "if False:"),
+        ("batches known by what they do", "if name not in matched and left[digest]:", "if False:"),
     )  # fmt: skip
     yield from patches(
         "cli/previous_run.py", (AFTER,),

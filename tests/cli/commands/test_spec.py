@@ -34,8 +34,8 @@ class TestValidate:
         shown = capsys.readouterr()
         assert shown.out == "Release \ufffd[31m: 3 tasks in 3 waves, at most 1 at one time\n"
         assert shown.err == (
-            "how many tasks `each` becomes is known when it is run\n"
-            "warning: the lock `db` is named by `tests` alone, so it keeps nothing out\n"
+            "the number of tasks of `each` is not known before the run\n"
+            "warning: the lock `db` is used only by `tests`, so it has no effect\n"
         )
 
     def test_it_needs_no_repository_and_makes_nothing(self, file, tmp_path, monkeypatch, capsys):
@@ -47,9 +47,9 @@ class TestValidate:
     def test_mistakes(self, file, capsys):
         assert run(["spec", "validate", file]) == 3
         assert capsys.readouterr().err == (
-            f"error: {file}:3: `tasks[1].task` holds `{{{{what}}}}`, which nothing gives a value\n"
+            f"error: {file}:3: `tasks[1].task` contains `{{{{what}}}}`, which has no value\n"
             "\n"
-            "hint: `orchestrator spec schema` prints the keys and what they take\n"
+            "hint: run `orchestrator spec schema` for the keys and their values\n"
         )
 
     @pytest.mark.parametrize("entry", ["what", "=x", ""])
@@ -102,7 +102,7 @@ class TestPart:
         assert run([*command, "--from", "tests"]) == 0
         shown = capsys.readouterr()
         assert "design" not in shown.out
-        assert "`tests` starts without what it depends on: `each`" in shown.err
+        assert "`tests` starts without its dependencies: `each`" in shown.err
         assert run([*command, "--only", "tess"]) == 3
         assert "there is no task `tess`, did you mean `tests`?" in capsys.readouterr().err
 

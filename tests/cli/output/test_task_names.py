@@ -58,7 +58,7 @@ DEPLOY = worker(
     3, Status.FAILED, at=None, reason=Reason.DEPENDENCY,
     message="skipped: task `backend` failed (agent_failed)",
 )  # fmt: skip
-TIDY = worker(4, at=None, message="skipped: nothing that it depends on failed")
+TIDY = worker(4, at=None, message="skipped: no task that it depends on failed")
 
 
 def run(*results: WorkerResult, duration: float = 16) -> RunResult:
@@ -106,7 +106,7 @@ def test_the_story_of_a_workflow():
         "✓ W1 (design) completed in 10.0 s: 1 file",
         "✗ W2 (backend) failed (agent_failed) after 5.0 s",
         "- W3 (deploy) skipped: task `backend` failed (agent_failed)",
-        "- W4 (tidy) skipped: nothing that it depends on failed",
+        "- W4 (tidy) skipped: no task that it depends on failed",
     ]
 
 

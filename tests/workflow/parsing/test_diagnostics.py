@@ -26,8 +26,8 @@ def mistakes(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object
 
 
 CODE = (
-    "holds `{{results}}`, which a shell would run as code: the command finds the results in the "
-    "file `$ORCHESTRATOR_RESULTS`"
+    "holds `{{results}}`, which a shell would interpret as code: read the results from the file "
+    "`$ORCHESTRATOR_RESULTS` instead"
 )
 BAD = """\
 name: Bad
@@ -72,17 +72,17 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         "flow.yaml:6: `policy.constraints.privcy` is unknown, "
         "did you mean `policy.constraints.privacy`?",
         "flow.yaml:8: `defaults.modle` is unknown, did you mean `defaults.mode`?",
-        "flow.yaml:10: `vars.ticket` has no value: give it one with `--var ticket=VALUE`",
+        "flow.yaml:10: `vars.ticket` has no value: set it with `--var ticket=VALUE`",
         'flow.yaml:13: `tasks[1].timeout` is `"soon"`: must be a number, at least 0',
-        "flow.yaml:14: `tasks[1].depends_on` names `bb`, which is no task, did you mean `b`?",
+        "flow.yaml:14: `tasks[1].depends_on` names `bb`, which is not a task, did you mean `b`?",
         f"flow.yaml:15: `tasks[1].agent_cli` is `clode`: must be one of {programs}",
         "flow.yaml:17: `tasks[2].dependson` is unknown, did you mean `tasks[2].depends_on`?",
-        "flow.yaml:18: `tasks[2].task` holds `{{tikcet}}`, which nothing gives a value, "
+        "flow.yaml:18: `tasks[2].task` contains `{{tikcet}}`, which has no value, "
         "did you mean `ticket`?",
-        "flow.yaml:18: `tasks[2].task` holds `{{item}}`, which needs `foreach`",
-        "flow.yaml:19: `tasks[3].id` is `a`, as that of another task on line 12",
-        "flow.yaml:20: `tasks[4].name` is `has blank`: it must be letters, digits, `.`, `_` and "
-        "`-`, with a letter or digit first, and 100 at most",
+        "flow.yaml:18: `tasks[2].task` contains `{{item}}`, which requires `foreach`",
+        "flow.yaml:19: `tasks[3].id` is `a`, which another task on line 12 already has",
+        "flow.yaml:20: `tasks[4].name` is `has blank`: an id must consist of letters, digits, "
+        "`.`, `_` and `-`, start with a letter or digit, and have at most 100 characters",
         "flow.yaml:21: `tasks[4].limits.memory` is `lots`: a size must be a number with a unit, "
         "such as "
         "512m or 4g",
@@ -102,29 +102,32 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 CASES = {
-    "itself": ("tasks: [{id: a, depends_on: a}]", "1: tasks wait for each other for ever: a -> a"),
+    "itself": ("tasks: [{id: a, depends_on: a}]", "1: tasks depend on each other: a -> a"),
     "circle": (
         "tasks:\n- {id: x}\n- {id: c, depends_on: [b, x]}\n- {id: b, depends_on: a}\n"
         "- {id: a, depends_on: c}\n- {id: y, depends_on: a}\n",
-        "3: tasks wait for each other for ever: c -> b -> a -> c",
+        "3: tasks depend on each other: c -> b -> a -> c",
     ),
     "against the stages": (
         "stages:\n- [{id: a, depends_on: b}]\n- [{id: b}]\n",
-        "2: tasks wait for each other for ever: a -> b -> a",
+        "2: tasks depend on each other: a -> b -> a",
     ),
     "said twice": (
         "tasks: [{id: a}, {id: b, depends_on: a, dependencies: a}]",
-        "1: `tasks[2]`: `depends_on` and `dependencies` are the same, give one of them",
+        "1: `tasks[2]`: `depends_on` and `dependencies` mean the same: use only one of them",
     ),
     "no stage": (
         "stages: [build]\ntasks:\n- {id: a, stage: biuld}\n",
-        "3: `tasks[1].stage` is `biuld`, which is no stage, did you mean `build`?",
+        "3: `tasks[1].stage` is `biuld`, which is not a stage, did you mean `build`?",
     ),
     "two stages": (
         "stages:\n- [{id: a, stage: b}]\n",
-        "2: `stages[1].tasks[1].stage`: the task stands in a stage already",
+        "2: `stages[1].tasks[1].stage`: the task is already listed in a stage",
     ),
-    "nothing": ("name: x", "1: the file: it has no task: `tasks` or `stages` must list some"),
+    "nothing": (
+        "name: x",
+        "1: the file: a workflow must have at least one task, in `tasks` or `stages`",
+    ),
     "no mapping": ("just text", None),
     "tasks by name": (
         "tasks: {a: {task: x}}",
@@ -132,12 +135,12 @@ CASES = {
     ),
     "null byte": (
         'tasks: ["a\\0b"]',
-        "1: a text holds NUL or half a character",
+        "1: a text contains NUL or a lone surrogate, which is not valid Unicode",
     ),
     "empty text": ("tasks: ['  ']", "1: `tasks[1].task` is ``: a task must not be empty"),
     "results alone": (
         "tasks: ['see {{results}}']",
-        "1: `tasks[1].task` holds `{{results}}`, which needs `reduce`",
+        "1: `tasks[1].task` contains `{{results}}`, which requires `reduce`",
     ),
     "results in a command": (
         "tasks: [{id: a}, {reduce: a, agent_cli: shell, task: 'echo {{results}}'}]",
@@ -149,15 +152,16 @@ CASES = {
     ),
     "results elsewhere": (
         "tasks: [{id: a}, {reduce: a, setup: 'x {{results}}'}]",
-        "1: `tasks[2].setup[1]` holds `{{results}}`, which stands in `task` alone, as it is",
+        "1: `tasks[2].setup[1]` contains `{{results}}`, which is allowed only in `task` and "
+        "without a filter",
     ),
     "a filter": (
         "vars: {a: 1}\ntasks: ['x {{ a | upper }}']",
-        "2: `tasks[1].task` holds `{{a|upper}}`: the only filter is `|quote`",
+        "2: `tasks[1].task` contains `{{a|upper}}`: the only filter is `|quote`",
     ),
     "a variable's name": (
         "vars: {item: 1}\ntasks: [x]",
-        "1: `vars`: `item` has a meaning of its own in templates",
+        "1: `vars`: `item` is a built-in name in templates",
     ),
     "private": (
         "policy: {constraints: {privacy: private}}\ntasks:\n- {id: a, network: open}\n",
@@ -173,15 +177,16 @@ CASES = {
     ),
     "no source": (
         "tasks: [{id: a, task: '{{item}}', foreach: {glob: x, json: y}}]",
-        "1: `tasks[1].foreach`: it needs one of `items`, `words`, `glob`, `json` and `command`",
+        "1: `tasks[1].foreach`: exactly one of `items`, `words`, `glob`, `json` and `command` "
+        "is required",
     ),
     "no item told": (
         "tasks: [{id: a, foreach: [x]}]",
-        "1: `tasks[1].task` must name what it is for: `{{item}}`, `{{items}}`",
+        "1: `tasks[1].task` must contain the item: use `{{item}}` or `{{items}}`",
     ),
     "one item of many": (
         "tasks: [{id: a, task: '{{item}}', foreach: [x], batch: 2}]",
-        "1: `tasks[1].task` holds `{{item}}`; with `batch` there are `{{items}}`",
+        "1: `tasks[1].task` contains `{{item}}`; use `{{items}}` with `batch`",
     ),
     "a batch of nothing": (
         "tasks: [{id: a, batch: 2}]",
@@ -189,21 +194,21 @@ CASES = {
     ),
     "a line break among many": (
         'tasks: [{id: a, task: "{{items}}", foreach: ["x\\ny"], batch: 2}]',
-        "1: `tasks[1].foreach`: the item `x y` has more than one line, which `batch` cannot tell "
-        "apart",
+        "1: `tasks[1].foreach`: the item `x y` has more than one line, which `batch` cannot "
+        "separate from other items",
     ),
     "an item that is a template": (
         "tasks: [{id: r}, {id: a, task: '{{item}}', foreach: ['{{ results }}'], reduce: r}]",
-        "1: `tasks[2].foreach.items[1]` holds `{{results}}`, which stands in `task` alone, "
-        "as it is",
+        "1: `tasks[2].foreach.items[1]` contains `{{results}}`, which is allowed only in `task` "
+        "and without a filter",
     ),
     "the id of another's batch": (
         "tasks: [{id: a, task: '{{item}}', foreach: [x]}, {id: a-1}]",
-        "1: `tasks[1]` makes a task `a-1`, and there is one",
+        "1: `tasks[1]` creates a task `a-1`, but the file has one already",
     ),
     "no item at all": (
         "tasks: [{id: a, task: '{{item}}', foreach: []}]",
-        ": no task is left: there was no item for any `foreach`",
+        ": the workflow has no tasks: no `foreach` has any items",
     ),
 }
 
@@ -223,8 +228,8 @@ def test_two_circles_are_two_mistakes(tmp_path: Path) -> None:
         "tasks:\n- {id: a, depends_on: b}\n- {id: b, depends_on: a}\n- {id: c, depends_on: [c, a]}"
     )
     assert mistakes(tmp_path, text) == [
-        "flow.yaml:2: tasks wait for each other for ever: a -> b -> a",
-        "flow.yaml:4: tasks wait for each other for ever: c -> c",
+        "flow.yaml:2: tasks depend on each other: a -> b -> a",
+        "flow.yaml:4: tasks depend on each other: c -> c",
     ]
 
 
@@ -232,13 +237,13 @@ def test_json_has_lines_too(tmp_path: Path) -> None:
     text = '{"tasks": [\n {"id": "a",\n  "timeout":\n"x"},\n {"id": "b", "depends_on":\n ["c"]}\n]}'
     assert mistakes(tmp_path, text, "flow.json") == [
         'flow.json:3: `tasks[1].timeout` is `"x"`: must be a number, at least 0',
-        "flow.json:6: `tasks[2].depends_on` names `c`, which is no task",
+        "flow.json:6: `tasks[2].depends_on` names `c`, which is not a task",
     ]
 
 
 def test_half_a_character_is_none(tmp_path: Path) -> None:
     assert mistakes(tmp_path, '{"tasks": ["\\ud800"]}', "flow.json") == [
-        "flow.json:1: a text holds NUL or half a character"
+        "flow.json:1: a text contains NUL or a lone surrogate, which is not valid Unicode"
     ]
 
 
@@ -251,9 +256,12 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("## Paralel Agents\n", "1: `Paralel Agents` is unknown, did you mean `Parallel Agents`?"),
-        ("# Team\n### a\nDo\n", "2: `a` is not below `## Parallel Agents`"),
-        ("## Parallel Agents\n### a\n### A\n", "3: `tasks[2].id` is `a`, as that of another task"),
-        ("# Team\nProse\n", "1: the file: it has no task"),
+        ("# Team\n### a\nDo\n", "2: `a` must be below `## Parallel Agents`"),
+        (
+            "## Parallel Agents\n### a\n### A\n",
+            "3: `tasks[2].id` is `a`, which another task on line 2 already has",
+        ),
+        ("# Team\nProse\n", "1: the file: a workflow must have"),
     ],
 )
 def test_a_squad(tmp_path: Path, text: str, told: str) -> None:
@@ -270,7 +278,7 @@ def test_what_stands_in_a_file_cannot_steer_a_terminal(tmp_path: Path) -> None:
 def test_a_variable_that_no_text_holds(tmp_path: Path) -> None:
     given = {"tikcet": "1", "ticket": "2"}
     assert mistakes(tmp_path, "tasks: ['{{ticket}}']", variables=given) == [
-        "flow.yaml: no text holds the variable `tikcet`, did you mean `ticket`?"
+        "flow.yaml: no text uses the variable `tikcet`, did you mean `ticket`?"
     ]
 
 

@@ -42,7 +42,7 @@ tasks:
     assert "|quote" not in "".join(found.warnings)
     shell = text.replace("id: solve,", "id: solve, agent_cli: shell,")
     (warning,) = read(tmp_path, shell, variables={"issues": "$(id)"}).warnings
-    assert "`|quote` makes it a word" in warning
+    assert "use the filter `|quote`" in warning
     assert list(texts(read(tmp_path, text, variables={"issues": " "}))) == ["check"]
 
 
@@ -105,8 +105,8 @@ tasks:
         assert reading.workflow["sum"].depends_on == ("first",)
         assert reading.workflow["sum"].inputs == ("first",)
         assert reading.notices == (
-            "there is no item for `map`: what depends on it goes on",
-            "there is no item for `again`: what depends on it goes on",
+            "`map` has no items: tasks that depend on it run without it",
+            "`again` has no items: tasks that depend on it run without it",
         )
 
     def test_what_is_not_known_yet_is_one_task(self, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ tasks:
         assert texts(reading) == {"map": "{{item}}", "sum": "sum"}
         assert reading.workflow["map"].group == "map"
         assert reading.workflow["sum"].inputs == ("map",)
-        assert reading.notices == ("how many tasks `map` becomes is known when it is run",)
+        assert reading.notices == ("the number of tasks of `map` is not known before the run",)
 
     def test_variables_are_known_before_items_are_asked_for(self, tmp_path: Path) -> None:
         asked: list[Source] = []
@@ -139,11 +139,11 @@ class TestRefusals:
         [
             ([""], "an item is empty"),
             (["x" * (LONGEST_ITEM + 1)], f"is longer than {LONGEST_ITEM} characters"),
-            (["a\0b"], "holds NUL or is not Unicode"),
-            (["a\udcff"], "holds NUL or is not Unicode"),
+            (["a\0b"], "contains NUL or is not valid Unicode"),
+            (["a\udcff"], "contains NUL or is not valid Unicode"),
             (
                 ["x"] * (MOST_TASKS + 1),
-                "1001 items make 1001 tasks, more than 1000: give `batch: 2`",
+                "1001 items make 1001 tasks, more than 1000: set `batch: 2`",
             ),
         ],
     )
@@ -160,7 +160,7 @@ class TestRefusals:
         assert workflow["m-1"].results_at == (1,)
 
     def test_more_than_a_program_can_be_called_with(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="give a smaller `batch`"):
+        with pytest.raises(ConfigError, match="set a smaller `batch`"):
             read(tmp_path, GLOB % ("{{items}}", ", batch: 100"), ["x" * 2000] * 100)
 
     def test_a_long_task_without_a_batch_is_not_told_of_one(self, tmp_path: Path) -> None:
@@ -258,8 +258,8 @@ class TestUnquoted:
     ) -> None:
         reading = read(tmp_path, self.TEXT % (program, task, setup), ["a"])
         assert sorted(reading.warnings) == [
-            f"`tasks[1].{key}` puts items into a shell as they are: a file name may be a command "
-            "there, `|quote` makes it a word"
+            f"`tasks[1].{key}` puts items into a shell command without quotes, so an item may "
+            "run as code: use the filter `|quote`"
             for key in keys
         ]
 
@@ -305,11 +305,11 @@ class TestExpander:
     @pytest.mark.parametrize(
         ("content", "told"),
         [
-            (None, "`x` is not in the commit"),
+            (None, "`x` does not exist in the commit"),
             (b"{", "`x` is not JSON"),
             (b"\xff", "`x` is not JSON"),
             (b"[" * 100_000, "`x` is not JSON"),
-            (b"{}", "`x` does not hold a list"),
+            (b"{}", "`x` does not contain a list"),
         ],
     )
     def test_what_is_none(self, content: bytes | None, told: str) -> None:

@@ -62,7 +62,7 @@ def test_a_circle_is_told_with_its_tasks(tmp_path: Path, seed: int) -> None:
     with pytest.raises(ConfigError) as caught:
         read_workflow(write(tmp_path, graph))
 
-    told = re.findall(r"for ever: (.+)", caught.value.message)
+    told = re.findall(r"depend on each other: (.+)", caught.value.message)
     assert told
     for way in told:
         steps = way.split(" -> ")
