@@ -26,7 +26,7 @@ def mistakes(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object
 
 
 CODE = (
-    "holds `{{results}}`, which a shell would interpret as code: read the results from the file "
+    "contains `{{results}}`, which a shell would interpret as code: read the results from the file "
     "`$ORCHESTRATOR_RESULTS` instead"
 )
 BAD = """\
