@@ -28,11 +28,12 @@ from orchestrator.config.fields import (
     TOP_FIELDS,
     allowed,
     field_schema,
+    flag,
     in_words,
     whole_schema,
 )
 from orchestrator.config.loading import json_schema
-from orchestrator.config.sources import NO_VARIABLE, flag
+from orchestrator.config.sources import NO_VARIABLE
 from orchestrator.engine import labels as engine_labels
 from orchestrator.results import Reason, WorkerResult
 from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
@@ -171,8 +172,7 @@ _AN_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 @cache
 def options_of(command: str) -> frozenset[str]:
     """List the options that the help of a command names."""
-    listed = help_text(command).partition("Options:")[2].splitlines()
-    heads = (line for line in listed if re.match(r"  -", line))
+    heads = (line for line in help_text(command).splitlines() if re.match(r"  -", line))
     return frozenset(option for line in heads for option in _AN_OPTION.findall(line))
 
 

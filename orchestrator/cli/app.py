@@ -17,6 +17,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from orchestrator.cli.help import GroupedCommand
 from orchestrator.cli.output.ci import check_switch
 from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
 from orchestrator.cli.usage_errors import usage_message
@@ -27,6 +28,8 @@ USAGE = 3
 BUG = 70
 INTERRUPTED = 130
 _UTF8_MODE = "PYTHONUTF8"
+_HELP_WIDTH = 100
+"""Columns that `--help` uses at most."""
 NOBODY_READS = 141
 """What a shell reports for a program that SIGPIPE ended."""
 
@@ -44,31 +47,31 @@ COMMANDS: Mapping[str, _Command] = {
     "parallel": _Command(
         "commands.parallel", "parallel", "Run tasks at once, each in its own container."
     ),
-    "spec": _Command("commands.spec", "app", "Run tasks that depend on each other, from a file."),
+    "spec": _Command("commands.spec", "app", "Run, check and draw workflow files."),
     "run": _Command("commands.spec_run", "run", "Same as `spec run`."),
-    "run-one": _Command("run_one", "run_one", "Run one task, for loops of a shell."),
-    "ls": _Command("commands.ls", "ls", "List runs and what is left of them."),
-    "watch": _Command("commands.watch", "watch", "Show a run as it goes on."),
-    "wait": _Command("commands.wait", "wait", "Wait for a run's end and show its result."),
-    "logs": _Command("commands.logs", "logs", "Show what workers printed."),
-    "events": _Command("commands.logs", "events", "Print a run's events as NDJSON."),
-    "resume": _Command("commands.resume", "resume", "Go on with a run whose process died."),
-    "retry": _Command("commands.retry", "retry", "Do a worker of an ended run over again."),
-    "stop": _Command("commands.stop", "stop", "Stop workers of a run, and keep what they wrote."),
+    "run-one": _Command("commands.parallel", "run_one", "Run one task, for loops of a shell."),
+    "ls": _Command("commands.ls", "ls", "List runs and what is left of each."),
+    "watch": _Command("commands.watch", "watch", "Show the progress of a run."),
+    "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
+    "logs": _Command("commands.logs", "logs", "Print the output of workers."),
+    "events": _Command("commands.logs", "events", "Print the events of a run as NDJSON."),
+    "resume": _Command("commands.resume", "resume", "Continue a run whose process died."),
+    "retry": _Command("commands.retry", "retry", "Repeat one worker of an ended run."),
+    "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),
     "exec": _Command("commands.exec", "exec_", "Run a command in a running worker's container."),
     "shell": _Command("commands.exec", "shell", "Open a shell in a running worker's container."),
     "parallel-cleanup": _Command(
-        "commands.cleanup", "parallel_cleanup", "Remove what finished runs left."
+        "commands.cleanup", "parallel_cleanup", "Remove worktrees, branches and containers of runs."
     ),
-    "gc": _Command("commands.cleanup", "gc", "Remove old workers that are merged and clean."),
-    "restore": _Command("commands.cleanup", "restore", "Bring back what a cleanup kept."),
-    "image": _Command("commands.image", "app", "Build and list the images that workers run in."),
-    "cache": _Command("commands.cache", "app", "Fill and list the caches that workers find."),
+    "gc": _Command("commands.cleanup", "gc", "Remove old merged workers without changes."),
+    "restore": _Command(
+        "commands.cleanup", "restore", "Restore work from the backups of a cleanup."
+    ),
+    "image": _Command("commands.image", "app", "Build and list container images of workers."),
+    "cache": _Command("commands.cache", "app", "Fill, list and remove package caches of workers."),
     "init": _Command("init.command", "init", "Write a configuration file that fits the project."),
-    "config": _Command("commands.config", "app", "Show and check the configuration."),
-    "doctor": _Command(
-        "commands.doctor", "doctor", "Check that a run could start on this machine."
-    ),
+    "config": _Command("commands.config", "app", "Print and check the configuration."),
+    "doctor": _Command("commands.doctor", "doctor", "Check that this machine can start a run."),
 }
 
 
@@ -89,6 +92,8 @@ class LazyGroup(TyperGroup):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name)(target)
             target = single
+        for one in target.registered_commands:
+            one.cls = GroupedCommand
         target.rich_markup_mode = None
         return typer.main.get_command(target)
 
@@ -117,9 +122,13 @@ def _show_version(wanted: bool) -> None:
 def options(
     show_version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_show_version, is_eager=True
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Print the traceback of an error.")
+    ] = False,
 ) -> None:
     """Run many coding agents at once, each in its own git worktree and Docker container."""
     del show_version, debug
@@ -174,7 +183,9 @@ def _invoke(arguments: list[str]) -> int:
         _check_arguments(arguments)
         if not arguments:
             arguments = ["--help"]
-        with group.make_context("orchestrator", arguments) as context:
+        with group.make_context(
+            "orchestrator", arguments, max_content_width=_HELP_WIDTH
+        ) as context:
             group.invoke(context)
         sys.stdout.flush()
     except typer.Exit as ending:

@@ -17,14 +17,20 @@ TICK = 0.1
 
 Run = Annotated[
     str | None,
-    typer.Argument(metavar="RUN", help="A run's id, or its beginning. [default: the newest]"),
+    typer.Argument(
+        metavar="RUN", help="Id of the run, or its first characters. [default: the newest run]"
+    ),
 ]
 RunOption = Annotated[
     str | None,
-    typer.Option("--run", metavar="ID", help="A run's id, or its beginning. [default: the newest]"),
+    typer.Option(
+        "--run",
+        metavar="ID",
+        help="Id of the run, or its first characters. [default: the newest run]",
+    ),
 ]
 Follow = Annotated[
-    bool, typer.Option("-f", "--follow", help="Go on until the run ends.", show_default=False)
+    bool, typer.Option("-f", "--follow", help="Follow the run until it ends.", show_default=False)
 ]
 
 

@@ -8,23 +8,41 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.output.messages import tell
+from orchestrator.config.option import Group
 from orchestrator.errors import ConfigError
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.parsing.reader import Reading
 from orchestrator.workflow.selection import only, starting_at
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML, JSON or SQUAD.md.")]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Workflow file: YAML, JSON or SQUAD.md.")
+]
 Variables = Annotated[
     list[str] | None,
-    typer.Option("--var", metavar="NAME=VALUE", help="A value of `{{NAME}}` in the file's texts."),
+    typer.Option(
+        "--var",
+        metavar="NAME=VALUE",
+        help="Value of `{{NAME}}` in the workflow file; repeatable.",
+        rich_help_panel=Group.COMMON,
+    ),
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="TASK", help="This task and no others; may be given again."),
+    typer.Option(
+        "--only",
+        metavar="TASK",
+        help="Run only this task; repeatable.",
+        rich_help_panel=Group.COMMON,
+    ),
 ]
 From = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="TASK", help="This task and those that depend on it."),
+    typer.Option(
+        "--from",
+        metavar="TASK",
+        help="Run only this task and the tasks that depend on it; repeatable.",
+        rich_help_panel=Group.TASK,
+    ),
 ]
 
 

@@ -2,14 +2,15 @@
 
 import fcntl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import typer
 
 from orchestrator.cli.output.messages import tell
+from orchestrator.cli.run_options import RunOptions
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
@@ -20,30 +21,30 @@ _PAUSE = 1.0
 
 
 @contextmanager
-def turn(given: Mapping[str, Any]) -> Iterator[None]:
+def turn(run: RunOptions) -> Iterator[None]:
     """Keep to `--when-busy`: the block runs when this run may start.
 
     Args:
-        given: The options of the command.
+        run: The options of the command.
 
     Raises:
         ConfigError: The option has another value.
         RepositoryError: There is no repository.
     """
-    asked = given["when_busy"] or START
+    asked = run.when_busy or START
     if asked not in (START, WAIT, LEAVE):
         raise ConfigError(
             "option `--when-busy`: must be `start`, `wait` or `leave`",
             hint="`start` is the default",
         )
-    if asked == START or given["dry_run"]:
+    if asked == START or run.dry_run:
         yield
         return
     repository = Repository(Path.cwd())
     repository.state_dir.mkdir(parents=True, exist_ok=True)
     # Held until this run has ended, or is live and seen as such.
     with (repository.state_dir / "turn").open("w") as lock:
-        _wait(repository, lock, leaves=asked == LEAVE, quiet=given["quiet"])
+        _wait(repository, lock, leaves=asked == LEAVE, quiet=run.quiet)
         yield
 
 

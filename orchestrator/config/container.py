@@ -1,10 +1,11 @@
 """Settings of a worker's container: limits and isolation."""
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from orchestrator.config.option import Group, Option
 from orchestrator.config.values import Model, Ports, Size
 
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
@@ -13,25 +14,30 @@ _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(=@[^\0]+)?")
 class Limits(Model):
     """Resource limits of one worker."""
 
-    cpus: float | None = Field(default=None, gt=0)
-    """Number of CPUs. Default: 2, or all CPUs of a smaller machine."""
-    memory: Size = Field(default=4 * 1024**3, ge=16 * 1024**2)
-    """Memory in bytes. Swap is disabled."""
-    pids: int = Field(default=512, ge=8)
-    """Maximum number of processes and threads."""
+    cpus: Annotated[float | None, Option(Group.LIMITS, "N", default="2, or all")] = Field(
+        default=None, gt=0
+    )
+    """CPUs of each worker. Default: 2, or all CPUs of a smaller machine."""
+    memory: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(
+        default=4 * 1024**3, ge=16 * 1024**2
+    )
+    """Memory of each worker in bytes, or as `512m`. Swap is disabled."""
+    pids: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=512, ge=8)
+    """Maximum number of processes and threads of each worker."""
     open_files: int = Field(default=4096, ge=64)
     """Maximum number of open file descriptors per process."""
     tmp: Size = Field(default=1024**3, ge=1024**2)
     """Size in bytes of `/tmp` and of the home directory, each. Both count as memory."""
-    disk: Size = Field(default=8 * 1024**3, ge=1024**2)
-    """Bytes that a worker may write to its worktree and its git store."""
-    inodes: int = Field(default=1_000_000, ge=100)
-    """Files and directories that a worker may create in its worktree and its git store."""
-    log_limit: Size = Field(default=1024**3, ge=64 * 1024)
-    """Bytes of output that a worker may print."""
-    idle_timeout: float = Field(default=0.0, ge=0)
+    disk: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=8 * 1024**3, ge=1024**2)
+    """Bytes that each worker may write to disk, or as `2g`. Its worktree and its git store
+    count."""
+    inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100)
+    """Files and directories that each worker may create. Its worktree and its git store count."""
+    log_limit: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=1024**3, ge=64 * 1024)
+    """Bytes of output that each worker may print, or as `100m`."""
+    idle_timeout: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=0.0, ge=0)
     """Seconds without output after which a worker is stopped; 0 disables the check."""
-    grace: float = Field(default=10.0, ge=0)
+    grace: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=10.0, ge=0)
     """Seconds between SIGTERM and SIGKILL when a worker is stopped."""
 
 
@@ -41,39 +47,78 @@ Network = Literal["none", "open"]
 class Isolation(Model):
     """Isolation of a worker's container: network, mounts, environment."""
 
-    network: Network = "open"
-    """`none`: no network. `open`: the internet, but not this machine, private networks or other
-    workers."""
-    setup_network: Network | None = None
-    """Network of the `setup` commands. Default: same as `network`."""
-    check_network: Network = "none"
-    """Network of the `checks` commands."""
-    allow: tuple[str, ...] = ()
+    network: Annotated[Network, Option(Group.ISOLATION, "none|open")] = "open"
+    """Network access of workers: `none`, or `open` for the public internet. With `open`, workers do
+    not reach this machine, private networks or other workers."""
+    setup_network: Annotated[Network | None, Option(Group.ISOLATION, "none|open")] = None
+    """Network of the setup commands. Default: same as `network`."""
+    check_network: Annotated[Network, Option(Group.ISOLATION, "none|open")] = "none"
+    """Network of the checks."""
+    allow: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ISOLATION,
+            "HOST[:PORT]",
+            help="Private host that workers with an open network may reach; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
     """`HOST[:PORT]` entries that workers may reach in addition to the internet: a name, an IPv4
-    address or network, or `host.docker.internal` for this machine. The base URLs of the model's
-    API are always allowed."""
-    read_only: bool = False
-    """Whether the worktree is mounted read-only: the worker can write only to `/tmp`, its home
-    directory and its caches, and commits nothing. The `setup` commands can still write to the
+    address or network, or `host.docker.internal` for this machine. The base URLs of the model's API
+    are always allowed."""
+    read_only: Annotated[bool, Option(Group.ISOLATION)] = False
+    """Mount worktrees read-only, so that workers commit nothing. A worker can then write only to
+    `/tmp`, its home directory and its caches. The `setup` commands can still write to the
     worktree."""
-    runtime: str | None = None
+    runtime: Annotated[str | None, Option(Group.ISOLATION, "NAME")] = None
     """OCI runtime by its name in the container engine, such as `runsc`. Default: the engine's
     default."""
-    env: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of the worker's container, in addition to the agent's own."""
-    secrets: tuple[str, ...] = ()
-    """Environment variables of the user that each worker receives as files in `/run/secrets`; the
-    option also accepts `NAME=@FILE`. Secret values are redacted from everything a run prints or
-    stores."""
     history: Literal["full", "shallow"] = "full"
     """`full`: workers get the whole history of the base commit. `shallow`: only the base commit,
     which is faster for a large repository."""
-    ports: Ports = Field(default={})
+    env: Annotated[
+        dict[str, str],
+        Option(
+            Group.ENVIRONMENT,
+            "K[=V]",
+            help="Environment variable of workers; `K` alone takes your value; repeatable.",
+            repeatable=True,
+        ),
+    ] = Field(default_factory=dict)
+    """Environment variables of the worker's container, in addition to the agent's own."""
+    secrets: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ENVIRONMENT,
+            "NAME[=@FILE]",
+            "--secret",
+            help="Variable or file that workers get as a file in /run/secrets; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
+    """Environment variables of the user that each worker receives as files in `/run/secrets`; the
+    option also accepts `NAME=@FILE`. Secret values are redacted from everything a run prints or
+    stores."""
+    ports: Annotated[
+        Ports,
+        Option(
+            Group.ENVIRONMENT,
+            "CSV",
+            help="Container ports to publish on 127.0.0.1, as `3000,3010`.",
+        ),
+    ] = Field(default={})
     """Container ports to publish on 127.0.0.1, each at a different host port per worker: a list, or
     a mapping of variable names to container ports. The ports of a list are named `PORT`,
     `API_PORT`, `PORT_3` and so on."""
-
-    copied: tuple[str, ...] = ()
+    copied: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ENVIRONMENT,
+            "GLOB",
+            help="Untracked files to copy into each worktree; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
     """Untracked files of the checkout to copy into every worktree; they are never committed.
     Patterns as in `.gitignore`, in addition to those in the file `.worktreeinclude`."""
 

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.document import Node
+from orchestrator.config.option import Option
 from orchestrator.config.project import Project
 from orchestrator.config.run import MOST_WORKERS, ParallelConfig, Triggers
 from orchestrator.config.values import IS_SIZE
@@ -119,6 +121,37 @@ def place(file: Path | None, node: Node | None) -> str:
 def model_of(field: FieldPath) -> type[BaseModel]:
     """Return the model that defines a field."""
     return _PARTS[field[0]] if len(field) > 1 else ParallelConfig
+
+
+def field_info(field: FieldPath) -> FieldInfo:
+    """Return the definition of a field."""
+    return model_of(field).model_fields[field[-1]]
+
+
+def option_of(field: FieldPath) -> Option | None:
+    """Return the command line option of a field, or None if there is no option for it."""
+    found = (one for one in field_info(field).metadata if isinstance(one, Option))
+    return next(found, None)
+
+
+OPTIONS: Mapping[str, Option] = {
+    key: option
+    for model_fields in (RUN_FIELDS, CONTAINER_FIELDS, PROJECT_FIELDS, TRIGGER_FIELDS)
+    for key, field in model_fields.items()
+    if (option := option_of(field)) is not None
+}
+"""Settings that have a command line option."""
+
+
+def flag(key: str) -> str:
+    """Return the name of the command line option of a setting."""
+    option = OPTIONS.get(key)
+    return (option and option.flag) or "--" + key.replace("_", "-")
+
+
+def is_list(field: FieldPath) -> bool:
+    """Return whether a field holds several values, which text gives as `a,b,c`."""
+    return get_origin(field_info(field).annotation) in {tuple, dict}
 
 
 def is_size(field: FieldPath) -> bool:

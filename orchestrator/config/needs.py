@@ -1,9 +1,9 @@
 """Find options without effect because the feature that they modify is not enabled."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
+from orchestrator.config.fields import flag
 from orchestrator.config.run import ParallelConfig
-from orchestrator.config.sources import flag
 
 
 def _checks(config: ParallelConfig) -> bool:
@@ -27,7 +27,7 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
     ),
     "on_trigger": (
         _triggers,
-        "`--silence`, `--repeated-errors`, `--prompts` or `--paths`",
+        "`--alert-silence`, `--alert-errors`, `--alert-prompt` or `--alert-outside`",
     ),
     "retry_delay": (_retries, "`--retries`"),
     "retry_from": (
@@ -48,13 +48,15 @@ Only command-line options are checked: a file may hold settings for features tha
 by options."""
 
 
-def without_effect(options: Mapping[str, object], config: ParallelConfig) -> Iterator[str]:
+def without_effect(
+    options: Mapping[str, object], configs: Collection[ParallelConfig]
+) -> Iterator[str]:
     """Yield a problem for each given option that has no effect.
 
     Args:
         options: Values by setting name; None: not given.
-        config: The merged configuration.
+        configs: The settings of the run, or of each of its tasks.
     """
     for name, (in_force, needed) in NEEDS.items():
-        if options.get(name) is not None and not in_force(config):
+        if options.get(name) is not None and not any(map(in_force, configs)):
             yield f"option `{flag(name)}` has no effect without {needed}"

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator
 
+from orchestrator.config.option import Group, Option
 from orchestrator.config.values import (
     DEFAULT_TIMEOUT,
     CacheKind,
@@ -12,7 +13,7 @@ from orchestrator.config.values import (
     Model,
     Port,
     Size,
-    _command,
+    command_line,
 )
 
 
@@ -59,7 +60,7 @@ def variable_prefix(service: str) -> str:
 class Check(Model):
     """A command that must succeed on each worker's commit."""
 
-    run: Annotated[str, AfterValidator(_command)]
+    run: Annotated[str, AfterValidator(command_line)]
     """Shell command."""
     name: str | None = Field(default=None, min_length=1, max_length=100)
     """Name of the check in reports. Default: the command."""
@@ -111,25 +112,82 @@ Services = Annotated[dict[str, Service], AfterValidator(_told_apart)]
 class Project(Model):
     """Setup, checks and services of a project, at the top level of a configuration file."""
 
-    setup: Commands = ()
+    setup: Annotated[
+        Commands,
+        Option(
+            Group.PROJECT,
+            "CMD",
+            help="Command to run in the worktree before the agent; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
     """Commands that prepare the worktree before the agent starts, in a separate container. Files
     they write into the worktree are kept. They may run again after an interruption."""
-    setup_timeout: float = Field(default=DEFAULT_TIMEOUT, ge=0)
+    setup_timeout: Annotated[
+        float,
+        Option(
+            Group.PROJECT,
+            "SECONDS",
+            help="Time limit of all setup commands, and of all teardown commands; 0: no limit.",
+        ),
+    ] = Field(default=DEFAULT_TIMEOUT, ge=0)
     """Seconds for all `setup` commands together, and for all `teardown` commands together; 0
     disables the limit."""
-    teardown: Commands = ()
+    teardown: Annotated[
+        Commands,
+        Option(
+            Group.PROJECT,
+            "CMD",
+            help="Command to run in the worktree after the agent; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
     """Commands that run in the worktree after the agent, whether it succeeded or not, and before
     its work is committed."""
-    checks: Checks = ()
+    checks: Annotated[
+        Checks,
+        Option(
+            Group.COMMON,
+            "CMD",
+            "--check",
+            help="Command to run on each worker's commit, which must succeed; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
     """Commands that each worker's commit must pass, in a fresh container and checkout: a command,
     or `run` with `name` and `timeout`. A worker that fails a check is `partial` with the reason
     `checks_failed`."""
-    caches: tuple[CacheKind, ...] = ()
+    caches: Annotated[
+        tuple[CacheKind, ...],
+        Option(
+            Group.PROJECT,
+            "NAME",
+            "--cache",
+            help="Package cache of workers: `pip`, `npm`, `uv` or `cargo`; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
     """Package managers whose download caches workers share, as filled by `orchestrator cache warm`.
     A worker's own changes to a cache are discarded after it ends."""
-    services: Services = Field(default={})
+    services: Annotated[
+        Services,
+        Option(
+            Group.ENVIRONMENT,
+            "NAME=IMAGE",
+            "--service",
+            help="Container that runs beside each worker, such as a database; repeatable.",
+            repeatable=True,
+        ),
+    ] = Field(default={})
     """Service containers of each worker, by the host name under which the worker reaches them."""
-    dotenv: str | None = None
+    dotenv: Annotated[
+        str | None,
+        Option(
+            Group.ENVIRONMENT,
+            "FILE",
+            help="File of each worktree to add port and service variables to, as `.env`.",
+        ),
+    ] = None
     """Untracked file in each worktree, such as `.env`, to which the variables of the worker's ports
     and services are added."""
 

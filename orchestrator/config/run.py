@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from orchestrator.config.container import Isolation, Limits, Network
+from orchestrator.config.option import Group, Option
 from orchestrator.config.presets import PRESETS, Preset
 from orchestrator.config.project import Project, variable_prefix
 from orchestrator.config.values import DEFAULT_TIMEOUT, Model
@@ -67,28 +68,51 @@ StageKey = Literal["setup", "teardown", "checks"]
 
 
 class Triggers(Model):
-    """Conditions that raise an alert about a worker."""
+    """When the user is alerted to a worker."""
 
-    silence: float = Field(default=0.0, ge=0)
+    silence: Annotated[
+        float, Option(Group.ALERTS, "SECONDS", "--alert-silence", former="--silence")
+    ] = Field(default=0.0, ge=0)
     """Alert after this many seconds without output; 0 disables the alert."""
-    repeated_errors: int = Field(default=0, ge=0)
-    """Alert when the same error line, ignoring numbers, appears more often; 0 disables the
+    repeated_errors: Annotated[
+        int, Option(Group.ALERTS, "N", "--alert-errors", former="--repeated-errors")
+    ] = Field(default=0, ge=0)
+    """Alert when a worker prints the same error line N times; 0 disables the alert. Numbers in
+    the line are ignored."""
+    prompts: Annotated[
+        float, Option(Group.ALERTS, "SECONDS", "--alert-prompt", former="--prompts")
+    ] = Field(default=0.0, ge=0)
+    """Alert after this many seconds of silence after a question such as `(y/n)`; 0 disables the
     alert."""
-    prompts: float = Field(default=0.0, ge=0)
-    """Alert after this many seconds of silence that follow a question such as `(y/n)`; 0 disables
-    the alert."""
-    paths: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Paths that workers may change, as in `.gitignore`: `src`, `docs/*.md`. A worker that changes
-    other files is `partial` with the reason `out_of_scope`. Default: any path."""
-    enforce: Literal["ro"] | None = None
+    paths: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Option(Group.ALERTS, "CSV", "--alert-outside", former="--paths"),
+    ] = ()
+    """Alert when a worker changes files outside these paths, as `src,docs/*.md`. Patterns are as in
+    `.gitignore`. A worker that changes other files is `partial` with the reason `out_of_scope`.
+    Default: any path may be changed."""
+    enforce: Annotated[
+        Literal["ro"] | None,
+        Option(
+            Group.ALERTS,
+            "ro",
+            help="Mount everything outside `--alert-outside` read-only with `ro`.",
+        ),
+    ] = None
     """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
     a directory from the repository's top, without wildcards. Default: changes to other files are
     possible, and are reported."""
-    on_trigger: Literal["warn", "stop"] = "warn"
-    """What an alert does. `warn`: report it. `stop`: also stop the worker and keep its work."""
-    notify: str | None = Field(default=None, min_length=1)
-    """Command, run on this machine without a shell, that receives a JSON object on stdin for each
-    alert, each failed worker and the end of the run; or a URL to which the object is posted."""
+    on_trigger: Annotated[
+        Literal["warn", "stop"],
+        Option(Group.ALERTS, "warn|stop", "--on-alert", former="--on-trigger"),
+    ] = "warn"
+    """What to do on an alert: `warn`, or `stop` the worker and keep its work."""
+    notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL")] = Field(
+        default=None, min_length=1
+    )
+    """Command or URL that receives alerts, failed workers and the end of the run, as JSON. A
+    command runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the
+    object is posted."""
 
 
 class RateLimit(Model):
@@ -131,84 +155,110 @@ _WORKERS_SCHEMA = {
 class ParallelConfig(Model):
     """All settings of one run."""
 
-    tasks: tuple[str, ...] = Field(min_length=1)
+    tasks: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.COMMON, "CMD", "--task", help="Task of a worker; repeatable.", repeatable=True
+        ),
+    ] = Field(min_length=1)
     """Tasks, one per worker; the first is repeated if there are more workers."""
-    model: str | None = Field(default=None, min_length=1)
-    """Model of workers not covered by `models`. Default: the agent program's default."""
-    models: tuple[str, ...] = ()
-    """Models of workers 1, 2 and so on; workers beyond the end of the list use `model`."""
     max_workers: int = Field(default=MOST_WORKERS, ge=1, le=MOST_EVER)
     """Highest allowed value of `workers`."""
-    workers: Annotated[int, WithJsonSchema(_WORKERS_SCHEMA)] = Field(
-        default=3, ge=1, validate_default=True
-    )
+    workers: Annotated[
+        int,
+        WithJsonSchema(_WORKERS_SCHEMA),
+        Option(
+            Group.COMMON,
+            "N",
+            help="Workers that run at the same time: 1-10, or `auto` to fit this machine.",
+        ),
+    ] = Field(default=3, ge=1, validate_default=True)
     """Workers that run at the same time (1-10, or up to `max_workers`), or `auto`: as many as fit
     on this machine."""
     auto_workers: bool = False
     """Whether `workers` was `auto`: each worker then waits until the machine has the CPUs and
     memory it needs. Set while the settings are loaded; not a key of a configuration file."""
-    agent: str = Field(default="build", min_length=1)
-    """Profile passed to the agent program."""
-    agent_cli: str = "architect"
-    """Agent program, such as `architect` or `claude`; `shell` runs each task as a shell command."""
-    max_steps: int = Field(default=50, ge=1)
-    """Maximum number of steps of an agent."""
-    budget_per_worker: float | None = Field(default=None, gt=0)
-    """Budget of each worker in USD. Default: no limit."""
-    tokens_per_worker: int | None = Field(default=None, gt=0)
-    """Input and output tokens that each worker may use. Default: no limit."""
-    budget_total: float | None = Field(default=None, gt=0)
-    """Budget of the run in USD, which workers share: each gets a part of the rest. Default: no
-    limit."""
-    tokens_total: int | None = Field(default=None, gt=0)
-    """Tokens of the run, which workers share in the same way. Default: no limit."""
-    timeout_per_worker: float = Field(default=DEFAULT_TIMEOUT, ge=0)
+    agent_cli: Annotated[str, Option(Group.COMMON, "NAME")] = "architect"
+    """Agent program to run, such as `claude`; `shell` runs each task as a command."""
+    models: Annotated[tuple[str, ...], Option(Group.COMMON, "CSV")] = ()
+    """Models of workers 1, 2 and so on, as `a,b,c`. Workers beyond the end of the list use
+    `model`."""
+    timeout_per_worker: Annotated[float, Option(Group.COMMON, "SECONDS")] = Field(
+        default=DEFAULT_TIMEOUT, ge=0
+    )
     """Seconds that each worker may run; 0 disables the limit."""
-    image: str | None = None
-    """Container image. Default: the image of the agent program."""
-    api_base: str | None = None
-    """Base URL of the model's API. Default: the agent program's default."""
-    base: str = "HEAD"
-    """Commit from which the workers start."""
-    worktree_dir: Annotated[str, AfterValidator(check_worktree_dir)] = WORKTREE_DIR
-    """Path of each worker's worktree. `{n}` is the worker's number, `{id}` the id of its task
-    (`worker-N` outside of workflows). The path is relative to the repository's top, absolute, or
-    starts with `~/`; it may be outside of the repository, as `../.worktrees/{id}`."""
-    branch: Annotated[str, AfterValidator(check_branch)] = BRANCH
-    """Branch of each worker, such as `solve/{id}`; `{n}` and `{id}` are as in `worktree_dir`."""
-    include_uncommitted: bool = False
-    """Whether workers start with the uncommitted and untracked files of the checkout."""
-    context: str | None = Field(default=None, min_length=1)
+    budget_per_worker: Annotated[float | None, Option(Group.COMMON, "USD")] = Field(
+        default=None, gt=0
+    )
+    """Budget of each worker in USD. Default: no limit."""
+    base: Annotated[str, Option(Group.TASK, "REF")] = "HEAD"
+    """Commit that workers start from: a branch, a tag, a hash or another git revision."""
+    include_uncommitted: Annotated[bool, Option(Group.TASK)] = False
+    """Start from the checkout with its uncommitted and untracked files."""
+    context: Annotated[str | None, Option(Group.TASK, "FILE")] = Field(default=None, min_length=1)
     """Text file that every worker can read at the path in `ORCHESTRATOR_CONTEXT`. In a
     configuration file, the path is relative to the repository's top."""
+    worktree_dir: Annotated[
+        str, AfterValidator(check_worktree_dir), Option(Group.TASK, "TEMPLATE")
+    ] = WORKTREE_DIR
+    """Path of each worker's worktree, as `../.worktrees/{id}`. `{n}` is the worker's number, `{id}`
+    the id of its task (`worker-N` outside of workflows). The path is relative to the repository's
+    top, absolute, or starts with `~/`; it may be outside of the repository."""
+    branch: Annotated[str, AfterValidator(check_branch), Option(Group.TASK, "TEMPLATE")] = BRANCH
+    """Branch of each worker, as `solve/{id}`. `{n}` and `{id}` are as in `worktree_dir`."""
+    stagger: Annotated[float, Option(Group.TASK, "SECONDS")] = Field(default=0.0, ge=0)
+    """Minimum seconds between the starts of two workers."""
+    model: Annotated[
+        str | None,
+        Option(Group.AGENT, "NAME", help="Model of workers that have no model of their own."),
+    ] = Field(default=None, min_length=1)
+    """Model of workers not covered by `models`. Default: the agent program's default."""
+    agent: Annotated[str, Option(Group.AGENT, "NAME")] = Field(default="build", min_length=1)
+    """Profile passed to the agent program."""
+    max_steps: Annotated[int, Option(Group.AGENT, "N")] = Field(default=50, ge=1)
+    """Maximum number of steps of an agent."""
+    api_base: Annotated[str | None, Option(Group.AGENT, "URL")] = None
+    """Base URL of the model's API. Default: the agent program's default."""
+    image: Annotated[str | None, Option(Group.AGENT, "IMAGE")] = None
+    """Container image of the workers. Default: the image of the agent program."""
+    tokens_per_worker: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
+    """Input and output tokens that each worker may use. Default: no limit."""
+    budget_total: Annotated[float | None, Option(Group.LIMITS, "USD")] = Field(default=None, gt=0)
+    """Budget of all workers together in USD. Each worker gets a part of the rest. Default: no
+    limit."""
+    tokens_total: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
+    """Input and output tokens that all workers together may use. Each worker gets a part of the
+    rest. Default: no limit."""
     max_worktrees: int = Field(default=20, ge=1)
     """Workers' worktrees, including those of earlier runs, that may exist when a run starts; a run
     that would exceed the limit is refused. Tasks that wait for a free worker do not count."""
     retention: Age | None = None
     """Age after which merged workers without uncommitted changes are removed, at the start of a run
     and by `orchestrator gc`: `90s`, `15m`, `6h`, `2d`. Default: workers are kept."""
-    retries: int = Field(default=0, ge=0, le=10)
-    """How often a worker that failed for a temporary reason is started again."""
-    retry_delay: float = Field(default=5.0, ge=0)
+    retries: Annotated[int, Option(Group.RETRIES, "N")] = Field(default=0, ge=0, le=10)
+    """Number of times that a worker is started again after a temporary failure."""
+    retry_delay: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(default=5.0, ge=0)
     """Seconds between a failure and the retry."""
-    retry_on: tuple[Reason, ...] = ()
-    """Reasons for which a failed worker is retried, in addition to the temporary ones."""
-    retry_from: Literal["base", "keep"] = "base"
-    """Commit from which a retry starts. `base`: where the run started. `keep`: what the failed
-    attempt committed."""
-    rate_limit_wait: float = Field(default=3600.0, ge=0, le=86_400)
-    """Total seconds that a worker waits for a rate-limited API; meanwhile no other worker of the
-    same provider starts. The restart does not count as one of its `retries`. 0: the worker fails,
-    and is started again only by `retries`."""
-    stagger: float = Field(default=0.0, ge=0)
-    """Minimum seconds between the starts of two workers."""
-    fail_fast: bool = False
-    """Whether all other workers are cancelled when a worker has failed and has no retries left."""
-    fail_on: Literal["any", "all"] = "any"
-    """`any`: the exit code is 1 if any worker fails. `all`: only if every worker fails."""
-    preset: Preset | None = None
-    """Defaults for a kind of work, which every other setting overrides. `untrusted`: no network and
-    small limits. `ci`: for builds and tests. `trusted`: large limits."""
+    retry_on: Annotated[tuple[Reason, ...], Option(Group.RETRIES, "CSV")] = ()
+    """More reasons to retry a failed worker, as `timeout,oom`. Temporary failures are always
+    retried."""
+    retry_from: Annotated[Literal["base", "keep"], Option(Group.RETRIES, "base|keep")] = "base"
+    """Where a retry starts: `base`, or `keep` for what the failed attempt committed."""
+    rate_limit_wait: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(
+        default=3600.0, ge=0, le=86_400
+    )
+    """Longest total wait of a worker for a rate-limited API, in seconds; 0 fails at once. Meanwhile
+    no other worker of the same provider starts. The restart does not count as one of its `retries`.
+    With 0 the worker fails, and is started again only by `retries`."""
+    fail_fast: Annotated[bool, Option(Group.RETRIES)] = False
+    """Cancel all other workers when a worker has failed and has no retries left."""
+    fail_on: Annotated[Literal["any", "all"], Option(Group.RETRIES, "any|all")] = "any"
+    """Failure policy of the exit code: `any` worker fails, or `all` workers fail. With `all`, the
+    exit code is 0 as soon as one worker succeeded."""
+    preset: Annotated[Preset | None, Option(Group.ISOLATION, "NAME")] = None
+    """Defaults for a kind of work: `untrusted`, `ci` or `trusted`. Every other setting overrides
+    the preset. `untrusted`: no network and small limits. `ci`: for builds and tests. `trusted`:
+    large limits."""
     providers: dict[str, Provider] = Field(default={})
     """Settings of providers of models, by name: `claude` or `claude-code`, `gemini` or
     `gemini-cli`, and so on for every agent program; or the part of a model's name before the

@@ -19,14 +19,14 @@ from orchestrator.config.fields import (
     TOP_FIELDS,
     FieldPath,
     Setting,
+    flag,
+    is_list,
     place,
 )
 from orchestrator.text.sanitize import is_text, one_line
 
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
-_LISTS = frozenset({"allow", "models", "paths", "ports", "retry_on"})
-"""Settings whose options and variables are comma-separated lists."""
 NO_VARIABLE = frozenset({"tasks", "context", "copy", "env", "secrets", *PROJECT_FIELDS})
 """Settings without an environment variable.
 
@@ -235,11 +235,9 @@ def from_options(
     options: Mapping[str, object], environ: Mapping[str, str], problems: Problems
 ) -> list[Setting]:
     """Read the options of a command; None means that an option was not given."""
-    given = {name: value for name, value in options.items() if value not in (None, ())}
+    given = {name: value for name, value in options.items() if value not in (None, (), [])}
     settings = [
-        Setting(
-            field=FIELDS[name], value=_split(FIELDS[name], value), kind="option", name=flag(name)
-        )
+        Setting(field=FIELDS[name], value=_value(name, value), kind="option", name=flag(name))
         for name, value in given.items()
         if name not in {"env", "env_file", "services"}
     ]
@@ -254,20 +252,6 @@ def from_options(
     return settings
 
 
-_FLAGS: Mapping[str, str] = {
-    "tasks": "--task",
-    "secrets": "--secret",
-    "services": "--service",
-    "checks": "--check",
-    "caches": "--cache",
-}
-
-
-def flag(name: str) -> str:
-    """Return the command-line option of a setting."""
-    return _FLAGS.get(name, "--" + name.replace("_", "-"))
-
-
 def _service(entry: str, problems: Problems) -> tuple[str, dict[str, str]]:
     name, equals, image = entry.partition("=")
     if not equals:
@@ -275,8 +259,15 @@ def _service(entry: str, problems: Problems) -> tuple[str, dict[str, str]]:
     return name, {"image": image or "-"}
 
 
+def _value(name: str, value: object) -> object:
+    if name == "context":
+        # An option names a file as seen from here, a configuration file from the repository's top.
+        return str(Path(str(value)).absolute())
+    return _split(FIELDS[name], value)
+
+
 def _split(field: FieldPath, value: object) -> object:
-    if field[-1] in _LISTS and isinstance(value, str):
+    if isinstance(value, str) and is_list(field):
         return tuple(item.strip() for item in value.split(","))
     return value
 

@@ -85,7 +85,12 @@ Ports = Annotated[
 ]
 
 
-def _command(text: str) -> str:
+def command_line(text: str) -> str:
+    """Validate a command line.
+
+    Raises:
+        ValueError: The command is empty or contains NUL.
+    """
     if not text.strip():
         raise ValueError("a command must not be empty")
     if "\0" in text:
@@ -93,7 +98,7 @@ def _command(text: str) -> str:
     return text
 
 
-Commands = tuple[Annotated[str, AfterValidator(_command)], ...]
+Commands = tuple[Annotated[str, AfterValidator(command_line)], ...]
 """Shell commands."""
 
 

@@ -1,7 +1,7 @@
 """Patterns of paths, with the meaning that they have in a `.gitignore`. Pure.
 
-`paths` and `touches` of tasks, `--paths` and the globs of `foreach` are all matched here. The walk
-over a path's components takes linear time, whatever a pattern or a worker's file name looks like.
+`paths` and `touches` of tasks, `--alert-outside` and the globs of `foreach` are all matched here.
+The walk over the components of a path takes linear time, whatever a pattern or a file name holds.
 Regular expressions of whole patterns, as libraries for gitignore make them, can take for ever.
 """
 

@@ -6,6 +6,7 @@ all of them are set, or by a test of its own. A new option without a row fails h
 
 import ast
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,9 @@ from orchestrator.cli.app import run
 from orchestrator.cli.commands.parallel import parallel
 from orchestrator.cli.commands.spec_run import run as spec_run
 from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.fields import FIELDS, OPTIONS, option_of
 from orchestrator.config.needs import NEEDS
+from orchestrator.config.option import Group
 from orchestrator.config.project import Check, Project, Service
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.labels import ROLE
@@ -64,7 +67,7 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "read_only": (["--read-only"], ("isolation", "read_only"), True),
     "env": (["--env", "A=1"], ("isolation", "env"), {"A": "1", "B": "2"}),
     "env_file": (["--env-file", "variables"], ("isolation", "env"), {"A": "1", "B": "2"}),
-    "secret": (["--secret", "TOKEN"], ("isolation", "secrets"), ("TOKEN",)),
+    "secrets": (["--secret", "TOKEN"], ("isolation", "secrets"), ("TOKEN",)),
     "ports": (["--ports", "3000"], ("isolation", "ports"), {"PORT": 3000}),
     "copy": (["--copy", "*.local"], ("isolation", "copied"), ("*.local",)),
     "services": (["--service", "db=pg"], ("project", "services"), {"db": Service(image="pg")}),
@@ -90,18 +93,18 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "rate_limit_wait": (["--rate-limit-wait", "3"], ("rate_limit_wait",), 3),
     "stagger": (["--stagger", "0.1"], ("stagger",), 0.1),
     "fail_fast": (["--fail-fast"], ("fail_fast",), True),
-    "silence": (["--silence", "3"], ("triggers", "silence"), 3),
-    "repeated_errors": (["--repeated-errors", "4"], ("triggers", "repeated_errors"), 4),
-    "prompts": (["--prompts", "2"], ("triggers", "prompts"), 2),
-    "paths": (["--paths", "src"], ("triggers", "paths"), ("src",)),
-    "enforce": (["--paths", "src", "--enforce", "ro"], ("triggers", "enforce"), "ro"),
-    "on_trigger": (["--on-trigger", "stop"], ("triggers", "on_trigger"), "stop"),
+    "silence": (["--alert-silence", "3"], ("triggers", "silence"), 3),
+    "repeated_errors": (["--alert-errors", "4"], ("triggers", "repeated_errors"), 4),
+    "prompts": (["--alert-prompt", "2"], ("triggers", "prompts"), 2),
+    "paths": (["--alert-outside", "src"], ("triggers", "paths"), ("src",)),
+    "enforce": (["--alert-outside", "src", "--enforce", "ro"], ("triggers", "enforce"), "ro"),
+    "on_trigger": (["--on-alert", "stop"], ("triggers", "on_trigger"), "stop"),
     "notify": (["--notify", "cat"], ("triggers", "notify"), "cat"),
     "fail_on": (["--fail-on", "all"], ("fail_on",), "all"),
 }
 OTHER_OPTIONS = {
     "positional": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
-    "task": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
+    "tasks": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
     "context": "tests/workspace/test_shared_files.py::test_a_context_is_given_to_every_worker",
     "config": "tests/cli/commands/test_parallel.py::test_what_is_not_given_is_not_set",
     "quiet": "tests/cli/commands/test_parallel.py::test_quiet_leaves_stderr_empty",
@@ -121,8 +124,19 @@ OTHER_OPTIONS = {
 COMMANDS = {"parallel": parallel, "spec run": spec_run}
 
 
+FORMER = {
+    "silence": "--silence",
+    "repeated_errors": "--repeated-errors",
+    "prompts": "--prompts",
+    "paths": "--paths",
+    "on_trigger": "--on-trigger",
+}
+"""Settings whose option had another name, which is still accepted."""
+
+
 def names(command: str) -> set[str]:
-    return set(inspect.signature(COMMANDS[command]).parameters)
+    parameters = inspect.signature(COMMANDS[command]).parameters
+    return {name for name in parameters if not name.startswith("former_")}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -163,6 +177,51 @@ def test_every_option_arrives(command: str, repo: Path, monkeypatch: pytest.Monk
         for part in field:
             found = getattr(found, part)
         assert found == expected, name
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_name_is_accepted_and_not_shown(
+    name: str, repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo)
+    current, value = SETTINGS_OF_OPTIONS[name][0]
+    command = ["parallel", "true", "--agent-cli", "shell", "--dry-run", "--quiet"]
+    others = ["--silence", "9"] if name == "on_trigger" else []
+    assert run([*command, *others, FORMER[name], value]) == 0
+    assert run([*command, *others, FORMER[name], value, current, value]) == 3
+    said = f"error: `{FORMER[name]}` is the former name of `{current}`: both were given"
+    assert said in capsys.readouterr().err
+    for shown in ("parallel", "run-one", "spec run"):
+        assert run([*shown.split(), "--help"]) == 0
+        printed = capsys.readouterr().out
+        assert current in printed
+        assert f" {FORMER[name]} " not in printed
+
+
+def test_every_former_name_is_tested() -> None:
+    assert {key: option.former for key, option in OPTIONS.items() if option.former} == FORMER
+
+
+# --- Help: in groups, every text fits and is understood without the others.
+
+
+@pytest.mark.parametrize("command", ["parallel", "spec run", "run-one"])
+def test_options_are_listed_in_groups(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), "--help"]) == 0
+    titles = re.findall(r"^(\S.*):$", capsys.readouterr().out, re.MULTILINE)
+    assert titles == ["Arguments", *Group]
+
+
+def test_ten_options_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["parallel", "--help"])
+    common = capsys.readouterr().out.partition("Common options:\n")[2].partition("\n\n")[0]
+    assert len(re.findall(r"^  -", common, re.MULTILINE)) == 10
+
+
+def test_a_new_setting_is_an_option_by_its_declaration_alone() -> None:
+    declared = {key for key, field in FIELDS.items() if option_of(field)}
+    assert declared <= names("parallel")
+    assert declared - {"tasks", "models"} <= names("spec run")
 
 
 # --- Options that modify others are refused by themselves.

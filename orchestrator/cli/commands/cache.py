@@ -24,48 +24,33 @@ from orchestrator.workspace.caches import generations, remove_generations
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Fill and list the caches that workers find.",
+    help="Fill, list and remove the package caches of workers.",
 )
 _MOST_FILES = 10_000_000
 
 
 @app.command()
+@options.with_settings(only=("caches", "setup", "setup_timeout", "agent_cli", "image", "base"))
 def warm(
-    caches: options.Caches = None,
-    setup: options.Setup = None,
-    setup_timeout: options.SetupTimeout = None,
+    settings: options.GivenSettings,
     config: options.Config = None,
-    agent_cli: options.AgentCli = None,
-    image: options.Image = None,
-    base: options.Base = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
-    """Run the project's `setup` once, with an open network, and keep what it downloads."""
+    """Run the project's `setup` commands once and keep their downloads as caches."""
     top = find_top(Path.cwd())
-    wishes = load_config(
-        options={
-            "tasks": ("true",),
-            "caches": tuple(caches) if caches else None,
-            "setup": tuple(setup) if setup else None,
-            "setup_timeout": setup_timeout,
-            "agent_cli": agent_cli,
-            "image": image,
-            "base": base,
-        },
-        environ=os.environ,
-        top=top,
-        file=config,
+    configured = load_config(
+        options={**settings, "tasks": ("true",)}, environ=os.environ, top=top, file=config
     )
-    settings = warming_config(wishes)
+    warming = warming_config(configured)
     view = make_view(quiet=quiet)
-    warming = Warming(settings, top, emit=view)
-    raise typer.Exit(run_in_foreground(warming, settings, view, quiet=quiet, as_json=json))
+    run = Warming(warming, top, emit=view)
+    raise typer.Exit(run_in_foreground(run, warming, view, quiet=quiet, as_json=json))
 
 
 @app.command("ls")
 def list_caches(json: options.Json = False) -> None:
-    """List what is cached, the newest first: workers find the newest that fits."""
+    """List the caches, newest first. Workers use the newest cache that fits."""
     rows = _rows(generations(Repository(Path.cwd())))
     if json:
         caches = [{"generation": name, "cache": kind, "size": size} for name, kind, size in rows]
@@ -80,7 +65,7 @@ def list_caches(json: options.Json = False) -> None:
 
 @app.command()
 def clear() -> None:
-    """Remove all that is cached, unless a run goes on."""
+    """Remove every cache, unless a run is live."""
     repository = Repository(Path.cwd())
     before = generations(repository)
     removed = remove_generations(repository)

@@ -32,14 +32,16 @@ RETENTION = "6h"
 _SHOWN = 5
 
 Numbers = Annotated[
-    list[int] | None, typer.Argument(metavar="N", min=1, help="Workers, instead of all of them.")
+    list[int] | None,
+    typer.Argument(metavar="N", min=1, help="Numbers of the workers. [default: all]"),
 ]
 Run = Annotated[
-    str | None, typer.Option("--run", metavar="ID", help="One run, instead of all that finished.")
+    str | None,
+    typer.Option("--run", metavar="ID", help="Id of the run. [default: all finished runs]"),
 ]
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be removed and touch nothing.")
+    bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
 ]
 
 
@@ -48,30 +50,32 @@ def parallel_cleanup(
     run: Run = None,
     merged: Annotated[
         bool,
-        typer.Option("--merged", help="Only workers that are merged and have nothing uncommitted."),
+        typer.Option("--merged", help="Remove only merged workers without uncommitted changes."),
     ] = False,
     pushed: Annotated[
         bool,
         typer.Option(
             "--pushed",
-            help="Only workers that a remote has, and have nothing uncommitted; with `--merged`, "
-            "either is enough.",
+            help="Remove only pushed workers without uncommitted changes. With `--merged`, a "
+            "worker that is either merged or pushed is removed.",
         ),
     ] = False,
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="AGE", help="Only workers that ended so long ago, as `6h`."
+            "--older-than",
+            metavar="AGE",
+            help="Remove only workers that ended at least this long ago, as `6h`.",
         ),
     ] = None,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Keep no backup, and drop old ones.")
+        bool, typer.Option("--purge", help="Create no backups, and delete the existing backups.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Remove worktrees, branches and containers of finished runs.
 
-    What is not committed or not merged is kept for `orchestrator restore`.
+    Work that is not committed or not merged is kept for `orchestrator restore`.
     """
     wanted = Wanted(
         workers=tuple(workers or ()),
@@ -95,13 +99,14 @@ def gc(
         typer.Option(
             "--older-than",
             metavar="AGE",
-            help="Workers that ended so long ago. [default: `retention`, else 6h]",
+            help="Remove workers that ended at least this long ago. "
+            "[default: `retention`, else 6h]",
         ),
     ] = None,
     config: Config = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove old workers that are merged and have nothing uncommitted."""
+    """Remove old merged workers without uncommitted changes."""
     top = find_top(Path.cwd())
     asked = older_than or _retention(top, config) or RETENTION
     wanted = Wanted(merged=True, older_than=age("--older-than", asked))
@@ -139,7 +144,7 @@ def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run:
 
 
 def restore(workers: Numbers = None, run: Run = None) -> None:
-    """Bring back the worktrees and branches that a cleanup kept."""
+    """Restore worktrees and branches from the backups of a cleanup."""
     restored = bring_back(find_top(Path.cwd()), workers=tuple(workers or ()), run_id=run)
     for worker in restored:
         what = f"restored worker {worker.worker_id}: {worker.branch} in {worker.worktree}"

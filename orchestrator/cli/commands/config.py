@@ -29,28 +29,22 @@ _LONGEST = 60
 _KEYS_HINT = "`orchestrator config schema` prints the keys and what they take"
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Show and check the configuration."
+    no_args_is_help=True, add_completion=False, help="Print and check the configuration."
 )
 
 
 @app.command("show")
+@options.with_settings(only=("agent_cli", "preset"))
 def show_settings(
-    config: options.Config = None,
-    agent_cli: options.AgentCli = None,
-    preset: options.Preset = None,
-    as_json: options.Json = False,
+    settings: options.GivenSettings, config: options.Config = None, as_json: options.Json = False
 ) -> None:
-    """Show every setting that a run would use, and where it comes from."""
+    """Print every setting that a run would use, and its source."""
     top = _top()
-    settings = load_settings(
-        options={"agent_cli": agent_cli, "preset": preset},
-        environ=os.environ,
-        top=top,
-        file=config,
-        task_needed=False,
+    found = load_settings(
+        options=settings, environ=os.environ, top=top, file=config, task_needed=False
     )
     path, named = config_file(os.environ, top, config)
-    described = list(describe(settings))
+    described = list(describe(found))
     if as_json:
         file = None if path is None else {"path": str(path), "named": named}
         show_json(dumps({"file": file, "settings": [asdict(row) for row in described]}, indent=2))
@@ -61,10 +55,13 @@ def show_settings(
 @app.command()
 def validate(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Instead of the one a run would take.")
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="File to check. [default: the file that a run would use]"
+        ),
     ] = None,
 ) -> None:
-    """Check a configuration file: all that is wrong with it, at once."""
+    """Check a configuration file and print every mistake."""
     top = _top()
     path, named = config_file(os.environ, top, file)
     if path is None:

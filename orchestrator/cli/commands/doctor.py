@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated, Literal
+from typing import Literal
 
 import humanize
 import typer
 
-from orchestrator.cli.options import Config
+from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.config.loading import config_file, load_config
 from orchestrator.config.run import ParallelConfig
@@ -47,9 +47,9 @@ class Check:
 
 def doctor(
     config: Config = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Check that a run could start on this machine."""
+    """Check that this machine can start a run."""
     checks = list(_checks(config))
     if as_json:
         show_json(_as_json(checks))

@@ -35,18 +35,18 @@ _LONGEST_LINE = 64 * 1024
 """Characters of a line in a CI job; a longer line is shown as several."""
 _UNDECIDED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]{0,20})?)\Z")
 
-Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The worker.")]
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")]
 Command = Annotated[
-    list[str], typer.Argument(metavar="CMD", help="A command and its arguments, behind `--`.")
+    list[str], typer.Argument(metavar="CMD", help="Command to run and its arguments, after `--`.")
 ]
 
 
 def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     """Run a command in a running worker's container.
 
-    It runs as the worker's user, in /workspace, with the worker's variables and without input; its
-    exit code is ours. On a terminal and in a CI job, output that could steer either is made
-    harmless; elsewhere it is passed on byte by byte.
+    The command runs as the worker's user in /workspace, with the worker's variables and without
+    input. Its exit code is passed on. Output that could control a terminal or a CI system is made
+    harmless there; elsewhere it is passed on unchanged.
     """
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
     with _container(worker, run) as place, _entered(place, tuple(command)) as process:
@@ -61,7 +61,7 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
 def shell(worker: Number, run: RunOption = None) -> None:
     """Open a shell in a running worker's container.
 
-    What runs there writes to your terminal as it likes; `exec` shows output that is made harmless.
+    Programs in the shell can control your terminal. The output of `exec` is made harmless.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import is_redrawn
 from orchestrator.engine import load_engine
@@ -56,31 +57,34 @@ class AgentImage(StrEnum):
 @app.command()
 def build(
     agent: Annotated[
-        AgentImage, typer.Option(help="Agent program to put in; `shell` needs the base alone.")
+        AgentImage,
+        typer.Option(help="Agent program to install; `shell` builds only the base image."),
     ] = AgentImage.ARCHITECT,
     base: Annotated[
         str | None,
-        typer.Option(metavar="IMAGE", help="Use this image, with git and Python, as base."),
+        typer.Option(metavar="IMAGE", help="Base image to use, which must have git and Python."),
     ] = None,
     project: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Put the agent on top of a project's own image: its Dockerfile or "
-            "devcontainer.json, or a folder with one.",
+            help="Install the agent in a project's own image: a Dockerfile, a devcontainer.json, "
+            "or a folder that has either.",
         ),
     ] = None,
     tag: Annotated[
         str | None,
-        typer.Option(metavar="IMAGE", help=f"Name the image. Default: {worker_image('AGENT')}."),
+        typer.Option(
+            metavar="IMAGE", help=f"Name of the image. [default: {worker_image('AGENT')}]"
+        ),
     ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Make everything anew.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell what is done.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Rebuild everything.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
 ) -> None:
-    """Make the base image, and the image with the agent program in it.
+    """Build the base image and the image of an agent program, and print the image's name.
 
-    What is up to date is kept. Prints the name of the image.
+    Images that are up to date are kept.
     """
     if agent is AgentImage.SHELL and tag is not None:
         raise ConfigError(
@@ -118,9 +122,9 @@ def _project(path: Path, *, quiet: bool) -> ProjectImage:
 
 @app.command("ls")
 def list_images(
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """List the images, and whether they are up to date: the agents', and those of projects."""
+    """List the images of agents and projects, and whether they are up to date."""
     with _engine() as engine:
         statuses = image_statuses(engine)
     if json:

@@ -25,17 +25,22 @@ _LONGEST = 64 * 1024
 """Bytes of a line; what is longer is shown in several."""
 
 Number = Annotated[
-    int | None, typer.Argument(metavar="N", min=1, help="One worker, instead of all of them.")
+    int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
 ]
 Raw = Annotated[
-    bool, typer.Option("--raw", help="One worker's bytes as they are, where that is no terminal.")
+    bool,
+    typer.Option(
+        "--raw", help="Print the unchanged bytes of one worker, if stdout is not a terminal."
+    ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="With `--raw`: also where a CI system reads the output.")
+    bool, typer.Option("--force", help="Allow `--raw` even if a CI system reads the output.")
 ]
-Setup = Annotated[bool, typer.Option("--setup", help="What the setup commands printed.")]
-Teardown = Annotated[bool, typer.Option("--teardown", help="What the teardown commands printed.")]
-Checks = Annotated[bool, typer.Option("--checks", help="What the checks printed.")]
+Setup = Annotated[bool, typer.Option("--setup", help="Print the output of the setup commands.")]
+Teardown = Annotated[
+    bool, typer.Option("--teardown", help="Print the output of the teardown commands.")
+]
+Checks = Annotated[bool, typer.Option("--checks", help="Print the output of the checks.")]
 
 
 def logs(
@@ -48,10 +53,10 @@ def logs(
     teardown: Teardown = False,
     checks: Checks = False,
 ) -> None:
-    """Show what workers printed.
+    """Print the output of workers.
 
-    All workers: line by line on stdout, behind the worker's number. One worker: its stdout on
-    stdout and its stderr on stderr. What could steer a terminal is made harmless.
+    For all workers, each line is printed on stdout after the worker's number. For one worker, its
+    stdout goes to stdout and its stderr to stderr. Terminal control sequences are made harmless.
     """
     asked = {"setup": setup, "teardown": teardown, "check-*": checks}
     stages = [name for name, is_asked in asked.items() if is_asked]
@@ -84,7 +89,7 @@ def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
 
 
 def events(run: RunOption = None, follow_: Follow = False) -> None:
-    """Print a run's events, one JSON object a line."""
+    """Print the events of a run, one JSON object per line."""
     with open_run(run) as history:
         path = history.directory.path / EVENTS
         with closing(LineTail(path, longest=LONGEST_EVENT)) as tail:

@@ -8,6 +8,7 @@ from typing import Annotated
 import humanize
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output.formats import kept_line, table, titled
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.report import terminal_width
@@ -24,11 +25,11 @@ _ID = 12
 
 def ls(
     everything: Annotated[
-        bool, typer.Option("-a", "--all", help="Also runs of which only the record is left.")
+        bool, typer.Option("-a", "--all", help="Include runs of which only the record is left.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """List runs, the newest last, and what is left of them."""
+    """List the runs of the repository, newest last, and what is left of each."""
     repository = Repository(Path.cwd())
     listing = list_runs(repository, everything=everything)
     if json:

@@ -11,7 +11,7 @@ from orchestrator.runs.resume import ResumedRun
 
 
 def resume(run: Run = None, quiet: options.Quiet = False, json: options.Json = False) -> None:
-    """Go on with a run whose process died: no task runs twice, and each gets its result."""
+    """Continue a run whose process died, without repeating finished tasks."""
     with open_run(run) as history:
         directory, record = history.directory, history.record
     view = make_view(quiet=quiet)

@@ -16,12 +16,12 @@ from orchestrator.runs.runner import ParallelRunner
 
 
 def retry(
-    worker: Annotated[int, typer.Argument(metavar="N", min=1, help="The worker.")],
+    worker: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")],
     run: RunOption = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
-    """Do a worker of a run that has ended over again, as a new run of its own."""
+    """Repeat one worker of an ended run, as a new run."""
     with open_run(run, worker=worker) as history:
         if history.directory.is_live():
             raise ConfigError(

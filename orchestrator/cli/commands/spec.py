@@ -14,7 +14,7 @@ from orchestrator.workflow.parsing.json_schema import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Run tasks that depend on each other."
+    no_args_is_help=True, add_completion=False, help="Run, check and draw workflow files."
 )
 app.command()(run)
 app.command()(graph)
@@ -22,7 +22,7 @@ app.command()(graph)
 
 @app.command()
 def validate(file: File, var: Variables = None) -> None:
-    """Check a workflow file: all that is wrong with it, at once."""
+    """Check a workflow file and print every mistake."""
     reading = read_workflow(file, variables=variables(var or ()))
     tell_about(reading)
     show(summary(reading.workflow))

@@ -27,11 +27,14 @@ class Format(StrEnum):
 def graph(
     file: File,
     form: Annotated[
-        Format, typer.Option("--format", help="For a terminal, for Markdown, or for a browser.")
+        Format,
+        typer.Option(
+            "--format", help="`text` for a terminal, `mermaid` for Markdown, `svg` for a browser."
+        ),
     ] = Format.TEXT,
     var: Variables = None,
 ) -> None:
-    """Draw which task of a workflow file waits for which; edges that others imply are left out."""
+    """Draw the dependencies between the tasks of a workflow file."""
     reading = read_workflow(file, variables=variables(var or ()))
     tell_about(reading)
     show(_drawn(reading.workflow, form))

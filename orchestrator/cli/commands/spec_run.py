@@ -1,19 +1,25 @@
 """`orchestrator spec run`."""
 
-import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from orchestrator.cli import options
-from orchestrator.cli.commands.parallel import asked_of, do, fetch_base
+from orchestrator.cli.new_run import (
+    configure,
+    fetch_base,
+    one_at_a_time,
+    refuse_idle_options,
+    start,
+)
+from orchestrator.cli.options import GivenSettings, with_settings
 from orchestrator.cli.output.messages import show, tell, tell_failure
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.previous_run import earlier_run, without_done
+from orchestrator.cli.run_options import RunOptions, SeveralRunOptions
 from orchestrator.cli.signals import Interruption
 from orchestrator.cli.spec_arguments import (
     File,
@@ -26,12 +32,12 @@ from orchestrator.cli.spec_arguments import (
 )
 from orchestrator.cli.turns import turn
 from orchestrator.config.fields import CONTAINER_FIELDS
-from orchestrator.config.loading import Settings, load_settings
+from orchestrator.config.loading import Settings
+from orchestrator.config.option import Group
 from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import fits, this_machine
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Notice
-from orchestrator.git.repository import find_top
 from orchestrator.runs.foreach_items import Expansion
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_record import RunRecord
@@ -40,15 +46,8 @@ from orchestrator.workflow.contents import with_digests
 from orchestrator.workflow.drawing.waves import wave_lines
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.parsing.reader import Reading, read_workflow
-from orchestrator.workflow.planning import demand_of, run_config
+from orchestrator.workflow.planning import config_of, demand_of, run_config
 
-_NOT_SETTINGS = frozenset(
-    {
-        *("file", "var", "only", "from_", "after"),
-        *("config", "quiet", "json", "dry_run", "detach", "secret"),
-        *("summary", "when_busy", "at_once", "fetch"),
-    }
-)
 _NOT_OF_WORKFLOWS = {
     "tasks": "leave it out: the workflow file lists the tasks",
     "models": "use `model`, in the workflow file for each task or here for all of them",
@@ -58,83 +57,59 @@ _NOT_OF_WORKFLOWS = {
 After = Annotated[
     str | None,
     typer.Option(
-        "--after", metavar="RUN", help="Go on from what succeeded in an earlier run; do the rest."
+        "--after",
+        metavar="RUN",
+        help="Skip the tasks that succeeded in an earlier run, and use their results.",
+        rich_help_panel=Group.TASK,
     ),
 ]
 
 
+@with_settings(without=_NOT_OF_WORKFLOWS)
 def run(
     file: File,
+    settings: GivenSettings,
+    run_options: SeveralRunOptions,
     var: Variables = None,
     only: Only = None,
     from_: From = None,
     after: After = None,
-    workers: options.Workers = None,
-    at_once: options.AtOnce = None,
-    agent_cli: options.AgentCli = None,
-    model: options.Model = None,
-    agent: options.Agent = None,
-    image: options.Image = None,
-    api_base: options.ApiBase = None,
-    max_steps: options.MaxSteps = None,
-    budget_per_worker: options.Budget = None,
-    tokens_per_worker: options.TokensPerWorker = None,
-    budget_total: options.BudgetTotal = None,
-    tokens_total: options.TokensTotal = None,
-    timeout_per_worker: options.Timeout = None,
-    preset: options.Preset = None,
-    cpus: options.Cpus = None,
-    memory: options.Memory = None,
-    network: options.Network = None,
-    allow: options.Allow = None,
-    env: options.Env = None,
-    env_file: options.EnvFile = None,
-    secret: options.Secret = None,
-    checks: options.Check = None,
-    base: options.Base = None,
-    fetch: options.Fetch = False,
-    worktree_dir: options.WorktreeDir = None,
-    branch: options.Branch = None,
-    include_uncommitted: options.IncludeUncommitted = None,
-    context: options.Context = None,
-    retries: options.Retries = None,
-    retry_delay: options.RetryDelay = None,
-    rate_limit_wait: options.RateLimitWait = None,
-    stagger: options.Stagger = None,
-    notify: options.Notify = None,
-    fail_on: options.FailOn = None,
-    config: options.Config = None,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
-    summary: options.Summary = False,
-    when_busy: options.WhenBusy = None,
-    dry_run: options.DryRun = False,
-    detach: options.Detach = False,
 ) -> None:
-    """Run a workflow: every task when those it depends on are over, from what they made."""
-    given = dict(locals())
-    with turn(given):
-        configured = _configure(given)
-        settings = configured.config
+    """Run a workflow: each task starts from the results of the tasks that it depends on."""
+    given = one_at_a_time(settings, run_options)
+    part = _Part(file, tuple(var or ()), tuple(only or ()), tuple(from_ or ()))
+    with turn(run_options):
+        configured = _configure(given, run_options)
+        config = configured.config
         earlier = None if after is None else earlier_run(after)
         if earlier is not None:
-            if base is not None:
+            if "base" in given:
                 raise ConfigError("`--after` starts from where that run did: leave `--base` out")
-            settings = settings.model_copy(
-                update={"base": earlier.base, "include_uncommitted": False}
-            )
-        fetch_base(given, settings.base)
-        workflow = _read(given, settings, earlier, runs=not dry_run)
+            config = config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
+        fetch_base(run_options, config.base)
+        workflow = _read(part, config, earlier, run_options)
         _check_networks(configured, workflow)
-        if settings.auto_workers:
-            workers_now = run_config(settings, workflow).workers
-            settings = settings.model_copy(update={"workers": workers_now})
-        view = make_view(quiet=quiet)
-        programs = _programs(given, settings, workflow)
-        runner = ParallelRunner(settings, emit=view, workflow=workflow, programs=programs)
-        if dry_run and not json:
-            show("\n".join([*_waves(settings, workflow, programs), ""]))
-        do(runner, settings, view, given, workflow=workflow)
+        if config.auto_workers:
+            workers_now = run_config(config, workflow).workers
+            config = config.model_copy(update={"workers": workers_now})
+        programs = _programs(given, run_options, config, workflow)
+        tasks = [config_of(config, task, programs) for task in workflow.tasks]
+        refuse_idle_options(given, config, *tasks)
+        view = make_view(quiet=run_options.quiet)
+        runner = ParallelRunner(config, emit=view, workflow=workflow, programs=programs)
+        if run_options.dry_run and not run_options.json:
+            show("\n".join([*_waves(config, workflow, programs), ""]))
+        start(runner, config, view, run_options, workflow=workflow)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of a workflow file that is to be run."""
+
+    file: Path
+    variables: tuple[str, ...]
+    only: tuple[str, ...]
+    from_: tuple[str, ...]
 
 
 def _check_networks(settings: Settings, workflow: Workflow) -> None:
@@ -178,15 +153,8 @@ def _waves(
     return wave_lines(workflow, run_config(settings, workflow).workers, has_room)
 
 
-def _configure(given: dict[str, Any]) -> Settings:
-    asked = asked_of(given, _NOT_SETTINGS)
-    settings = load_settings(
-        options={"secrets": tuple(given["secret"] or ()), **asked},
-        environ=os.environ,
-        top=find_top(Path.cwd()),
-        file=given["config"],
-        task_needed=False,
-    )
+def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
+    settings = configure(given, run_options, task_needed=False)
     for name, instead in _NOT_OF_WORKFLOWS.items():
         for setting in settings.given((name,)):
             raise ConfigError(
@@ -198,39 +166,39 @@ def _configure(given: dict[str, Any]) -> Settings:
 
 
 def _programs(
-    given: dict[str, Any], settings: ParallelConfig, workflow: Workflow
+    given: GivenSettings, run_options: RunOptions, config: ParallelConfig, workflow: Workflow
 ) -> dict[str, ParallelConfig]:
-    """Return what the configuration says of tasks' own agent programs."""
-    names = {task.settings.agent_cli for task in workflow.tasks} - {None, settings.agent_cli}
+    """Return the settings for the tasks that have agent programs of their own."""
+    names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
     return {
-        name: _configure({**given, "agent_cli": name}).config
+        name: _configure({**given, "agent_cli": name}, run_options).config
         for name in sorted(filter(None, names))
     }
 
 
 def _read(
-    given: dict[str, Any], settings: ParallelConfig, earlier: RunRecord | None, *, runs: bool
+    part: _Part, config: ParallelConfig, earlier: RunRecord | None, run_options: RunOptions
 ) -> Workflow:
-    whole = _expanded(given, settings, runs=runs)
+    whole = _expanded(part, config, run_options)
     whole = replace(whole, workflow=with_digests(whole.workflow))
     if earlier is not None:
-        whole = without_done(whole, earlier, given["from_"] or ())
-    reading = selected(whole, given["only"] or (), given["from_"] or ())
-    if not given["quiet"]:
+        whole = without_done(whole, earlier, part.from_)
+    reading = selected(whole, part.only, part.from_)
+    if not run_options.quiet:
         tell_about(reading)
     return with_digests(reading.workflow)
 
 
-def _expanded(given: dict[str, Any], settings: ParallelConfig, *, runs: bool) -> Reading:
-    """Read the file, and run the commands of its `foreach`; a signal stops them in good order."""
+def _expanded(part: _Part, config: ParallelConfig, run_options: RunOptions) -> Reading:
+    """Read the file, and run the commands of its `foreach`; a signal stops them gracefully."""
 
     @contextmanager
     def watch(command: str) -> Iterator[Emit]:
-        with make_view(quiet=given["quiet"]) as view:
+        with make_view(quiet=run_options.quiet) as view:
             view(Notice(message=f"listing items: {one_line(command, limit=100)}"))
             yield view
 
-    expansion = Expansion(settings, Path.cwd(), watch=watch, runs=runs)
+    expansion = Expansion(config, Path.cwd(), watch=watch, runs=not run_options.dry_run)
 
     def stop(again: bool) -> None:
         expansion.cancel(kill=again)
@@ -239,8 +207,8 @@ def _expanded(given: dict[str, Any], settings: ParallelConfig, *, runs: bool) ->
     with Interruption(stop) as interruption:
         try:
             return read_workflow(
-                given["file"],
-                variables=variables(given["var"] or ()),
+                part.file,
+                variables=variables(part.variables),
                 expand=expansion.expand(),
             )
         except OrchestratorError as error:

@@ -12,17 +12,20 @@ from orchestrator.state.history import RunHistory
 
 def stop(
     workers: Annotated[
-        list[int] | None, typer.Argument(metavar="N", min=1, help="Workers to stop.")
+        list[int] | None, typer.Argument(metavar="N", min=1, help="Numbers of the workers to stop.")
     ] = None,
     everyone: Annotated[
         bool, typer.Option("--all", help="Stop every worker of the run.", show_default=False)
     ] = False,
     run: RunOption = None,
     kill: Annotated[
-        bool, typer.Option("--kill", help="Give them no grace.", show_default=False)
+        bool,
+        typer.Option(
+            "--kill", help="Kill the workers at once, without the grace period.", show_default=False
+        ),
     ] = False,
 ) -> None:
-    """Stop workers of a run that goes on, wait for their end, and keep what they wrote."""
+    """Stop workers of a run, wait for their end, and keep what they wrote."""
     if everyone == bool(workers):
         raise ConfigError(
             "which workers are to stop?", hint="`orchestrator stop N`, or `orchestrator stop --all`"

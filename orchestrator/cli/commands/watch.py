@@ -20,9 +20,9 @@ _STAGES = frozenset({WorkerState.SETUP, WorkerState.TEARDOWN})
 
 
 def watch(run: Run = None) -> None:
-    """Show a run as it goes on, from any terminal, and end as its own command does.
+    """Show the progress of a run, then print its result and exit with its exit code.
 
-    Without a terminal, plain lines say what happens.
+    Without a terminal, events are printed as plain lines.
     """
     with open_run(run) as history:
         _show(history)

@@ -33,28 +33,28 @@ _WITHOUT_TOOLS = "what needs it is written as a comment"
 def init(
     agent_cli: Annotated[
         str | None,
-        typer.Option("--agent-cli", metavar="NAME", help="The agent program that is to be run."),
+        typer.Option("--agent-cli", metavar="NAME", help="Agent program of the workers."),
     ] = None,
     image: Annotated[
         str | None,
-        typer.Option("--image", metavar="IMAGE", help="The image that workers are to run in."),
+        typer.Option("--image", metavar="IMAGE", help="Container image of the workers."),
     ] = None,
     services: Annotated[
         bool | None,
         typer.Option(
             "--services/--no-services",
-            help="Start the compose file's services, which needs `--config`.",
+            help="Add the services of the compose file; such a file needs `--config`.",
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is there.")
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Answer every question with its default.")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Look at the project, and write a configuration file for it.
+    """Write a configuration file that fits the project.
 
-    On a terminal it asks a question or two, elsewhere none.
+    On a terminal the command asks one or two questions, elsewhere none.
     """
     repository = Repository(Path.cwd())
     _check_room(repository.top, force=force)

@@ -93,9 +93,9 @@ def test_an_empty_argument_is_not_told_as_an_option(capsys, empty):
 def test_help_tells_the_real_defaults(capsys):
     run(["parallel", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    for text in ("or `auto`. [default: 3]", "program. [default: build]", "[default: architect]",
-                 "no limit. [default: 600]", "take. [default: 50]", "[default: 4g]",
-                 "[default: 512]", "SIGKILL. [default: 10]", "[default: HEAD]",
+    for text in ("this machine. [default: 3]", "program. [default: build]", "[default: architect]",
+                 "the limit. [default: 600]", "an agent. [default: 50]", "[default: 4g]",
+                 "[default: 512]", "is stopped. [default: 10]", "[default: HEAD]",
                  "[default: any]", "[default: open]"):  # fmt: skip
         assert text in shown
 

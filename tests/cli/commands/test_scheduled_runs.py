@@ -11,6 +11,7 @@ from orchestrator.cli import turns
 from orchestrator.cli.app import run
 from orchestrator.cli.commands import parallel as command
 from orchestrator.cli.commands import spec_run
+from orchestrator.cli.run_options import RunOptions
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.repository import git
@@ -120,8 +121,8 @@ def test_a_second_run_leaves_or_waits(repository, runner, monkeypatch, capsys):
 def test_two_that_wait_do_not_start_at_one_time(repository):
     repository_ = Repository(repository)
     repository_.state_dir.mkdir(parents=True, exist_ok=True)
-    given = {"when_busy": "wait", "dry_run": False, "quiet": True}
-    with turns.turn(given), (repository_.state_dir / "turn").open("w") as other:
+    options = RunOptions(when_busy="wait", quiet=True)
+    with turns.turn(options), (repository_.state_dir / "turn").open("w") as other:
         assert turns._busy(repository_, other) == "another run of this repository goes on"
     with (repository_.state_dir / "turn").open("w") as other:
         assert turns._busy(repository_, other) is None

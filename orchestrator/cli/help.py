@@ -1,0 +1,36 @@
+"""How a command lists its options."""
+
+import re
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from orchestrator.config.option import Group
+
+_TYPE = re.compile(r" <.*>$")
+"""The type of an argument, as typer shows it beside the name."""
+_FEW = 15
+"""Options that need no sections."""
+
+
+class GroupedCommand(TyperCommand):
+    """A command that lists many options in sections, in the order of `Group`."""
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
+        """Write a section for the arguments, and one for each group of options."""
+        grouped = len(self.params) > _FEW
+        sections: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in ("Arguments", "Options", *Group)
+        }
+        for parameter in self.get_params(ctx):
+            name, text = parameter.get_help_record(ctx) or ("", "")
+            if parameter.param_type_name == "argument":
+                sections["Arguments"].append((_TYPE.sub("", name), text))
+            elif name:
+                panel = getattr(parameter, "rich_help_panel", None) or Group.OUTPUT
+                sections[panel if grouped else "Options"].append((name, text))
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)

@@ -1,0 +1,151 @@
+"""What the commands that start a run do alike: configure it, then plan, detach or execute it."""
+
+import os
+from json import dumps
+from pathlib import Path
+
+import typer
+
+from orchestrator.cli.foreground import run_in_foreground
+from orchestrator.cli.options import GivenSettings
+from orchestrator.cli.output.dry_run import plan_json, plan_table
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.output.views import View
+from orchestrator.cli.run_options import RunOptions, SeveralRunOptions
+from orchestrator.config.loading import Settings, load_settings, mistakes
+from orchestrator.config.needs import without_effect
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.git.repository import Repository, find_top
+from orchestrator.runs.detach import go_on_in_background
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.workflow.model import Workflow
+
+_UNCHECKED = "the engine, its images and the machine's size were not checked: `orchestrator doctor`"
+
+
+def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True) -> Settings:
+    """Return the settings of a run from its options, the environment and the configuration file.
+
+    Raises:
+        ConfigError: Listing every mistake.
+    """
+    return load_settings(
+        options={**given, "env_file": tuple(run.env_file or ())},
+        environ=os.environ,
+        top=find_top(Path.cwd()),
+        file=run.config,
+        task_needed=task_needed,
+    )
+
+
+def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings:
+    """Return the given settings with one worker if `--no-parallel` was given.
+
+    Raises:
+        ConfigError: `--workers` asks for more.
+    """
+    if run.at_once is not False:
+        return given
+    if given.get("workers") not in (None, "1"):
+        raise ConfigError(
+            "`--no-parallel` and `--workers` do not go together",
+            hint="`--no-parallel` is `--workers 1`",
+        )
+    return {**given, "workers": "1"}
+
+
+def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
+    """Check that every given option changes something.
+
+    Args:
+        given: The settings that were given as options.
+        configs: The settings of the run, or of each of its tasks.
+
+    Raises:
+        ConfigError: An option modifies another one that was not given.
+    """
+    idle = list(without_effect(given, configs))
+    if idle:
+        raise mistakes(idle, "give what it needs, or leave it out", "command line")
+
+
+def fetch_base(run: RunOptions, base: str) -> None:
+    """Fetch from the remote of the base if `--fetch` was given.
+
+    Raises:
+        ConfigError: The base is not a branch of a remote.
+        RepositoryError: Git could not fetch.
+    """
+    if run.fetch and not run.dry_run:
+        Repository(Path.cwd()).fetch(base)
+
+
+def start(
+    runner: ParallelRunner,
+    config: ParallelConfig,
+    view: View,
+    run: RunOptions,
+    *,
+    workflow: Workflow | None = None,
+) -> None:
+    """Print the plan of a run, start it in the background, or execute it, as was asked.
+
+    Raises:
+        ConfigError: Two options exclude each other.
+        typer.Exit: With the exit code of a run that was executed.
+    """
+    _check_combination(run)
+    if run.dry_run:
+        _show_plan(runner, run)
+    elif run.detach:
+        _detach(runner, view, run)
+    else:
+        code = run_in_foreground(
+            runner, config, view,
+            workflow=workflow, quiet=run.quiet, as_json=run.json, summary=run.summary,
+        )  # fmt: skip
+        raise typer.Exit(code)
+
+
+def _check_combination(run: RunOptions) -> None:
+    if run.dry_run and run.detach:
+        raise ConfigError(
+            "`--dry-run` and `--detach` do not go together", hint="leave one of them out"
+        )
+    if run.summary and (run.json or run.dry_run or run.detach):
+        raise ConfigError(
+            "`--summary` does not go together with `--json`, `--dry-run` or `--detach`",
+            hint="leave one of them out",
+        )
+
+
+def _show_plan(runner: ParallelRunner, run: RunOptions) -> None:
+    plan = runner.plan()
+    if not run.quiet:
+        for notice in plan.notices:
+            tell(notice)
+    if run.json:
+        show_json(plan_json(plan))
+    else:
+        show(plan_table(plan))
+    if not run.quiet:
+        tell(_UNCHECKED)
+
+
+def _detach(runner: ParallelRunner, view: View, run: RunOptions) -> None:
+    with view:
+        directory = runner.reserve()
+    try:
+        go_on_in_background(directory, top=find_top(Path.cwd()))
+    finally:
+        directory.release()
+    if run.json:
+        show_json(dumps({"run_id": directory.run_id}))
+    else:
+        show(directory.run_id)
+    if not run.quiet:
+        tell(
+            f"the run continues in the background: `orchestrator watch {directory.run_id}`, "
+            f"`orchestrator wait {directory.run_id}`, `orchestrator stop --all`"
+        )

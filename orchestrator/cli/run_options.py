@@ -1,0 +1,92 @@
+"""Options of the commands that start a run, beside its settings."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import Config, Json, Quiet
+from orchestrator.config.option import Group
+
+EnvFile = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env-file",
+        metavar="FILE",
+        help="File with one `--env` value a line; repeatable.",
+        rich_help_panel=Group.ENVIRONMENT,
+    ),
+]
+Fetch = Annotated[
+    bool,
+    typer.Option(
+        "--fetch",
+        help="Run `git fetch` first, for a base such as `origin/main`.",
+        rich_help_panel=Group.TASK,
+    ),
+]
+WhenBusy = Annotated[
+    str | None,
+    typer.Option(
+        "--when-busy",
+        metavar="start|wait|leave",
+        help="While another run of the repository is live: start, wait, or exit with 0. "
+        "[default: start]",
+        rich_help_panel=Group.TASK,
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Print the plan without starting anything.",
+        rich_help_panel=Group.COMMON,
+    ),
+]
+Summary = Annotated[
+    bool,
+    typer.Option(
+        "--summary",
+        help="Print one line on stdout instead of a table.",
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="Run in the background and print the run's id.",
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+AtOnce = Annotated[
+    bool | None,
+    typer.Option(
+        "--parallel/--no-parallel",
+        help="`--no-parallel` runs one task at a time, as `--workers 1` does.",
+        show_default=False,
+        rich_help_panel=Group.TASK,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a command that starts a run was asked for, beside settings."""
+
+    config: Config = None
+    json: Json = False
+    dry_run: DryRun = False
+    fetch: Fetch = False
+    when_busy: WhenBusy = None
+    env_file: EnvFile = None
+    quiet: Quiet = False
+    summary: Summary = False
+    detach: Detach = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralRunOptions(RunOptions):
+    """Options of a run that may have several tasks."""
+
+    at_once: AtOnce = None

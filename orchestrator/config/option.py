@@ -1,0 +1,40 @@
+"""How a setting is given on the command line: declared beside the setting's field."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Group(StrEnum):
+    """Sections of `--help`, in the order in which they are printed."""
+
+    COMMON = "Common options"
+    TASK = "Task"
+    AGENT = "Agent"
+    LIMITS = "Limits"
+    ISOLATION = "Isolation"
+    ENVIRONMENT = "Environment"
+    PROJECT = "Project"
+    RETRIES = "Retries and failures"
+    ALERTS = "Alerts"
+    OUTPUT = "Output"
+
+
+@dataclass(frozen=True)
+class Option:
+    """The command line option of a setting, given as metadata of the setting's field.
+
+    The first sentence of the field's docstring is the help text, unless `help` is set.
+    """
+
+    group: Group
+    metavar: str = ""
+    """What the option takes; unused for a setting that is true or false."""
+    flag: str | None = None
+    """Default: the setting's key with `--`."""
+    former: str | None = None
+    """An earlier name, which is still accepted but not shown."""
+    help: str | None = None
+    default: str | None = None
+    """Shown in the help, where the field's default does not say it."""
+    repeatable: bool = False
+    """Whether the option is given once for each item, instead of once as `a,b,c`."""
