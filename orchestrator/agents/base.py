@@ -36,14 +36,22 @@ class AgentSettings:
         return None if self.profile == default else self.profile
 
     @classmethod
-    def of(cls, config: ParallelConfig) -> Self:
-        """Take from a run's wishes what concerns the agent program."""
+    def of(
+        cls, config: ParallelConfig, *, budget: float | None = None, tokens: int | None = None
+    ) -> Self:
+        """Return the settings that concern the agent program.
+
+        Args:
+            config: The settings of the worker.
+            budget: The USD that the worker may spend. Default: as `config` has it.
+            tokens: The tokens that the worker may use. Default: as `config` has it.
+        """
         return cls(
             profile=config.agent,
             max_steps=config.max_steps,
             # Of a total, what a worker gets is known when it starts.
-            budget=config.budget_per_worker or config.budget_total,
-            tokens=config.tokens_per_worker or config.tokens_total,
+            budget=budget or config.budget_per_worker or config.budget_total,
+            tokens=tokens or config.tokens_per_worker or config.tokens_total,
             timeout=config.timeout,
             grace=config.limits.grace,
             api_base=config.api_base,

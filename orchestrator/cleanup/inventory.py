@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from orchestrator.cleanup.recovery import is_stranded
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import RepositoryError
 from orchestrator.git.command import Git, GitCommandError
 from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.git.worktree import Worktree, open_worktree
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.listing import holders_of, is_left
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord
 from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow.planning import config_of
 from orchestrator.workspace.copy_untracked import unchanged
 
 BRANCHES_AND_REMOTES = ("refs/heads", "refs/remotes")
@@ -66,6 +68,36 @@ class RecordedWorker:
             return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
         except RepositoryError:
             return None
+
+    @property
+    def state(self) -> Path:
+        """The worker's state directory."""
+        return self.directory.worker(self.number)
+
+    @property
+    def config(self) -> ParallelConfig:
+        """The configuration of the worker."""
+        record = self.record
+        if record.workflow is None or self.spec.name is None:
+            return record.config
+        return config_of(record.config, record.workflow[self.spec.name], record.programs)
+
+    def is_stranded(self) -> bool:
+        """Return whether the worker of a dead run may have written what is on no branch yet."""
+        store, checkpoints = Store(root=self.state), Checkpoints(self.state)
+        if self._never_ran(checkpoints):
+            return False
+        wrote = store.upper.is_dir() or store.copy.is_dir()
+        # What was accepted may not be in the worktree yet, whatever is left of the scratch.
+        begun = store.git.is_dir() or checkpoints.harvested() is not None
+        return wrote and begun and self.directory.result(self.number) is None
+
+    def _never_ran(self, checkpoints: Checkpoints) -> bool:
+        """Return whether no container that could write to the worker's files was ever started."""
+        if checkpoints.launch() is not None:
+            return False
+        # A container of setup starts without a checkpoint before it.
+        return not self.config.project.setup and not self.directory.attempts(self.number)
 
     def copies(self) -> frozenset[str]:
         """Name the copies of untracked files in its worktree that nobody changed."""
@@ -207,7 +239,7 @@ def pushed_refs(repository: Repository) -> frozenset[str]:
 
 def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
     """Return whether a branch, local or remote, has all that a worker committed."""
-    if is_stranded(worker.directory, worker.spec):
+    if worker.is_stranded():
         return False
     worktree = worker.worktree()
     head = head_of(repository, worktree) if worktree else None
@@ -222,7 +254,7 @@ def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
     head = head_of(repository, worktree) if worktree else None
     made = {commit_of(repository, worker.ref), head} - {None, worker.base}
     home = all(is_on_a_remote(repository, tip) for tip in made if tip)
-    return home and not is_stranded(worker.directory, worker.spec)
+    return home and not worker.is_stranded()
 
 
 def is_on_a_remote(repository: Repository, commit: str) -> bool:
@@ -286,7 +318,7 @@ class Wanted:
         if not (self.merged or self.pushed):
             return True
         if not present:
-            return not is_stranded(worker.directory, worker.spec)
+            return not worker.is_stranded()
         return self._is_elsewhere(repository, worker) and is_clean(repository, worker)
 
     def _is_elsewhere(self, repository: Repository, worker: RecordedWorker) -> bool:

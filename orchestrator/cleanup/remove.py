@@ -21,7 +21,7 @@ from orchestrator.cleanup.inventory import (
     worker_refs,
 )
 from orchestrator.cleanup.orphans import find_leftovers, remove_all, worker_of
-from orchestrator.cleanup.recovery import is_stranded, salvage
+from orchestrator.cleanup.recovery import salvage
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
 from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
@@ -230,7 +230,7 @@ def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedW
         worktree=str(worker.path),
     )
     try:
-        if is_stranded(worker.directory, worker.spec) and not job.purge:
+        if worker.is_stranded() and not job.purge:
             note = _salvaged(job, worker, occupied=occupied)
             result = result.model_copy(update={"note": note})
         elif is_refused(worker):
@@ -270,7 +270,7 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     if job.dry_run:
         return "its run died; its work would be committed first"
     try:
-        salvage(job.repository, job.engine, worker.directory, worker.record, worker.spec)
+        salvage(worker, job.repository, job.engine)
     except HarvestRefusedError as error:
         kept = worker.directory.worker(worker.number)
         return f"its run died; its work was refused ({error.message}) and is kept in {kept}"

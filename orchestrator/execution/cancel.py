@@ -1,7 +1,10 @@
 """Ask running workers to stop."""
 
 import threading
+from dataclasses import dataclass
 from typing import Protocol
+
+from orchestrator.state.run_directory import RunDirectory
 
 
 class CancelButton(Protocol):
@@ -50,3 +53,27 @@ class Cancel:
     def killed(self) -> bool:
         """Whether it is to stop without grace."""
         return self._killed.is_set()
+
+
+@dataclass(frozen=True)
+class WorkerCancel:
+    """The cancel button of one worker: pressed for the whole run, or by another process."""
+
+    run: Cancel
+    directory: RunDirectory
+    worker_id: int
+
+    @property
+    def asked(self) -> bool:
+        """Whether the worker is to stop."""
+        return self.run.asked or self.directory.stop_asked(self.worker_id)
+
+    @property
+    def killed(self) -> bool:
+        """Whether the worker is to stop without grace."""
+        return self.run.killed or self.directory.kill_asked(self.worker_id)
+
+    @property
+    def why(self) -> str:
+        """What people are told."""
+        return self.run.why

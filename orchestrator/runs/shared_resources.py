@@ -23,7 +23,7 @@ from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget
 from orchestrator.worker.checked_run import CheckedRun
-from orchestrator.worker.context import RunContext, labels
+from orchestrator.worker.context import RunContext
 from orchestrator.worker.prepare import ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
@@ -101,10 +101,8 @@ def prepare_shared(
     )
     run = RunContext(
         checked=checked,
-        settings=request.settings,
         directory=directory,
         base=base,
-        run_base=base,
         began=record.created_at,
         objects=directory.objects,
         shallow=shallow,
@@ -130,7 +128,7 @@ def _with_network(run: RunContext) -> RunContext:
     if not any("open" in one.config.networks for _, one in run.checked.request.by_task()):
         return run
     name = f"orchestrator-{run.directory.run_id}"
-    ours = labels(run, None, role="network")
+    ours = run.labels(role="network")
     made = [left.id for left in run.engine.leftovers(ours) if left.kind == "network"]
     network = made[0] if made else run.engine.create_network(name, ours)
     return replace(_with_host_closed(run, name, network), network=network)
@@ -146,7 +144,7 @@ def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
     allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
     egress = replace(known[0], allowed=tuple(allowed))
     try:
-        run.engine.close_host(f"{name}-host", network, egress, labels(run, None, role=HOST_ROLE))
+        run.engine.close_host(f"{name}-host", network, egress, run.labels(role=HOST_ROLE))
     except EngineUnavailableError:
         raise
     except OrchestratorError as error:

@@ -5,6 +5,7 @@ from typing import Final
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.results import WorkerResult
+from orchestrator.worker.budget_share import BudgetShare
 
 _LEAST_BUDGET: Final = 0.0001
 """USD with which a start is worth it."""
@@ -47,20 +48,11 @@ class BudgetPool:
 
 
 @dataclass(frozen=True)
-class BudgetShare:
-    """What one worker is given of a run's sums, for all of its attempts; None: what it has."""
+class _Given:
+    """What was set aside for one worker; None: there is no total."""
 
     budget: float | None = None
     tokens: float | None = None
-
-    def over(self, config: ParallelConfig) -> ParallelConfig:
-        """Return a worker's wishes with that."""
-        update: dict[str, float] = {}
-        if self.budget is not None:
-            update["budget_per_worker"] = self.budget
-        if self.tokens is not None:
-            update["tokens_per_worker"] = int(self.tokens)
-        return config.model_copy(update=update) if update else config
 
 
 class Budget:
@@ -71,7 +63,7 @@ class Budget:
         budget, tokens = config.budget_total, config.tokens_total
         self.budget = None if budget is None else BudgetPool(budget, _LEAST_BUDGET)
         self.tokens = None if tokens is None else BudgetPool(tokens, _LEAST_TOKENS)
-        self._given: dict[int, BudgetShare] = {}
+        self._given: dict[int, _Given] = {}
 
     def has(self, number: int) -> bool:
         """Return whether a worker has its share."""
@@ -80,36 +72,40 @@ class Budget:
     def allot(
         self, number: int, config: ParallelConfig, waiting: int, *, runs: bool = False
     ) -> BudgetShare | None:
-        """Return a worker its share; None when too little is left.
+        """Return the share of a worker, for all of its attempts; None when too little is left.
 
         Args:
-            number: The worker. It gets one share, however often this is asked.
-            config: Its own wishes.
-            waiting: Workers that have none yet, this one included.
-            runs: It runs already, and gets what there is.
+            number: The worker. It gets one share, however often this is called.
+            config: Its own settings.
+            waiting: Workers that have no share yet, this one included.
+            runs: Whether it runs already, and gets what there is.
         """
         if number not in self._given:
             budget = _share(self.budget, waiting, config.budget_per_worker, runs=runs)
             tokens = _share(self.tokens, waiting, config.tokens_per_worker, runs=runs)
-            found = BudgetShare(budget, tokens)
+            found = _Given(budget, tokens)
             if (self.budget is not None and budget is None) or (
                 self.tokens is not None and tokens is None
             ):
                 self._take_back(found, 0.0, 0.0)
                 return None
             self._given[number] = found
-        return self._given[number]
+        given = self._given[number]
+        return BudgetShare(
+            config.budget_per_worker if given.budget is None else given.budget,
+            config.tokens_per_worker if given.tokens is None else int(given.tokens),
+        )
 
     def settle(self, result: WorkerResult) -> None:
         """Take back what a worker has left; one that ran and told no figure has spent it all."""
-        given = self._given.pop(result.worker_id, BudgetShare())
+        given = self._given.pop(result.worker_id, _Given())
         # Of an earlier process's workers the shares are not known, and what they spent is.
         has_run = result.started_at is not None or result.attempts > 1
         budget = (given.budget or 0.0) if has_run and not result.cost_known else result.cost
         tokens = (given.tokens or 0.0) if has_run and result.tokens is None else result.tokens
         self._take_back(given, budget, tokens or 0.0)
 
-    def _take_back(self, given: BudgetShare, budget: float, tokens: float) -> None:
+    def _take_back(self, given: _Given, budget: float, tokens: float) -> None:
         if self.budget is not None:
             self.budget.returned(given.budget or 0.0, budget)
         if self.tokens is not None:

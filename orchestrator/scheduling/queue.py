@@ -48,18 +48,17 @@ def make_queue(run: RunContext) -> Queue:
         tell=lambda message: run.emit(Notice(message=message)),
     )
     config, cpus = run.config, run.features.cpus
-    if run.workflow is None:
+    workflow, programs = run.request.workflow, run.request.programs
+    if workflow is None:
         nothing = Demand(0.0, 0)
         return _Line(admission, demand(config, cpus=cpus) if config.auto_workers else nothing)
-    set_aside = {
-        task.id: demand_of(config, task, run.programs, cpus=cpus) for task in run.workflow.tasks
-    }
+    set_aside = {task.id: demand_of(config, task, programs, cpus=cpus) for task in workflow.tasks}
 
     def has_room(task: Task, running: Collection[Task]) -> bool:
         beside = [set_aside[one.id] for one in running]
         return admission(f"task `{task.id}`", set_aside[task.id], beside)
 
-    return _Ordered(run.workflow, has_room)
+    return _Ordered(workflow, has_room)
 
 
 class _Line:

@@ -44,3 +44,8 @@ class Store:
     def out(self) -> Path:
         """What the harvest hands over."""
         return self.root / "out"
+
+    @property
+    def quarantine(self) -> Path:
+        """Where what the harvest hands over is checked."""
+        return self.root / "quarantine"

@@ -1,14 +1,13 @@
 """One worker's container: started, or found where another process left it, and watched."""
 
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from orchestrator.agents.output.limit_hints import limits_named
 from orchestrator.engine.labels import DEADLINE
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
-from orchestrator.execution.cancel import Cancel
 from orchestrator.execution.launch import ContainerLimits, launch, take_over
 from orchestrator.execution.output import WorkerLog
 from orchestrator.execution.start_throttle import StartCancelledError
@@ -18,78 +17,43 @@ from orchestrator.git.command import Git
 from orchestrator.results import Reason
 from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Ending, Stop
-from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker.container_specs import worker_container
-from orchestrator.worker.context import RunContext, labels, provider_for
+from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.services import Services
-from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 
 
-@dataclass(frozen=True)
-class WorkerCancel:
-    """Asked for the whole run, or for this worker by another process."""
-
-    run: Cancel
-    directory: RunDirectory
-    worker_id: int
-
-    @property
-    def asked(self) -> bool:
-        return self.run.asked or self.directory.stop_asked(self.worker_id)
-
-    @property
-    def killed(self) -> bool:
-        return self.run.killed or self.directory.kill_asked(self.worker_id)
-
-    @property
-    def why(self) -> str:
-        return self.run.why
-
-
-def cancel_of(run: RunContext, spec: WorkerSpec) -> WorkerCancel:
-    """Return a worker's cancel button."""
-    return WorkerCancel(run.cancel, run.directory, spec.worker_id)
-
-
-def open_log(run: RunContext, spec: WorkerSpec) -> WorkerLog:
+def open_log(worker: WorkerContext) -> WorkerLog:
     """Open the files that a worker's output goes to.
 
     Raises:
         OSError: There is no room for them.
     """
     return WorkerLog(
-        run.directory.worker(spec.worker_id),
-        spec.worker_id,
-        emit=run.emit,
-        new_reader=run.agent.progress_reader,
-        limit=run.config.limits.log_limit,
-        redactor=run.redactor,
-        triggers=run.config.triggers,
+        worker.directory,
+        worker.number,
+        emit=worker.run.emit,
+        new_reader=worker.agent.progress_reader,
+        limit=worker.config.limits.log_limit,
+        redactor=worker.run.redactor,
+        triggers=worker.config.triggers,
     )
 
 
 def run_task(
-    run: RunContext,
-    spec: WorkerSpec,
-    workspace: Workspace,
-    checkpoints: Checkpoints,
-    log: WorkerLog,
-    services: Services,
+    worker: WorkerContext, workspace: Workspace, log: WorkerLog, services: Services
 ) -> Ending:
-    """Let the task run to its end, unless it did; nothing of its container is left.
+    """Run the task to its end, if it has not ended already. Nothing of its container is left.
 
     Raises:
-        EngineUnavailableError: The engine went away; all is left for whoever resumes the run.
+        EngineUnavailableError: The engine went away; a resumed run continues from here.
     """
-    cancel = cancel_of(run, spec)
-    terms = _limits(run, spec, workspace)
+    checkpoints, cancel = worker.checkpoints, worker.cancel
+    terms = _limits(worker, workspace)
     with ExitStack() as stack:
         try:
-            container, launched = _container(
-                run, spec, workspace, terms, checkpoints, stack, services
-            )
+            container, launched = _start(worker, workspace, terms, services, stack)
         except EngineUnavailableError:
             raise
         except StartCancelledError:
@@ -100,7 +64,7 @@ def run_task(
         try:
             ending = attend(
                 container, terms, launched,
-                log=log, cancel=cancel, emit=run.emit, checkpoints=checkpoints,
+                log=log, cancel=cancel, emit=worker.run.emit, checkpoints=checkpoints,
             )  # fmt: skip
         except EngineUnavailableError:
             stack.pop_all()  # the container may run on, and needs its secrets
@@ -114,53 +78,52 @@ def run_task(
     return replace(ending, error=ending.error or problem)
 
 
-def _container(
-    run: RunContext,
-    spec: WorkerSpec,
+def _start(
+    worker: WorkerContext,
     workspace: Workspace,
     terms: ContainerLimits,
-    checkpoints: Checkpoints,
-    stack: ExitStack,
     services: Services,
+    stack: ExitStack,
 ) -> tuple[Container, Launch]:
-    """Start the worker's container, or find the one that another process started."""
-    found = _find(run, spec) if run.resumed else None
-    called_off = partial(_is_called_off, run, spec)
+    """Start the container of a worker, or find the one that another process started."""
+    run, checkpoints = worker.run, worker.checkpoints
+    found = _find(worker) if run.resumed else None
     if found is None and checkpoints.launch() is not None:
         raise EngineError("its container is gone: something else removed it")
     secrets = stack.enter_context(
-        run.secrets.laid_out(
-            run.directory.run_id, spec.worker_id, workspace.user, again=found is not None
+        run.request.secrets.laid_out(
+            run.directory.run_id, worker.number, workspace.user, again=found is not None
         )
     )
     if found is None:
-        with run.pace.turn(called_off, provider_for(run, spec)):
-            described = services.network_of(worker_container(run, spec, workspace, secrets))
-            # Setup may have written the file anew, or a port have been taken meanwhile.
-            write = partial(write_dotenv, run, spec, workspace, services.variables())
+        with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
+            described = services.network_of(worker_container(worker, workspace, secrets))
+            # Setup may have overwritten the file, or a port may be taken by now.
+            write = partial(write_dotenv, worker, workspace, services.variables())
             return launch(run.engine, described, terms, checkpoints, created=write)
     try:
         if found.state().started_at is not None:
             return found, take_over(found, terms, checkpoints)
-        with run.pace.turn(called_off, provider_for(run, spec)):
+        with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
             return found, take_over(found, terms, checkpoints)
     except BaseException:
         found.remove()
         raise
 
 
-def _is_called_off(run: RunContext, spec: WorkerSpec) -> bool:
-    return cancel_of(run, spec).asked
+def _is_cancelled(worker: WorkerContext) -> bool:
+    return worker.cancel.asked
 
 
-def _find(run: RunContext, spec: WorkerSpec) -> Container | None:
-    wanted = labels(run, spec, role="worker")
+def _find(worker: WorkerContext) -> Container | None:
+    """Return the container that another process made for this attempt."""
+    engine, wanted = worker.run.engine, worker.labels(role="worker")
     wanted.pop(DEADLINE, None)
-    attempts = (path for _, path in run.directory.attempts(spec.worker_id))
-    earlier = {launched.container for path in attempts if (launched := Checkpoints(path).launch())}
-    found = (left.id for left in run.engine.leftovers(wanted) if left.kind == "container")
+    launches = (Checkpoints(path).launch() for _, path in worker.attempts())
+    earlier = {launched.container for launched in launches if launched}
+    found = (left.id for left in engine.leftovers(wanted) if left.kind == "container")
     ids = [container for container in found if container not in earlier]
-    return run.engine.adopt(ids[0]) if ids else None
+    return engine.adopt(ids[0]) if ids else None
 
 
 def _noted(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Ending:
@@ -180,24 +143,24 @@ def _removed(container: Container) -> str | None:
     return None
 
 
-def _limits(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> ContainerLimits:
+def _limits(worker: WorkerContext, workspace: Workspace) -> ContainerLimits:
+    config = worker.config
     return ContainerLimits(
-        worker_id=spec.worker_id,
-        timeout=run.config.timeout,
-        limits=run.config.limits,
+        worker_id=worker.number,
+        timeout=config.timeout,
+        limits=config.limits,
         writable=workspace.writable(),
-        budget=run.config.budget_per_worker,
-        tokens=run.config.tokens_per_worker,
-        max_steps=run.config.max_steps,
-        ports=run.ports.of(spec.worker_id, run.config.isolation.ports),
-        triggers=run.config.triggers,
-        scope=_scope(run, workspace),
-        switch=run.switch,
+        budget=worker.budget.budget,
+        tokens=worker.budget.tokens,
+        max_steps=config.max_steps,
+        ports=worker.ports,
+        triggers=config.triggers,
+        scope=_scope(config.triggers.paths, workspace),
+        switch=worker.run.switch,
     )
 
 
-def _scope(run: RunContext, workspace: Workspace) -> AllowedPaths | None:
-    paths = run.config.triggers.paths
+def _scope(paths: tuple[str, ...], workspace: Workspace) -> AllowedPaths | None:
     if not paths:
         return None
     worktree, store = workspace.worktree, workspace.store

@@ -9,21 +9,18 @@ What giving an attempt up comes to, each step such that it may be done over agai
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 
-from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Notice, WorkerRetrying
 from orchestrator.git.repository import ATTEMPTS
 from orchestrator.git.worktree import clear_place, open_worktree
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.worker.agent_container import cancel_of
-from orchestrator.worker.context import RunContext, with_config
+from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.lifecycle import run_worker
-from orchestrator.worker_spec import WorkerSpec
 
 RETRIED: Mapping[Reason, bool] = {
     Reason.AGENT_FAILED: True,
@@ -74,48 +71,43 @@ class RetryLater:
     """Seconds until it takes them again, by its own word."""
 
 
-def attempt(run: RunContext, spec: WorkerSpec) -> WorkerResult | RetryLater:
-    """Run a worker's next attempt, or what is left of the one that is under way.
+def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
+    """Run the next attempt of a worker, or what is left of the one that is under way.
 
     Raises:
-        EngineUnavailableError: The engine went away; all is left for whoever resumes the run.
+        EngineUnavailableError: The engine went away; a resumed run continues from here.
+        UnfinishedError: The work could not be harvested; a resumed run tries again.
     """
-    earlier = _earlier(run, spec)
-    checkpoints = Checkpoints(run.directory.worker(spec.worker_id))
-    given_up = checkpoints.given_up()
+    earlier = _earlier(worker)
+    given_up = worker.checkpoints.given_up()
     if given_up is not None:
         earlier = [*earlier, given_up]
-    under_way = given_up is None and checkpoints.prepared
-    if earlier and not under_way and cancel_of(run, spec).asked:
-        return _summed_up(_called_off(run, spec, earlier[-1]), earlier)
-    rest = _with_rest_of_budget(run, earlier)
+    under_way = given_up is None and worker.checkpoints.prepared
+    if earlier and not under_way and worker.cancel.asked:
+        return _summed_up(_called_off(worker, earlier[-1]), earlier)
+    left = worker.budget.after(earlier)
     if given_up is not None:
         try:
-            _check_rest(rest.config)
-            _archive_attempt(run, spec, given_up)
+            if left.is_spent:
+                # Its share of the run's budget may be smaller after a resume.
+                raise ConfigError("nothing of its budget is left")
+            _archive_attempt(worker, given_up)
         except (OrchestratorError, OSError) as error:
             return _summed_up(_with_note(given_up, f"no further attempt ({error})"), earlier)
-    result = run_worker(rest, spec)
+    result = run_worker(replace(worker, budget=left))
     result = result.model_copy(update={"attempts": len(earlier) + 1})
-    return _again(run, checkpoints, result, earlier) or _summed_up(result, [*earlier, result])
+    return _again(worker, result, earlier) or _summed_up(result, [*earlier, result])
 
 
-def with_attempt_totals(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> WorkerResult:
-    """Add what a worker's earlier attempts were to a result that says nothing of them."""
-    earlier = _earlier(run, spec)
+def with_attempt_totals(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
+    """Add the earlier attempts of a worker to a result that does not include them."""
+    earlier = _earlier(worker)
     result = result.model_copy(update={"attempts": len(earlier) + 1})
     return _summed_up(result, [*earlier, result])
 
 
-def has_begun(run: RunContext, spec: WorkerSpec) -> bool:
-    """Return whether a worker has a container to end, or work to bring home or to keep."""
-    checkpoints = Checkpoints(run.directory.worker(spec.worker_id))
-    given_up = checkpoints.given_up() is not None
-    return checkpoints.prepared or given_up or bool(run.directory.attempts(spec.worker_id))
-
-
-def _earlier(run: RunContext, spec: WorkerSpec) -> list[WorkerResult]:
-    found = (Checkpoints(path).given_up() for _, path in run.directory.attempts(spec.worker_id))
+def _earlier(worker: WorkerContext) -> list[WorkerResult]:
+    found = (Checkpoints(path).given_up() for _, path in worker.attempts())
     return [result for result in found if result is not None]
 
 
@@ -136,49 +128,32 @@ def _with_note(result: WorkerResult, note: str) -> WorkerResult:
     return result.model_copy(update={"message": "; ".join(filter(None, (result.message, note)))})
 
 
-def _called_off(run: RunContext, spec: WorkerSpec, last: WorkerResult) -> WorkerResult:
+def _called_off(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
     """Return the result of a worker that was cancelled while it waited to be started again."""
-    why = f"{cancel_of(run, spec).why} before attempt {last.attempts + 1}"
+    why = f"{worker.cancel.why} before attempt {last.attempts + 1}"
     said = f"{why}; attempt {last.attempts}: {last.reason}: {last.message}"
     cancelled: dict[str, object] = {"reason": Reason.CANCELLED, "message": said}
-    tip = run.repository.resolve(f"refs/heads/{spec.branch}")
+    tip = worker.run.repository.resolve(worker.branch_ref)
     if tip != last.commit:
         nothing = {"files_modified": [], "files_total": 0, "insertions": 0, "deletions": 0}
         cancelled |= {"commit": tip, **nothing}
     return last.model_copy(update={"status": Status.FAILED, **cancelled})
 
 
-def _with_rest_of_budget(run: RunContext, earlier: Sequence[WorkerResult]) -> RunContext:
-    budget, tokens = run.config.budget_per_worker, run.config.tokens_per_worker
-    update: dict[str, float] = {}
-    if budget is not None:
-        update["budget_per_worker"] = budget - sum(one.cost for one in earlier)
-    if tokens is not None:
-        update["tokens_per_worker"] = tokens - sum(one.tokens or 0 for one in earlier)
-    return with_config(run, run.config.model_copy(update=update)) if earlier else run
-
-
-def _check_rest(config: ParallelConfig) -> None:
-    budget, tokens = config.budget_per_worker, config.tokens_per_worker
-    if (budget is not None and budget <= 0) or (tokens is not None and tokens <= 0):
-        # Its share of the run's may be smaller after a resume.
-        raise ConfigError("nothing of its budget is left")
-
-
 def _again(
-    run: RunContext, checkpoints: Checkpoints, result: WorkerResult, earlier: Sequence[WorkerResult]
+    worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> RetryLater | None:
-    """Return a failed attempt up, if there is to be another."""
-    waits = _waits(run, result, earlier)
-    if not (waits or _is_retried(run, checkpoints, result, earlier)):
+    """Give a failed attempt up, if there is to be another."""
+    waits = _waits(worker, result, earlier)
+    if not (waits or _is_retried(worker, result, earlier)):
         return None
     try:
-        checkpoints.note_given_up(run.redactor.model(result))
+        worker.checkpoints.note_given_up(worker.run.redactor.model(result))
     except OSError:
-        # A full disk: what cannot be noted is not given up.
+        # A full disk: an attempt that cannot be recorded is not given up.
         return None
-    delay = (result.retry_after or 0.0) if waits else run.config.retry_delay
-    run.emit(
+    delay = (result.retry_after or 0.0) if waits else worker.config.retry_delay
+    worker.run.emit(
         WorkerRetrying(
             worker_id=result.worker_id,
             attempt=result.attempts + 1,
@@ -192,13 +167,13 @@ def _again(
     return RetryLater(delay)
 
 
-def _waits(run: RunContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
+def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
     """Return whether a worker that its provider refused waits for it: no retry is used up."""
-    patience = run.config.rate_limit_wait
+    patience = worker.config.rate_limit_wait
     if result.reason is not Reason.RATE_LIMITED or not patience:
         return False
     refusals = [one for one in (*earlier, result) if one.reason is Reason.RATE_LIMITED]
-    if len(refusals) > MOST_REFUSALS or not _may_spend(run.config, (*earlier, result)):
+    if len(refusals) > MOST_REFUSALS or worker.budget.after((*earlier, result)).is_spent:
         return False
     return _waited([*earlier, result]) + (result.retry_after or 0.0) <= patience
 
@@ -214,42 +189,34 @@ def _waited(attempts: Sequence[WorkerResult]) -> float:
 
 
 def _is_retried(
-    run: RunContext, checkpoints: Checkpoints, result: WorkerResult, earlier: Sequence[WorkerResult]
+    worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> bool:
-    config = run.config
+    config = worker.config
     waited_for = Reason.RATE_LIMITED if config.rate_limit_wait else None
     counted = [one for one in (*earlier, result) if one.reason is not waited_for]
     if result.reason in (None, waited_for) or len(counted) > config.retries:
         return False
     if not (RETRIED[result.reason] or result.reason in config.retry_on):
         return False
-    if not _may_spend(config, (*earlier, result)):
+    if worker.budget.after((*earlier, result)).is_spent:
         return False
-    # Of a resumed run, what cannot be found again may have a container that still goes on.
-    return result.reason is not Reason.SETUP_FAILED or checkpoints.launch() is None
+    # In a resumed run, a container that is not found may still be running.
+    return result.reason is not Reason.SETUP_FAILED or worker.checkpoints.launch() is None
 
 
-def _may_spend(config: ParallelConfig, attempts: Sequence[WorkerResult]) -> bool:
-    budget, tokens = config.budget_per_worker, config.tokens_per_worker
-    if budget is not None and sum(one.cost for one in attempts) >= budget:
-        return False
-    return tokens is None or sum(one.tokens or 0 for one in attempts) < tokens
-
-
-def _archive_attempt(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> None:
+def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
     """Keep a given up attempt, and make its place free."""
-    root = run.directory.worker(spec.worker_id)
-    kept = run.directory.attempt(spec.worker_id, result.attempts)
-    checkpoints = Checkpoints(root)
+    run, root, checkpoints = worker.run, worker.directory, worker.checkpoints
+    kept = run.directory.attempt(worker.number, result.attempts)
     start = checkpoints.start()
     if start is None:
         with run.repository.lock():
-            clear_place(run.repository, spec, root)
+            clear_place(run.repository, worker.spec, root)
     elif result.commit not in (None, start):
-        ref = f"{ATTEMPTS}{run.directory.run_id}/{spec.worker_id}/{result.attempts}"
+        ref = f"{ATTEMPTS}{run.directory.run_id}/{worker.number}/{result.attempts}"
         run.repository.git.run("update-ref", ref, str(result.commit))
-    if run.config.retry_from == "base" and result.commit not in (None, run.base):
-        _back_to_base(run, spec, result)
+    if worker.config.retry_from == "base" and result.commit not in (None, worker.base):
+        _back_to_base(worker, result)
     message = result.message
     if message is not None and str(kept) not in message:
         message = message.replace(str(root), str(kept))
@@ -257,22 +224,23 @@ def _archive_attempt(run: RunContext, spec: WorkerSpec, result: WorkerResult) ->
     root.rename(kept)
 
 
-def _back_to_base(run: RunContext, spec: WorkerSpec, result: WorkerResult) -> None:
-    """Bring branch and worktree back to the base; what the user changed there is left alone."""
-    repository, commit = run.repository, str(result.commit)
+def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
+    """Bring branch and worktree back to the base, unless the user changed them."""
+    spec, repository, commit = worker.spec, worker.run.repository, str(result.commit)
+    base, again = worker.base, worker.run.resumed
     try:
         with repository.lock():
-            if repository.resolve(f"refs/heads/{spec.branch}") != run.base:
-                repository.move_branch(spec.branch, new=run.base, old=commit)
+            if repository.resolve(worker.branch_ref) != base:
+                repository.move_branch(spec.branch, new=base, old=commit)
             try:
                 worktree = open_worktree(
                     repository.top / spec.directory, spec.branch, marked=spec.is_named
                 )
-                worktree.refresh(repository, again=run.resumed)
-                worktree.update(repository, base=commit, tip=run.base, again=run.resumed)
+                worktree.refresh(repository, again=again)
+                worktree.update(repository, base=commit, tip=base, again=again)
             except OrchestratorError:
-                repository.move_branch(spec.branch, new=commit, old=run.base)
+                repository.move_branch(spec.branch, new=commit, old=base)
                 raise
     except OrchestratorError as error:
         said = f"worker {spec.worker_id}: {spec.directory} was changed meanwhile ({error.message})"
-        run.emit(Notice(message=f"{said}; attempt {result.attempts + 1} goes on from there"))
+        worker.run.emit(Notice(message=f"{said}; attempt {result.attempts + 1} goes on from there"))

@@ -14,13 +14,10 @@ from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.execution.verdict import Verdict, judge_checks
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.results import CheckResult, Reason, Status
-from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.endings import Ending
-from orchestrator.worker.agent_container import cancel_of
 from orchestrator.worker.container_specs import Job
-from orchestrator.worker.context import RunContext
+from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.stages import Work, setup_job
-from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.furnish import Extras
 from orchestrator.workspace.mounts import CHECKED, Workspace
@@ -31,37 +28,30 @@ _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_RE
 
 
 def check(
-    run: RunContext,
-    spec: WorkerSpec,
-    workspace: Workspace,
-    tip: str,
-    verdict: Verdict,
-    checkpoints: Checkpoints,
+    worker: WorkerContext, workspace: Workspace, tip: str, verdict: Verdict
 ) -> tuple[list[CheckResult], Verdict]:
-    """Run the checks that are not done yet, and let them say whether it is a success.
+    """Run the checks that are not done yet, and let them decide whether the worker succeeded.
 
     Args:
-        run: The run.
-        spec: The worker.
+        worker: The worker.
         workspace: The worker's files.
-        tip: What it committed.
-        verdict: How it ended.
-        checkpoints: How far it has come.
+        tip: The commit that the worker made.
+        verdict: How the worker ended.
 
     Raises:
-        EngineUnavailableError: The engine went away; the rest is left for whoever resumes the run.
+        EngineUnavailableError: The engine went away; a resumed run does the rest.
     """
-    wanted = run.config.project.checks
+    wanted = worker.config.project.checks
     if not wanted or verdict.reason in _UNCHECKED:
         return [], verdict
-    if tip == run.base:
+    if tip == worker.base:
         return [], verdict.with_note("no checks: nothing was committed")
-    done = checkpoints.checks()
+    done = worker.checkpoints.checks()
     if len(done) < len(wanted):
-        done = _Checks(run, spec, replace(workspace, start=tip), checkpoints).all(done)
+        done = _Checks(worker, replace(workspace, start=tip)).all(done)
     if len(done) == len(wanted):
         return done, judge_checks(verdict, done)
-    why = f"{cancel_of(run, spec).why} before its checks were done"
+    why = f"{worker.cancel.why} before its checks were done"
     if verdict.status is Status.SUCCESS:
         return done, Verdict(Status.FAILED, Reason.CANCELLED, why)
     return done, verdict.with_note(why)
@@ -71,14 +61,12 @@ def check(
 class _Checks:
     """The checks of one worker's commit."""
 
-    run: RunContext
-    spec: WorkerSpec
+    worker: WorkerContext
     workspace: Workspace
-    checkpoints: Checkpoints
 
     def all(self, done: Sequence[CheckResult]) -> list[CheckResult]:
-        """Run those that are not done, until somebody asks for the worker's end."""
-        root = self.run.directory.worker(self.spec.worker_id) / CHECKED
+        """Run the checks that are not done, until the worker is cancelled."""
+        root = self.worker.directory / CHECKED
         remove_tree(root)  # what a process left that died over it
         try:
             fresh, problem = self._ready(root)
@@ -98,20 +86,21 @@ class _Checks:
 
     def _check_out(self, root: Path) -> Workspace:
         """Check out what was committed, with a git store of its own."""
-        run, workspace = self.run, replace(self.workspace, confined_to=())
+        worker, run = self.worker, self.worker.run
+        workspace = replace(self.workspace, confined_to=())
         root.mkdir()
         options = StoreOptions(
-            base=run.base,
+            base=worker.base,
             start=workspace.start,
-            run_base=run.run_base,
+            run_base=run.base,
             shallow=run.shallow,
             mode="bind",
             owner=workspace.user,
-            excluded=run.agent.ignored_files,
+            excluded=worker.agent.ignored_files,
             extras=Extras(
-                copies=run.copies,
+                copies=run.request.copies,
                 submodules=run.submodules,
-                content=run.content,
+                content=worker.content,
                 shown=False,
             ),
         )
@@ -121,29 +110,29 @@ class _Checks:
         return replace(workspace, store=store, mode="bind", caches=caches, shared=())
 
     def _set_up(self, fresh: Workspace) -> str | None:
-        config, cancel = self.run.config, cancel_of(self.run, self.spec)
+        config, cancel = self.worker.config, self.worker.cancel
         if not config.project.setup or cancel.asked:
             return None
         job = replace(setup_job(config), stage="check", name="check-setup", title="setup")
-        work = Work(self.run, self.spec, fresh, job, cancel)
+        work = Work(self.worker, fresh, job, cancel)
         problem = work.problem(work.done())
         return None if problem is None else f"its setup failed: {problem}"
 
     def _rest(
         self, done: list[CheckResult], fresh: Workspace, problem: str | None
     ) -> list[CheckResult]:
-        cancel = cancel_of(self.run, self.spec)
-        wanted = self.run.config.project.checks
+        cancel = self.worker.cancel
+        wanted = self.worker.config.project.checks
         for number, one in enumerate(wanted[len(done) :], start=len(done) + 1):
             if cancel.asked:
                 return done
-            work = Work(self.run, self.spec, fresh, self._job(number, one), cancel)
+            work = Work(self.worker, fresh, self._job(number, one), cancel)
             ending = _unseen(problem) if problem else _seen(work)
             if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
                 return done
             done.append(_result(one, work, ending))
             with suppress(OSError):  # a full disk: to do it over again is no harm
-                self.checkpoints.note_checks(done)
+                self.worker.checkpoints.note_checks(done)
         return done
 
     def _job(self, number: int, one: Check) -> Job:
@@ -152,9 +141,9 @@ class _Checks:
             name=f"check-{number}",
             commands=(one.run,),
             timeout=one.timeout or None,
-            network=self.run.config.isolation.check_network,
-            title=self.run.redactor.text(one.title),
-            closed="checks" in self.run.config.closed_stages,
+            network=self.worker.config.isolation.check_network,
+            title=self.worker.run.redactor.text(one.title),
+            closed="checks" in self.worker.config.closed_stages,
         )
 
 

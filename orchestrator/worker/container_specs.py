@@ -4,16 +4,17 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
-from orchestrator.agents.base import AgentSettings
-from orchestrator.config.container import Limits, Network
+from orchestrator.agents.base import AgentCommand, AgentSettings
+from orchestrator.config.container import Network
+from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
 from orchestrator.execution.launch import ContainerLimits
 from orchestrator.state import secret_files
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker.context import RunContext, labels
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.workspace.caches import environment
 from orchestrator.workspace.mounts import HARVEST, HOME, OUT, Workspace
 from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE
@@ -26,8 +27,6 @@ ROOM = "ORCHESTRATOR_HARVEST_ROOM"
 RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
 """Tells `pack_work` where no file of a worker may be."""
 _HARVEST_TMP = 64 * 1024**2
-_MOMENT = 128 * 1024**2
-"""Bytes that a fast writer gets to the disk between its limit and its end."""
 _IN_TURN = """\
 exec 2>&1
 number=0
@@ -47,36 +46,34 @@ _MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
 def worker_container(
-    run: RunContext,
-    spec: WorkerSpec,
+    worker: WorkerContext,
     workspace: Workspace,
     secrets: Path | None,
     *,
     network: Network | None = None,
 ) -> ContainerSpec:
-    """Describe a worker's container.
+    """Describe the container of a worker.
 
     Args:
-        run: The run.
-        spec: The worker.
+        worker: The worker.
         workspace: Its files.
         secrets: The directory that holds its secrets, if it has any.
         network: Default: the agent's.
     """
-    config, limits = run.config, run.config.limits
-    command = run.agent.command(spec, AgentSettings.of(config))
+    config, limits, settings = worker.config, worker.config.limits, worker.settings
+    command = _agent_command(worker, config)
     is_open = (network or config.isolation.network) == "open"
     return ContainerSpec(
-        name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}",
-        image=run.image,
+        name=worker.name,
+        image=settings.image,
         command=command.argv,
         user=workspace.user_text,
         workdir=WORKSPACE,
-        labels=labels(run, spec, role="worker"),
+        labels=worker.labels(role="worker"),
         env={
-            **_given(run, spec, workspace, secrets, offline=not is_open),
+            **_common_env(worker, workspace, secrets, offline=not is_open),
             **command.default_env,
-            **run.inherited_env,
+            **settings.inherited_env,
             **command.env,
             **config.isolation.env,
         },
@@ -88,15 +85,22 @@ def worker_container(
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
-        network=run.network if is_open else "none",
-        egress=run.egress if is_open else None,
-        cpus=run.cpus,
+        network=worker.run.network if is_open else "none",
+        egress=settings.egress if is_open else None,
+        cpus=worker.cpus,
         memory=limits.memory,
         pids=limits.pids,
         open_files=limits.open_files,
         runtime=config.isolation.runtime,
         kept_output=limits.log_limit,
     )
+
+
+def _agent_command(worker: WorkerContext, config: ParallelConfig) -> AgentCommand:
+    """Return the command of the agent program, bounded by what the worker may spend."""
+    share = worker.budget
+    settings = AgentSettings.of(config, budget=share.budget, tokens=share.tokens)
+    return worker.agent.command(worker.spec, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,68 +122,66 @@ class Job:
 
 
 def job_container(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, job: Job
+    worker: WorkerContext, workspace: Workspace, secrets: Path | None, job: Job
 ) -> ContainerSpec:
-    """Describe the container of what runs before or after the agent.
+    """Describe the container of a job that runs before or after the agent.
 
-    It has what the agent has, but for the keys of models: those are for the agent program alone,
-    unless the user hands them to everything by `--env`.
+    It has what the agent has, except for the keys of models: they are for the agent program alone,
+    unless the user gives them to all containers by `--env`.
 
     Args:
-        run: The run.
-        spec: The worker.
-        workspace: The files it works on.
+        worker: The worker.
+        workspace: The files that the job works on.
         secrets: The directory that holds the worker's secrets, if it has any.
-        job: What it is to do.
+        job: The job.
     """
-    workspace = replace(workspace, read_only=False)
-    worker = worker_container(run, spec, workspace, secrets, network=job.network)
+    workspace, config = replace(workspace, read_only=False), worker.config
+    agents = worker_container(worker, workspace, secrets, network=job.network)
     # The base URL may hold a key too.
-    config = run.config.model_copy(update={"api_base": None}) if job.closed else run.config
-    command = run.agent.command(spec, AgentSettings.of(config))
+    shown = config.model_copy(update={"api_base": None}) if job.closed else config
+    command = _agent_command(worker, shown)
     return replace(
-        worker,
-        name=f"{worker.name}-{job.name}",
+        agents,
+        name=f"{agents.name}-{job.name}",
         env={
-            **_given(run, spec, workspace, secrets, offline=job.network != "open"),
+            **_common_env(worker, workspace, secrets, offline=job.network != "open"),
             **command.default_env,
             **command.env,
             **({} if job.closed else config.isolation.env),
         },
         command=("sh", "-c", _IN_TURN, job.name, *job.commands),
-        labels=labels(run, spec, role=job.stage),
+        labels=worker.labels(role=job.stage),
     )
 
 
-def job_limits(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, job: Job
-) -> ContainerLimits:
-    """Return how long and how much a job may."""
+def job_limits(worker: WorkerContext, workspace: Workspace, job: Job) -> ContainerLimits:
+    """Return the limits of a job."""
+    config = worker.config
     return ContainerLimits(
-        worker_id=spec.worker_id,
+        worker_id=worker.number,
         timeout=job.timeout,
         # An installation may print nothing for long.
-        limits=run.config.limits.model_copy(update={"idle_timeout": 0.0}),
+        limits=config.limits.model_copy(update={"idle_timeout": 0.0}),
         writable=workspace.writable(),
         budget=None,
-        max_steps=run.config.max_steps,
-        ports=run.ports.of(spec.worker_id, run.config.isolation.ports),
+        max_steps=config.max_steps,
+        ports=worker.ports,
         stage=job.stage,
         name=job.title,
-        switch=run.switch,
+        switch=worker.run.switch,
     )
 
 
-def _given(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, secrets: Path | None, *, offline: bool
+def _common_env(
+    worker: WorkerContext, workspace: Workspace, secrets: Path | None, *, offline: bool
 ) -> dict[str, str]:
     """Return the variables that every container of a worker has."""
     return {
         **_environment(),
         # Each directory of a confined worker is a mount, which git would not look beyond.
         **({"GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"} if workspace.confined_to else {}),
-        **environment(run.config.project.caches, offline=offline),
-        **variables(spec, workspace.shared),
+        **environment(worker.config.project.caches, offline=offline),
+        **variables(worker.spec, workspace.shared),
         **({} if secrets is None else {secret_files.VARIABLE: secret_files.TARGET}),
     }
 
@@ -210,40 +212,28 @@ def helper_script() -> str:
     return _WITH_STATES.format(states=states) + package.joinpath("pack_work.py").read_text()
 
 
-def harvest_room(limits: Limits) -> int:
-    """Return the bytes that a worker's changes may have: on the disk, and as content of git-lfs."""
-    # A worker is stopped a moment after its limit, and what it wrote until then counts.
-    return 2 * limits.disk + _MOMENT
-
-
-def harvest_container(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, *, onto: str | None = None
-) -> ContainerSpec:
+def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:
     """Describe the container that commits and packs what a dead worker wrote; no network.
 
     Args:
-        run: The run.
-        spec: The worker.
-        workspace: Its files.
+        request: The harvest.
         onto: A commit that the files alone are put on top of, without the worker's own commits.
     """
-    task = one_line(run.redactor.text(spec.task), limit=500)
+    spec, workspace = request.spec, request.workspace
+    task = one_line(request.redactor.text(spec.task), limit=500)
     message = _MESSAGE.format(worker=spec.worker_id, task=task)
     places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
-    arguments = (*places, run.base, spec.branch, message, *([onto] if onto else []))
+    arguments = (*places, request.base, spec.branch, message, *([onto] if onto else []))
     return ContainerSpec(
-        name=f"orchestrator-{run.directory.run_id}-{spec.worker_id}-harvest",
+        name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,
         command=("python3", "-I", "-S", "-c", helper_script(), *arguments),
         user=workspace.user_text,
         workdir="/",
-        env={
-            ROOM: str(harvest_room(run.config.limits)),
-            RESERVED: "/".join(run.repository.reserved()),
-        },
-        labels=labels(run, spec, role="harvest"),
+        env={ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())},
+        labels=request.labels,
         mounts=(*workspace.harvest_mounts(), TmpfsMount(target=_TMP, size=_HARVEST_TMP)),
-        cpus=run.cpus,
-        memory=max(run.config.limits.memory, _HARVEST_MEMORY),
-        open_files=run.config.limits.open_files,
+        cpus=request.cpus,
+        memory=max(request.limits.memory, _HARVEST_MEMORY),
+        open_files=request.limits.open_files,
     )

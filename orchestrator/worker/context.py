@@ -1,7 +1,11 @@
-"""What the parts of one run share, and how its objects in the engine are labelled."""
+"""What a run and each of its workers are made of, and how their objects in the engine are labelled.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+`RunContext` has what all workers of a run share: `run.config` and `run.base` are those of the run.
+`WorkerContext` has what is one worker's own: `worker.config` and `worker.base`. Nothing of either
+is ever overwritten.
+"""
+
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,27 +14,24 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import cpus_of
 from orchestrator.engine import labels as label
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
-from orchestrator.engine.spec import Egress
 from orchestrator.events import Emit
-from orchestrator.execution.cancel import Cancel
+from orchestrator.execution.cancel import Cancel, WorkerCancel
 from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
-from orchestrator.execution.ports import PortBlocks
+from orchestrator.execution.ports import PortBlocks, WorkerPorts
 from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.execution.token_bucket import provider_of
 from orchestrator.git.lfs import NO_CONTENT, Content
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import Submodule
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.secret_files import Secrets
 from orchestrator.text.redact import Redactor
-from orchestrator.worker.checked_run import CheckedRun, CheckedSettings
+from orchestrator.worker.budget_share import BudgetShare
+from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.planning import Programs
 from orchestrator.workspace.caches import NO_CACHES, Caches
 from orchestrator.workspace.mounts import Mode
 from orchestrator.workspace.shared_files import Shared
-from orchestrator.workspace.untracked import Copies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,46 +39,44 @@ class RunContext:
     """What all workers of a run share."""
 
     checked: CheckedRun
-    settings: CheckedSettings
     directory: RunDirectory
     base: str
-    """The commit that a worker starts from."""
-    run_base: str
-    """The commit that those start from which go on from no other's work."""
+    """The commit that the run starts from."""
     began: datetime
     objects: Path
-    """What the base reaches."""
+    """An object directory with what the base reaches."""
     shallow: frozenset[str]
-    """Commits that are cut off from their parents."""
+    """Commits of `objects` that are cut off from their parents."""
     submodules: tuple[Submodule, ...] = ()
-    """Those of the base that are on this machine."""
+    """The submodules of the base that are on this machine."""
     content: Content = NO_CONTENT
-    """What it has of git-lfs."""
+    """The git-lfs content of the base that is on this machine."""
     caches: Caches = NO_CACHES
     notices: tuple[str, ...] = ()
-    """What people are to know of what was made for all workers."""
+    """Messages for the user about what was made for all workers."""
     mode: Mode
     network: str
-    """Of the containers that have one: what `create_network` gave; `none` where none has."""
+    """The network of containers that have one, from `create_network`; `none` if no container has
+    one."""
     emit: Emit
     cancel: Cancel
     pace: StartThrottle
     ports: PortBlocks
     shared: Shared
     switch: Switch = NO_SWITCH
-    """Ends containers at their deadline although we are gone."""
+    """Ends containers at their deadline if this process is gone."""
     resumed: bool = False
-    """Whether another process began it: what it left is looked for first."""
+    """Whether another process started the run: what that process left is looked for first."""
 
     @property
-    def engine(self) -> ContainerEngine:
-        """The container engine."""
-        return self.checked.engine
+    def request(self) -> CheckedRequest:
+        """What the run was asked for."""
+        return self.checked.request
 
     @property
-    def features(self) -> EngineFeatures:
-        """What the engine and its machine can do."""
-        return self.checked.features
+    def config(self) -> ParallelConfig:
+        """The configuration of the run."""
+        return self.checked.request.settings.config
 
     @property
     def repository(self) -> Repository:
@@ -86,80 +85,126 @@ class RunContext:
 
     @property
     def redactor(self) -> Redactor:
-        """What removes the values of secrets from text."""
+        """Removes the values of secrets from text."""
         return self.checked.request.redactor
 
     @property
-    def secrets(self) -> Secrets:
-        """The secrets that workers find in files."""
-        return self.checked.request.secrets
+    def engine(self) -> ContainerEngine:
+        """The container engine."""
+        return self.checked.engine
 
     @property
-    def workflow(self) -> Workflow | None:
-        """The workflow whose tasks the workers have."""
-        return self.checked.request.workflow
+    def features(self) -> EngineFeatures:
+        """What the engine and its machine have."""
+        return self.checked.features
 
-    @property
-    def programs(self) -> Programs:
-        """The settings for tasks with an agent program of their own."""
-        return self.checked.request.programs
+    def labels(self, *, role: str) -> dict[str, str]:
+        """Return the labels of an engine object, enough for another process to take it over."""
+        return run_labels(self.repository, self.directory, role=role)
 
-    @property
-    def copies(self) -> Copies:
-        """The untracked files that every worker gets."""
-        return self.checked.request.copies
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerContext:
+    """What is one worker's own."""
+
+    run: RunContext
+    spec: WorkerSpec
+    settings: CheckedSettings
+    """The settings of the worker's task."""
+    base: str
+    """The commit that the worker starts from: another one than the run's, if its task depends on
+    others."""
+    objects: Path
+    """An object directory with what that base reaches."""
+    content: Content
+    """The git-lfs content of that base."""
+    directory: Path
+    """The worker's state directory."""
+    checkpoints: Checkpoints
+    cancel: WorkerCancel
+    budget: BudgetShare = field(default_factory=BudgetShare)
+    """What this attempt may spend."""
 
     @property
     def config(self) -> ParallelConfig:
+        """The configuration of the worker."""
         return self.settings.config
 
     @property
     def agent(self) -> Agent:
+        """The agent program of the worker."""
         return self.settings.agent
 
     @property
-    def image(self) -> str:
-        return self.settings.image
-
-    @property
-    def egress(self) -> Egress | None:
-        return self.settings.egress
-
-    @property
-    def inherited_env(self) -> Mapping[str, str]:
-        return self.settings.inherited_env
+    def number(self) -> int:
+        """The worker's number."""
+        return self.spec.worker_id
 
     @property
     def cpus(self) -> float:
-        return cpus_of(self.config, cpus=self.features.cpus)
+        """The CPUs of the worker."""
+        return cpus_of(self.config, cpus=self.run.features.cpus)
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider whose models the worker uses."""
+        return provider_of(self.agent.name, self.spec.model, self.run.config.providers)
+
+    @property
+    def ports(self) -> WorkerPorts:
+        """The ports of the worker on the host."""
+        return self.run.ports.of(self.number, self.config.isolation.ports)
+
+    @property
+    def branch_ref(self) -> str:
+        """The full name of the worker's branch."""
+        return f"refs/heads/{self.spec.branch}"
+
+    @property
+    def name(self) -> str:
+        """What the names of the worker's containers begin with."""
+        return f"orchestrator-{self.run.directory.run_id}-{self.number}"
+
+    def attempts(self) -> list[tuple[int, Path]]:
+        """Return the number and the state directory of each attempt that was given up."""
+        return self.run.directory.attempts(self.number)
+
+    def has_begun(self) -> bool:
+        """Return whether the worker has a container to end, or work to harvest or to keep."""
+        given_up = self.checkpoints.given_up() is not None
+        return self.checkpoints.prepared or given_up or bool(self.attempts())
+
+    def labels(self, *, role: str) -> dict[str, str]:
+        """Return the labels of an engine object, enough for another process to take it over."""
+        found = {**self.run.labels(role=role), label.WORKER: str(self.number)}
+        if self.config.timeout is not None and role == "worker":
+            deadline = datetime.now(UTC) + timedelta(seconds=self.config.timeout)
+            found[label.DEADLINE] = deadline.isoformat(timespec="seconds")
+        return found
 
 
-def of_worker(run: RunContext, spec: WorkerSpec) -> RunContext:
-    """Return a run as one worker is to have it: with the wishes of its task."""
-    return replace(run, settings=run.checked.request.settings_of(spec.name))
+def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
+    """Return the context of a worker, with its own base if that is known already."""
+    base = run.directory.base_of(spec.worker_id)
+    directory = run.directory.worker(spec.worker_id)
+    return WorkerContext(
+        run=run,
+        spec=spec,
+        settings=run.request.settings_of(spec.name),
+        base=base or run.base,
+        objects=run.directory.objects_of(base) if base else run.objects,
+        content=run.content,
+        directory=directory,
+        checkpoints=Checkpoints(directory),
+        cancel=WorkerCancel(run.cancel, run.directory, spec.worker_id),
+    )
 
 
-def with_config(run: RunContext, config: ParallelConfig) -> RunContext:
-    """Return a run with another configuration."""
-    return replace(run, settings=replace(run.settings, config=config))
-
-
-def provider_for(run: RunContext, spec: WorkerSpec) -> str:
-    """Name the provider that a worker uses."""
-    return provider_of(of_worker(run, spec).agent.name, spec.model, run.config.providers)
-
-
-def labels(run: RunContext, spec: WorkerSpec | None, *, role: str) -> dict[str, str]:
-    """Say whose an object of the engine is: enough for another process to take over."""
-    found = {
+def run_labels(repository: Repository, directory: RunDirectory, *, role: str) -> dict[str, str]:
+    """Return the labels of an object in the engine that belongs to a run."""
+    return {
         label.MANAGED: "true",
-        label.RUN: run.directory.run_id,
-        label.REPOSITORY: str(run.repository.common_dir),
+        label.RUN: directory.run_id,
+        label.REPOSITORY: str(repository.common_dir),
         label.ROLE: role,
     }
-    if spec is not None:
-        found[label.WORKER] = str(spec.worker_id)
-    if run.config.timeout is not None and role == "worker":
-        deadline = datetime.now(UTC) + timedelta(seconds=run.config.timeout)
-        found[label.DEADLINE] = deadline.isoformat(timespec="seconds")
-    return found

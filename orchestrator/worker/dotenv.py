@@ -13,8 +13,7 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.git.repository import Repository
-from orchestrator.worker.context import RunContext
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.worker.context import WorkerContext
 from orchestrator.workspace.mounts import Workspace
 
 _BEGIN = "# Ports and services of this worker alone, by orchestrator; never committed."
@@ -41,26 +40,24 @@ def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
 
 
 def write_dotenv(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, services: Mapping[str, str]
+    worker: WorkerContext, workspace: Workspace, of_services: Mapping[str, str]
 ) -> None:
-    """Write the file, or what has changed in it; before a container with the worktree starts.
+    """Write the file, or what has changed in it, before a container with the worktree starts.
 
     Args:
-        run: The run.
-        spec: The worker.
+        worker: The worker.
         workspace: Its files.
-        services: What its variables say of its services.
+        of_services: The variables that tell the worker where its services are.
 
     Raises:
         OrchestratorError: Something else is in its place.
         OSError: There is no room for it.
     """
-    path = run.config.project.dotenv
+    path = worker.config.project.dotenv
     if path is None:
         return
-    ports = run.ports.of(spec.worker_id, run.config.isolation.ports)
-    variables = {**ports.variables(), **services}
-    variables |= {n: v for n, v in run.config.isolation.env.items() if n in variables}
+    variables = {**worker.ports.variables(), **of_services}
+    variables |= {n: v for n, v in worker.config.isolation.env.items() if n in variables}
     file = _File(workspace, path)
     try:
         before = _OURS.sub("", file.read())

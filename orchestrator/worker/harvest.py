@@ -13,45 +13,42 @@ from orchestrator.errors import (
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.remove_tree import remove_tree
-from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, kept_prefix, told
+from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
 from orchestrator.git.lfs import note_made, take_objects
 from orchestrator.git.quarantine import (
     Harvested,
     HarvestRefusedError,
-    Origin,
     import_harvest,
     read_tip,
 )
 from orchestrator.git.secret_scan import leak_notes, leaks
 from orchestrator.git.worktree import ensure_worktree
 from orchestrator.results import Reason, Status
-from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.threads import meanwhile
-from orchestrator.worker.container_specs import harvest_container, harvest_room
-from orchestrator.worker.context import RunContext
+from orchestrator.worker.container_specs import harvest_container
+from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.worker.pack import DEATH, dismiss, pack
-from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
 
 
 def harvest_worker(
-    run: RunContext,
-    spec: WorkerSpec,
-    workspace: Workspace,
-    verdict: Verdict,
-    checkpoints: Checkpoints,
+    worker: WorkerContext, workspace: Workspace, verdict: Verdict
 ) -> tuple[Harvested, Verdict]:
-    """Commit what the worker wrote on its branch; also when it failed.
+    """Commit what the worker wrote on its branch, also when the worker failed.
 
     Raises:
-        UnfinishedError: The machine failed, not the work: all is left for whoever resumes the run.
+        UnfinishedError: The machine failed, not the work: a resumed run tries again.
     """
-    run.emit(WorkerHarvesting(worker_id=spec.worker_id))
+    worker.run.emit(WorkerHarvesting(worker_id=worker.number))
+    request = HarvestRequest.of(worker, workspace)
     try:
-        # Somebody may have deleted it while the worker ran; it is what the worker's files lie upon.
-        workspace = replace(workspace, worktree=ensure_worktree(run.repository, spec))
-        harvested = harvest(run, spec, workspace, checkpoints)
+        # The user may have deleted the worktree while the worker ran; the worker's files lie on it.
+        worktree = ensure_worktree(worker.run.repository, worker.spec)
+        workspace = replace(workspace, worktree=worktree)
+        request = replace(request, workspace=workspace)
+        harvested = harvest(request)
     except (EngineError, ImageNotFoundError, OSError) as error:
         said = str(error) if isinstance(error, OSError) else error.message
         raise UnfinishedError(f"its work could not be brought home: {said}") from error
@@ -59,11 +56,11 @@ def harvest_worker(
         harvested = Harvested(workspace.start, (), refused=str(error))
     if harvested.refused is not None:
         verdict = _of_refused(verdict, harvested, workspace)
-        harvested = _shown(run, workspace, harvested)
-        return _with_leaks(run, spec, harvested), verdict
-    with meanwhile(partial(discard_scratch, run, spec, workspace)):
-        harvested = _shown(run, workspace, harvested)
-    return _with_leaks(run, spec, harvested), verdict
+        harvested = _shown(worker, workspace, harvested)
+        return _with_leaks(worker, harvested), verdict
+    with meanwhile(partial(discard_scratch, request)):
+        harvested = _shown(worker, workspace, harvested)
+    return _with_leaks(worker, harvested), verdict
 
 
 def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
@@ -76,8 +73,9 @@ def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) ->
     return Verdict(status, Reason.HARVEST_REFUSED, said)
 
 
-def _shown(run: RunContext, workspace: Workspace, harvested: Harvested) -> Harvested:
-    """Bring the worktree that the user sees to what was let in."""
+def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) -> Harvested:
+    """Update the worktree that the user sees to what was accepted."""
+    run = worker.run
     try:
         workspace.worktree.update(
             run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed
@@ -88,123 +86,120 @@ def _shown(run: RunContext, workspace: Workspace, harvested: Harvested) -> Harve
     return harvested
 
 
-def discard_scratch(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> None:
+def discard_scratch(request: HarvestRequest) -> None:
     """Remove what a finished harvest needs no more, also what only the kernel can remove.
 
     A special file that was taken out of an overlay leaves a device of root's in its scratch. An
     ordinary user cannot remove that, and a mount of the overlay clears it away.
     """
-    scratch = workspace.store.overlay
+    scratch = request.workspace.store.overlay
     if scratch.exists():
         remove_tree(scratch)
     if scratch.exists():
         with suppress(OrchestratorError, TimeoutError):
-            again = replace(harvest_container(run, spec, workspace), command=("true",))
-            container = run.engine.start(again)
+            again = replace(harvest_container(request), command=("true",))
+            container = request.engine.start(again)
             try:
                 container.wait(DEATH)
             finally:
                 container.remove()
-    workspace.discard_scratch()
+    request.workspace.discard_scratch()
 
 
-def _with_leaks(run: RunContext, spec: WorkerSpec, harvested: Harvested) -> Harvested:
+def _with_leaks(worker: WorkerContext, harvested: Harvested) -> Harvested:
+    run = worker.run
     try:
         tips = (harvested.tip, *harvested.kept_refs)
-        found = leaks(run.repository, run.redactor, base=run.base, tips=tips)
+        found = leaks(run.repository, run.redactor, base=worker.base, tips=tips)
     except OrchestratorError as error:
         # The work is in: a warning that cannot be given must not take it away again.
         notes: tuple[str, ...] = (f"it was not searched for secrets ({error.message})",)
     else:
-        notes = leak_notes(found, spec.branch)
+        notes = leak_notes(found, worker.spec.branch)
     for note in notes:
         run.emit(Notice(message=note))
     return replace(harvested, notes=(*harvested.notes, *notes))
 
 
-def harvest(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, checkpoints: Checkpoints
-) -> Harvested:
+def harvest(request: HarvestRequest) -> Harvested:
     """Pack in a container without network, check on the host, move the branch.
 
-    Where a rule is broken, what keeps the rules is let in; `refused` says why that is not all.
+    Where a rule is broken, what keeps the rules is accepted; `refused` says why that is not all.
     However it ends, the worktree is the caller's again.
 
     Raises:
-        OrchestratorError: Nothing was let in; the worker's files are still where it wrote them.
+        OrchestratorError: Nothing was accepted; the worker's files are still where it wrote them.
     """
+    workspace, checkpoints = request.workspace, request.checkpoints
     known = checkpoints.harvested()
-    reclaim_worktree = partial(workspace.reclaim_worktree, run.repository, again=run.resumed)
+    reclaim_worktree = partial(
+        workspace.reclaim_worktree, request.repository, again=request.resumed
+    )
     if known is not None or workspace.is_untouched():
         reclaim_worktree()
         if known is not None:
-            _land(run, spec, workspace, known)
+            _land(request, known)
             return known
         untouched = Harvested(workspace.start, ())
         checkpoints.note_harvested(untouched)
         return untouched
     kept = NOTHING
     try:
-        container = pack(run, spec, workspace)
+        container = pack(request)
     except HarvestRefusedError as error:
         refusal = error
     except BaseException:
         reclaim_worktree()
         raise
     else:
-        # Nobody is left who looks at the files. Git reads those again whose owner changes, which
+        # No process looks at the files any more. Git reads files again whose owner changes, which
         # takes as long as the checks do.
         with meanwhile(partial(dismiss, container)), meanwhile(reclaim_worktree):
-            kept = _keep(run, spec, workspace)
+            kept = _keep(request)
             try:
-                return _accept(run, spec, workspace, checkpoints, kept)
+                return _accept(request, kept)
             except HarvestRefusedError as error:
                 refusal = error
-    return _accept_rest(run, spec, workspace, checkpoints, kept, refusal)
+    return _accept_rest(request, kept, refusal)
 
 
-def _keep(run: RunContext, spec: WorkerSpec, workspace: Workspace) -> Kept:
-    """Let in the commits that the worker's branch does not reach."""
-    attempt = len(run.directory.attempts(spec.worker_id)) + 1
+def _keep(request: HarvestRequest) -> Kept:
+    """Accept the commits that the worker's branch does not reach."""
     return import_kept(
-        run.repository,
-        out=workspace.store.out,
-        quarantine=workspace.store.root / "quarantine",
-        origin=_origin(run, workspace),
-        prefix=kept_prefix(run.directory.run_id, spec.worker_id, attempt=attempt),
-        redactor=run.redactor,
+        request.repository,
+        out=request.workspace.store.out,
+        quarantine=request.workspace.store.quarantine,
+        origin=request.origin,
+        prefix=request.kept_prefix,
+        redactor=request.redactor,
     )
 
 
-def _accept_rest(
-    run: RunContext,
-    spec: WorkerSpec,
-    workspace: Workspace,
-    checkpoints: Checkpoints,
-    kept: Kept,
-    refusal: HarvestRefusedError,
-) -> Harvested:
-    """Let in what keeps the rules: the last commit that does, and the files on top of it."""
-    good = _last_good(run, workspace) or workspace.start
+def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedError) -> Harvested:
+    """Accept what keeps the rules: the last commit that does, and the files on top of it."""
+    workspace = request.workspace
+    good = _last_good(request) or workspace.start
     workspace.hand_over()
     try:
-        dismiss(pack(run, spec, workspace, onto=good))
-        return _accept(run, spec, workspace, checkpoints, kept, refused=refusal.message)
+        dismiss(pack(request, onto=good))
+        return _accept(request, kept, refused=refusal.message)
     except HarvestRefusedError:
         harvested = Harvested(good, _notes(kept), kept.refs, refusal.message)
     finally:
-        workspace.reclaim_worktree(run.repository, again=run.resumed)
-    checkpoints.note_harvested(_redacted(run, harvested))
-    _land(run, spec, workspace, harvested)
+        workspace.reclaim_worktree(request.repository, again=request.resumed)
+    request.checkpoints.note_harvested(_redacted(request, harvested))
+    _land(request, harvested)
     return harvested
 
 
-def _last_good(run: RunContext, workspace: Workspace) -> str | None:
-    """Let in the last commit before the refused one that keeps the rules, if there is any."""
-    out, quarantine = workspace.store.out, workspace.store.root / "quarantine"
+def _last_good(request: HarvestRequest) -> str | None:
+    """Accept the last commit before the refused one that keeps the rules, if there is any."""
+    store = request.workspace.store
     try:
-        tip = read_tip(out)
-        with Parts(run.repository, out / "pack", quarantine, _origin(run, workspace)) as parts:
+        tip = read_tip(store.out)
+        with Parts(
+            request.repository, store.out / "pack", store.quarantine, request.origin
+        ) as parts:
             return parts.last_good(tip)
     except HarvestRefusedError:
         return None
@@ -214,56 +209,40 @@ def _notes(kept: Kept) -> tuple[str, ...]:
     return (*told(kept.refs), *kept.notes)
 
 
-def _origin(run: RunContext, workspace: Workspace) -> Origin:
-    return Origin(
-        base=run.base,
-        start=workspace.start,
-        objects=run.objects,
-        shallow=run.shallow,
-        room=harvest_room(run.config.limits),
-    )
+def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) -> Harvested:
+    """Check what was packed, accept it and move the branch."""
+    store = request.workspace.store
+    patches = keep_patches(store.root, store.out)
 
-
-def _accept(
-    run: RunContext,
-    spec: WorkerSpec,
-    workspace: Workspace,
-    checkpoints: Checkpoints,
-    kept: Kept,
-    *,
-    refused: str | None = None,
-) -> Harvested:
-    patches = keep_patches(workspace.store.root, workspace.store.out)
-
-    def note(harvested: Harvested) -> None:
-        taken = take_objects(
-            run.repository, workspace.store.out, room=harvest_room(run.config.limits)
-        )
-        note_made(taken, workspace.store.root)
-        checkpoints.note_harvested(_redacted(run, harvested))
+    def on_accepted(harvested: Harvested) -> None:
+        taken = take_objects(request.repository, store.out, room=request.room)
+        note_made(taken, store.root)
+        request.checkpoints.note_harvested(_redacted(request, harvested))
 
     return import_harvest(
-        run.repository,
-        out=workspace.store.out,
-        quarantine=workspace.store.root / "quarantine",
-        branch=spec.branch,
-        origin=_origin(run, workspace),
-        note=note,
+        request.repository,
+        out=store.out,
+        quarantine=store.quarantine,
+        branch=request.spec.branch,
+        origin=request.origin,
+        note=on_accepted,
         notes=(*_notes(kept), *patches),
         kept_refs=kept.refs,
         refused="; ".join(filter(None, (refused, kept.refused))) or None,
     )
 
 
-def _redacted(run: RunContext, harvested: Harvested) -> Harvested:
+def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
     """Remove secrets from the texts, which name files and refs of the worker."""
-    refused = harvested.refused and run.redactor.text(harvested.refused)
-    notes = tuple(run.redactor.text(note) for note in harvested.notes)
+    redactor = request.redactor
+    refused = harvested.refused and redactor.text(harvested.refused)
+    notes = tuple(redactor.text(note) for note in harvested.notes)
     return replace(harvested, notes=notes, refused=refused)
 
 
-def _land(run: RunContext, spec: WorkerSpec, workspace: Workspace, harvested: Harvested) -> None:
-    """Move the branch to what was let in, unless whoever let it in did so before it died."""
-    if run.repository.resolve(f"refs/heads/{spec.branch}") != harvested.tip:
-        with run.repository.lock():
-            run.repository.move_branch(spec.branch, new=harvested.tip, old=workspace.start)
+def _land(request: HarvestRequest, harvested: Harvested) -> None:
+    """Move the branch to what was accepted, unless another process did so before it died."""
+    repository, branch = request.repository, request.spec.branch
+    if repository.resolve(f"refs/heads/{branch}") != harvested.tip:
+        with repository.lock():
+            repository.move_branch(branch, new=harvested.tip, old=request.workspace.start)

@@ -13,19 +13,17 @@ from orchestrator.execution.verdict import Verdict, judge
 from orchestrator.git.changes import Changes, changed_paths, changes
 from orchestrator.git.quarantine import Harvested
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.endings import Ending
 from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker.agent_container import cancel_of, open_log, run_task
+from orchestrator.worker.agent_container import open_log, run_task
 from orchestrator.worker.checks import check
-from orchestrator.worker.context import RunContext
+from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.harvest import harvest_worker
 from orchestrator.worker.prepare import ready_workspace
 from orchestrator.worker.services import Services
 from orchestrator.worker.stages import set_up, tear_down
-from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import publish
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
@@ -34,63 +32,63 @@ _SHOWN = 5
 _NOTHING = Changes()
 
 
-def run_worker(run: RunContext, spec: WorkerSpec) -> WorkerResult:
-    """Do one worker's job, or what is left of it; whatever goes wrong in it is its result."""
-    checkpoints = Checkpoints(run.directory.worker(spec.worker_id))
-    run.emit(WorkerPreparing(worker_id=spec.worker_id))
-    with Services(run, spec, checkpoints, cancel_of(run, spec)) as services:
+def run_worker(worker: WorkerContext) -> WorkerResult:
+    """Do the job of one worker, or what is left of it. Return its result, whatever goes wrong.
+
+    Raises:
+        EngineUnavailableError: The engine went away; a resumed run continues from here.
+        UnfinishedError: The work could not be harvested; a resumed run tries again.
+    """
+    checkpoints = worker.checkpoints
+    worker.run.emit(WorkerPreparing(worker_id=worker.number))
+    with Services(worker) as services:
         try:
-            workspace = ready_workspace(run, spec, checkpoints)
+            workspace = ready_workspace(worker)
             unready = services.ready()
             if unready is None and checkpoints.launch() is None:
-                write_dotenv(run, spec, workspace, services.variables())
-            unready = unready or set_up(run, spec, workspace, checkpoints, services)
-            before = _NOT_RUN if unready else checkpoints.ending() or open_log(run, spec)
+                write_dotenv(worker, workspace, services.variables())
+            unready = unready or set_up(worker, workspace, services)
+            before = _NOT_RUN if unready else checkpoints.ending() or open_log(worker)
         except EngineUnavailableError:
             raise
         except (OrchestratorError, OSError) as error:
-            return failure(run, spec, Reason.SETUP_FAILED, str(error))
+            return failure(worker, Reason.SETUP_FAILED, str(error))
         if isinstance(before, WorkerLog):
             with before as log:
-                ending = run_task(run, spec, workspace, checkpoints, log, services)
+                ending = run_task(worker, workspace, log, services)
         else:
             ending = before
-        outcome = _read_outcome(run, spec, ending)
-        judged = judge(
-            ending,
-            outcome,
-            budget=run.config.budget_per_worker,
-            tokens=run.config.tokens_per_worker,
-        )
+        outcome = _read_outcome(worker, ending)
+        judged = judge(ending, outcome, budget=worker.budget.budget, tokens=worker.budget.tokens)
         verdict = unready or _with_whole_log(judged, ending)
-        notes = tear_down(run, spec, workspace, checkpoints, services)
-        verdict = _publish(run, spec, verdict)
-    harvested, verdict = harvest_worker(run, spec, workspace, verdict, checkpoints)
-    handed = run.shared.collect(spec)
+        notes = tear_down(worker, workspace, services)
+        verdict = _publish(worker, verdict)
+    harvested, verdict = harvest_worker(worker, workspace, verdict)
+    handed = worker.run.shared.collect(worker.spec)
     harvested = replace(harvested, notes=(*notes, *harvested.notes, *handed.notes))
-    checks, verdict = check(run, spec, workspace, harvested.tip, verdict, checkpoints)
-    result = _result(run, spec, ending, outcome, harvested, verdict)
+    checks, verdict = check(worker, workspace, harvested.tip, verdict)
+    result = _result(worker, ending, outcome, harvested, verdict)
     return result.model_copy(update={"checks": checks, "artifacts": list(handed.artifacts)})
 
 
-def _publish(run: RunContext, spec: WorkerSpec, verdict: Verdict) -> Verdict:
-    """Keep what `cache warm` has made, if all of it went well."""
+def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:
+    """Publish the caches of a run that warms them, if the worker succeeded."""
+    run = worker.run
     if not run.caches.warms or verdict.status is not Status.SUCCESS:
         return verdict
-    root = run.directory.worker(spec.worker_id)
     try:
-        publish(run.caches, run.repository, run.base, run.directory.run_id, root)
+        publish(run.caches, run.repository, worker.base, run.directory.run_id, worker.directory)
     except (OrchestratorError, OSError) as error:
         note = f"what was cached could not be kept ({error})"
         return Verdict(Status.FAILED, Reason.SETUP_FAILED, note)
     return verdict
 
 
-def _read_outcome(run: RunContext, spec: WorkerSpec, ending: Ending) -> AgentOutcome | None:
+def _read_outcome(worker: WorkerContext, ending: Ending) -> AgentOutcome | None:
     if ending.exit_status is None:
         return None
-    stdout, stderr = log_files(run.directory.worker(spec.worker_id))
-    return run.agent.outcome(AgentOutput(stdout=stdout, stderr=stderr), ending.exit_status)
+    stdout, stderr = log_files(worker.directory)
+    return worker.agent.outcome(AgentOutput(stdout=stdout, stderr=stderr), ending.exit_status)
 
 
 def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
@@ -103,24 +101,24 @@ def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
     return verdict.with_note(note)
 
 
-def _changes(run: RunContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
+def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
     """Compare with the base; the work is in, so a comparison that fails is a note and no more."""
-    if harvested.tip == run.base:
+    if harvested.tip == worker.base:
         return _NOTHING, ()
     try:
-        changed = changes(run.repository, base=run.base, tip=harvested.tip)
+        changed = changes(worker.run.repository, base=worker.base, tip=harvested.tip)
     except (OrchestratorError, OSError) as error:
         return _NOTHING, (f"what it changed could not be listed ({error})",)
     return changed, changed.notes
 
 
-def _in_scope(run: RunContext, verdict: Verdict, changed: Changes, tip: str) -> Verdict:
+def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: str) -> Verdict:
     """Make a success partial whose changes are not all where it is to make changes."""
-    paths = run.config.triggers.paths
-    if not paths or tip == run.base or verdict.status is not Status.SUCCESS:
+    paths = worker.config.triggers.paths
+    if not paths or tip == worker.base or verdict.status is not Status.SUCCESS:
         return verdict
     try:
-        strayed, more = _strayed(run, changed, tip)
+        strayed, more = _strayed(worker, changed, tip)
     except (OrchestratorError, OSError):
         return Verdict(
             Status.PARTIAL, Reason.OUT_OF_SCOPE, "whether it kept to its paths is not known"
@@ -135,30 +133,30 @@ def _in_scope(run: RunContext, verdict: Verdict, changed: Changes, tip: str) -> 
     )
 
 
-def _strayed(run: RunContext, changed: Changes, tip: str) -> tuple[list[str], int]:
+def _strayed(worker: WorkerContext, changed: Changes, tip: str) -> tuple[list[str], int]:
     """Return the first few paths that are not where changes are to be made, and count the rest."""
     all_of_them: Iterable[str] = changed.files
     if not changed.total or not changed.is_whole:
-        all_of_them = changed_paths(run.repository, base=run.base, tip=tip)
+        all_of_them = changed_paths(worker.run.repository, base=worker.base, tip=tip)
     shown: list[str] = []
     count, rest = 0, iter(all_of_them)
     while batch := list(islice(rest, 1000)):
-        strayed = outside(run.config.triggers.paths, batch)
+        strayed = outside(worker.config.triggers.paths, batch)
         count += len(strayed)
         shown += strayed[: _SHOWN - len(shown)]
     return shown, count - len(shown)
 
 
 def _result(
-    run: RunContext,
-    spec: WorkerSpec,
+    worker: WorkerContext,
     ending: Ending,
     outcome: AgentOutcome | None,
     harvested: Harvested,
     verdict: Verdict,
 ) -> WorkerResult:
-    changed, notes = _changes(run, harvested)
-    verdict = _in_scope(run, verdict, changed, harvested.tip)
+    spec = worker.spec
+    changed, notes = _changes(worker, harvested)
+    verdict = _in_scope(worker, verdict, changed, harvested.tip)
     cost = None if outcome is None else outcome.cost
     messages = [verdict.message, *harvested.notes, *notes]
     refused = verdict.reason is Reason.RATE_LIMITED
@@ -172,7 +170,7 @@ def _result(
         duration=round(ending.duration, 3),
         files_modified=list(changed.files),
         files_total=changed.total,
-        worktree_path=str(run.repository.top / spec.directory),
+        worktree_path=str(worker.run.repository.top / spec.directory),
         name=spec.name,
         required=spec.required,
         task=spec.task,
@@ -180,7 +178,7 @@ def _result(
         message="; ".join(message for message in messages if message) or None,
         exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
         summary=None if outcome is None else outcome.summary,
-        base=run.base,
+        base=worker.base,
         commit=harvested.tip,
         kept_refs=list(harvested.kept_refs),
         insertions=changed.insertions,
@@ -193,29 +191,27 @@ def _result(
         interventions=list(ending.interventions),
         peak_memory=ending.peak_memory,
         started_at=ending.started_at,
-        log=str(run.directory.worker(spec.worker_id)),
+        log=str(worker.directory),
     )
 
 
-def failure(run: RunContext, spec: WorkerSpec, reason: Reason, message: str) -> WorkerResult:
+def failure(worker: WorkerContext, reason: Reason, message: str) -> WorkerResult:
     """Return the result of a worker whose end was not seen: what it starts from, and its branch."""
-    # In a workflow a task has a base of its own, which `run` need not be told of yet.
-    base = run.directory.base_of(spec.worker_id) or run.base
-    commit = base
+    spec, commit = worker.spec, worker.base
     with suppress(OrchestratorError):
-        tip = run.repository.resolve(f"refs/heads/{spec.branch}")
-        commit = base if tip == run.run_base else tip
+        tip = worker.run.repository.resolve(worker.branch_ref)
+        commit = worker.base if tip == worker.run.base else tip
     return WorkerResult(
         worker_id=spec.worker_id,
         branch=spec.branch,
         model=spec.model_name,
         status=Status.FAILED,
-        worktree_path=str(run.repository.top / spec.directory),
+        worktree_path=str(worker.run.repository.top / spec.directory),
         name=spec.name,
         required=spec.required,
         task=spec.task,
         reason=reason,
         message=message,
-        base=base,
+        base=worker.base,
         commit=commit,
     )

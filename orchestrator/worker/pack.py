@@ -11,10 +11,10 @@ from orchestrator.execution.dead_man_switch import LATE
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.command import FULL
 from orchestrator.git.quarantine import HarvestRefusedError
+from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker.container_specs import harvest_container, harvest_room
-from orchestrator.worker.context import RunContext
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.worker.container_specs import harvest_container
+from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.workspace.mounts import Workspace
 
 HARVEST_TIMEOUT = 300.0
@@ -28,15 +28,11 @@ _KILLED = 137
 """Exit code of a container that somebody killed; where we did, it is late, and told apart."""
 
 
-def pack(
-    run: RunContext, spec: WorkerSpec, workspace: Workspace, *, onto: str | None = None
-) -> Container:
-    """Pack in a container, and give it: it has done its work, and is to be dismissed.
+def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
+    """Pack in a container and return it. It has ended, and is to be dismissed.
 
     Args:
-        run: The run.
-        spec: The worker.
-        workspace: Its files.
+        request: The harvest.
         onto: A commit that the files alone are put on top of, without the worker's own commits.
 
     Raises:
@@ -45,12 +41,12 @@ def pack(
         EngineError: The engine failed.
     """
     try:
-        return _packed(run, spec, workspace, onto)
+        return _packed(request, onto)
     except EngineUnavailableError:
         raise
     except EngineError:
-        # Somebody took the container away from us; nothing of it is half done.
-        return _packed(run, spec, workspace, onto)
+        # Another program removed the container; nothing of it is half done.
+        return _packed(request, onto)
 
 
 def dismiss(container: Container) -> None:
@@ -59,16 +55,17 @@ def dismiss(container: Container) -> None:
         container.remove()
 
 
-def _packed(run: RunContext, spec: WorkerSpec, workspace: Workspace, onto: str | None) -> Container:
-    workspace.clear_harvest()
-    run.switch.starting(spec.worker_id, HARVEST_TIMEOUT + LATE)
-    container = run.engine.start(harvest_container(run, spec, workspace, onto=onto))
+def _packed(request: HarvestRequest, onto: str | None) -> Container:
+    worker_id, switch = request.spec.worker_id, request.switch
+    request.workspace.clear_harvest()
+    switch.starting(worker_id, HARVEST_TIMEOUT + LATE)
+    container = request.engine.start(harvest_container(request, onto=onto))
     try:
-        run.switch.running(spec.worker_id, HARVEST_TIMEOUT + LATE)
-        said = _last_words(container, workspace, room=3 * harvest_room(run.config.limits))
-        run.switch.idle(spec.worker_id)
-        if not workspace.is_packed():
-            raise _failure(run, container, said)
+        switch.running(worker_id, HARVEST_TIMEOUT + LATE)
+        said = _last_words(container, request.workspace, room=3 * request.room)
+        switch.idle(worker_id)
+        if not request.workspace.is_packed():
+            raise _failure(request.redactor, container, said)
     except BaseException:
         container.remove()
         raise
@@ -127,7 +124,7 @@ def _kill(container: Container) -> None:
         container.kill("SIGKILL")
 
 
-def _failure(run: RunContext, container: Container, said: bytes) -> Exception:
+def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception:
     try:
         status = container.wait(DEATH)
     except TimeoutError:
@@ -137,4 +134,4 @@ def _failure(run: RunContext, container: Container, said: bytes) -> Exception:
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if FULL in last:
         return OSError(errno.ENOSPC, FULL)
-    return HarvestRefusedError(f"the harvest failed: {one_line(run.redactor.text(last))}")
+    return HarvestRefusedError(f"the harvest failed: {one_line(redactor.text(last))}")

@@ -21,7 +21,7 @@ from orchestrator.git.worktree import (
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.worker_directory import Store
-from orchestrator.worker.context import RunContext
+from orchestrator.worker.context import WorkerContext
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.confined import confined_to
@@ -85,99 +85,102 @@ def ready_more(
     return place
 
 
-def ready_workspace(run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints) -> Workspace:
-    """Return a worker its files, complete.
+def ready_workspace(worker: WorkerContext) -> Workspace:
+    """Return the files of a worker, complete.
 
     Raises:
         OrchestratorError: They could not be made.
         OSError: There is no room for them.
     """
-    root = run.directory.worker(spec.worker_id)
-    workspace = _ready(run, spec, root, checkpoints)
+    run, workspace = worker.run, _ready(worker)
     return replace(
         workspace,
-        read_only=run.config.isolation.read_only,
-        confined_to=confined_to(run.config),
-        caches=ready_caches(run.caches, root, workspace.user, run.mode),
-        shared=run.shared.mounts(spec, workspace.user),
+        read_only=worker.config.isolation.read_only,
+        confined_to=confined_to(worker.config),
+        caches=ready_caches(run.caches, worker.directory, workspace.user, run.mode),
+        shared=run.shared.mounts(worker.spec, workspace.user),
     )
 
 
-def _ready(run: RunContext, spec: WorkerSpec, root: Path, checkpoints: Checkpoints) -> Workspace:
+def _ready(worker: WorkerContext) -> Workspace:
+    repository, checkpoints = worker.run.repository, worker.checkpoints
     if checkpoints.prepared:
-        return reopen(run.repository, run.directory, spec, base=run.base, objects=run.objects)
-    if root.exists():
-        with run.repository.lock():
-            put_aside(run.repository, spec, root)
-    workspace = _prepare(run, spec)
+        return reopen(
+            repository, worker.directory, worker.spec, base=worker.base, objects=worker.objects
+        )
+    if worker.directory.exists():
+        with repository.lock():
+            put_aside(repository, worker.spec, worker.directory)
+    workspace = _prepare(worker)
     checkpoints.note_prepared(workspace.start)
     return workspace
 
 
-def _prepare(run: RunContext, spec: WorkerSpec) -> Workspace:
-    root = run.directory.worker(spec.worker_id)
+def _prepare(worker: WorkerContext) -> Workspace:
+    run, root = worker.run, worker.directory
     root.mkdir()
-    again = bool(run.directory.attempts(spec.worker_id))
+    again = bool(worker.attempts())
     # Whether the branch is back at the base, or not on purpose, was decided before.
-    start = run.repository.resolve(f"refs/heads/{spec.branch}") if again else run.base
+    start = run.repository.resolve(worker.branch_ref) if again else worker.base
     with run.repository.lock():
-        worktree = _worktree(run, spec, again=again)
-    user = worker_user(spec.worker_id)
+        worktree = _worktree(worker, again=again)
+    user = worker_user(worker.number)
     options = StoreOptions(
-        base=run.base,
+        base=worker.base,
         start=start,
-        run_base=run.run_base,
+        run_base=run.base,
         shallow=run.shallow,
         mode=run.mode,
         owner=user,
-        excluded=run.agent.ignored_files,
+        excluded=worker.agent.ignored_files,
         extras=Extras(
-            copies=run.copies,
-            added=frozenset(filter(None, [run.config.project.dotenv])),
+            copies=run.request.copies,
+            added=frozenset(filter(None, [worker.config.project.dotenv])),
             submodules=run.submodules,
-            content=run.content,
+            content=worker.content,
         ),
     )
     store = make_store(run.repository, worktree, root, options)
     workspace = Workspace(
         worktree=worktree,
         store=store,
-        objects=run.objects,
+        objects=worker.objects,
         mode=run.mode,
         user=user,
         start=start,
     )
-    replace(workspace, confined_to=confined_to(run.config)).confine()
+    replace(workspace, confined_to=confined_to(worker.config)).confine()
     return workspace
 
 
-def _worktree(run: RunContext, spec: WorkerSpec, *, again: bool) -> Worktree:
-    """Make the worktree, or find that of an earlier attempt."""
+def _worktree(worker: WorkerContext, *, again: bool) -> Worktree:
+    """Make the worktree, or find the one of an earlier attempt."""
+    repository, spec = worker.run.repository, worker.spec
     if again:
         try:
-            path = run.repository.top / spec.directory
+            path = repository.top / spec.directory
             return open_worktree(path, spec.branch, marked=spec.is_named)
         except RepositoryError:
-            clear_place(run.repository, spec, run.directory.worker(spec.worker_id))
-    return add_worktree(run.repository, spec)
+            clear_place(repository, spec, worker.directory)
+    return add_worktree(repository, spec)
 
 
 def reopen(
-    repository: Repository, directory: RunDirectory, spec: WorkerSpec, *, base: str, objects: Path
+    repository: Repository, directory: Path, spec: WorkerSpec, *, base: str, objects: Path
 ) -> Workspace:
-    """Find what another process made.
+    """Return the files of a worker that another process made.
 
     Args:
         repository: The repository.
-        directory: The run's.
+        directory: The worker's state directory.
         spec: The worker.
-        base: What its first attempt starts from.
-        objects: What that reaches.
+        base: The commit that the worker's first attempt starts from.
+        objects: An object directory with what the base reaches.
 
     Raises:
         RepositoryError: The worktree is none any more.
     """
-    store = Store(root=directory.worker(spec.worker_id))
+    store = Store(root=directory)
     return Workspace(
         worktree=ensure_worktree(repository, spec),
         store=store,

@@ -17,15 +17,12 @@ from orchestrator.engine.protocol import Container, Leftover
 from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import Notice
-from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import create
 from orchestrator.execution.sidecar import Check, Sidecar
 from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.verdict import Verdict
 from orchestrator.results import Reason, Status
-from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.worker.context import RunContext, labels
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.worker.context import WorkerContext
 
 HOLDER_ROLE = "holder"
 SERVICE_ROLE = "service"
@@ -48,20 +45,18 @@ class ServiceFailedError(OrchestratorError):
 class Services:
     """The services of one worker's attempt; as a context, they are gone when it is left."""
 
-    def __init__(
-        self, run: RunContext, spec: WorkerSpec, checkpoints: Checkpoints, cancel: CancelButton
-    ) -> None:
+    def __init__(self, worker: WorkerContext) -> None:
         """Start nothing yet."""
-        self._run = run
-        self._spec = spec
-        self._checkpoints = checkpoints
-        self._cancel = cancel
-        self._wanted = run.config.project.services
+        self._worker = worker
+        self._engine = worker.run.engine
+        self._checkpoints = worker.checkpoints
+        self._cancel = worker.cancel
+        self._wanted = worker.config.project.services
         self._holder: Container | None = None
         self._companions: list[Sidecar] = []
-        is_open = run.config.isolation.network == "open"
-        self._network = run.network if is_open else "none"
-        self._egress = run.egress if is_open else None
+        is_open = worker.config.isolation.network == "open"
+        self._network = worker.run.network if is_open else "none"
+        self._egress = worker.settings.egress if is_open else None
 
     def __enter__(self) -> Self:
         return self
@@ -104,9 +99,9 @@ class Services:
         noted = self._checkpoints.services()
         if noted is None:
             return False
-        self._holder = self._run.engine.adopt(noted)
+        self._holder = self._engine.adopt(noted)
         for leftover in self._leftovers(SERVICE_ROLE):
-            container = self._run.engine.adopt(leftover.id)
+            container = self._engine.adopt(leftover.id)
             if container is not None:
                 self._join(leftover.labels[SERVICE], container)
         # Those of a worker that was started are what they are.
@@ -122,15 +117,13 @@ class Services:
 
     def _start(self) -> None:
         for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard"):
-            self._run.engine.remove(leftover)
-        self._run.switch.idle(self._spec.worker_id)
-        wanted = self._run.config.isolation.ports
-        ports = self._run.ports.of(self._spec.worker_id, wanted)
-        self._holder = create(self._run.engine, self._describe_holder(), ports)
+            self._engine.remove(leftover)
+        self._worker.run.switch.idle(self._worker.number)
+        self._holder = create(self._engine, self._describe_holder(), self._worker.ports)
         self._holder.start()
         for name, service in self._wanted.items():
             spec = self._describe(name, service, self._holder.id)
-            self._join(name, self._run.engine.create(spec))
+            self._join(name, self._engine.create(spec))
         for companion in self._companions:
             self._await(companion, self._wanted[companion.name], self._holder.id)
         self._checkpoints.note_services(self._holder.id)
@@ -153,8 +146,8 @@ class Services:
             with suppress(OrchestratorError):
                 ended = companion.ended()
                 if ended is not None:
-                    said = f"worker {self._spec.worker_id}: service `{companion.name}` {ended}"
-                    self._run.emit(Notice(message=said))
+                    said = f"worker {self._worker.number}: service `{companion.name}` {ended}"
+                    self._worker.run.emit(Notice(message=said))
 
     def _close(self) -> None:
         """Remove them; what cannot be removed is found by its labels at the end of the run."""
@@ -168,12 +161,12 @@ class Services:
 
     def _leftovers(self, *roles: str) -> Iterator[Leftover]:
         for role in roles:
-            found = self._run.engine.leftovers(labels(self._run, self._spec, role=role))
+            found = self._engine.leftovers(self._worker.labels(role=role))
             yield from (leftover for leftover in found if leftover.kind == "container")
 
     def _join(self, name: str, container: Container) -> None:
-        log = self._run.directory.worker(self._spec.worker_id) / f"service-{name}.log"
-        companion = Sidecar(name, container, log, limit=_LOG, redactor=self._run.redactor)
+        log = self._worker.directory / f"service-{name}.log"
+        companion = Sidecar(name, container, log, limit=_LOG, redactor=self._worker.run.redactor)
         self._companions.append(companion)
         companion.start()
 
@@ -195,27 +188,27 @@ class Services:
     def _check(self, companion: Sidecar, service: Service, holder: str) -> Check:
         if service.health is not None:
             command = ("sh", "-c", service.health)
-            return Check(self._run.engine, companion.container.id, command)
+            return Check(self._engine, companion.container.id, command)
         port = self._port(service)
         if port is None:
             # What has neither is ready when it runs.
-            return Check(self._run.engine, holder, ("true",))
-        return Check(self._run.engine, holder, ("python3", "-I", "-c", _PROBE, str(port)))
+            return Check(self._engine, holder, ("true",))
+        return Check(self._engine, holder, ("python3", "-I", "-c", _PROBE, str(port)))
 
     def _port(self, service: Service) -> int | None:
         if service.port is not None:
             return service.port
-        return next(iter(self._run.engine.exposed_ports(service.image)), None)
+        return next(iter(self._engine.exposed_ports(service.image)), None)
 
     def _describe_holder(self) -> ContainerSpec:
         """Describe what holds the network: nothing of a worker or of a service runs in it."""
         return ContainerSpec(
-            name=f"{self._name}-services",
+            name=f"{self._worker.name}-services",
             image=BASE_IMAGE,
             command=("sleep", "infinity"),
             user=_NOBODY,
             workdir="/",
-            labels=labels(self._run, self._spec, role=HOLDER_ROLE),
+            labels=self._worker.labels(role=HOLDER_ROLE),
             network=self._network,
             egress=self._egress,
             extra_hosts=dict.fromkeys(self._wanted, "127.0.0.1"),
@@ -224,9 +217,9 @@ class Services:
         )
 
     def _describe(self, name: str, service: Service, holder: str) -> ContainerSpec:
-        ours = labels(self._run, self._spec, role=SERVICE_ROLE)
+        ours = self._worker.labels(role=SERVICE_ROLE)
         return ContainerSpec(
-            name=f"{self._name}-service-{name}",
+            name=f"{self._worker.name}-service-{name}",
             image=service.image,
             command=service.command,
             user="",
@@ -246,10 +239,6 @@ class Services:
             memory=service.memory,
             pids=service.pids,
             capabilities=_CAPABILITIES,
-            runtime=self._run.config.isolation.runtime,
+            runtime=self._worker.config.isolation.runtime,
             kept_output=_LOG,
         )
-
-    @property
-    def _name(self) -> str:
-        return f"orchestrator-{self._run.directory.run_id}-{self._spec.worker_id}"

@@ -25,11 +25,9 @@ from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.endings import Ending
 from orchestrator.state.secret_files import Secrets
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker.agent_container import cancel_of
 from orchestrator.worker.container_specs import Job, job_container, job_limits
-from orchestrator.worker.context import RunContext
+from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.services import Services
-from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 
 _PIECE = 64 * 1024
@@ -80,24 +78,18 @@ def _teardown_job(config: ParallelConfig) -> Job:
     )
 
 
-def set_up(
-    run: RunContext,
-    spec: WorkerSpec,
-    workspace: Workspace,
-    checkpoints: Checkpoints,
-    services: Services,
-) -> Verdict | None:
-    """Make a worktree ready for the agent, unless that was done; say why there can be no agent.
+def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> Verdict | None:
+    """Make a worktree ready for the agent, if that is not done. Return why the agent cannot start.
 
     Raises:
-        EngineUnavailableError: The engine went away; setup is repeated by whoever resumes the run.
+        EngineUnavailableError: The engine went away; a resumed run repeats the setup.
         OSError: There is no room for its log.
     """
-    cancel = cancel_of(run, spec)
+    cancel, checkpoints = worker.cancel, worker.checkpoints
     known = checkpoints.stage("setup")
-    if not run.config.project.setup or (known is None and cancel.asked):
+    if not worker.config.project.setup or (known is None and cancel.asked):
         return None
-    work = Work(run, spec, workspace, setup_job(run.config), cancel, services)
+    work = Work(worker, workspace, setup_job(worker.config), cancel, services)
     ending = known or work.done(lambda ending: checkpoints.note_stage("setup", ending))
     problem = work.problem(ending)
     if problem is None:
@@ -109,27 +101,22 @@ def set_up(
     return Verdict(Status.FAILED, reason, problem)
 
 
-def tear_down(
-    run: RunContext,
-    spec: WorkerSpec,
-    workspace: Workspace,
-    checkpoints: Checkpoints,
-    services: Services,
-) -> tuple[str, ...]:
-    """Tidy up behind the agent, unless that was done; what goes wrong is a note.
+def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -> tuple[str, ...]:
+    """Run the teardown after the agent, if that is not done. Return what goes wrong as notes.
 
     Raises:
-        EngineUnavailableError: The engine went away; it is repeated by whoever resumes the run.
+        EngineUnavailableError: The engine went away; a resumed run repeats the teardown.
     """
-    if not run.config.project.teardown or not _has_begun(checkpoints):
+    checkpoints = worker.checkpoints
+    if not worker.config.project.teardown or not _has_begun(checkpoints):
         return ()
     known = checkpoints.stage("teardown")
     if known is None and checkpoints.harvested() is not None:
         return ()
-    cancel = _KilledAlone(cancel_of(run, spec))
+    cancel = _KilledAlone(worker.cancel)
     if known is None and cancel.asked:
         return ("there was no teardown: the worker was killed",)
-    work = Work(run, spec, workspace, _teardown_job(run.config), cancel, services)
+    work = Work(worker, workspace, _teardown_job(worker.config), cancel, services)
     try:
         ending = known or work.done(lambda ending: checkpoints.note_stage("teardown", ending))
     except OSError as error:
@@ -146,22 +133,17 @@ def _has_begun(checkpoints: Checkpoints) -> bool:
 class Work:
     """One job of one worker."""
 
-    run: RunContext
-    spec: WorkerSpec
+    worker: WorkerContext
     workspace: Workspace
     job: Job
     cancel: CancelButton
     services: Services | None = None
-    """What it reaches, if anything."""
+    """The services that the job reaches, if any."""
 
     @property
     def log(self) -> Path:
         """All that it prints."""
-        return stage_log(self._directory, self.job.name)
-
-    @property
-    def _directory(self) -> Path:
-        return self.run.directory.worker(self.spec.worker_id)
+        return stage_log(self.worker.directory, self.job.name)
 
     def done(self, note: Callable[[Ending], None] | None = None) -> Ending:
         """Do it in a container, of which nothing is left.
@@ -175,9 +157,9 @@ class Work:
         """
         with self._open_log() as log:
             ending = self._carried_out(log, note)
-        self.run.emit(
+        self.worker.run.emit(
             WorkerStageDone(
-                worker_id=self.spec.worker_id,
+                worker_id=self.worker.number,
                 stage=self.job.stage,
                 name=self.job.title,
                 duration=round(ending.duration, 3),
@@ -188,23 +170,23 @@ class Work:
 
     def _open_log(self) -> WorkerLog:
         return WorkerLog(
-            self._directory,
-            self.spec.worker_id,
-            emit=self.run.emit,
+            self.worker.directory,
+            self.worker.number,
+            emit=self.worker.run.emit,
             new_reader=lambda: lambda _: None,
-            limit=self.run.config.limits.log_limit,
-            redactor=self.run.redactor,
+            limit=self.worker.config.limits.log_limit,
+            redactor=self.worker.run.redactor,
             stage=self.job.name,
         )
 
     def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
-        run, spec, workspace = self.run, self.spec, self.workspace
-        terms = job_limits(run, spec, workspace, self.job)
-        handed = Secrets(values={}, root=None) if self.job.closed else run.secrets
-        given = handed.laid_out(run.directory.run_id, spec.worker_id, workspace.user)
+        worker, run, workspace = self.worker, self.worker.run, self.workspace
+        terms = job_limits(worker, workspace, self.job)
+        handed = Secrets(values={}, root=None) if self.job.closed else run.request.secrets
+        given = handed.laid_out(run.directory.run_id, worker.number, workspace.user)
         try:
             with given as secrets:
-                described = job_container(run, spec, workspace, secrets, self.job)
+                described = job_container(worker, workspace, secrets, self.job)
                 if self.services is not None:
                     described = self.services.network_of(described)
                 container, launched = start_again(run.engine, described, terms)
@@ -229,7 +211,7 @@ class Work:
         if how is None:
             return None
         turn = _turn(self.log, self.job.name, len(self.job.commands))
-        command = self.run.redactor.text(self.job.commands[turn - 1])
+        command = self.worker.run.redactor.text(self.job.commands[turn - 1])
         said = one_line(last_line(self.log).decode("utf-8", "replace"))
         more = f": {said}" if said and not said.startswith(f"[{self.job.name} ") else ""
         return f"`{one_line(command, limit=_SHOWN)}` {how}{more}"

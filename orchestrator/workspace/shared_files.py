@@ -232,10 +232,7 @@ class Shared:
 
     def collect(self, spec: WorkerSpec) -> Handover:
         """Take what a worker handed over, now that it is dead; may be repeated."""
-        try:
-            return handover.take(self._directory.worker(spec.worker_id), self._redactor)
-        except OSError as error:
-            return Handover(notes=(f"what it handed over could not be taken ({error})",))
+        return collect(self._directory.worker(spec.worker_id), self._redactor)
 
     def following(self, emit: Emit) -> Emit:
         """Return the same to tell events to, such that what all can read follows them."""
@@ -285,6 +282,19 @@ class Shared:
         _write(shared / "findings.md", merged_findings(entries).encode("utf-8", "replace"))
         with suppress(FileNotFoundError):
             _write(shared / STATUS, (self._directory.path / STATUS).read_bytes())
+
+
+def collect(directory: Path, redactor: Redactor) -> Handover:
+    """Take what a dead worker handed over; may be repeated.
+
+    Args:
+        directory: The worker's state directory.
+        redactor: Removes the values of secrets.
+    """
+    try:
+        return handover.take(directory, redactor)
+    except OSError as error:
+        return Handover(notes=(f"what it handed over could not be taken ({error})",))
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -14,8 +14,7 @@ from orchestrator.events import Event, Notice
 from orchestrator.git import changes as listing
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
 from orchestrator.runs.runner import ParallelRunner
-from orchestrator.worker.context import RunContext
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.worker.context import WorkerContext
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import run_config
 from tests.support.local_engine import LocalEngine
@@ -443,10 +442,10 @@ def test_a_bug_of_ours_in_a_dependent_task_names_its_own_base_and_commit(
     module, _, name = broken.rpartition(".")
     real = getattr(__import__(module, fromlist=[name]), name)
 
-    def breaks(run: RunContext, spec: WorkerSpec, *rest: object) -> object:
-        if spec.name == "second":
+    def breaks(worker: WorkerContext, *rest: object) -> object:
+        if worker.spec.name == "second":
             raise RuntimeError("a bug")
-        return real(run, spec, *rest)
+        return real(worker, *rest)
 
     monkeypatch.setattr(broken, breaks)
     done = run_workflow(

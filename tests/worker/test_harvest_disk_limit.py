@@ -7,6 +7,7 @@ import pytest
 from orchestrator.config.container import Limits
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.worker import container_specs as containers
+from orchestrator.worker import harvest_request
 from orchestrator.worker import pack as packing
 from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.support.lfs import pointer, stored, with_content
@@ -24,7 +25,7 @@ def lfs(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the disk limit fits, and nothing more."""
-    monkeypatch.setattr(containers, "_MOMENT", 0)
+    monkeypatch.setattr(harvest_request, "_MOMENT", 0)
 
 
 def run(repo: Path, engine: LocalEngine, task: str) -> WorkerResult:

@@ -48,7 +48,7 @@ def cleanup() -> Iterator[Protection]:
          "others = set(refs)"),
         ("what was pushed is not merged", "others - pushed_refs(repository)", "others"),
         ("what a dead worker wrote is not merged",
-         "    if is_stranded(worker.directory, worker.spec):\n        return False\n", ""),
+         "    if worker.is_stranded():\n        return False\n", ""),
         ("uncommitted work is not clean", " and is_clean(repository, worker)", ""),
     )  # fmt: skip
     yield from patches(

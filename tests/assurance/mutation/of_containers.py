@@ -170,7 +170,7 @@ def services() -> Iterator[Protection]:
         "worker/services.py", (SERVICES,),
         ("five capabilities", '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),
         ("network of the worker's", 'run.network if is_open else "none"', "run.network"),
-        ("rules of the worker's", "run.egress if is_open else None", "None"),
+        ("rules of the worker's", "worker.settings.egress if is_open else None", "None"),
         ("out of reach from another network",
          "self._holder is None or (spec.network, spec.egress) != (self._network, self._egress)",
          "self._holder is None"),

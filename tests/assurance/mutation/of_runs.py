@@ -58,9 +58,9 @@ def workspace() -> Iterator[Protection]:
     yield from patches(
         "worker/prepare.py", confined,
         ("the mounts' directories are made, through no link",
-         "replace(workspace, confined_to=confined_to(run.config)).confine()", "pass"),
+         "replace(workspace, confined_to=confined_to(worker.config)).confine()", "pass"),
         ("confined as it was asked",
-         "        confined_to=confined_to(run.config),\n        caches", "        caches"),
+         "        confined_to=confined_to(worker.config),\n        caches", "        caches"),
     )  # fmt: skip
     yield from patches(
         "files/remove_tree.py",
@@ -362,7 +362,7 @@ def secrets() -> Iterator[Protection]:
         ("tests/runs/test_secrets.py", "tests/system/test_secrets.py"),
         ("read-only to the worker", "target=secret_files.TARGET, read_only=True",
          "target=secret_files.TARGET, read_only=False"),
-        ("out of a commit's message", "one_line(run.redactor.text(spec.task), limit=500)",
+        ("out of a commit's message", "one_line(request.redactor.text(spec.task), limit=500)",
          "one_line(spec.task, limit=500)"),
     )  # fmt: skip
 

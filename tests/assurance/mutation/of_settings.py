@@ -64,18 +64,18 @@ def settings() -> Iterator[Protection]:
         "worker/container_specs.py", (STAGES,),
         ("agents' keys for agents alone", "            **command.default_env,\n"
          "            **command.env,\n            **({} if",
-         "            **command.default_env,\n            **run.inherited_env,\n"
+         "            **command.default_env,\n            **worker.settings.inherited_env,\n"
          "            **command.env,\n            **({} if"),
         ("no variables for a found file's commands", "({} if job.closed else config.isolation.env)",
          "config.isolation.env"),
         ("no base URL for a found file's commands",
-         'run.config.model_copy(update={"api_base": None}) if job.closed else run.config',
-         "run.config"),
+         'config.model_copy(update={"api_base": None}) if job.closed else config', "config"),
     )  # fmt: skip
     yield from patches(
         "worker/stages.py", (STAGES,),
         ("no secrets for a found file's commands",
-         "Secrets(values={}, root=None) if self.job.closed else run.secrets", "run.secrets"),
+         "Secrets(values={}, root=None) if self.job.closed else run.request.secrets",
+         "run.request.secrets"),
     )  # fmt: skip
     yield from patches(
         "config/run.py",

@@ -69,7 +69,7 @@ def sharing() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "scheduling/dependencies.py", ("tests/runs/test_workflows.py",),
-        ("no results in a command at its start", 'if run.agent.name == "shell":', "if False:",
+        ("no results in a command at its start", 'if worker.agent.name == "shell":', "if False:",
          "refused before: no task that is a command has a place for them"),
     )  # fmt: skip
     yield from patches(

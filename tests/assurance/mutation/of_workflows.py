@@ -13,8 +13,8 @@ def workflows() -> Iterator[Protection]:
     """Return what decides on a workflow's order, bases and exit code."""
     yield from patches(
         "scheduling/dependencies.py", (RUNNER,),
-        ("a task that was not needed passes work on", "        elif result.reason is not "
-         "Reason.CONFLICT and name in tasks:\n            pending.extend("
+        ("a task that was not needed passes work on", "            elif result.reason is not "
+         "Reason.CONFLICT and name in tasks:\n                pending.extend("
          "reversed(_before(tasks[name])))\n", ""),
         ("no commit of a task that never ran", " and not result.never_ran:", ":"),
     )  # fmt: skip
@@ -46,8 +46,8 @@ def workflows() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "worker/lifecycle.py", (RUNNER,),
-        ("a scope holds without a workflow", "if not paths or tip == run.base",
-         "if not paths or not run.workflow or tip == run.base"),
+        ("a scope holds without a workflow", "if not paths or tip == worker.base",
+         "if not paths or not worker.run.request.workflow or tip == worker.base"),
         ("a scope holds for what is not listed", "if not changed.total or not changed.is_whole:",
          "if False:"),
     )  # fmt: skip

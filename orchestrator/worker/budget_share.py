@@ -1,0 +1,30 @@
+"""What one worker may spend."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.results import WorkerResult
+
+
+@dataclass(frozen=True)
+class BudgetShare:
+    """The most that a worker may spend; None: no limit."""
+
+    budget: float | None = None
+    """USD."""
+    tokens: int | None = None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left of it."""
+        budget, tokens = self.budget, self.tokens
+        return (budget is not None and budget <= 0) or (tokens is not None and tokens <= 0)
+
+    def after(self, attempts: Sequence[WorkerResult]) -> "BudgetShare":
+        """Return what several attempts left of it."""
+        budget, tokens = self.budget, self.tokens
+        if budget is not None:
+            budget -= sum(one.cost for one in attempts)
+        if tokens is not None:
+            tokens -= sum(one.tokens or 0 for one in attempts)
+        return BudgetShare(budget, tokens)
