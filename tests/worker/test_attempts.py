@@ -211,7 +211,7 @@ class TestWhatIsRetried:
         assert (worker.attempts, retried(events)) == (1, [])
 
     def test_what_was_cancelled_cannot_be_asked_for(self) -> None:
-        with pytest.raises(ValueError, match="not started again"):
+        with pytest.raises(ValueError, match="cannot be retried"):
             ParallelConfig(tasks=("x",), retry_on=("cancelled",))
 
 
@@ -378,7 +378,7 @@ shell_run(
 """
 _STEPS = [
     ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 1),
-    ("orchestrator.worker.attempts:_set_aside", 1),
+    ("orchestrator.worker.attempts:_archive_attempt", 1),
     ("orchestrator.worker.attempts:_back_to_base", 1),
     ("orchestrator.git.repository:Repository.move_branch", 2),
     ("orchestrator.git.worktree:Worktree.update", 2),
