@@ -5,14 +5,12 @@ Part of `make check`; needs no daemon. A generated part of a page stands between
 """
 
 import argparse
-import ast
 import io
 import json
 import os
 import re
 import sys
 import textwrap
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from functools import cache
@@ -262,30 +260,6 @@ def _kind(field: Mapping[str, Any]) -> str:
     return names.get(field.get("format", field["type"]), field["type"])
 
 
-def layers(_: str) -> str:
-    """List the import layers, the topmost first."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contracts = settings["tool"]["importlinter"]["contracts"]
-    listed = next(one["layers"] for one in contracts if one["type"] == "layers")
-    lines = (
-        layer.replace("orchestrator.", "").replace(" |", ",").replace(" :", ",") for layer in listed
-    )
-    return "\n".join(["```text", *lines, "```"])
-
-
-def rooms(_: str) -> str:
-    """List the packages with their purposes, as their docstrings say."""
-    rows = []
-    for init in sorted((ROOT / "orchestrator").rglob("__init__.py")):
-        package = init.parent.relative_to(ROOT / "orchestrator").as_posix()
-        purpose = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
-        if package != ".":
-            rows.append(
-                f"| `{package}/` | {purpose.partition(chr(10) * 2)[0].replace(chr(10), ' ')} |"
-            )
-    return "\n".join(["| Room | Purpose |", "|---|---|", *rows])
-
-
 def exports(module: str) -> str:
     """List the names that a module promises to other packages."""
     names: list[str] = import_module(module).__all__
@@ -298,8 +272,6 @@ GENERATORS: Mapping[str, Callable[[str], str]] = {
     "manifest": manifest_table,
     "variables": variables,
     "result": result_table,
-    "layers": layers,
-    "rooms": rooms,
     "exports": exports,
 }
 

@@ -34,6 +34,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make check": (".ci/run", "make check"),
     "make agents": ("Makefile", "-m agents"),
     "make attacks": ("Makefile", "--every-caller tests/assurance/attacks"),
+    ".venv/bin/python docs/demo/record.py": ("tests/system/agents/test_demo.py", "record.py"),
     "make docs": ("tests/docs/test_site.py", '"mkdocs", "build"'),
     "make bench": ("Makefile", "tests/bench/bench_*.py"),
     # Measurements take minutes, and mean nothing on a machine that does something else.
@@ -65,9 +66,9 @@ COVERED: Mapping[str, tuple[str, str]] = {
         '--task "add tests to src/billing.py" --workers 3',
     ),
     'orchestrator parallel --task "refactor payments module" --task "refactor users module" '
-    "--budget-per-worker 2.0 --timeout-per-worker 300": (
+    "--workers 2 --budget-per-worker 2.0 --timeout-per-worker 300": (
         "tests/system/agents/test_seed_examples.py",
-        "--budget-per-worker 2.0 --timeout-per-worker 300",
+        "--workers 2 --budget-per-worker 2.0 --timeout-per-worker 300",
     ),
     "orchestrator image build --agent claude": ("tests/system/test_agent_images.py", '"claude": ('),
     "orchestrator image build --agent claude --from .": (

@@ -87,7 +87,7 @@ def test_every_exit_code_has_a_row() -> None:
 
 @pytest.mark.parametrize("page", ["README.md"])
 def test_the_first_page_is_short(page: str) -> None:
-    assert len(read_page(page).splitlines()) <= 140
+    assert len(read_page(page).splitlines()) <= 120
 
 
 def test_an_option_that_does_not_exist_is_found(check: ModuleType, copy: Path) -> None:

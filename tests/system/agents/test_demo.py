@@ -1,9 +1,11 @@
 """The demo, as `make demo` runs it."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import blocks
-from tests.docs.session import matches, steps
+from tests.docs.session import matches, normal, steps
 from tests.system.agents.conftest import ROOT, run_git
+
+COMMAND = runpy.run_path(str(ROOT / "docs" / "demo" / "demo.py"))["COMMAND"]
 
 pytestmark = [pytest.mark.docker, pytest.mark.e2e]
 
@@ -63,6 +67,27 @@ def test_prints_what_the_readme_shows(demo: Demo) -> None:
     (shown,) = (step.expected for step in session if step.command == "make demo")
 
     assert matches(shown, demo.output)
+
+
+def test_prints_the_tables_of_the_recorded_picture(demo: Demo) -> None:
+    """`docs/demo/record.py` makes the picture anew."""
+    recorded = _recorded_lines()
+    shown = set(normal(demo.output).splitlines())
+
+    tables = [line for line in recorded if line.startswith(("WORKER", "1 ", "2 ", "3 "))]
+    assert len(tables) == 5
+    assert [line for line in tables if line not in shown] == []
+
+
+def test_the_recorded_picture_is_of_the_demos_command() -> None:
+    assert f"$ orchestrator {COMMAND}" in " ".join(_recorded_lines())
+    assert "docs/demo/terminal.svg" in (ROOT / "README.md").read_text()
+
+
+def _recorded_lines() -> list[str]:
+    drawing = ET.parse(ROOT / "docs" / "demo" / "terminal.svg")
+    texts = ("".join(text.itertext()) for text in drawing.iter("{http://www.w3.org/2000/svg}text"))
+    return normal("\n".join(text.replace("\xa0", " ") for text in texts)).splitlines()
 
 
 def test_keeps_a_commit_that_the_agent_made_itself(demo: Demo) -> None:

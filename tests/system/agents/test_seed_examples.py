@@ -95,10 +95,18 @@ LIMITS = Example(
     ),
     notices=1,
 )
+PAIR = Example(
+    """parallel \
+       --task "refactor payments module" \
+       --task "refactor users module" \
+       --workers 2 --budget-per-worker 2.0 --timeout-per-worker 300""",
+    LIMITS.rows[:2],
+)
 EXAMPLES = [
     pytest.param(MODELS, id="models"),
     pytest.param(TASKS, id="tasks"),
     pytest.param(LIMITS, id="limits"),
+    pytest.param(PAIR, id="pair"),
 ]
 
 
