@@ -1,6 +1,6 @@
-"""Adapters of agent programs, and how their output is read.
+"""Adapters of agent programs, and parsers of their output.
 
-The names in `__all__` are stable: an adapter in another package imports nothing else.
+The names in `__all__` are stable. Adapters in other packages should import only these.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -65,26 +65,26 @@ _OURS = "orchestrator.agents."
 
 
 def load_agent(name: str) -> Agent:
-    """Make the adapter of that name.
+    """Return the adapter of an agent program.
 
     Raises:
-        ConfigError: No installed package offers it, more than one does, or it is broken.
+        ConfigError: No installed package provides the adapter, several do, or it is broken.
     """
     offered = entry_points(group="orchestrator.agents")
-    # One that is installed twice, such as from a checkout and as a package, is one.
-    found = {point.value: point for point in offered if point.name == name}
-    if not found:
+    # A package that is installed twice, such as from a checkout, provides one adapter.
+    points = {point.value: point for point in offered if point.name == name}
+    if not points:
         raise ConfigError(
             f"unknown agent program: `{name}`",
-            hint=f"`--agent-cli` takes one of: {', '.join(sorted(offered.names))}",
+            hint=f"`--agent-cli` must be one of: {', '.join(sorted(offered.names))}",
         )
-    if len(found) > 1:
-        packages = sorted(map(_package, found.values()))
+    if len(points) > 1:
+        packages = sorted(map(_package, points.values()))
         raise ConfigError(
             f"more than one package has an adapter for `{name}`: {', '.join(packages)}",
             hint="remove all but one of them",
         )
-    ((value, point),) = found.items()
+    ((value, point),) = points.items()
     if value.startswith(_OURS):
         agent: Agent = point.load()()
         return agent

@@ -1,4 +1,4 @@
-"""The `aider` program (aider-chat 0.86.2): edits files and commits; prints text for people only."""
+"""The `aider` program (aider-chat 0.86.2): edits and commits files; prints plain text."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,33 +29,33 @@ _MODEL: Final = "AIDER_MODEL"
 _ENVIRONMENT: Final = {
     **litellm.ENVIRONMENT,
     "PYTHONUNBUFFERED": "1",
-    # It breaks lines at 80 columns, those that are read here too.
+    # aider wraps lines at 80 columns, also those that this adapter parses.
     "COLUMNS": "1000",
-    # The conversation is in the worker's log; two files of it in the worktree help nobody.
+    # The conversation is in the worker's log; history files would only litter the worktree.
     "AIDER_CHAT_HISTORY_FILE": "/dev/null",
     "AIDER_INPUT_HISTORY_FILE": "/dev/null",
 }
 _COMMAND: Final = (
     *("aider", "--yes-always", "--no-pretty", "--no-stream", "--no-fancy-input"),
-    # None of these asks the network or the user for anything.
+    # These options stop aider from using the network or asking the user.
     *("--no-check-update", "--analytics-disable", "--no-show-release-notes"),
     *("--no-show-model-warnings", "--no-detect-urls"),
-    # `.gitignore` is the user's; its own files are kept out of commits without it.
+    # `.gitignore` belongs to the user; aider's files are kept out of commits without it.
     "--no-gitignore",
 )
 _TAIL: Final = 4 * 1024 * 1024
-"""Bytes of its output that are read: it asks the model four times at most."""
+"""Bytes of output that are parsed. Enough: aider calls the model at most four times."""
 _FIGURE: Final = r"\d{1,6}(?:\.\d{1,9})?"
 _COST: Final = rf"Cost: \${_FIGURE} message, \$(?P<cost>{_FIGURE}) session\."
-# Printed after each answer of the model. What the model says could look the same: it would only
-# lie about its own figures.
+# Printed after each answer of the model. An answer can forge such a line, but would only falsify
+# the worker's own figures.
 _ANSWER: Final = re.compile(
     rf"^Tokens: (?P<sent>{_FIGURE}k?) sent,.*? (?P<received>{_FIGURE}k?) received\.(?:\s{_COST})?",
     re.MULTILINE,
 )
 _MORE_COST: Final = re.compile(_COST)
-# What went wrong before it counts no more: a call that was tried again, or one that was to write
-# the message of a commit.
+# Errors before such a line were overcome: a call that was retried, or a failed attempt to generate
+# a commit message.
 _GOT_OVER: Final = re.compile(r"^(?:Tokens: .* received\.|Commit [0-9a-f]{7,40} )", re.MULTILINE)
 _OWN_LINE: Final = re.compile(
     r"^(?:Repo-map: |Added .+ to the chat|Tokens: |Cost: |Applied edit to |Commit [0-9a-f]{7,40} )"
@@ -64,16 +64,16 @@ _OWN_LINE: Final = re.compile(
 )
 _LLM_ERROR: Final = re.compile(r"^litellm\.(?P<name>\w+): (?P<text>.*)", re.MULTILINE)
 _TROUBLES: Final = {
-    r"^(?P<said>Only \d+ reflections allowed, stopping\.)": (Status.PARTIAL, Reason.MAX_STEPS),
-    r"^(?P<said>Model .* has hit a token limit!)": (Status.PARTIAL, Reason.CONTEXT_FULL),
-    # It prints what it did not expect, and ends well.
-    r"^Traceback \(most recent call last\):$(?:\n(?:[ \t].*)?$)*\n(?P<said>.*)": (
+    r"^(?P<line>Only \d+ reflections allowed, stopping\.)": (Status.PARTIAL, Reason.MAX_STEPS),
+    r"^(?P<line>Model .* has hit a token limit!)": (Status.PARTIAL, Reason.CONTEXT_FULL),
+    # aider prints unexpected exceptions and then exits with 0.
+    r"^Traceback \(most recent call last\):$(?:\n(?:[ \t].*)?$)*\n(?P<line>.*)": (
         Status.FAILED,
         Reason.AGENT_ERROR,
     ),
 }
 _FAILED: Final = 1
-"""Its exit code for all that is no wrong option; also `inside` gives it when it has ended it."""
+"""aider's exit code for every error except invalid options; also used by `run_aider`."""
 _SUCCESS: Final = AgentOutcome(status=Status.SUCCESS)
 
 
@@ -85,7 +85,7 @@ class _Figures:
 
 
 class AiderAgent:
-    """Runs `aider --message` and reads its text, with care: there is no report."""
+    """Runs `aider --message` and parses its plain text output; aider writes no report."""
 
     name = "aider"
     image = worker_image("aider")
@@ -93,11 +93,11 @@ class AiderAgent:
     ignored_files = (".aider*",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Name the key of the model's provider, if it is known and a key is all that is missing."""
+        """Return the variable of the provider's key if it is known to be required and missing."""
         return litellm.missing_key(model, _MODEL, environment)
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Keep a budget and steps by what it prints; it has no profiles."""
+        """Reject profiles; a budget and a step limit are enforced by reading aider's output."""
         return unsupported_settings(settings, profiles=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
@@ -110,40 +110,40 @@ class AiderAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Count its answers and their tokens, and read what they cost so far."""
+        """Return a reader that counts the model's answers and tokens, and reads the cost so far."""
         steps = tokens = 0
 
         def read(line: str) -> AgentProgress | None:
             nonlocal steps, tokens
             answer = _ANSWER.match(line)
-            told = answer or _MORE_COST.match(line)
-            if told is None:
+            figures = answer or _MORE_COST.match(line)
+            if figures is None:
                 return None
             if answer is not None:
                 steps += 1
                 tokens += _tokens(answer["sent"]) + _tokens(answer["received"])
-            return AgentProgress(cost=_session_cost([told]), tokens=tokens or None, steps=steps)
+            return AgentProgress(cost=_session_cost([figures]), tokens=tokens or None, steps=steps)
 
         return read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by its last words: its exit code is 0 whatever the model's API said."""
-        said = text_tail(output.stdout, _TAIL)
-        answers = list(_ANSWER.finditer(said))
+        """Judge by the end of the output: aider exits with 0 even if the model's API failed."""
+        text = text_tail(output.stdout, _TAIL)
+        answers = list(_ANSWER.finditer(text))
         figures = _figures(answers)
         code = exit_status.exit_code
         judged = unreported(output, code) if code or not figures.steps else _SUCCESS
-        trouble = _trouble(said, code) if code <= _FAILED else None
+        trouble = _trouble(text, code) if code <= _FAILED else None
         return replace(
             trouble or judged, steps=figures.steps, cost=figures.cost, tokens=figures.tokens,
-            summary=_last_words(said[: answers[-1].start()]) if answers else None,
+            summary=_last_words(text[: answers[-1].start()]) if answers else None,
         )  # fmt: skip
 
 
-def _last_words(said: str) -> str | None:
-    """Return the last answer of the model: what stands between the program's own lines."""
-    ends = (match.end() for match in _OWN_LINE.finditer(said))
-    return summarized(said[max(ends, default=0) :])
+def _last_words(text: str) -> str | None:
+    """Return the last answer of the model, which is the text after aider's own last line."""
+    ends = (match.end() for match in _OWN_LINE.finditer(text))
+    return summarized(text[max(ends, default=0) :])
 
 
 def _figures(answers: Sequence[re.Match[str]]) -> _Figures:
@@ -152,9 +152,9 @@ def _figures(answers: Sequence[re.Match[str]]) -> _Figures:
     return _Figures(len(answers), _session_cost(answers), tokens)
 
 
-def _session_cost(told: Sequence[re.Match[str]]) -> float | None:
-    """Return the last figure: it is a sum already."""
-    costs = [float(found["cost"]) for found in told if found["cost"]]
+def _session_cost(lines: Sequence[re.Match[str]]) -> float | None:
+    """Return the last cost, which is the total of the session."""
+    costs = [float(line["cost"]) for line in lines if line["cost"]]
     return costs[-1] if costs else None
 
 
@@ -162,21 +162,21 @@ def _tokens(figure: str) -> int:
     return round(float(figure.removesuffix("k")) * (1000 if figure.endswith("k") else 1))
 
 
-def _trouble(said: str, code: int) -> AgentOutcome | None:
-    """Find what went wrong at the end, if it says so."""
-    end = said[max((match.end() for match in _GOT_OVER.finditer(said)), default=0) :]
+def _trouble(text: str, code: int) -> AgentOutcome | None:
+    """Return the outcome for an error at the end of the output; None without an error."""
+    end = text[max((match.end() for match in _GOT_OVER.finditer(text)), default=0) :]
     errors = list(_LLM_ERROR.finditer(end))
     if errors:
         reason = litellm.reason_of(errors[-1]["name"], errors[-1]["text"])
-        said = errors[-1][0]
+        message = errors[-1][0]
         return AgentOutcome(
             status=Status.FAILED,
             reason=reason,
-            message=described(said),
-            retry_after=retry_after(reason, said),
+            message=described(message),
+            retry_after=retry_after(reason, message),
         )
     for pattern, (status, reason) in _TROUBLES.items() if code == 0 else ():
-        found = re.search(pattern, end, re.MULTILINE)
-        if found is not None:
-            return AgentOutcome(status=status, reason=reason, message=described(found["said"]))
+        match = re.search(pattern, end, re.MULTILINE)
+        if match is not None:
+            return AgentOutcome(status=status, reason=reason, message=described(match["line"]))
     return None

@@ -44,7 +44,7 @@ _INHERITED: Final = (
 )
 
 _CLOSING_TIME: Final = 30.0
-"""Seconds: its clock starts up to 18 s late, and one last model call comes after it ran out."""
+"""Seconds: its clock starts up to 18 s late, and it makes one last model call after its timeout."""
 _INTERRUPTED: Final = (130, 143)
 _SIGNALLED: Final = 128
 
@@ -56,8 +56,8 @@ _STOPPED: Final = {
     "user_interrupt": (Status.PARTIAL, Reason.CANCELLED),
     "llm_error": (Status.FAILED, Reason.AGENT_ERROR),
 }
-# What litellm calls its exceptions; the program prints them behind a prefix of its own. Its exit
-# code 4 says nothing: it is given whenever "auth" occurs anywhere in a message.
+# Exceptions of litellm, which the program prints with a prefix. Its exit code 4 is not reliable: it
+# is used whenever "auth" occurs anywhere in a message.
 _LLM_ERROR: Final = re.compile(
     r"^(?:Unrecoverable LLM error|Authentication error|Timeout|Unexpected error): "
     r"litellm\.(?P<name>\w+): (?P<text>.*)",
@@ -84,7 +84,7 @@ class _Report(Claims):
 
 
 class ArchitectAgent:
-    """Runs `architect run --json` and reads the report that it prints at its end."""
+    """Runs `architect run --json` and parses the report that it prints when it ends."""
 
     name = "architect"
     image = DEFAULT_IMAGE
@@ -92,15 +92,15 @@ class ArchitectAgent:
     ignored_files = (".architect/",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Name the key of the model's provider, if it is known and a key is all that is missing."""
+        """Return the variable of the provider's key if it is known to be required and missing."""
         return litellm.missing_key(model, "ARCHITECT_MODEL", environment, "ARCHITECT_API_BASE")
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Keep all that the program has an option for; it tells nothing while it runs."""
+        """Reject a token limit: the program has no such option and prints nothing while running."""
         return unsupported_settings(settings, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the task stands behind `--`, so it may begin with a dash."""
+        """Return the command line; the task follows `--`, so it may start with a dash."""
         options = {
             "--agent": settings.profile,
             "--max-steps": str(settings.max_steps),
@@ -117,15 +117,15 @@ class ArchitectAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Read nothing: the program prints only at its end."""
+        """Return a reader that reports nothing: the program prints only when it ends."""
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge the report, or the lack of one."""
-        found = find_report(output.stdout, _REPORT_KEYS)
-        if found is None:
+        """Judge by the report, or by the exit code and stderr if there is none."""
+        fields_read = find_report(output.stdout, _REPORT_KEYS)
+        if fields_read is None:
             return _without_report(output.stderr, exit_status.exit_code)
-        report = _Report.model_validate(found)
+        report = _Report.model_validate(fields_read)
         status, reason, message = _verdict(report, exit_status.exit_code)
         return AgentOutcome(
             status=status,
@@ -144,7 +144,7 @@ def _text(figure: float | None) -> str | None:
 
 
 def _api_environment(api_base: str | None) -> dict[str, str]:
-    # litellm 1.81 keeps `--api-base` from DeepSeek's models; they hear of it by their variable.
+    # litellm 1.81 ignores `--api-base` for DeepSeek's models, but reads this variable.
     return {} if api_base is None else {"DEEPSEEK_API_BASE": api_base}
 
 
@@ -159,7 +159,7 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
 
 
 def _claimed(report: _Report) -> tuple[Status, Reason | None]:
-    """Take the worse of what `status` and `stop_reason` say."""
+    """Return the worse of what `status` and `stop_reason` claim."""
     if report.stop_reason in _STOPPED:
         status, reason = _STOPPED[report.stop_reason]
         if reason is Reason.AGENT_ERROR:
@@ -185,22 +185,22 @@ def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:
         return AgentOutcome(
             status=Status.PARTIAL,
             reason=Reason.NO_REPORT,
-            message="ended well, but printed no report",
+            message="the agent exited with 0, but printed no report",
         )
     tail = text_tail(stderr, _TAIL)
-    # What was said before a signal is not why it ended.
-    heard = None if exit_code > _SIGNALLED else _complaint(tail) or last_line(stderr)
-    message = heard or describe_exit(exit_code)
+    # Output before a signal does not explain the signal.
+    complaint = None if exit_code > _SIGNALLED else _complaint(tail) or last_line(stderr)
+    message = complaint or describe_exit(exit_code)
     reason = _llm_reason(tail)
     return AgentOutcome(
         status=Status.FAILED,
         reason=reason,
         message=message,
-        retry_after=retry_after(reason, heard),
+        retry_after=retry_after(reason, complaint),
     )
 
 
 def _complaint(tail: str) -> str | None:
-    """Return the last of the program's own error messages, which may go over several lines."""
+    """Return the last error message of the program itself, which may span several lines."""
     starts = [match.start() for match in _COMPLAINT.finditer(tail)]
     return described(tail[starts[-1] :]) if starts else None

@@ -1,4 +1,4 @@
-"""The seam to an agent program: how it is called, and what its output means."""
+"""The protocol of agent adapters: how a program is started, and how its output is interpreted."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,27 +11,27 @@ from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
 LONGEST_WORD = 128 * 1024 - 1
-"""Bytes of one argument or variable of a program: Linux, `MAX_ARG_STRLEN`, less the final NUL."""
+"""Longest argument or variable of a program in bytes: Linux, `MAX_ARG_STRLEN`, without the NUL."""
 LONGEST_LINE = 1024**2
-"""Bytes of all arguments and variables of a program together, well below what Linux takes."""
+"""Most bytes of all arguments and variables of a program, well below the limit of Linux."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """What a run asks of every agent."""
+    """Settings of a run that concern the agent program."""
 
     profile: str
     max_steps: int
     budget: float | None
     tokens: int | None = None
     timeout: float | None
-    """Seconds until the worker's deadline, grace not included."""
+    """Seconds until the worker's deadline, without the grace period."""
     grace: float
     api_base: str | None
 
     @property
     def chosen_profile(self) -> str | None:
-        """The profile that somebody asked for: the default is one of architect's."""
+        """The profile that the user chose; None for the default, which exists only in architect."""
         default = ParallelConfig.model_fields["agent"].default
         return None if self.profile == default else self.profile
 
@@ -42,14 +42,14 @@ class AgentSettings:
         """Return the settings that concern the agent program.
 
         Args:
-            config: The settings of the worker.
-            budget: The USD that the worker may spend. Default: as `config` has it.
-            tokens: The tokens that the worker may use. Default: as `config` has it.
+            config: The worker's configuration.
+            budget: USD that the worker may spend. Default: the budget in `config`.
+            tokens: Tokens that the worker may use. Default: the tokens in `config`.
         """
         return cls(
             profile=config.agent,
             max_steps=config.max_steps,
-            # Of a total, what a worker gets is known when it starts.
+            # The share of a total budget that a worker gets is known only when it starts.
             budget=budget or config.budget_per_worker or config.budget_total,
             tokens=tokens or config.tokens_per_worker or config.tokens_total,
             timeout=config.timeout,
@@ -58,53 +58,53 @@ class AgentSettings:
         )
 
     def inner_timeout(self, closing_time: float) -> int | None:
-        """Return a limit of the program's own: it is to stop with a report before it is stopped.
+        """Return a timeout for the program itself, so that it can report before it is stopped.
 
         Args:
-            closing_time: Seconds that it may take from there to its end.
+            closing_time: Seconds that the program may need after its own timeout.
         """
         if self.timeout is None:
             return None
         margin = min(max(closing_time, self.grace), self.timeout / 4)
-        return max(1, int(self.timeout - margin))  # 0 would be no limit
+        return max(1, int(self.timeout - margin))  # 0 would mean no limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProgress:
-    """What an agent has come to while it runs, by its own word: totals, not what was added."""
+    """Progress that an agent claims while it runs; all figures are totals so far."""
 
     cost: float | None = None
     tokens: int | None = None
     steps: int | None = None
-    """Steps done or begun."""
+    """Steps that were completed or started."""
     bounded: bool = True
-    """Whether those are the steps that `--max-steps` is about."""
+    """Whether the steps count towards `--max-steps`."""
 
 
 ProgressReader = Callable[[str], AgentProgress | None]
-"""Reads one line of stdout; None when it says nothing new. May count: it sees one worker only."""
+"""Parses one line of stdout; None if it contains no progress. Stateful: one reader per worker."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOutcome:
-    """What an agent's end means. Claims of the worker: bounded and validated, never trusted."""
+    """Result of an agent run, as claimed by the worker: bounded and validated, but not trusted."""
 
     status: Status
     reason: Reason | None = None
     message: str | None = None
     steps: int = 0
     cost: float | None = None
-    """USD, None when unknown."""
+    """Cost in USD; None if unknown."""
     tokens: int | None = None
     summary: str | None = None
-    """What it said at its end, on as many lines as it took."""
+    """The agent's final message; may have several lines."""
     retry_after: float | None = None
-    """Seconds after which the model's API takes requests again that refused one, if it said so."""
+    """Seconds until the model's API accepts requests again, if it refused one and reported this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOutput:
-    """The whole output of a container, on disk: it may be far larger than memory."""
+    """Files with the whole output of a container, which may be far larger than memory."""
 
     stdout: Path
     stderr: Path
@@ -112,57 +112,57 @@ class AgentOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentCommand:
-    """What to start in the container."""
+    """Command line and variables of an agent's container."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     default_env: Mapping[str, str] = field(default_factory=dict)
-    """Variables for when the caller's environment says nothing else."""
+    """Variables that are set unless the user's environment sets them."""
 
 
 class Agent(Protocol):
-    """An agent program. Stateless; found through the entry points `orchestrator.agents`."""
+    """Adapter of an agent program. Stateless; found through entry points `orchestrator.agents`."""
 
     @property
     def name(self) -> str:
-        """What `--agent-cli` calls it."""
+        """Name of the adapter for `--agent-cli`."""
 
     @property
     def image(self) -> str:
-        """The image it runs in unless another is asked for."""
+        """Default container image of the program."""
 
     @property
     def inherited_env(self) -> tuple[str, ...]:
-        """Names of variables passed on from the caller's environment: its API keys and URLs."""
+        """Names of variables to pass on from the user's environment, such as API keys and URLs."""
 
     @property
     def ignored_files(self) -> tuple[str, ...]:
-        """Patterns, as in `.gitignore`, of files it leaves and nobody wants committed."""
+        """Patterns, as in `.gitignore`, of files of the program that are never committed."""
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Name the variable without which a model cannot be called, if it is not there.
+        """Return the name of a missing variable without which the model cannot be called, or None.
 
         Args:
-            model: None is the program's default.
-            environment: What the container will have.
+            model: Name of the model; None: the program's default.
+            environment: Variables of the container.
         """
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Name the settings that can be kept neither by the program nor from outside, and why.
+        """Return the settings that neither the program nor the orchestrator can enforce, and why.
 
-        From outside a worker is stopped by what `progress_reader` tells of its cost, tokens and
-        steps.
+        The orchestrator stops a worker by the cost, tokens and steps that `progress_reader`
+        reports.
 
         Returns:
-            Such as "`--budget-per-worker` (it does not say what it spends)"; None when all are
-            kept. `unsupported_settings` makes such a text.
+            Text such as "`--budget-per-worker` (it does not report its cost)", as returned by
+            `unsupported_settings`; None if all settings can be enforced.
         """
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return how the program is started for one worker."""
+        """Return the command that starts the program for a worker."""
 
     def progress_reader(self) -> ProgressReader:
-        """Make what reads a worker's stdout while the program runs."""
+        """Return a new reader that parses a worker's stdout while the program runs."""
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Return what the program's end means; called when it ended by itself or by a signal."""
+        """Interpret the end of a program that exited or was killed by a signal."""

@@ -39,20 +39,21 @@ from orchestrator.worker_spec import WorkerSpec
 _COMMAND: Final = (
     "claude",
     "--print",
-    # With `--verbose` alone does it print every message as it comes.
+    # `claude` prints each message immediately only with `--verbose`.
     "--output-format=stream-json",
     "--verbose",
-    # The container is the sandbox. Without it every change is denied, and the end a success.
+    # The container is the sandbox. Without this option `claude` denies every change, and reports
+    # success.
     "--dangerously-skip-permissions",
 )
 _ENVIRONMENT: Final = {
-    # No updates, no telemetry: a worker reaches the model and nothing else by itself.
+    # No updates and no telemetry: the worker should contact only the model's API.
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    # Its own 10 make it ask two minutes long with a wrong key, and say nothing.
+    # With its default of 10 retries, `claude` tries a wrong key silently for two minutes.
     "CLAUDE_CODE_MAX_RETRIES": "4",
 }
 _KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-# Clouds whose credentials are those of a whole account, and not handed on unless `--env` does.
+# Clouds, whose credentials cover a whole account and are passed on only by `--env`.
 _CLOUDS: Final = (
     "CLAUDE_CODE_USE_BEDROCK",
     "CLAUDE_CODE_USE_VERTEX",
@@ -71,13 +72,13 @@ _VERSION_PATH: Final = "/v1"
 _REPORT_KEYS: Final = frozenset({"is_error", "subtype", "num_turns"})
 _MARKS: Final = (b'"assistant"', b'"rate_limit_event"')
 _SYNTHETIC: Final = "<synthetic>"
-"""The model of a message that no model wrote: it shows an error of the API."""
+"""Model of messages that no model wrote; they report errors of the API."""
 
 _LIMITS: Final = {
     "error_max_turns": Reason.MAX_STEPS,
     "error_max_budget_usd": Reason.BUDGET,
 }
-# Errors without an HTTP status: nothing was asked of the API.
+# Errors without an HTTP status, because no request was sent.
 _PHRASES: Final = {
     "Not logged in": Reason.AUTH,
     "Invalid API key": Reason.AUTH,
@@ -86,9 +87,9 @@ _PHRASES: Final = {
 _ACCOUNT_LIMIT: Final = re.compile(
     r"You've hit your (?:[\w-]+ ){0,3}limit\b|(?:Claude AI usage|[\w-]+) limit reached\b"
 )
-"""That of a subscription, in its own words: there is no HTTP status then."""
+"""Limit of a subscription; the message has no HTTP status."""
 _REMEMBERED: Final = 256
-"""Messages whose lines may come between one another's."""
+"""Most messages whose lines may be interleaved."""
 
 
 class _Usage(Claims):
@@ -113,7 +114,7 @@ class _Report(Claims):
 
 
 class ClaudeAgent:
-    """Runs `claude -p` and reads the last line of its stream of JSON."""
+    """Runs `claude -p` and parses the last line of its JSON stream."""
 
     name = "claude"
     image = worker_image("claude")
@@ -121,15 +122,15 @@ class ClaudeAgent:
     ignored_files = (".claude/settings.local.json",)
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Name the key, unless there is any way to log in."""
+        """Return the variable of the API key, unless some credential is set."""
         enough = (*_KEYS, *_CLOUDS)
         return None if any(environment.get(name) for name in enough) else _KEYS[0]
 
     def unsupported(self, settings: AgentSettings) -> None:
-        """Keep everything: a profile is one of its agents, and the limits are its own options."""
+        """Accept all settings: the program has options for profiles and all limits."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the task stands behind `--`, so it may begin with a dash."""
+        """Return the command line; the task follows `--`, so it may start with a dash."""
         options = {
             "--agent": settings.chosen_profile,
             "--model": spec.model,
@@ -140,35 +141,35 @@ class ClaudeAgent:
         command = (*_COMMAND, *given)
         task = spec.task
         return AgentCommand(
-            # Without a task on its command line it reads one from stdin.
+            # Without a task on its command line, `claude` reads it from stdin.
             argv=on_stdin(task, command) if is_long(task) else (*command, "--", task),
             env=_ENVIRONMENT | _api_environment(settings.api_base),
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Count the answers of the model, and their tokens."""
+        """Return a reader that counts the model's answers and tokens."""
         return _Steps().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge the report, or the lack of one."""
+        """Judge by the report, or by the exit code and stderr if there is none."""
         counted = _Steps()
         for event in json_lines(output.stdout, *_MARKS):
             counted.add(event)
-        found = find_report(output.stdout, _REPORT_KEYS)
-        if found is None:
+        fields_read = find_report(output.stdout, _REPORT_KEYS)
+        if fields_read is None:
             return unreported(output, exit_status.exit_code, steps=counted.number)
-        report = _Report.model_validate(found)
-        status, reason, said = _verdict(report, exit_status.exit_code)
+        report = _Report.model_validate(fields_read)
+        status, reason, message = _verdict(report, exit_status.exit_code)
         return AgentOutcome(
             status=status,
             reason=reason,
-            message=described(said),
-            # Not its `num_turns`: that counts tools beside one another, and errors of the API.
+            message=described(message),
+            # Not `num_turns`, which also counts parallel tool calls and errors of the API.
             steps=counted.number,
             cost=report.total_cost_usd,
             tokens=_tokens(report.usage),
             summary=summarized(report.result),
-            retry_after=counted.retry_after or retry_after(reason, said),
+            retry_after=counted.retry_after or retry_after(reason, message),
         )
 
 
@@ -178,7 +179,7 @@ class _Refusal(Claims):
 
 
 class _Steps:
-    """Counts the model's answers; one with several blocks comes in as many lines."""
+    """Counts the model's answers; an answer with several blocks arrives in several lines."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -189,17 +190,17 @@ class _Steps:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until a subscription is good again, if it was refused its last request."""
+        """Seconds until a refused subscription resets; None if the last request was accepted."""
         return None if self._resets_at is None else max(0.0, self._resets_at - time.time())
 
     def read(self, line: str) -> AgentProgress | None:
-        """Take in a line of stdout."""
+        """Process a line of stdout; return the progress if it changed."""
         if not self.add(parse_object(line) or {}):
             return None
         return AgentProgress(steps=self.number, tokens=self.tokens or None)
 
     def add(self, event: Mapping[str, object]) -> bool:
-        """Take in an event; say whether there is more than before."""
+        """Process an event; return whether steps or tokens increased."""
         message = event.get("message")
         if event.get("type") == "rate_limit_event":
             refusal = _Refusal.model_validate(fields(event.get("rate_limit_info")))
@@ -213,7 +214,7 @@ class _Steps:
         return self._is_step(event, message) or self.tokens > before
 
     def _is_step(self, event: Mapping[str, object], message: Mapping[str, object]) -> bool:
-        # What its helpers are answered is no turn of its own.
+        # Answers to subagents are not steps of the agent itself.
         foreign = event.get("parent_tool_use_id") or message.get("model") == _SYNTHETIC
         if foreign or message.get("id") == self._last:
             return False
@@ -225,29 +226,29 @@ class _Steps:
 def _api_environment(api_base: str | None) -> dict[str, str]:
     if api_base is None:
         return {}
-    # It adds the version by itself.
+    # `claude` appends the version itself.
     return {"ANTHROPIC_BASE_URL": api_base.rstrip("/").removesuffix(_VERSION_PATH)}
 
 
 def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:
-    """Go by `is_error`: `subtype` says success of an error of the API."""
-    said = report.result or report.errors
+    """Judge by `is_error`: `subtype` is "success" even after an error of the API."""
+    message = report.result or report.errors
     if report.is_error is False:
-        return (Status.SUCCESS, None, said) if exit_code == 0 else contradicted(exit_code)
+        return (Status.SUCCESS, None, message) if exit_code == 0 else contradicted(exit_code)
     if report.subtype in _LIMITS:
-        return Status.PARTIAL, _LIMITS[report.subtype], said
-    return Status.FAILED, _reason(report), said
+        return Status.PARTIAL, _LIMITS[report.subtype], message
+    return Status.FAILED, _reason(report), message
 
 
 def _reason(report: _Report) -> Reason:
-    said = report.result or ""
-    phrases = (_PHRASES[phrase] for phrase in _PHRASES if said.startswith(phrase))
-    if _ACCOUNT_LIMIT.match(said):
+    text = report.result or ""
+    phrases = (_PHRASES[phrase] for phrase in _PHRASES if text.startswith(phrase))
+    if _ACCOUNT_LIMIT.match(text):
         return Reason.RATE_LIMITED
     by_status = HTTP_REASONS.get(report.api_error_status or 0)
     return by_status or next(phrases, Reason.AGENT_ERROR)
 
 
 def _tokens(usage: _Usage) -> int | None:
-    # It says 0 where it stopped in the middle of an answer that it was billed for.
+    # `claude` reports 0 if it was stopped during an answer, although the answer is billed.
     return sum(count or 0 for count in usage.model_dump().values()) or None

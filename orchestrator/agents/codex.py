@@ -35,7 +35,7 @@ from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
-# Of the two names of its key it takes the first; whoever has a server of their own may have none.
+# Use the first key that is set. A custom server may not need one, but `codex` requires a value.
 _WITH_KEY: Final = (
     "sh",
     "-c",
@@ -46,25 +46,26 @@ _COMMAND: Final = (
     "codex",
     "exec",
     "--json",
-    # The container is the sandbox: there its own one lets no command run, and says success.
+    # The container is the sandbox. In it, codex's own sandbox blocks every command, and codex still
+    # reports success.
     "--dangerously-bypass-approvals-and-sandbox",
     "--skip-git-repo-check",
 )
 _OPENAI: Final = "https://api.openai.com/v1"
 _PROVIDER: Final = "orchestrator"
-# Of the built-in provider neither the address nor the number of retries can be set.
+# The URL and the retries of the built-in provider cannot be configured.
 _PROVIDER_SETTINGS: Final = {
     "wire_api": "responses",
     "env_key": "CODEX_API_KEY",
-    # They multiply: with its own 4 and 5 it asks a broken server for minutes.
+    # The two multiply: with the defaults of 4 and 5, a failing server is retried for minutes.
     "request_max_retries": 2,
     "stream_max_retries": 3,
-    # Seven attempts before it falls back to plain HTTPS, on every server that has none.
+    # Otherwise codex tries seven times to use WebSockets before it falls back to HTTPS.
     "supports_websockets": False,
 }
 _SETTINGS: Final = {
     "model_provider": _PROVIDER,
-    # Without it, it waits for a network for ever.
+    # Otherwise codex waits for a network without limit.
     "features.unbounded_connection_retries": False,
     "analytics.enabled": False,
 }
@@ -73,9 +74,9 @@ _KEYS: Final = ("OPENAI_API_KEY", "CODEX_API_KEY")
 _ENDS: Final = (frozenset({"type", "usage"}), frozenset({"type", "error"}))
 _ITEM_MARK: Final = b'"item.'
 _WORDS: Final = frozenset({"agent_message", "reasoning", "error", "todo_list"})
-"""Kinds of items that do nothing; every other one is a step."""
+"""Kinds of items that are not steps."""
 _REMEMBERED: Final = 256
-"""Items that may be in work at one time."""
+"""Most items that may be in progress at the same time."""
 
 _HTTP_STATUS: Final = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _PHRASES: Final = {
@@ -102,7 +103,7 @@ class _End(Claims):
 
 
 class CodexAgent:
-    """Runs `codex exec --json` and reads how its turn ended."""
+    """Runs `codex exec --json` and parses the end of its turn."""
 
     name = "codex"
     image = worker_image("codex")
@@ -110,67 +111,71 @@ class CodexAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Name the key, if it is there under neither of its names."""
+        """Return the variable of the API key if neither of its names is set."""
         return None if any(environment.get(name) for name in _KEYS) else _KEYS[0]
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Keep no budget, for want of prices, and no tokens; the steps are counted from outside."""
+        """Reject profiles, budgets and token limits; `codex` reports no cost while it runs."""
         return unsupported_settings(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the task stands behind `--`, so it may begin with a dash."""
+        """Return the command line; the task follows `--`, so it may start with a dash."""
         provider = _server(settings.api_base) | _PROVIDER_SETTINGS
-        wanted = _SETTINGS | {
+        settings_of_codex = _SETTINGS | {
             f"model_providers.{_PROVIDER}.{name}": value for name, value in provider.items()
         }
-        # JSON's strings, numbers and booleans are TOML's too.
-        given = (word for name in wanted for word in ("-c", f"{name}={json.dumps(wanted[name])}"))
+        # JSON strings, numbers and booleans are valid TOML.
+        given = (
+            word
+            for name, value in settings_of_codex.items()
+            for word in ("-c", f"{name}={json.dumps(value)}")
+        )
         model = () if spec.model is None else ("--model", spec.model)
         command = (*_WITH_KEY, *_COMMAND, *given, *model)
         task = spec.task
-        # `-` is the task on stdin.
+        # `-` makes codex read the task from stdin.
         argv = on_stdin(task, (*command, "-")) if is_long(task) else (*command, "--", task)
         return AgentCommand(argv=argv)
 
     def progress_reader(self) -> ProgressReader:
-        """Count what it does."""
+        """Return a reader that counts steps."""
         return _Steps().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge the end of its turn, or the lack of one."""
-        counted, said = _Steps(), None
+        """Judge by the end of the turn, or by the exit code and stderr if there is none."""
+        counted, last_message = _Steps(), None
         for event in json_lines(output.stdout, _ITEM_MARK):
             counted.add(event)
-            said = _words(event) or said
-        found = find_report(output.stdout, *_ENDS)
-        if found is None:
+            last_message = _words(event) or last_message
+        fields_read = find_report(output.stdout, *_ENDS)
+        if fields_read is None:
             return unreported(output, exit_status.exit_code, steps=counted.number)
-        end = _End.model_validate(found)
-        status, reason, message = _verdict(end, said, exit_status.exit_code)
+        end = _End.model_validate(fields_read)
+        status, reason, message = _verdict(end, last_message, exit_status.exit_code)
         return AgentOutcome(
             status=status,
             reason=reason,
             message=described(message),
             steps=counted.number,
             tokens=_tokens(end.usage),
-            summary=summarized(said),
+            summary=summarized(last_message),
             retry_after=retry_after(reason, message),
         )
 
 
 class _Steps:
-    """Counts commands, changes and calls of tools, each from when it begins."""
+    """Counts commands, file changes and tool calls, each when it starts."""
 
     def __init__(self) -> None:
         self.number = 0
         self._seen: deque[object] = deque(maxlen=_REMEMBERED)
 
     def read(self, line: str) -> AgentProgress | None:
-        """Take in a line of stdout."""
+        """Process a line of stdout; return the progress if it changed."""
         return AgentProgress(steps=self.number) if self.add(parse_object(line) or {}) else None
 
     def add(self, event: Mapping[str, object]) -> bool:
-        """Take in an event; say whether it is another step."""
+        """Process an event; return whether it starts a new step."""
         item = event.get("item")
         if event.get("type") not in ("item.started", "item.completed"):
             return False
@@ -186,12 +191,12 @@ class _Steps:
 def _server(api_base: str | None) -> dict[str, object]:
     if api_base is None:
         return {"name": "OpenAI", "base_url": _OPENAI}
-    # By the name of OpenAI it would ask a server for what only OpenAI's has.
+    # With the name OpenAI, codex would use features that only OpenAI's servers have.
     return {"name": _PROVIDER, "base_url": api_base}
 
 
 def _words(event: Mapping[str, object]) -> str | None:
-    """Return what the model says to people."""
+    """Return the text of a message to the user."""
     item = event.get("item")
     if not isinstance(item, dict) or item.get("type") != "agent_message":
         return None
@@ -200,11 +205,11 @@ def _words(event: Mapping[str, object]) -> str | None:
 
 
 def _verdict(
-    end: _End, said: str | None, exit_code: int
+    end: _End, last_message: str | None, exit_code: int
 ) -> tuple[Status, Reason | None, str | None]:
     if end.type == "turn.completed":
         if exit_code == 0:
-            return Status.SUCCESS, None, said
+            return Status.SUCCESS, None, last_message
         return contradicted(exit_code)
     message = end.error.message or describe_exit(exit_code)
     return Status.FAILED, _reason(message), message

@@ -34,8 +34,8 @@ from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
-# Its settings come from files alone. Of the system's, which no repository overrides, it takes none
-# that is not root's. It does not start without a key, which a server of one's own may not want.
+# `gemini` reads its settings only from files, and ignores system-wide settings that root does not
+# own. It does not start without a key, although a custom server may not need one.
 _WITH_SETTINGS: Final = (
     "sh",
     "-c",
@@ -46,28 +46,28 @@ _WITH_SETTINGS: Final = (
 _COMMAND: Final = (
     "gemini",
     "--output-format=stream-json",
-    # The container is the sandbox; nobody is there to be asked.
+    # The container is the sandbox, and no user can answer questions.
     "--yolo",
     "--skip-trust",
 )
 _ENVIRONMENT: Final = {
-    # Else it is two processes: the first takes memory, passes no SIGTERM on, and hides how the
-    # other ended.
+    # Otherwise `gemini` starts a second process: the first uses memory, does not pass on SIGTERM,
+    # and hides the exit status of the second.
     "GEMINI_CLI_NO_RELAUNCH": "1",
 }
 _KEY: Final = "GEMINI_API_KEY"
 _BASE_URL: Final = "GOOGLE_GEMINI_BASE_URL"
 _VERSION: Final = re.compile(r"/v1(beta)?$")
 _ATTEMPTS: Final = 3
-"""Of one request. Its own 10 are four minutes, in which it prints nothing."""
+"""Attempts per request. The default of 10 takes four minutes, without any output."""
 
 _RESULT_KEYS: Final = frozenset({"type", "status", "stats"})
 _ERROR_KEYS: Final = frozenset({"error"})
-"""What it prints on stderr where it ends without a result."""
+"""Keys of the object that `gemini` prints on stderr if it ends without a result."""
 _MARKS: Final = (b'"assistant"', b'"tool_use"', b'"tool_result"', b'"error"')
 _LONGEST_ANSWER: Final = 4096
 
-# The exit code is the program's own, or the lower eight bits of an HTTP status.
+# The exit code is one of the program's own, or the lower eight bits of an HTTP status.
 _MAX_TURNS: Final = 53
 _INVALID_REQUEST: Final = 400 % 256
 _EXITS: Final = {
@@ -77,8 +77,8 @@ _EXITS: Final = {
 _SIGNALLED: Final = 128
 _API_ERROR: Final = re.compile(r"\[API Error: (?P<text>.*)\]", re.DOTALL)
 _WRONG_KEY: Final = "API key"
-"""What Google says of a wrong one comes as an invalid request."""
-# Errors that it reports on the way, and then ends well.
+"""Google reports an invalid key as an invalid request with this text."""
+# Errors that `gemini` reports while it runs before it exits with 0.
 _LIMIT_WARNING: Final = "Maximum session turns exceeded"
 _LOOP_WARNING: Final = "Loop detected"
 
@@ -98,7 +98,7 @@ class _Result(Claims):
 
 
 class GeminiAgent:
-    """Runs `gemini --prompt` and reads the last line of its stream of JSON."""
+    """Runs `gemini --prompt` and parses the last line of its JSON stream."""
 
     name = "gemini"
     image = worker_image("gemini")
@@ -106,15 +106,15 @@ class GeminiAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:  # noqa: ARG002
-        """Name the key; a server of the user's own may want none."""
+        """Return the variable of the API key, unless a custom server is set (may need no key)."""
         return None if any(environment.get(name) for name in (_KEY, _BASE_URL)) else _KEY
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Keep no budget, for want of prices, and no tokens; it and we count turns."""
+        """Reject profiles, budgets and token limits; `gemini` reports no cost while it runs."""
         return unsupported_settings(settings, profiles=False, cost=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the task is part of a word, so it may begin with a dash."""
+        """Return the command line; the task is part of an argument, so it may start with a dash."""
         model = () if spec.model is None else ("--model", spec.model)
         return AgentCommand(
             argv=(
@@ -128,18 +128,18 @@ class GeminiAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Count the answers of the model."""
+        """Return a reader that counts the model's answers."""
         return _Story().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge its last line, or the lack of one."""
+        """Judge by the last line of the stream, or by the exit code and stderr if there is none."""
         story = _Story()
         for event in json_lines(output.stdout, *_MARKS):
             story.add(event)
-        found = find_report(output.stdout, _RESULT_KEYS)
-        if found is None:
+        fields_read = find_report(output.stdout, _RESULT_KEYS)
+        if fields_read is None:
             return _without_result(output, exit_status.exit_code, steps=story.steps)
-        result = _Result.model_validate(found)
+        result = _Result.model_validate(fields_read)
         status, reason, message = _verdict(result, story, exit_status.exit_code)
         return AgentOutcome(
             status=status,
@@ -153,7 +153,7 @@ class GeminiAgent:
 
 
 class _Story:
-    """Follows the events: how many answers the model gave, the words of the last, and errors."""
+    """Tracks the events: the number of answers, the text of the last answer, and errors."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -162,21 +162,21 @@ class _Story:
         self._answering = False
 
     def read(self, line: str) -> AgentProgress | None:
-        """Take in a line of stdout."""
+        """Process a line of stdout; return the progress if it changed."""
         return AgentProgress(steps=self.steps) if self.add(parse_object(line) or {}) else None
 
     def add(self, event: Mapping[str, object]) -> bool:
-        """Take in an event; say whether another answer begins with it."""
-        kind, said = event.get("type"), event.get("role") == "assistant"
+        """Process an event; return whether it starts a new answer."""
+        kind, is_answer = event.get("type"), event.get("role") == "assistant"
         if kind == "tool_result":
             self._answering = False
         elif kind == "error":
             self.error = str(event.get("message"))[:_LONGEST_ANSWER]
-        begins = kind == "tool_use" or (kind == "message" and said)
+        begins = kind == "tool_use" or (kind == "message" and is_answer)
         another = begins and not self._answering
         if another:
             self.steps, self.words, self._answering = self.steps + 1, "", True
-        if kind == "message" and said:
+        if kind == "message" and is_answer:
             self.words = (self.words + str(event.get("content")))[:_LONGEST_ANSWER]
         return another
 
@@ -184,13 +184,13 @@ class _Story:
 def _api_environment(api_base: str | None) -> dict[str, str]:
     if api_base is None:
         return {}
-    # It adds the version by itself.
+    # `gemini` appends the version itself.
     return {_BASE_URL: _VERSION.sub("", api_base.rstrip("/"))}
 
 
 def _settings(settings: AgentSettings) -> dict[str, object]:
     return {
-        # Without it a base URL of the user's own is an invalid way to log in.
+        # Otherwise `gemini` rejects a custom base URL as an invalid way to log in.
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "model": {"maxSessionTurns": settings.max_steps},
         "general": {
@@ -205,7 +205,7 @@ def _settings(settings: AgentSettings) -> dict[str, object]:
 def _without_result(output: AgentOutput, exit_code: int, *, steps: int) -> AgentOutcome:
     error = _Result.model_validate(find_report(output.stderr, _ERROR_KEYS) or {}).error
     if exit_code == _MAX_TURNS:
-        # It tells of the limit on stderr then, and prints no result.
+        # `gemini` reports the limit on stderr in this case, and prints no result.
         return AgentOutcome(
             status=Status.PARTIAL,
             reason=Reason.MAX_STEPS,
@@ -217,8 +217,8 @@ def _without_result(output: AgentOutput, exit_code: int, *, steps: int) -> Agent
         lost = replace(lost, message=described(error.message) or lost.message)
     if exit_code not in _EXITS:
         return lost
-    said = f"the model's API answered {256 + exit_code}" if exit_code > _SIGNALLED else None
-    return replace(lost, reason=_EXITS[exit_code], message=said or lost.message)
+    answer = f"the model's API answered {256 + exit_code}" if exit_code > _SIGNALLED else None
+    return replace(lost, reason=_EXITS[exit_code], message=answer or lost.message)
 
 
 def _verdict(
@@ -243,7 +243,7 @@ def _reason(message: str, exit_code: int) -> Reason:
 
 
 def _api_message(message: str | None) -> str | None:
-    """Take what an API said out of what the program makes of it: often JSON in brackets."""
+    """Return the API's own message, which `gemini` often wraps as JSON in brackets."""
     match = _API_ERROR.match(message or "")
     if match is None:
         return message

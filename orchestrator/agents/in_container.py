@@ -1,7 +1,7 @@
-"""Runs INSIDE a worker's container: starts a program that does not report, or not give up, itself.
+"""Runs INSIDE a worker's container: starts programs that do not report or give up by themselves.
 
-It is given to the container's Python as text, so it imports the standard library alone. Its
-arguments are the program's command line; what it adds depends on which program that is.
+Its source text is passed to the container's Python, so it imports only the standard library. Its
+arguments are the command line of the program; the name of the program selects the behaviour.
 """
 
 import json
@@ -13,36 +13,37 @@ from types import FrameType
 from typing import Any
 
 LONGEST = 4000
-"""Characters of a text that are passed on."""
+"""Most characters of a text that are passed on."""
 LARGEST = 256 * 1024 * 1024
-"""Bytes of a trajectory that is read at all: the model's commands can write to it too."""
+"""Largest trajectory in bytes that is read: commands of the model can write to it too."""
 TRAJECTORY = ".mini-trajectory.json"
 LINE = 64 * 1024
 RETRIES = 6
-"""aider waits twice as long each time: after these it has asked for 8 s, and would for 64."""
+"""aider doubles the delay before each retry: after six retries the next delay would be 64 s."""
 NEAR = 20
-"""Lines of an error, at most, before the one that announces a retry."""
+"""Most lines between an error and the line that announces a retry."""
 
 
 def run_mini(command: list[str]) -> int:
-    """Run `mini`, which says how it ended in a file only; the last line printed is its gist.
+    """Run `mini`, which reports only to a file, and print a summary of that file as a last line.
 
-    It starts in the home directory, for it takes a `mini.yaml` of the current one for its own.
+    `mini` starts in the home directory, because it would load a `mini.yaml` of the worktree as its
+    own configuration.
     """
     home = os.path.expanduser("~")
     trajectory = os.path.join(home, TRAJECTORY)
     here = f"environment.cwd={json.dumps(os.getcwd())}"
     child = start([*command, "-c", here, "-o", trajectory], lambda: os.chdir(home))
     code = end_of(child)
-    found = summary(trajectory)
-    if found is not None:
-        sys.stdout.write("\n" + json.dumps(found) + "\n")
+    report = summary(trajectory)
+    if report is not None:
+        sys.stdout.write("\n" + json.dumps(report) + "\n")
         sys.stdout.flush()
     return code
 
 
 def run_aider(command: list[str]) -> int:
-    """Run `aider`, and end it when its model has not answered for a while."""
+    """Run `aider`, and stop it when the model has not answered for too long."""
     reading, writing = os.pipe()
     child = start(command, lambda: os.dup2(writing, 1))
     os.close(writing)
@@ -58,16 +59,16 @@ def run_aider(command: list[str]) -> int:
 
 
 class Patience:
-    """Counts how often aider says that it tries again; what a model writes is not taken for it."""
+    """Counts aider's retries; text that the model writes is not counted."""
 
     def __init__(self) -> None:
-        """Start with all of it."""
+        """Start without retries."""
         self.over = False
         self.retries = 0
         self.near = 0
 
     def ends_with(self, line: bytes) -> bool:
-        """Take in a line; True once, when it is the last straw."""
+        """Process a line; return True once, when the limit is reached."""
         if line.startswith(b"litellm."):
             self.near = NEAR
         elif line.startswith(b"Tokens: "):
@@ -81,7 +82,7 @@ class Patience:
 
 
 def start(command: list[str], prepare: Callable[[], object]) -> int:
-    """Start a program that gets the signals that we get."""
+    """Start a program, pass SIGTERM and SIGINT on to it, and return its process id."""
     child = os.fork()
     if child == 0:
         try:
@@ -101,13 +102,13 @@ def start(command: list[str], prepare: Callable[[], object]) -> int:
 
 
 def end_of(child: int) -> int:
-    """Wait for a program's end, and give its exit code as a shell would."""
+    """Wait for a program to end, and return its exit code as a shell would."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
 
 
 def summary(trajectory: str) -> dict[str, object] | None:
-    """Say in a few words what a trajectory says; None if there is none to read."""
+    """Return a summary of a trajectory; None if it cannot be read."""
     try:
         if os.stat(trajectory).st_size > LARGEST:
             return None
@@ -118,7 +119,7 @@ def summary(trajectory: str) -> dict[str, object] | None:
 
 
 def condensed(trajectory: dict[str, Any]) -> dict[str, object]:
-    """Take out of a trajectory what there is to know."""
+    """Return the fields of a trajectory that the adapter needs."""
     info, messages = trajectory["info"], trajectory["messages"]
     extras = [message.get("extra") or {} for message in messages]
     answers = [extra["response"] for extra in extras if extra.get("response")]
@@ -136,13 +137,13 @@ def condensed(trajectory: dict[str, Any]) -> dict[str, object]:
 
 
 def tokens(answer: object) -> int:
-    """Count what one answer of the model was billed for."""
+    """Return the number of tokens that an answer of the model was billed for."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     return (usage or {}).get("total_tokens") or 0
 
 
 def said(messages: list[dict[str, Any]]) -> str:
-    """Return the last text of any weight."""
+    """Return the last text that is not blank."""
     texts = (m.get("content") for m in reversed(messages) if m.get("role") in ("exit", "assistant"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")[:LONGEST]
 

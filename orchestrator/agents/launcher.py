@@ -1,9 +1,9 @@
-"""How a program is started that needs somebody beside it in its container: see `inside`."""
+"""Wrap programs that need a helper in their container: see `in_container`."""
 
 from importlib.resources import files
 
 
 def starter() -> tuple[str, ...]:
-    """Return what goes before such a program's command line; the image needs Python for it."""
+    """Return the start of such a program's command line; its image must have Python."""
     text = files("orchestrator.agents").joinpath("in_container.py").read_text(encoding="utf-8")
     return ("python3", "-I", "-c", text)

@@ -1,4 +1,4 @@
-"""What programs share that call models through the library LiteLLM: names, keys, errors."""
+"""Names, keys and errors of LiteLLM, the library that several agent programs use."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,16 +7,16 @@ from orchestrator.results import Reason
 
 DEFAULT_MODEL: Final = "gpt-4o"
 ENVIRONMENT: Final = {
-    # Without it current litellm prints its debug log on stdout, around the report.
+    # Otherwise litellm prints debug logs on stdout, around the report.
     "LITELLM_LOG": "ERROR",
-    # Without it litellm fetches its price list at every start and waits 10 s when it cannot.
+    # Otherwise litellm downloads a price list at every start, and waits 10 s if it cannot.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    # What litellm asks of an Anthropic model that is newer than itself; its own 4096 cuts off
-    # every longer file.
+    # Used for Anthropic models that this litellm version does not know. Its default of 4096 would
+    # cut off longer files.
     "DEFAULT_ANTHROPIC_CHAT_MAX_TOKENS": "32000",
 }
-# Keys that open a model's API and nothing else: credentials of a whole account (AWS, GitHub,
-# Cloudflare, Hugging Face) are not handed to an agent unless `--env` names them.
+# Keys that only give access to a model's API. Credentials of a whole account (AWS, GitHub,
+# Cloudflare, Hugging Face) are passed to an agent only if `--env` names them.
 INHERITED: Final = (
     "LITELLM_API_KEY",
     "LITELLM_PROXY_API_KEY",
@@ -53,10 +53,10 @@ INHERITED: Final = (
     "HOSTED_VLLM_API_KEY",
     "HOSTED_VLLM_API_BASE",
 )
-# Families that litellm 1.81 turns away by their bare name: it knows no provider for DeepSeek's,
-# and none for an Anthropic model that is newer than itself, such as claude-sonnet-4-6.
+# Families of models that litellm 1.81 rejects without a provider: DeepSeek's, and Anthropic models
+# newer than this version, such as claude-sonnet-4-6.
 _PROVIDERS: Final = {"claude-": "anthropic/", "deepseek-": "deepseek/"}
-# Providers that want a key; what is not in here is not checked.
+# Providers that require a key; other providers are not checked.
 _NEED_KEY: Final = {
     "openai/": "OPENAI",
     "gpt-": "OPENAI",
@@ -68,7 +68,7 @@ _NEED_KEY: Final = {
     "groq/": "GROQ",
     "xai/": "XAI",
 }
-# litellm takes these in a key's place.
+# Variables that litellm accepts instead of a key.
 _OTHER_KEYS: Final = {"GEMINI": ("GOOGLE_API_KEY",)}
 _REASONS: Final = {
     "AuthenticationError": Reason.AUTH,
@@ -76,13 +76,13 @@ _REASONS: Final = {
     "RateLimitError": Reason.RATE_LIMITED,
     "ContextWindowExceededError": Reason.CONTEXT_FULL,
 }
-# OpenAI's library says the first before any request, and OpenAI the second; litellm takes them for
-# an `InternalServerError` and a `BadRequestError`.
+# Messages of OpenAI's library before a request, and of OpenAI's API. litellm reports them as
+# `InternalServerError` and `BadRequestError`.
 _NO_KEY: Final = ("Exception - Missing credentials. Please pass ", "You didn't provide an API key")
 
 
 def with_provider(model: str) -> str:
-    """Name the provider where litellm cannot find it by itself; `name@date` is Vertex AI's."""
+    """Return a model's name, with the provider if litellm needs it; `name@date` is Vertex AI's."""
     if "/" in model or "@" in model:
         return model
     families = (family for family in _PROVIDERS if model.startswith(family))
@@ -92,13 +92,13 @@ def with_provider(model: str) -> str:
 def missing_key(
     model: str | None, variable: str, environment: Mapping[str, str], *servers: str
 ) -> str | None:
-    """Name the key of the model's provider, if it is known and a key is all that is missing.
+    """Return the variable of the provider's key if it is known to be required and missing.
 
     Args:
-        model: As the user named it, if so.
-        variable: The program's own, for the model.
-        environment: What the container will have.
-        servers: The program's own variables for a server of the user's own: it may want no key.
+        model: Name of the model that the user chose, if any.
+        variable: The program's own variable for the model.
+        environment: Variables of the container.
+        servers: The program's own variables for a custom server, which may not need a key.
     """
     chosen = with_provider(model or environment.get(variable) or DEFAULT_MODEL)
     provider = next((_NEED_KEY[start] for start in _NEED_KEY if chosen.startswith(start)), None)
@@ -111,7 +111,7 @@ def missing_key(
 
 
 def own_server(api_base: str | None) -> dict[str, str]:
-    """Return the variables that lead every provider's models to a server of the user's own."""
+    """Return the variables that direct all providers' models to a custom server."""
     if api_base is None:
         return {}
     given = {name for name in INHERITED if name.endswith(("_API_BASE", "_BASE_URL"))}
@@ -121,11 +121,11 @@ def own_server(api_base: str | None) -> dict[str, str]:
 
 
 def reason_of(error: str, text: str) -> Reason:
-    """Return why a call failed.
+    """Return the reason of a failed call.
 
     Args:
-        error: What litellm calls its exception.
-        text: What it says.
+        error: Name of litellm's exception.
+        text: Message of the exception.
     """
     if any(phrase in text for phrase in _NO_KEY):
         return Reason.AUTH

@@ -1,11 +1,11 @@
-"""Give a program a task that is longer than one argument may be: in pieces, and by its stdin."""
+"""Pass a task that is longer than an argument may be: in pieces, through the program's stdin."""
 
 from typing import Final
 
 from orchestrator.agents.base import LONGEST_WORD
 
 _PIECE: Final = LONGEST_WORD // 4
-"""Characters of a long task that are one word of the command line, whatever they are in UTF-8."""
+"""Characters of each piece of a long task: short enough whatever their length in UTF-8."""
 _ON_STDIN: Final = (
     'n=$1; shift; : > "$HOME/task"; while [ "$n" -gt 0 ]; do '
     'printf %s "$1" >> "$HOME/task"; n=$((n - 1)); shift; done; exec "$@" < "$HOME/task"'
@@ -13,20 +13,20 @@ _ON_STDIN: Final = (
 
 
 def is_long(task: str) -> bool:
-    """Return whether a task does not fit into one argument, with an option's name before it."""
+    """Return whether a task, with an option's name before it, is too long for one argument."""
     return len(task.encode("utf-8", "replace")) > LONGEST_WORD - 100
 
 
 def pieces(task: str) -> tuple[str, ...]:
-    """Cut a task into words that each fit into one argument."""
+    """Split a task into pieces that each fit into one argument."""
     return tuple(task[at : at + _PIECE] for at in range(0, len(task), _PIECE))
 
 
 def on_stdin(task: str, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command line that starts a program with a long task as its stdin.
+    """Return a command line that starts a program with a long task on stdin.
 
     Args:
-        task: What the program reads.
+        task: The text that the program reads from stdin.
         argv: The program's command line.
     """
     parts = pieces(task)

@@ -1,4 +1,4 @@
-"""The `mini` program (mini-swe-agent 2.4.6): one shell command of the model's after the other."""
+"""The `mini` program (mini-swe-agent 2.4.6), which runs the model's shell commands one by one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,16 +35,16 @@ _REPORT_KEYS: Final = frozenset({"mini_version", "exit_status"})
 _MODEL: Final = "MSWEA_MODEL_NAME"
 _ENVIRONMENT: Final = {
     **litellm.ENVIRONMENT,
-    # Without it the program asks for a model and a key, and waits for an answer.
+    # Otherwise the program asks for a model and a key, and waits for an answer.
     "MSWEA_CONFIGURED": "true",
     "MSWEA_SILENT_STARTUP": "1",
-    # Calls of the model before it gives up, 12 s from first to last; its own 10 take 4 minutes.
+    # Model calls before the program gives up after 12 s; the default of 10 takes 4 minutes.
     "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "4",
 }
-# A model without a known price. With a budget the program fails instead: it could not keep it.
+# For models without a known price. With a budget the program must fail instead.
 _UNPRICED: Final = {"MSWEA_COST_TRACKING": "ignore_errors"}
 _CLOSING_TIME: Final = 10.0
-"""Seconds: it looks at its clock between two commands, and none of them takes over 30."""
+"""Seconds: the program checks its clock between commands, and a command takes at most 30 s."""
 
 
 class _Report(Claims):
@@ -57,7 +57,7 @@ class _Report(Claims):
 
 
 class MiniAgent:
-    """Runs `mini` without questions, and reads the line that `inside` prints at its end."""
+    """Runs `mini` without questions, and parses the line that `in_container` prints at its end."""
 
     name = "mini"
     image = worker_image("mini")
@@ -65,15 +65,15 @@ class MiniAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Name the key of the model's provider, if it is known and a key is all that is missing."""
+        """Return the variable of the provider's key if it is known to be required and missing."""
         return litellm.missing_key(model, _MODEL, environment)
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Have no profiles, and tell nothing while it runs."""
+        """Reject profiles and token limits: `mini` reports nothing while it runs."""
         return unsupported_settings(settings, profiles=False, tokens=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line, and the program that it is started by."""
+        """Return the command line, wrapped in the helper that reads its trajectory."""
         model = () if spec.model is None else ("-m", litellm.with_provider(spec.model))
         return AgentCommand(
             argv=(
@@ -92,22 +92,22 @@ class MiniAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Read nothing: the program keeps every limit itself."""
+        """Return a reader that reports nothing: the program enforces all limits itself."""
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge the report, or the lack of one."""
+        """Judge by the report, or by the exit code and stderr if there is none."""
         code = exit_status.exit_code
-        found = find_report(output.stdout, _REPORT_KEYS)
-        if found is None:
+        fields_read = find_report(output.stdout, _REPORT_KEYS)
+        if fields_read is None:
             return unreported(output, code)
-        report = _Report.model_validate(found)
-        # It says nothing where it was ended between two steps.
+        report = _Report.model_validate(fields_read)
+        # The exit status is empty if the program was stopped between two steps.
         judged = _judged(report, code) if report.exit_status else unreported(output, code)
         return replace(
             judged,
             steps=report.steps or 0,
-            # What it cannot price, or was not told, it counts as nothing.
+            # `mini` reports 0 if it does not know the price.
             cost=report.cost or None,
             tokens=report.tokens or None,
             summary=summarized(report.said),
@@ -116,7 +116,7 @@ class MiniAgent:
 
 
 def _limits(settings: AgentSettings) -> tuple[str, ...]:
-    """Return its own limits; without `-l 0` there would be one of $3 that nobody asked for."""
+    """Return options for the limits; without `-l 0`, `mini` has a default limit of $3."""
     budget = ("-l", f"{settings.budget or 0}")
     timeout = settings.inner_timeout(_CLOSING_TIME)
     if timeout is None:
@@ -128,7 +128,7 @@ def _judged(report: _Report, code: int) -> AgentOutcome:
     status, reason, message = _verdict(report)
     if status is Status.SUCCESS and code != 0:
         status, reason = Status.FAILED, Reason.AGENT_ERROR
-        message = f"it submitted its work, but {describe_exit(code)}"
+        message = f"the agent submitted its work, but {describe_exit(code)}"
     return AgentOutcome(status=status, reason=reason, message=message)
 
 
@@ -139,9 +139,9 @@ def _verdict(report: _Report) -> tuple[Status, Reason | None, str | None]:
         case "LimitsExceeded":
             return Status.PARTIAL, *_limit(report)
         case "TimeExceeded":
-            return Status.TIMEOUT, Reason.TIMEOUT, "it stopped before its deadline"
+            return Status.TIMEOUT, Reason.TIMEOUT, "the agent stopped just before its deadline"
         case "RepeatedFormatError":
-            return Status.FAILED, Reason.AGENT_FAILED, "the model went on giving no command"
+            return Status.FAILED, Reason.AGENT_FAILED, "the model repeatedly gave no command"
         case error:
             reason = litellm.reason_of(error, report.said or "")
             return Status.FAILED, reason, described(report.said or error)
@@ -150,5 +150,5 @@ def _verdict(report: _Report) -> tuple[Status, Reason | None, str | None]:
 def _limit(report: _Report) -> tuple[Reason, str]:
     cost, limit = report.cost or 0.0, report.cost_limit
     if limit and cost >= limit:
-        return Reason.BUDGET, f"it spent ${cost:.4f} of ${limit:.4f}"
-    return Reason.MAX_STEPS, f"it took all of its {report.steps or 0} steps"
+        return Reason.BUDGET, f"the agent spent ${cost:.4f} of ${limit:.4f}"
+    return Reason.MAX_STEPS, f"the agent used all of its {report.steps or 0} steps"

@@ -34,8 +34,8 @@ from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
 
-# On its command line the task would be put into quotes, or be taken for an option. Its library
-# wants the version in the address where Anthropic's own do not.
+# The task is passed on stdin: on the command line it could be quoted or parsed as an option. The
+# program's library requires the API version in the base URL, unlike Anthropic's own libraries.
 _WITH_VERSION: Final = (
     "sh",
     "-c",
@@ -47,13 +47,13 @@ _COMMAND: Final = (
     "opencode",
     "run",
     "--format=json",
-    # The container is the sandbox; nobody is there to be asked.
+    # The container is the sandbox, and no user can answer questions.
     "--auto",
-    # Without one it asks another model for it.
+    # Without a title, `opencode` asks another model for one.
     "--title=worker",
 )
 _ENVIRONMENT: Final = {
-    # Prices and names of models come with it; a worker reaches the model and nothing else.
+    # Prices and names of models are built in; the worker should contact only the model's API.
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
 }
@@ -69,7 +69,7 @@ _KEYS: Final = {
     "groq": ("GROQ_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
-# Who makes the models of a family. Any other bare name is taken for one of OpenAI's.
+# Providers of model families. Any other name without a provider is assumed to be OpenAI's.
 _FAMILIES: Final = {
     "claude-": "anthropic",
     "gemini-": "google",
@@ -131,15 +131,15 @@ class OpencodeAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Name the key of the model's provider, if it is known."""
+        """Return the variable of the provider's key if it is known to be missing."""
         keys = _KEYS.get(_provider(model), ())
         return None if any(environment.get(key) for key in keys) else next(iter(keys), None)
 
     def unsupported(self, settings: AgentSettings) -> None:
-        """Keep everything: steps and cost are counted from outside."""
+        """Accept all settings: limits are enforced by reading the program's output."""
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the task comes on its stdin."""
+        """Return the command line; the task is passed on stdin."""
         profile = settings.chosen_profile
         given = () if profile is None else ("--agent", profile)
         model = ("--model", _qualified(spec.model))
@@ -150,11 +150,11 @@ class OpencodeAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Count steps, and add up what they cost."""
+        """Return a reader that counts steps and adds up their cost."""
         return _Sum().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the last error, or how the last step ended."""
+        """Judge by the last error, or by how the last step ended."""
         total = _Sum()
         for event in json_lines(output.stdout, *_MARKS):
             total.add(event)
@@ -172,24 +172,27 @@ class OpencodeAgent:
 
 
 class _Sum:
-    """Adds up the events: each step has its own cost, and there is no last word."""
+    """Adds up the events: each step has its own cost, and there is no final report."""
 
     def __init__(self) -> None:
         self.steps = 0
         self.cost = 0.0
         self.tokens: int | None = None
         self.ended: str | None = None
-        """How the last step did."""
+        """Finish reason of the last step."""
         self.words: str | None = None
         self.error: _Error | None = None
 
     @property
     def known_cost(self) -> float | None:
-        """USD; a model without a price costs nothing by its word."""
+        """Cost in USD; None if it is 0, which `opencode` reports for models without a price."""
         return self.cost or None
 
     def read(self, line: str) -> AgentProgress | None:
-        """Take in a line of stdout; a step that ends in tools means that another begins."""
+        """Process a line of stdout; return the progress if a step ended.
+
+        The reported steps include the next step if the last one ended with tool calls.
+        """
         if not self.add(parse_object(line) or {}):
             return None
         return AgentProgress(
@@ -198,9 +201,9 @@ class _Sum:
             steps=self.steps + (1 if self.ended == _GOES_ON else 0),
         )
 
-    def add(self, found: Mapping[str, object]) -> bool:
-        """Take in an event; say whether it is the end of a step."""
-        event = _Event.model_validate(found)
+    def add(self, fields_read: Mapping[str, object]) -> bool:
+        """Process an event; return whether it ends a step."""
+        event = _Event.model_validate(fields_read)
         if event.type == "error":
             self.error = event.error
         elif event.type == "text":
@@ -218,7 +221,7 @@ class _Sum:
 
 
 def _qualified(model: str | None) -> str:
-    """Name the model as the program wants it, `provider/model`."""
+    """Return a model's name as `provider/model`."""
     if model is None or "/" in model:
         return model or _DEFAULT_MODEL
     families = (_FAMILIES[family] for family in _FAMILIES if model.startswith(family))
@@ -233,11 +236,11 @@ def _config(model: str | None, settings: AgentSettings) -> dict[str, object]:
     provider, _, name = _qualified(model).partition("/")
     config: dict[str, object] = dict(_CONFIG)
     if settings.budget is not None:
-        # What its helpers spend it does not say.
+        # `opencode` does not report the cost of subagents.
         config["permission"] = {"task": "deny"}
     options = _api_options(provider, settings.api_base)
     if options or provider in _KEYS:
-        # A model that it does not list may be there all the same.
+        # Allows models that `opencode` does not list.
         config["provider"] = {provider: {"options": options, "models": {name: {}}}}
     return config
 
@@ -247,7 +250,7 @@ def _api_options(provider: str, api_base: str | None) -> dict[str, str]:
         return {}
     if provider == "anthropic":
         api_base = api_base.rstrip("/").removesuffix("/v1") + "/v1"
-    # Empty is a key as well: a server of the user's own may want none.
+    # An empty key is accepted: a custom server may not need one.
     key = _KEYS.get(provider, ("OPENAI_API_KEY",))[0]
     return {"baseURL": api_base, "apiKey": f"{{env:{key}}}"}
 
@@ -266,8 +269,8 @@ def _verdict(
         return lost.status, lost.reason, lost.message
     if total.ended == "stop":
         return Status.SUCCESS, None, total.words
-    said = f"its last answer ended with `{total.ended}`"
-    return Status.PARTIAL, Reason.AGENT_FAILED, said
+    message = f"the model's last answer ended with `{total.ended}`"
+    return Status.PARTIAL, Reason.AGENT_FAILED, message
 
 
 def _reason(error: _Error) -> Reason:

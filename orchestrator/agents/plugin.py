@@ -1,4 +1,4 @@
-"""An adapter that somebody else wrote: whatever is wrong with it is said in one line."""
+"""Wrap an adapter from another package, so that each of its errors becomes a one-line message."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from orchestrator.worker_spec import WorkerSpec
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("it must not contain NUL")
+        raise ValueError("must not contain NUL")
     return text
 
 
@@ -37,7 +37,7 @@ _PartT = TypeVar("_PartT", bound="_Part")
 
 
 class _Part(BaseModel):
-    """What an adapter hands over, checked: its own classes may have let anything through."""
+    """Validated copy of a value that an adapter returns; adapters may return anything."""
 
     model_config = ConfigDict(strict=True, from_attributes=True, allow_inf_nan=False)
 
@@ -78,80 +78,81 @@ _OPTIONAL_TEXT: Final[TypeAdapter[str | None]] = TypeAdapter(
 
 
 class ForeignAgent:
-    """Stands before somebody else's adapter, and lets nothing through that is not as it must be."""
+    """Delegates to an adapter from another package, and validates everything it returns."""
 
     def __init__(self, name: str, package: str, load: Callable[[], Callable[[], Agent]]) -> None:
-        """Make the adapter.
+        """Load the adapter.
 
         Args:
-            name: What it is called by.
-            package: Where it comes from.
-            load: Gives what makes it.
+            name: Name of the adapter's entry point.
+            package: Name of the package that provides it.
+            load: Returns the adapter's class.
 
         Raises:
-            ConfigError: It cannot be had, or is none.
+            ConfigError: The adapter cannot be loaded or is not a valid adapter.
         """
         self.name = name
         self._package = package
-        with self._guarded("loading it"):
+        with self._guarded("loading"):
             self._agent = load()()
             face = _checked(_Face, self._agent)
         missing = [name for name in _METHODS if not callable(getattr(self._agent, name, None))]
         if missing:
-            raise self._broken(f"it has no method `{missing[0]}`")
+            raise self._broken(f"the method is missing: `{missing[0]}`")
         if face.name != name:
-            raise self._broken(f"it calls itself `{face.name}`")
+            raise self._broken(f"its `name` is `{face.name}`")
         self.image = face.image
         self.inherited_env = face.inherited_env
         self.ignored_files = face.ignored_files
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> str | None:
-        """Ask it.
+        """Return the adapter's answer.
 
         Raises:
-            ConfigError: It broke.
+            ConfigError: The adapter failed or returned an invalid value.
         """
         with self._guarded("missing_key"):
             return _OPTIONAL_TEXT.validate_python(self._agent.missing_key(model, environment))
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Ask it.
+        """Return the adapter's answer.
 
         Raises:
-            ConfigError: It broke.
+            ConfigError: The adapter failed or returned an invalid value.
         """
         with self._guarded("unsupported"):
             return _OPTIONAL_TEXT.validate_python(self._agent.unsupported(settings))
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Ask it.
+        """Return the adapter's command.
 
         Raises:
-            ConfigError: It broke.
+            ConfigError: The adapter failed or returned an invalid value.
         """
         with self._guarded("command"):
             checked = _checked(_Command, self._agent.command(spec, settings))
         return AgentCommand(**dict(checked))
 
     def progress_reader(self) -> ProgressReader:
-        """Ask it, and check all that its reader says.
+        """Return the adapter's reader, wrapped to validate what it returns.
 
         Raises:
-            ConfigError: It broke; the reader raises the same.
+            ConfigError: The adapter failed or returned an invalid value; the reader raises the
+                same.
         """
         with self._guarded("progress_reader"):
             read = self._agent.progress_reader()
 
         def guarded(line: str) -> AgentProgress | None:
             with self._guarded("progress_reader"):
-                said = read(line)
-                checked = None if said is None else _checked(_Progress, said)
+                progress = read(line)
+                checked = None if progress is None else _checked(_Progress, progress)
             return None if checked is None else AgentProgress(**dict(checked))
 
         return guarded
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Ask it; that it broke is an outcome too, for the work was done."""
+        """Return the adapter's outcome; if the adapter failed, return a failure."""
         try:
             with self._guarded("outcome"):
                 checked = _checked(_Outcome, self._agent.outcome(output, exit_status))
@@ -159,8 +160,8 @@ class ForeignAgent:
             return AgentOutcome(
                 status=Status.FAILED, reason=Reason.AGENT_ERROR, message=error.message
             )
-        said = {"message": described(checked.message), "summary": summarized(checked.summary)}
-        return AgentOutcome(**{**dict(checked), **said})
+        texts = {"message": described(checked.message), "summary": summarized(checked.summary)}
+        return AgentOutcome(**{**dict(checked), **texts})
 
     @contextmanager
     def _guarded(self, what: str) -> Iterator[None]:
@@ -176,7 +177,7 @@ class ForeignAgent:
     def _broken(self, what: str) -> ConfigError:
         return ConfigError(
             described(f"the adapter for `{self.name}` is broken: {what}") or "",
-            hint=f"it comes with the package `{self._package}`: tell who made that, or remove it",
+            hint=f"report this to the authors of the package `{self._package}`, or remove it",
         )
 
 

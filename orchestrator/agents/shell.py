@@ -1,4 +1,4 @@
-"""No agent at all: the task is a command line. This is the case of CI jobs."""
+"""Runs the task as a shell command instead of an agent, for example for CI jobs."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,9 +30,9 @@ from orchestrator.worker_spec import WorkerSpec
 
 _REPORT_KEYS: Final = (frozenset({"status"}), frozenset({"cost"}), frozenset({"tokens"}))
 _LONGEST_LINE: Final = 16 * 1024
-"""Characters of a line that are worth parsing while the command still prints."""
+"""Longest line, in characters, that is parsed while the command runs."""
 _TAIL: Final = 4 * MOST_SAID
-"""Bytes that are more characters than are wanted."""
+"""Bytes that contain at least as many characters as a summary may have."""
 _JOIN: Final = """task=$(IFS=; printf %s "$*"); set --; eval "unset task
 $task\""""
 _DOWNGRADES: Final = {"partial": Status.PARTIAL, "failed": Status.FAILED}
@@ -50,10 +50,10 @@ class _Report(Claims):
 class ShellAgent:
     """Runs the task with `sh -c`.
 
-    A command may say what it used by printing a line such as
-    `{"status": "partial", "steps": 3, "cost": 0.02, "tokens": 900}`; the last one counts. One that
-    failed because somebody refused its requests may add `"reason": "rate_limited"` and, in seconds,
-    `"retry_after": 20`.
+    A command may report its own figures by printing a line such as
+    `{"status": "partial", "steps": 3, "cost": 0.02, "tokens": 900}`; the last such line counts. A
+    command that failed because an API refused its requests may add `"reason": "rate_limited"` and,
+    in seconds, `"retry_after": 20`.
     """
 
     name = "shell"
@@ -62,14 +62,14 @@ class ShellAgent:
     ignored_files: tuple[str, ...] = ()
 
     def missing_key(self, model: str | None, environment: Mapping[str, str]) -> None:
-        """Need no key: which model a command calls, if any, is its own business."""
+        """Return None: it is unknown whether the command calls a model."""
 
     def unsupported(self, settings: AgentSettings) -> str | None:
-        """Refuse a limit of steps: a command has none. It is told all else."""
+        """Reject a step limit, which has no meaning for a command."""
         return unsupported_settings(settings, steps=False)
 
     def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:
-        """Return the command line; the command finds the run's options in its environment."""
+        """Return the command line; the environment tells the command the run's settings."""
         env = {
             "ORCHESTRATOR_WORKER_ID": str(spec.worker_id),
             "ORCHESTRATOR_AGENT": settings.profile,
@@ -84,11 +84,11 @@ class ShellAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Read lines that are a JSON object with a `cost`, `tokens` or `steps`."""
+        """Return a reader of lines that are a JSON object with a `cost`, `tokens` or `steps`."""
         return _progress
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the exit code; a report may lower the status, never raise it."""
+        """Judge by the exit code; a report can make the status worse, but not better."""
         report = _Report.model_validate(find_report(output.stdout, *_REPORT_KEYS) or {})
         status = _status(report, exit_status.exit_code)
         succeeded = status is Status.SUCCESS
@@ -111,14 +111,14 @@ def _argv(task: str) -> tuple[str, ...]:
 
 
 def _last_lines(output: AgentOutput) -> str | None:
-    """Return whole lines, as many as there is room for; a report at the end is for programs."""
-    said = text_tail(output.stdout, _TAIL)
-    found = (said if len(said) < _TAIL else said.partition("\n")[2]).rstrip().splitlines()
-    if found and any(keys <= (parse_object(found[-1]) or {}).keys() for keys in _REPORT_KEYS):
-        found.pop()
+    """Return as many whole lines as fit in a summary, without a report at the end."""
+    tail = text_tail(output.stdout, _TAIL)
+    lines = (tail if len(tail) < _TAIL else tail.partition("\n")[2]).rstrip().splitlines()
+    if lines and any(keys <= (parse_object(lines[-1]) or {}).keys() for keys in _REPORT_KEYS):
+        lines.pop()
     kept: list[str] = []
     room = MOST_SAID
-    for line in reversed(found):
+    for line in reversed(lines):
         room -= len(line) + 1
         if kept and room < 0:
             break
@@ -132,7 +132,7 @@ def _progress(line: str) -> AgentProgress | None:
     report = _Report.model_validate(parse_object(line) or {})
     if report.cost is None and report.tokens is None and report.steps is None:
         return None
-    # A command may count anything under that name, such as the steps of a training.
+    # A command may use `steps` for anything, such as steps of a training.
     return AgentProgress(cost=report.cost, tokens=report.tokens, steps=report.steps, bounded=False)
 
 
@@ -148,8 +148,8 @@ def _status(report: _Report, exit_code: int) -> Status:
 
 
 def _message(output: AgentOutput, report: _Report, exit_code: int) -> str:
-    said = last_line(output.stdout)
-    if any(keys <= (parse_object(said or "") or {}).keys() for keys in _REPORT_KEYS):
-        # A report is for programs, and says no more than the status does.
-        said = None if exit_code else f"it reported `{report.status}`"
-    return last_line(output.stderr) or said or describe_exit(exit_code)
+    last = last_line(output.stdout)
+    if any(keys <= (parse_object(last or "") or {}).keys() for keys in _REPORT_KEYS):
+        # A report is not a message for users.
+        last = None if exit_code else f"the command reported `{report.status}`"
+    return last_line(output.stderr) or last or describe_exit(exit_code)

@@ -1,4 +1,4 @@
-"""Say which of a run's settings an agent program cannot keep: none is accepted and ignored."""
+"""Find settings that an agent program does not support, so that none is silently ignored."""
 
 from orchestrator.agents.base import AgentSettings
 from orchestrator.config.run import ParallelConfig
@@ -12,22 +12,22 @@ def unsupported_settings(
     tokens: bool = True,
     steps: bool = True,
 ) -> str | None:
-    """Name what was asked for and cannot be kept, or None.
+    """Return the unsupported settings and why, as text; None if all are supported.
 
     Args:
-        settings: What a run asks.
+        settings: The run's settings.
         profiles: Whether the program has profiles to choose from.
-        cost: Whether it keeps a budget, or says while it runs what it has spent.
-        tokens: Whether it says while it runs how many it took.
-        steps: Whether it keeps a limit of steps, or says while it runs how many it took.
+        cost: Whether the program can enforce a budget, or reports its cost while it runs.
+        tokens: Whether the program reports its tokens while it runs.
+        steps: Whether the program can limit its steps, or reports them while it runs.
     """
-    found = []
+    unsupported = []
     if not profiles and settings.chosen_profile is not None:
-        found.append(f"`--agent {settings.profile}` (it has no profiles)")
+        unsupported.append(f"`--agent {settings.profile}` (it has no profiles)")
     if not cost and settings.budget is not None:
-        found.append("`--budget-per-worker` (it does not say what it spends)")
+        unsupported.append("`--budget-per-worker` (it does not report its cost)")
     if not tokens and settings.tokens is not None:
-        found.append("`--tokens-per-worker` (it does not say how many it takes, while it runs)")
+        unsupported.append("`--tokens-per-worker` (it does not report its tokens while it runs)")
     if not steps and settings.max_steps != ParallelConfig.model_fields["max_steps"].default:
-        found.append("`--max-steps` (it does not say how many it takes)")
-    return " and ".join(found) or None
+        unsupported.append("`--max-steps` (it does not report its steps)")
+    return " and ".join(unsupported) or None

@@ -1,11 +1,11 @@
-"""Write files so that a crash leaves the old content or the new content."""
+"""Write files atomically: after a crash, a file has either its old or its new content."""
 
 import os
 from pathlib import Path
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash at any instant, finds all of it or the old one."""
+    """Write a file so that readers, and a crash at any time, see either the old or the new text."""
     scratch = path.with_name(f"{path.name}.new")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Copy the bytes of one open file to another, as a clone where the file system can."""
+"""Copy the bytes of an open file to another, as a clone if the file system supports it."""
 
 import fcntl
 import os
@@ -6,14 +6,14 @@ import shutil
 from contextlib import suppress
 
 _CLONE = 0x40049409
-"""FICLONE: both files share their blocks until one of them is written."""
+"""The ioctl FICLONE: both files share their blocks until one of them is changed."""
 
 
 _CHUNK = 1024**3
 
 
 def copy_bytes(source: int, target: int) -> None:
-    """Copy an open file, sharing its blocks where the file system can; never a hard link."""
+    """Copy an open file, sharing its blocks if the file system supports it; never a hard link."""
     try:
         fcntl.ioctl(target, _CLONE, source)
         return
@@ -22,7 +22,7 @@ def copy_bytes(source: int, target: int) -> None:
     with suppress(OSError, AttributeError):
         while os.copy_file_range(source, target, _CHUNK):
             pass
-    # What is left, where the kernel copies nothing by itself, or not all.
+    # Copy the rest if the kernel could not copy everything itself.
     with (
         open(source, "rb", closefd=False, buffering=0) as a,
         open(target, "wb", closefd=False, buffering=0) as b,

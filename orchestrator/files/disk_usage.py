@@ -1,4 +1,4 @@
-"""Measure what a worker has written: bytes and files, following no link, bounded."""
+"""Measure the disk usage of a worker's directories, bounded and without following links."""
 
 import math
 import time
@@ -13,25 +13,25 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class DiskUse:
-    """What some directories hold."""
+    """Disk usage of some directories."""
 
     size: int
-    """Bytes on disk: a sparse file counts what it occupies."""
+    """Bytes on disk: a sparse file counts only the blocks it occupies."""
     files: int
-    """Files, directories and links."""
+    """Number of files, directories and links."""
     hidden: int
-    """Directories that could not be read: their owner has locked or swapped them."""
+    """Number of directories that could not be read, for example because the worker locked them."""
     late: bool = False
-    """Whether the time was over before all was counted."""
+    """Whether counting stopped because the time was over."""
 
 
 def disk_use(roots: Iterable[Path], *, most_files: int, seconds: float = math.inf) -> DiskUse:
-    """Measure directories that something may be writing to at this moment.
+    """Measure directories, which a worker may be changing at the same time.
 
     Args:
-        roots: Where to look; a root itself does not count.
-        most_files: Stop counting above this: the answer is then too small, but over the limit.
-        seconds: Stop counting after this time: the answer is then too small, and says so.
+        roots: Directories to measure; a root itself is not counted.
+        most_files: Stop counting above this number. The result is then too small, but above it.
+        seconds: Stop counting after this time. The result is then too small, and has `late` set.
     """
     size = files = hidden = 0
     until = time.monotonic() + seconds

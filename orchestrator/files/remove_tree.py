@@ -1,4 +1,4 @@
-"""Remove a directory tree that a worker wrote: any depth, any mode, no link followed."""
+"""Remove directory trees written by a worker: any depth, any mode, without following links."""
 
 import os
 import secrets
@@ -9,14 +9,14 @@ from itertools import count
 from pathlib import Path
 
 _NEAR = 4
-"""Directories inside each other that are emptied where they are: to move one is two more writes."""
+"""Levels of nested directories that are emptied in place: moving one takes two more writes."""
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory that a worker may have made hard to remove; follows no link.
+    """Remove a directory tree that a worker may have made hard to remove; follow no links.
 
-    Directories far inside others move up before they are emptied, so that no depth is too much.
-    What cannot be removed is left: the next clean-up meets it again.
+    Deeply nested directories are first moved up, so that any depth can be removed. Entries that
+    cannot be removed are left for the next cleanup.
     """
     if path.is_symlink():
         path.unlink()
@@ -31,7 +31,7 @@ def remove_tree(path: Path) -> None:
 
 def _names(directory: Path) -> set[str]:
     try:
-        return set(os.listdir(directory))  # noqa: PTH208  # names alone
+        return set(os.listdir(directory))  # noqa: PTH208  # only names are needed
     except OSError:
         return set()
 
@@ -40,7 +40,7 @@ def _removed(entry: Path, spare: Iterator[Path], near: int = _NEAR) -> bool:
     try:
         if not stat.S_ISDIR(entry.lstat().st_mode):
             entry.unlink()
-        # An overlay's scratch belongs to root and cannot be read, but it is empty.
+        # The work directory of an overlay belongs to root and cannot be read, but is empty.
         elif not _remove_empty(entry):
             _unlock(entry)
             _empty(entry, spare, near)
@@ -59,13 +59,13 @@ def _empty(directory: Path, spare: Iterator[Path], near: int) -> None:
             elif near:
                 _removed(path, spare, near - 1)
             elif not _remove_empty(path):
-                _unlock(path)  # a directory that moves must be writable itself
+                _unlock(path)  # moving a directory requires write permission on itself
                 path.rename(next(spare))
 
 
 def _unlock(directory: Path) -> None:
     with suppress(OSError):
-        # A mode that is set is written to the disk, also where it is what it was.
+        # Changing a mode writes to the disk, even if the mode stays the same.
         if directory.lstat().st_mode & stat.S_IRWXU != stat.S_IRWXU:
             directory.chmod(0o700)
 

@@ -1,4 +1,4 @@
-"""Open files that somebody else may have written: a link, FIFO or device is refused."""
+"""Open files that another party may have written: links, FIFOs and devices are refused."""
 
 import os
 import stat
@@ -7,24 +7,24 @@ from typing import BinaryIO
 
 
 class NotRegularError(OSError):
-    """What lies there is not a regular file."""
+    """The path is not a regular file."""
 
 
 def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = False) -> BinaryIO:
-    """Open a file for reading, unless it is not one; neither follows a link nor waits for a FIFO.
+    """Open a regular file for reading; never follow a link or block on a FIFO.
 
     Args:
-        path: The file; only its last part must not be a link.
-        folder: The descriptor of a directory that `path` starts in.
-        follow: Whether the file may be a link: for a path that the user gave.
+        path: The file. Only its last component must not be a link.
+        folder: Descriptor of the directory that `path` is relative to.
+        follow: Whether the file may be a link, for paths that the user gave.
 
     Raises:
-        NotRegularError: It is a FIFO, a device or a directory.
-        OSError: It is not there, or a link, or may not be read.
+        NotRegularError: The path is a FIFO, a device or a directory.
+        OSError: The file does not exist, is a link or cannot be read.
     """
     no_link = 0 if follow else os.O_NOFOLLOW
     descriptor = os.open(path, os.O_RDONLY | no_link | os.O_NONBLOCK, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise NotRegularError(f"{path} is not a file")
+        raise NotRegularError(f"{path} is not a regular file")
     return os.fdopen(descriptor, "rb")

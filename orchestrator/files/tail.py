@@ -1,4 +1,4 @@
-"""Read a file that another process writes, in bounded pieces, as it grows."""
+"""Read a file that another process is writing, in bounded pieces, as it grows."""
 
 import os
 from contextlib import suppress
@@ -6,32 +6,32 @@ from pathlib import Path
 from typing import BinaryIO
 
 _PIECE = 1024**2
-"""Bytes read at once, at most."""
+"""Most bytes that are read at once."""
 
 
 class Tail:
-    """Reads a file from its first byte, whether it is there yet or not.
+    """Reads a file from its start, also one that does not exist yet.
 
-    One that is written anew, in place or as another file of that name, is read from its start
-    again, after the rest of the old one.
+    A file that is replaced or truncated is read again from its start, after the rest of the old
+    content.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rounds = 0
-        """How often it was begun."""
+        """How often the file was opened."""
         self._file: BinaryIO | None = None
 
     def read(self) -> bytes:
-        """Return a piece of what has come since the last call; nothing when nothing has."""
+        """Return the next bytes that were written since the last call; empty if there are none."""
         piece = self._piece()
-        if not piece and self._is_anew():
+        if not piece and self._is_replaced():
             self._begin()
             piece = self._piece()
         return piece
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -39,17 +39,17 @@ class Tail:
     def _piece(self) -> bytes:
         return self._file.read(_PIECE) if self._file is not None else b""
 
-    def _is_anew(self) -> bool:
+    def _is_replaced(self) -> bool:
         if self._file is None:
             return True
         try:
-            there = self.path.stat()
+            on_disk = self.path.stat()
         except OSError:
             return False
-        here = os.fstat(self._file.fileno())
-        if (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino):
+        opened = os.fstat(self._file.fileno())
+        if (on_disk.st_dev, on_disk.st_ino) != (opened.st_dev, opened.st_ino):
             return True
-        return there.st_size < self._file.tell()
+        return on_disk.st_size < self._file.tell()
 
     def _begin(self) -> None:
         self.close()
@@ -59,21 +59,21 @@ class Tail:
 
 
 class LineTail:
-    """Reads whole lines of a file, as a `Tail` does bytes."""
+    """Reads whole lines of a growing file."""
 
     def __init__(self, path: Path, *, longest: int) -> None:
-        """Prepare to read.
+        """Create the reader; the file is opened when it is first read.
 
         Args:
             path: The file.
-            longest: Bytes of a line; a longer one is cut in pieces.
+            longest: Most bytes of a line; longer lines are split.
         """
         self._tail = Tail(path)
         self._longest = longest
         self._started = b""
 
     def read(self) -> bytes:
-        """Return whole lines that have come since the last call; nothing when there is none yet."""
+        """Return the whole lines written since the last call; empty if there are none."""
         while True:
             before = self._tail.rounds
             piece = self._tail.read()
@@ -83,12 +83,12 @@ class LineTail:
                 return lines
 
     def rest(self) -> bytes:
-        """Return the last line, which has no end, as a line; to be called when none will come."""
+        """Return an unfinished last line as a line, after the writer has ended."""
         started, self._started = self._started, b""
         return started + b"\n" if started else b""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._tail.close()
 
     def _whole_lines(self, piece: bytes) -> bytes:
@@ -101,7 +101,7 @@ class LineTail:
 
 
 def last_line(path: Path, *, most: int = 4096) -> bytes:
-    """Return the last line of a file that is not blank, at most its last `most` bytes."""
+    """Return the last line of a file that is not blank, or at most the last `most` bytes of it."""
     try:
         with path.open("rb", 0) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - most, 0))

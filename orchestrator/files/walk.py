@@ -1,8 +1,8 @@
-"""Walk a tree that a hostile process may be changing at this moment, and never leave it.
+"""Walk a directory tree that a hostile process may be changing, without ever leaving the tree.
 
-Every directory is opened below the one that holds it, by descriptor, and no link is followed: a
-worker that swaps a directory for a link to `/` is not followed there. No other file system is
-entered. A walk ends after a number of entries and at a moment in time, whatever the tree holds.
+Every directory is opened by descriptor relative to its parent, and no link is followed: a worker
+that replaces a directory by a link to `/` cannot redirect the walk. Other file systems are not
+entered. A walk is bounded in entries and time.
 """
 
 import math
@@ -14,35 +14,35 @@ from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = 16
-"""Directories of one path that stay open; what lies deeper is opened from there again."""
+"""Directories of a path that stay open; deeper ones are opened again from the last of these."""
 _GLANCE = 64
-"""Entries between two looks at the clock."""
+"""Entries between two checks of the clock."""
 
 
 class Walk:
-    """One walk over a tree; iterate it once, then read how complete it was."""
+    """One walk over a tree. Iterate over it once; then its attributes say how complete it was."""
 
     def __init__(self, root: Path, *, most: int, until: float = math.inf) -> None:
         """Prepare a walk.
 
         Args:
-            root: The top of the tree; a link in its place is not followed.
-            most: Entries after which the walk ends.
-            until: The moment, by `time.monotonic`, at which the walk ends.
+            root: Top of the tree; it is not followed if it is a link.
+            most: Number of entries after which the walk ends.
+            until: Time, as of `time.monotonic`, at which the walk ends.
         """
         self.seen = 0
-        """Entries so far."""
+        """Number of entries so far."""
         self.hidden = 0
-        """Directories that could not be read: locked, swapped for something else meanwhile, or on
-        another file system."""
+        """Number of directories that could not be read: without permission, replaced during the
+        walk, or on another file system."""
         self.late = False
-        """Whether the time was over before the end of the tree."""
+        """Whether the walk ended because the time was over."""
         self._root = root
         self._most = most
         self._until = until
 
     def __iter__(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield each entry's path below the root and what `lstat` says of it."""
+        """Yield the path of each entry, relative to the root, and its `lstat` result."""
         try:
             top = os.open(self._root, _DIRECTORY)
         except FileNotFoundError:
@@ -78,7 +78,7 @@ class Walk:
     def _listed(
         self, folder: str, entries: Iterator["os.DirEntry[str]"]
     ) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield the entries of one directory that are still there."""
+        """Yield the entries of one directory; entries that disappear meanwhile are skipped."""
         prefix = f"{folder}/" if folder else ""
         while True:
             try:
@@ -102,20 +102,20 @@ class Walk:
 
 
 class _Folders:
-    """Directories of a tree, each opened below its parent; the last path stays open."""
+    """Opens the directories of a tree relative to their parents; keeps the last path open."""
 
     def __init__(self, top: int) -> None:
         self._names: list[str] = []
         self._kept = [top]
-        """The top and the first directories of the last path."""
+        """Descriptors of the top and of the first directories of the last path."""
         self._last: int | None = None
-        """The end of the last path, where that lies deeper."""
+        """Descriptor of the last path's directory if it lies deeper."""
 
     def open(self, path: str) -> int:
         """Open a directory and return its descriptor, which is valid until the next call.
 
         Raises:
-            OSError: A part of the path is gone, is no directory, or cannot be read.
+            OSError: A part of the path does not exist, is not a directory, or cannot be read.
         """
         names = path.split("/") if path else []
         common = 0
@@ -130,25 +130,25 @@ class _Folders:
                 self._kept.append(below)
                 self._names.append(name)
             else:
-                self._let_go()
+                self._close_last()
                 self._last = below
         return self._end()
 
     def _end(self) -> int:
         return self._kept[-1] if self._last is None else self._last
 
-    def _let_go(self) -> None:
+    def _close_last(self) -> None:
         if self._last is not None:
             os.close(self._last)
             self._last = None
 
     def _shorten(self, length: int) -> None:
-        self._let_go()
+        self._close_last()
         del self._names[length:]
         while len(self._kept) > length + 1:
             os.close(self._kept.pop())
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all directories."""
         self._shorten(0)
         os.close(self._kept.pop())

@@ -1,1 +1,1 @@
-"""Make text safe to show: hidden characters, secret values, suggestions for misspelt names."""
+"""Make text safe to print: redact secrets, replace control characters, match names and paths."""

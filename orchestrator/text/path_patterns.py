@@ -1,8 +1,8 @@
-"""Patterns of paths, with the meaning that they have in a `.gitignore`. Pure.
+"""Match path patterns with the semantics of `.gitignore`.
 
-`paths` and `touches` of tasks, `--alert-outside` and the globs of `foreach` are all matched here.
-The walk over the components of a path takes linear time, whatever a pattern or a file name holds.
-Regular expressions of whole patterns, as libraries for gitignore make them, can take for ever.
+Used for `paths` and `touches` of tasks, `--alert-outside` and the globs of `foreach`. Matching
+takes time linear in the components of a path, for any pattern and file name. Regular expressions
+for whole patterns, as gitignore libraries use them, can take exponential time.
 """
 
 import re
@@ -16,25 +16,25 @@ _HERE = ("", ".")
 _WILD = frozenset("*?[")
 _ESCAPABLE = "*?[]\\!# -^"
 _UNMOUNTABLE = frozenset(",:\\\x7f") | {chr(code) for code in range(32)}
-"""Characters that separate the options of an overlay, and those that no message can show."""
+"""Characters that separate options of an overlay mount, and control characters."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """One pattern."""
+    """One parsed pattern."""
 
     parts: tuple[str, ...]
-    """Its components, for `fnmatch`; `**` stands for any number of directories."""
+    """Components of the pattern for `fnmatch`; `**` matches any number of directories."""
     literal: tuple[str, ...]
-    """Its components as they were written: a path that has these names matches as well."""
+    """Components as written by the user: a path with exactly these names matches too."""
     only_directories: bool
-    """Whether it matches what is in a directory of that name, but no file of that name."""
+    """Whether the pattern matches the contents of directories of that name, but no file."""
 
     def covers(self, path: str) -> bool:
-        """Check whether a file matches, or is in a directory that matches.
+        """Return whether a file matches, or is inside a directory that matches.
 
         Args:
-            path: Relative to the repository's top, with `/`.
+            path: Path relative to the repository's top, separated by `/`.
         """
         names = path.split("/")
         last = len(names) - self.only_directories
@@ -44,10 +44,10 @@ class Pattern:
         return any(depth <= last for depth in self._ends(names))
 
     def names(self, path: str) -> bool:
-        """Check whether it matches exactly this file, and not only a directory that holds it.
+        """Return whether the pattern matches the file itself, and not just a parent directory.
 
         Args:
-            path: Relative to the repository's top, with `/`.
+            path: Path relative to the repository's top, separated by `/`.
         """
         if self.only_directories:
             return False
@@ -55,7 +55,7 @@ class Pattern:
         return tuple(names) == self.literal or len(names) in self._ends(names)
 
     def _ends(self, names: Sequence[str]) -> Iterator[int]:
-        """Yield how many components of a path match the whole pattern."""
+        """Yield the lengths, in components, of the path's prefixes that match the whole pattern."""
         reached = self._passing({0})
         for depth, name in enumerate(names, start=1):
             stay = {place for place in reached if self.parts[place : place + 1] == (ANY_DEPTH,)}
@@ -69,12 +69,12 @@ class Pattern:
                 yield depth
 
     def _passing(self, places: set[int]) -> set[int]:
-        """Add the places that are reached when `**` stands for no directory."""
-        found = set(places)
+        """Return the positions, with those that are reached if a `**` matches no directory."""
+        reached = set(places)
         for place, part in enumerate(self.parts):
-            if place in found and part == ANY_DEPTH:
-                found.add(place + 1)
-        return found
+            if place in reached and part == ANY_DEPTH:
+                reached.add(place + 1)
+        return reached
 
 
 @lru_cache(maxsize=4096)
@@ -84,14 +84,14 @@ def _matcher(part: str) -> "re.Pattern[str]":
 
 @lru_cache(maxsize=4096)
 def parse(text: str, *, anchored: bool = False) -> Pattern:
-    """Read a pattern.
+    """Parse a pattern.
 
     `src` and `*.md` match at any depth; `/src`, `./src` and `src/api` are relative to the
     repository's top. `*` and `?` stop at `/`; `**` stands for any directories. `.` matches all.
 
     Args:
         text: The pattern.
-        anchored: Also a pattern without `/` is relative to the repository's top.
+        anchored: Whether a pattern without `/` is relative to the repository's top too.
     """
     written = tuple(part for part in text.split("/") if part not in _HERE)
     parts = tuple(_component(part) for part in written)
@@ -103,21 +103,21 @@ def parse(text: str, *, anchored: bool = False) -> Pattern:
 
 
 def _component(part: str) -> str:
-    """Write one component of a pattern as `fnmatch` reads it, which knows no escapes."""
-    found, place = [], 0
+    """Convert a component of a pattern to the syntax of `fnmatch`, which has no escapes."""
+    converted, place = [], 0
     while place < len(part):
         character = part[place]
         end = _end_of_class(part, place) if character == "[" else None
         if character == "\\" and place + 1 < len(part):
             place += 1
-            found.append(_escaped(part[place]))
+            converted.append(_escaped(part[place]))
         elif end is not None:
-            found.append(_class(part[place + 1 : end]))
+            converted.append(_class(part[place + 1 : end]))
             place = end
         else:
-            found.append("[[]" if character == "[" else character)
+            converted.append("[[]" if character == "[" else character)
         place += 1
-    return "".join(found)
+    return "".join(converted)
 
 
 def _escaped(character: str) -> str:
@@ -145,52 +145,52 @@ def _class(inner: str) -> str:
         return f"[!{members}]"
     if members[0] not in "!^":
         return f"[{members}]"
-    # At the beginning of a class, these would negate it.
+    # At the start of a class, `!` and `^` would negate it.
     return f"[{members[1:]}{members[0]}]" if len(members) > 1 else members
 
 
 def outside(patterns: Sequence[str], paths: Iterable[str]) -> list[str]:
-    """Return the paths that no pattern covers."""
+    """Return the paths that no pattern matches."""
     places = [parse(pattern) for pattern in patterns]
     return [path for path in paths if not any(place.covers(path) for place in places)]
 
 
 def matching(paths: Iterable[str], globs: Sequence[str]) -> list[str]:
-    """Return the files that a glob names, each once, sorted; globs are relative to the top."""
+    """Return the files that match a glob, sorted; globs are relative to the repository's top."""
     places = [parse(glob, anchored=True) for glob in globs]
     return sorted({path for path in paths if any(place.names(path) for place in places)})
 
 
 def is_wild(text: str) -> bool:
-    """Check whether a pattern has wildcards."""
+    """Return whether a pattern has wildcards."""
     return not _WILD.isdisjoint(text)
 
 
 def problem(text: str) -> str | None:
-    """Return why a pattern can match nothing that a worker changes; None where it can."""
+    """Return why a pattern cannot match any file of a commit; None if it can."""
     parts = [part for part in text.split("/") if part not in _HERE]
     if ".." in parts:
         return "`..` leads out of the repository"
     if parts[:1] == [".git"]:
-        return "`.git` holds no files of a commit"
+        return "`.git` contains no files of a commit"
     if text.startswith("!"):
-        return "`!` excludes nothing here: list what is meant"
+        return "`!` is not supported: list the paths to include"
     if re.search(rf"\\(?![{re.escape(_ESCAPABLE)}])", text):
         return "directories are separated by `/`"
     return None
 
 
 def directories(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the directories that patterns name, for mounting each of them.
+    """Return the directories that patterns name, so that they can be mounted.
 
     Returns:
-        Paths from the repository's top, sorted; none of them is in another.
+        Paths relative to the repository's top, sorted, without directories inside others.
 
     Raises:
-        ValueError: A pattern does not name one directory.
+        ValueError: A pattern does not name a directory.
     """
-    found = {_directory(text) for text in patterns}
-    return tuple(sorted(path for path in found if not _has_parent_in(path, found)))
+    paths = {_directory(text) for text in patterns}
+    return tuple(sorted(path for path in paths if not _has_parent_in(path, paths)))
 
 
 def _has_parent_in(path: str, found: Iterable[str]) -> bool:
@@ -203,20 +203,20 @@ def _directory(text: str) -> str:
         raise ValueError(f"`{text}` is the whole repository")
     why = problem(text)
     if why is None and is_wild(text):
-        why = "a pattern with wildcards is no directory"
+        why = "a pattern with wildcards is not a directory"
     if why is None and any(part.lower() == ".git" for part in parts):
-        why = "`.git` holds no files of a commit"
+        why = "`.git` contains no files of a commit"
     if why is None and not _UNMOUNTABLE.isdisjoint(text):
-        why = "commas, colons, backslashes and control characters cannot be mounted"
+        why = "paths with commas, colons, backslashes or control characters cannot be mounted"
     if why is not None:
         raise ValueError(f"`{text}`: {why}")
     return "/".join(parts)
 
 
 def overlap(one: str, other: str) -> bool:
-    """Check whether some file may be covered by both of two patterns.
+    """Return whether both of two patterns may match the same file.
 
-    A name without wildcards is taken as one at the repository's top.
+    A name without wildcards is taken as relative to the repository's top.
     """
     first, second = (parse(text, anchored=not is_wild(text)).parts for text in (one, other))
     pending, seen = [(0, 0)], set[tuple[int, int]]()
@@ -241,7 +241,7 @@ def overlap(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def _share_a_name(one: str, other: str) -> bool:
-    """Check whether some name matches both of two components."""
+    """Return whether some name matches both of two components."""
     if not is_wild(one):
         return _matcher(other).match(one) is not None
     if not is_wild(other):

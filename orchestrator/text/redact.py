@@ -1,7 +1,7 @@
-"""Take secret values out of what a worker prints and writes, however they are spelt. Pure.
+"""Redact secret values in the output and files of workers, in common encodings.
 
-A value is found as it is, in base64 (wherever in a longer text it stands), in hex, URL-encoded and
-as JSON writes it. Whoever wants to hide a value from us can: this is against accidents.
+A value is found as plain text, base64 (at any offset of a longer text), hex, URL-encoded and as a
+JSON string. This prevents accidents; a hostile worker can always hide a value by other encodings.
 """
 
 import base64
@@ -16,17 +16,17 @@ from urllib.parse import quote, quote_plus, urlsplit
 from pydantic import BaseModel
 
 SHORTEST = 8
-"""Bytes of a value: to take out anything shorter would take half the log out."""
+"""Minimum bytes of a value: redacting shorter values would make logs unreadable."""
 _PIECE = 64
-"""Bytes of a value that are looked for at once: a longer one is found piece by piece."""
+"""Bytes of a value that are matched at once; longer values are matched in pieces."""
 _WORD = 8
 _FEW = 64
 _LONG = 2 * _WORD - 1
 _START = 3
 _BASE64_LINES = (64, 76)
-"""Where `openssl base64` and `base64` break a line."""
+"""Line lengths of `openssl base64` and `base64`."""
 _HEX_LINE = 60
-"""Where `xxd -p` does."""
+"""Line length of `xxd -p`."""
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEYS?(?:_|$)|_PWD$", re.IGNORECASE
 )
@@ -34,7 +34,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def secret_variables(env: Mapping[str, str]) -> dict[str, bytes]:
-    """Return those of some variables that are secret by their name, and passwords in URLs."""
+    """Return the variables that are secret by their name, and passwords in URLs."""
     found = {}
     for name, value in env.items():
         secret = value if _SECRET_NAME.search(name) else url_password(value)
@@ -44,7 +44,7 @@ def secret_variables(env: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def url_password(value: str) -> str | None:
-    """Return the password in `scheme://user:password@host`."""
+    """Return the password in `scheme://user:password@host`; None if there is none."""
     try:
         return urlsplit(value).password if "://" in value else None
     except ValueError:
@@ -52,87 +52,89 @@ def url_password(value: str) -> str | None:
 
 
 class Redactor:
-    """Replaces values by `[redacted:NAME]`."""
+    """Replaces secret values by `[redacted:NAME]`."""
 
     def __init__(self, *sources: Mapping[str, bytes]) -> None:
-        """Learn values by name; those under `SHORTEST` bytes are left alone.
+        """Create a redactor for values by name; values shorter than `SHORTEST` bytes are ignored.
 
         Args:
-            sources: Where two have the same name, both are learnt; of two names for a value the
-                first is shown.
+            sources: Mappings of names to values. All values of a name are redacted; a value with
+                several names is shown under the first.
         """
-        found: dict[bytes, str] = {}
+        names: dict[bytes, str] = {}
         for name, value in (item for source in sources for item in source.items()):
             for spelling in _spellings(value.strip()):
-                found.setdefault(spelling, name)
-        self._names = found
-        self._sorted = sorted(found)
-        self._starts = frozenset(spelling[:_START] for spelling in found)
-        self._longest = max(map(len, found), default=0)
-        # Two ways to tell that a chunk is clean, many times faster than the expression can. Few
-        # spellings are searched for one by one. Of many, the long ones are by their words: wherever
-        # one stands, an aligned word lies in its first 15 bytes, and each word is looked at once.
-        by_word = [s for s in found if len(s) >= _LONG] if len(found) > _FEW else []
+                names.setdefault(spelling, name)
+        self._names = names
+        self._sorted = sorted(names)
+        self._starts = frozenset(spelling[:_START] for spelling in names)
+        self._longest = max(map(len, names), default=0)
+        # Two fast checks whether a chunk contains no values, before the slow regular expression.
+        # Few spellings are searched one by one. Of many spellings, long ones are found by words:
+        # each occurrence contains an aligned word in its first 15 bytes, and each word is looked
+        # up once.
+        by_word = [s for s in names if len(s) >= _LONG] if len(names) > _FEW else []
         self._words = frozenset(
             int.from_bytes(spelling[shift : shift + _WORD], sys.byteorder)
             for spelling in by_word
             for shift in range(_WORD)
         )
-        self._one_by_one = tuple(found.keys() - set(by_word))
-        longest_first = sorted(found, key=len, reverse=True)
+        self._one_by_one = tuple(names.keys() - set(by_word))
+        longest_first = sorted(names, key=len, reverse=True)
         self._expression = re.compile(b"|".join(map(re.escape, longest_first)))
 
     @property
     def has_values(self) -> bool:
-        """Whether there is anything to look for."""
+        """Whether there are any values to redact."""
         return bool(self._names)
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest spelling of a value; 0 where there is nothing to look for."""
+        """Length in bytes of the longest encoding of a value; 0 without values."""
         return self._longest
 
     def stream(self) -> "RedactedStream":
-        """Return a way to feed it one stream, chunk by chunk."""
+        """Return an object that redacts one stream, chunk by chunk."""
         return RedactedStream(self)
 
     def certain(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return what is certain of the data by now, clean, and the rest as it is.
+        """Return the redacted start of the data, and the rest, which needs more data to decide.
 
-        The rest may be the start of a value: one byte less than the longest spelling at most, and
-        nothing as a rule.
+        The rest may be the start of a value. It is shorter than the longest encoding, and usually
+        empty.
         """
         if not self._names:
             return data, b""
         cut = len(data) - self._undecided(data)
         suspect = self._may_hold(data)
         for match in self._expression.finditer(data) if suspect and cut < len(data) else ():
-            # A value that stands there in full is certain, also when its end may begin another.
+            # A complete value is redacted now, even if its end may also be the start of another
+            # value.
             if match.start() < cut < match.end():
                 cut = match.end()
         head = data[:cut]
         return (self.data(head) if suspect else head), data[cut:]
 
     def data(self, data: bytes) -> bytes:
-        """Take the values out of some data."""
+        """Return data with all values redacted."""
         if not data or not self._names:
             return data
-        return self._expression.sub(lambda found: self._label(found[0]), data)
+        return self._expression.sub(lambda match: self._label(match[0]), data)
 
     def names_in(self, data: bytes) -> frozenset[str]:
-        """Name the values that some data holds."""
+        """Return the names of the values that occur in data."""
         if not self._names or not self._may_hold(data):
             return frozenset()
-        return frozenset(self._names[found] for found in self._expression.findall(data))
+        return frozenset(self._names[spelling] for spelling in self._expression.findall(data))
 
     def text(self, text: str) -> str:
-        """Take the values out of a text."""
+        """Return a text with all values redacted."""
         if not self._names:
             return text
         return self.data(_encode(text)).decode("utf-8", "surrogatepass")
 
     def model(self, model: _Model) -> _Model:
-        """Take the values out of every text in a model."""
+        """Return a model with all values redacted in all of its texts."""
         if not self._names:
             return model
         fields = {name: getattr(model, name) for name in type(model).model_fields}
@@ -160,14 +162,14 @@ class Redactor:
         return bool(self._words) and not self._words.isdisjoint(whole.cast("Q"))
 
     def _undecided(self, data: bytes) -> int:
-        """Count the bytes at the end that more bytes could make a value of."""
+        """Return how many bytes at the end may be the start of a value."""
         tail = data[-(self._longest - 1) :]
         for start in range(len(tail)):
             rest = tail[start : start + _START]
             if len(rest) < _START or rest in self._starts:
                 rest = tail[start:]
                 place = bisect_left(self._sorted, rest)
-                # Of those that begin with `rest`, one that is `rest` itself is not undecided.
+                # A spelling that equals `rest` is complete, not undecided.
                 for spelling in self._sorted[place : place + 2]:
                     if len(spelling) > len(rest) and spelling.startswith(rest):
                         return len(rest)
@@ -175,19 +177,19 @@ class Redactor:
 
 
 class RedactedStream:
-    """A stream that values are taken out of, wherever its chunks are cut."""
+    """Redacts a stream, independent of the boundaries of its chunks."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what is certain by now."""
+        """Add a chunk, and return the redacted data that is complete by now."""
         clean, self._held = self._redactor.certain(self._held + chunk)
         return clean
 
     def flush(self) -> bytes:
-        """Return what was held back; the stream has ended."""
+        """Return the remaining data after the end of the stream."""
         rest, self._held = self._redactor.data(self._held), b""
         return rest
 
@@ -197,18 +199,18 @@ def _encode(text: str) -> bytes:
 
 
 def _spellings(value: bytes) -> set[bytes]:
-    found = {spelling for piece in _pieces(value) for spelling in _spellings_of_piece(piece)}
-    # A long value's base64 or hex comes in lines, which cut through the pieces' own.
+    spellings = {form for piece in _pieces(value) for form in _spellings_of_piece(piece)}
+    # Tools wrap long base64 and hex texts at line lengths that differ from the pieces' lengths.
     for encoded in _base64_forms(value, 0):
         for width in _BASE64_LINES:
-            found |= set(_lines(encoded, width))
+            spellings |= set(_lines(encoded, width))
     for encoded in _hex_forms(value):
-        found |= set(_lines(encoded, _HEX_LINE))
-    return {spelling for spelling in found if len(spelling) >= SHORTEST}
+        spellings |= set(_lines(encoded, _HEX_LINE))
+    return {spelling for spelling in spellings if len(spelling) >= SHORTEST}
 
 
 def _pieces(value: bytes) -> Iterator[bytes]:
-    """Cut a value at its line ends, and long lines into parts none of which is too short."""
+    """Yield the lines of a value, long lines in pieces; no piece is shorter than `SHORTEST`."""
     for line in value.splitlines():
         rest = line.strip()
         while len(rest) >= _PIECE + SHORTEST:
@@ -234,11 +236,11 @@ def _spellings_of_piece(piece: bytes) -> Iterator[bytes]:
 
 
 def _base64_forms(value: bytes, before: int) -> Iterator[bytes]:
-    """Yield what is the same in every base64 text with the value after 3n + `before` bytes."""
+    """Yield the characters common to all base64 texts with the value after 3n + `before` bytes."""
     encoded = base64.b64encode(b"\0" * before + value).rstrip(b"=")
     first = (before * 8 + 5) // 6
     plain = encoded[first : (before + len(value)) * 8 // 6]
-    # The last character may hold bits of what follows; of nothing and of a line's end, zeros.
+    # The last character includes bits of the next byte; at the end of the text they are zero.
     for form in {plain, encoded[first:]}:
         yield form
         yield form.translate(bytes.maketrans(b"+/", b"-_"))

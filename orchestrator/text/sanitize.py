@@ -1,4 +1,4 @@
-"""Make text from a worker safe to show: no control characters, no tricks, bounded."""
+"""Make text from workers safe to print: no control or invisible characters, bounded length."""
 
 import re
 import unicodedata
@@ -6,8 +6,8 @@ import unicodedata
 # Cc: C0, C1 and DEL. Cf: bidi overrides and zero-width characters. Cs: lone surrogates.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 ELLIPSIS = "…"
-# What a reader does not see although it is no control or format character, and a model reads: by
-# `Default_Ignorable_Code_Point` of the Unicode Character Database, and blanks that are letters.
+# Other characters that readers cannot see but models can read: `Default_Ignorable_Code_Point` of
+# the Unicode Character Database, and letters that look like blanks.
 _UNSEEN = frozenset(
     {
         *(0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0, 0x16FE4, 0x1D159),
@@ -17,7 +17,7 @@ _UNSEEN = frozenset(
         *range(0xE0000, 0xE1000),
     }
 )
-# One selector behind a character that has an emoji form; it is left out, the character stays.
+# A variation selector after a character with an emoji form; only the selector is removed.
 _SELECTED = re.compile(
     "([\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935"
     "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|[0-9#*](?=\ufe0f\u20e3))[\ufe0e\ufe0f]"
@@ -26,13 +26,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
-    """Return `text` as one line of at most `limit` characters that cannot steer a terminal.
+    """Return `text` as one line of at most `limit` characters, safe to print in a terminal.
 
-    Tabs and newlines become spaces; every other control, format, surrogate or invisible character
-    becomes U+FFFD, so that what was there can be seen to have been there. A variation selector
-    behind an emoji is left out.
+    Tabs and newlines become spaces. Every other control, format, surrogate or invisible character
+    becomes U+FFFD, so that its presence stays visible. Variation selectors after emojis are
+    removed.
     """
-    # At most every second character is left out.
+    # At most every second character is removed, so this prefix is long enough.
     text = _SELECTED.sub(r"\1", text[: 2 * (limit + 1)])
     cut = text[: limit + 1].strip() if len(text) <= limit else text[: limit + 1]
     clean = "".join(_visible(character) for character in cut)
@@ -47,9 +47,9 @@ def _visible(character: str) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Return whether a string can be written as UTF-8.
+    """Return whether a string can be encoded as UTF-8.
 
-    Arguments, variables and paths whose bytes are no UTF-8 reach Python as lone surrogates.
+    In arguments, variables and paths, Python represents invalid bytes by lone surrogates.
     """
     try:
         text.encode("utf-8")
@@ -59,18 +59,17 @@ def is_text(text: str) -> bool:
 
 
 def lines(text: str) -> str:
-    """Return all lines of `text` so that they cannot steer a terminal; tabs and indents stay.
+    """Return all lines of `text`, safe to print in a terminal; tabs and indentation are kept.
 
-    Colours are left out, and what a carriage return would overwrite becomes a line of its own;
-    every other control, format, surrogate or invisible character becomes U+FFFD. A variation
-    selector behind an emoji is left out.
+    Colours are removed, and a carriage return starts a new line. Every other control, format,
+    surrogate or invisible character becomes U+FFFD. Variation selectors after emojis are removed.
     """
     text = _SELECTED.sub(r"\1", _COLOUR.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
     return text.translate(_Visible())
 
 
 class _Visible(dict[int, str]):
-    """A table for `str.translate`, filled as characters come: logs may be huge."""
+    """Table for `str.translate`, filled on demand, because logs may be large."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

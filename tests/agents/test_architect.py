@@ -67,7 +67,7 @@ MESSAGES = {
     "badcfg1": 'Unexpected error: while parsing a flow sequence in "/cfg.yaml", line 2, column 10 '
     "expected ',' or ']', but got '<stream end>' in \"/cfg.yaml\", line 3, column 1",
     "badflag": "Error: No such option '--bogus'. Did you mean '--verbose'?",
-    "ok-nolitellmlog": "ended well, but printed no report",
+    "ok-nolitellmlog": "the agent exited with 0, but printed no report",
 }
 
 

@@ -70,7 +70,8 @@ OUTCOMES: dict[str, tuple[int, Status, Reason | None, int, float | None, int | N
     "sigterm": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
     "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
     # Cut at 6 kB, within the report.
-    "stream": (0, PARTIAL, Reason.NO_REPORT, 2, None, None, "ended well, but printed no report"),
+    "stream": (0, PARTIAL, Reason.NO_REPORT, 2, None, None, "the agent exited with 0, but "
+    "printed no report"),
 }  # fmt: skip
 
 

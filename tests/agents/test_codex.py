@@ -175,7 +175,7 @@ def test_the_key_has_two_names(tmp_path: Path, environment: dict[str, str], key:
         ({}, None),
         ({"max_steps": 7}, None),
         ({"agent": "review"}, "`--agent review` (it has no profiles)"),
-        ({"budget_per_worker": 1}, "`--budget-per-worker` (it does not say what it spends)"),
+        ({"budget_per_worker": 1}, "`--budget-per-worker` (it does not report its cost)"),
     ],
 )
 def test_what_it_cannot_keep_is_refused(asked: dict[str, Any], refused: str | None) -> None:

@@ -22,14 +22,15 @@ SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED
 OUTCOMES: dict[str, tuple[int, Status, Reason | None, int, int | None, str]] = {
     "stream": (0, SUCCESS, None, 2, 2100, "Done: wrote hello.txt"),
     # Of `--output-format json`, which is not asked for.
-    "ok": (0, PARTIAL, Reason.NO_REPORT, 0, None, "ended well, but printed no report"),
+    "ok": (0, PARTIAL, Reason.NO_REPORT, 0, None, "the agent exited with 0, but printed no report"),
     "auth": (145, FAILED, Reason.AUTH, 0, None, "the model's API answered 401"),
     # Killed while it tried again and again.
     "nobase": (137, FAILED, Reason.AGENT_ERROR, 0, None, "ended by SIGKILL"),
     "sigterm": (137, FAILED, Reason.AGENT_ERROR, 1, None, "ended by SIGKILL"),
     "sigterm-init": (137, FAILED, Reason.AGENT_ERROR, 1, None, "ended by SIGKILL"),
     # Recorded before its end.
-    "worktree": (0, PARTIAL, Reason.NO_REPORT, 1, None, "ended well, but printed no report"),
+    "worktree": (0, PARTIAL, Reason.NO_REPORT, 1, None, "the agent exited with 0, but printed "
+    "no report"),
     "badflag": (
         1, FAILED, Reason.AGENT_ERROR, 0, None,
         "-h, --help                      Show help  [boolean]",
@@ -134,7 +135,7 @@ def test_an_empty_answer_of_the_model_is_an_error_that_ends_well(tmp_path: Path)
 
 def test_success_is_not_believed_against_the_exit_code(tmp_path: Path) -> None:
     got = outcome_of_events(tmp_path, 3, result("success"))
-    assert (got.status, got.message) == (FAILED, "reported success, but exited with 3")
+    assert (got.status, got.message) == (FAILED, "the agent reported success, but exited with 3")
 
 
 def test_several_tools_at_once_are_one_step() -> None:

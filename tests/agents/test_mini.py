@@ -18,11 +18,11 @@ from orchestrator.worker_spec import WorkerSpec
 RECORDED = Path(__file__).parents[1] / "data" / "agents" / "mini"
 TRAJECTORY = RECORDED / "ok.traj.json"
 SUCCESS, PARTIAL, FAILED, TIMEOUT = Status.SUCCESS, Status.PARTIAL, Status.FAILED, Status.TIMEOUT
-UNREPORTED = "ended well, but printed no report"
+UNREPORTED = "the agent exited with 0, but printed no report"
 Expected = tuple[int, Status, Reason | None, int, float | None, int | None, str]
 
 ASKING = "litellm.{0}: {0}: OpenAIException - {1}"
-SPENT = "it spent $0.0104 of $0.0050"
+SPENT = "the agent spent $0.0104 of $0.0050"
 # name: exit code, then status, reason, steps, cost, tokens, message.
 OUTCOMES: dict[str, Expected] = {
     # Recorded without `inside`: they hold no more than text for people.
@@ -38,7 +38,8 @@ OUTCOMES: dict[str, Expected] = {
     "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
     # Recorded from workers.
     "worker-ok": (0, SUCCESS, None, 2, 0.01046, 4046, "all done"),
-    "worker-steps": (0, PARTIAL, Reason.MAX_STEPS, 2, 0.0104, 4040, "it took all of its 2 steps"),
+    "worker-steps": (0, PARTIAL, Reason.MAX_STEPS, 2, 0.0104, 4040, "the agent used all of its "
+    "2 steps"),
     "worker-budget": (0, PARTIAL, Reason.BUDGET, 2, 0.0104, 4040, SPENT),
     "worker-auth": (1, FAILED, Reason.AUTH, 0, None, None,
                     ASKING.format("AuthenticationError", "Incorrect API key provided: sk-xxx You "
@@ -114,17 +115,20 @@ ERROR = "litellm.{0}: {0}: OpenAIException - no"
     [
         (0, {}, SUCCESS, None, None),
         (0, {"said": "all\ndone"}, SUCCESS, None, "all done"),
-        (1, {}, FAILED, Reason.AGENT_ERROR, "it submitted its work, but exited with 1"),
-        (143, {}, FAILED, Reason.AGENT_ERROR, "it submitted its work, but ended by SIGTERM"),
-        (0, {**LIMITS, "step_limit": 2}, PARTIAL, Reason.MAX_STEPS, "it took all of its 2 steps"),
+        (1, {}, FAILED, Reason.AGENT_ERROR, "the agent submitted its work, but exited with 1"),
+        (143, {}, FAILED, Reason.AGENT_ERROR, "the agent submitted its work, but ended by SIGTERM"),
+        (0, {**LIMITS, "step_limit": 2}, PARTIAL, Reason.MAX_STEPS, "the agent used all of its "
+        "2 steps"),
         (0, {**LIMITS, "step_limit": 2, "cost_limit": 0.0}, PARTIAL, Reason.MAX_STEPS,
-         "it took all of its 2 steps"),
-        (0, {**LIMITS, "cost_limit": 0.005}, PARTIAL, Reason.BUDGET, "it spent $0.0060 of $0.0050"),
-        (0, {**LIMITS, "cost_limit": 0.006}, PARTIAL, Reason.BUDGET, "it spent $0.0060 of $0.0060"),
+         "the agent used all of its 2 steps"),
+        (0, {**LIMITS, "cost_limit": 0.005}, PARTIAL, Reason.BUDGET,
+         "the agent spent $0.0060 of $0.0050"),
+        (0, {**LIMITS, "cost_limit": 0.006}, PARTIAL, Reason.BUDGET,
+         "the agent spent $0.0060 of $0.0060"),
         (0, {"exit_status": "TimeExceeded"}, TIMEOUT, Reason.TIMEOUT,
-         "it stopped before its deadline"),
+         "the agent stopped just before its deadline"),
         (0, {"exit_status": "RepeatedFormatError"}, FAILED, Reason.AGENT_FAILED,
-         "the model went on giving no command"),
+         "the model repeatedly gave no command"),
         (1, {"exit_status": "AuthenticationError", "said": ERROR.format("AuthenticationError")},
          FAILED, Reason.AUTH, ERROR.format("AuthenticationError")),
         (1, {"exit_status": "RateLimitError"}, FAILED, Reason.RATE_LIMITED, "RateLimitError"),

@@ -39,7 +39,8 @@ OUTCOMES: dict[str, tuple[int, Status, Reason | None, int, float | None, int | N
     "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
     "sigterm-early": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
     # Recorded before its end.
-    "worktree": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, "ended well, but printed no report"),
+    "worktree": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, "the agent exited with 0, but "
+    "printed no report"),
 }  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def test_an_unknown_name_lists_those_there_are(installed: Callable[..., None]) -
     with pytest.raises(ConfigError) as caught:
         load_agent("nosuch")
     assert caught.value.message == "unknown agent program: `nosuch`"
-    assert "`--agent-cli` takes one of: acme, aider, architect" in (caught.value.hint or "")
+    assert "`--agent-cli` must be one of: acme, aider, architect" in (caught.value.hint or "")
 
 
 def test_two_adapters_of_one_name_are_one_too_many(installed: Callable[..., None]) -> None:
@@ -115,12 +115,12 @@ def test_nobody_takes_the_place_of_ours(installed: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("import nosuch", "loading it: ModuleNotFoundError: No module named 'nosuch'"),
+        ("import nosuch", "loading: ModuleNotFoundError: No module named 'nosuch'"),
         ("x = 1",
-         "loading it: AttributeError: module 'orchestrator_acme' has no attribute 'AcmeAgent'"),
-        ("AcmeAgent = 5", "loading it: TypeError: 'int' object is not callable"),
-        ("def AcmeAgent(): raise OSError('a\\nb\\x1b[2J')", "loading it: OSError: a b\ufffd[2J"),
-        ("class AcmeAgent: pass", "loading it.name: Field required"),
+         "loading: AttributeError: module 'orchestrator_acme' has no attribute 'AcmeAgent'"),
+        ("AcmeAgent = 5", "loading: TypeError: 'int' object is not callable"),
+        ("def AcmeAgent(): raise OSError('a\\nb\\x1b[2J')", "loading: OSError: a b\ufffd[2J"),
+        ("class AcmeAgent: pass", "loading.name: Field required"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_loaded_is_named(
@@ -133,13 +133,13 @@ def test_what_cannot_be_loaded_is_named(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"name": "other"}, "it calls itself `other`"),
-        ({"name": 5}, "loading it.name: Input should be a valid string"),
-        ({"image": ""}, "loading it.image: String should have at least 1 character"),
-        ({"inherited_env": "PATH"}, "loading it.inherited_env: Input should be a valid tuple"),
-        ({"ignored_files": (1,)}, "loading it.ignored_files.0: Input should be a valid string"),
-        ({"unsupported": ...}, "it has no method `unsupported`"),
-        ({"outcome": 5}, "it has no method `outcome`"),
+        ({"name": "other"}, "its `name` is `other`"),
+        ({"name": 5}, "loading.name: Input should be a valid string"),
+        ({"image": ""}, "loading.image: String should have at least 1 character"),
+        ({"inherited_env": "PATH"}, "loading.inherited_env: Input should be a valid tuple"),
+        ({"ignored_files": (1,)}, "loading.ignored_files.0: Input should be a valid string"),
+        ({"unsupported": ...}, "the method is missing: `unsupported`"),
+        ({"outcome": 5}, "the method is missing: `outcome`"),
     ],
 )
 def test_what_is_no_adapter_is_named(changed: dict[str, object], said: str) -> None:
@@ -177,7 +177,7 @@ CALLS: dict[str, Callable[[Agent], object]] = {
         ("command", giving(EMPTY_COMMAND),
          "command.argv: Tuple should have at least 1 item after validation, not 0"),
         ("command", giving(NUMBERS), "command.argv.1: Input should be a valid string"),
-        ("command", giving(NUL), "command.env.A: Value error, it must not contain NUL"),
+        ("command", giving(NUL), "command.env.A: Value error, must not contain NUL"),
         ("progress_reader", giving(5), "progress_reader: TypeError: 'int' object is not callable"),
         ("progress_reader", giving(boom), f"progress_reader: {BOOM}"),
         ("progress_reader", giving(giving({"cost": -1.0, "steps": 1})),

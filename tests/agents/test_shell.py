@@ -115,7 +115,7 @@ def test_a_report_can_lower_the_status_but_not_raise_it(
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("""echo '{"status": "partial", "cost": 1}'""", "it reported `partial`"),
+        ("""echo '{"status": "partial", "cost": 1}'""", "the command reported `partial`"),
         ("""echo '{"cost": 1}'; exit 3""", "exited with 3"),
         ("""echo '{"status": "partial"}'; echo half""", "half"),
         ("""echo '{"status": "partial"}'; echo why >&2""", "why"),

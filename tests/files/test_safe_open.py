@@ -36,7 +36,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_what_is_no_regular_file_is_refused_and_closed(tmp_path: Path, make) -> None:
     make(tmp_path / "odd")
     before = sorted(Path("/proc/self/fd").iterdir())
-    with pytest.raises(NotRegularError, match="odd is not a file"):
+    with pytest.raises(NotRegularError, match="odd is not a regular file"):
         open_regular(tmp_path / "odd")
     assert sorted(Path("/proc/self/fd").iterdir()) == before
 

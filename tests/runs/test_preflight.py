@@ -117,12 +117,12 @@ class TestRefusal:
         ("asked", "said"),
         [
             ({"agent": "review"}, "`--agent review` (it has no profiles)"),
-            ({"budget_per_worker": 1}, "`--budget-per-worker` (it does not say what it spends)"),
-            ({"max_steps": 9}, "`--max-steps` (it does not say how many it takes)"),
+            ({"budget_per_worker": 1}, "`--budget-per-worker` (it does not report its cost)"),
+            ({"max_steps": 9}, "`--max-steps` (it does not report its steps)"),
             (
                 {"agent": "plan", "max_steps": 9},
                 "`--agent plan` (it has no profiles) and "
-                "`--max-steps` (it does not say how many it takes)",
+                "`--max-steps` (it does not report its steps)",
             ),
         ],
     )

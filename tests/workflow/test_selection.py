@@ -130,8 +130,8 @@ class TestWarnings:
         text = "tasks: [{id: a, paths: ../src}, {id: b, touches: ['!src', 'app/[id]']}]"
         assert warnings(tmp_path, text) == (
             "`../src` in `paths` of `a` matches nothing: `..` leads out of the repository",
-            "`!src` in `touches` of `b` matches nothing: `!` excludes nothing here: list what is "
-            "meant",
+            "`!src` in `touches` of `b` matches nothing: `!` is not supported: list the paths "
+            "to include",
         )
 
     @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_directories_are_each_in_no_other() -> None:
     ("own", "said"),
     [
         ("enforce: ro", "`enforce` needs `paths`"),
-        ("enforce: ro, paths: ['src/*']", "wildcards is no directory"),
+        ("enforce: ro, paths: ['src/*']", "wildcards is not a directory"),
         ("enforce: rw, paths: [src]", "`tasks[1].enforce` is `rw`"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Read what agent programs print: reports, refusals, limits."""
+"""Parse the output of agent programs: reports, errors, limits."""

@@ -1,4 +1,4 @@
-"""Figures and words that an agent claims: what cannot be true counts as not said."""
+"""Types of claimed figures and texts: implausible values are treated as missing."""
 
 import signal
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from orchestrator.text.sanitize import ELLIPSIS, lines, one_line
 
 _MAX_COST: Final = 1e6
-"""USD. Bounded so that no sum of claims can become infinite."""
+"""Highest cost in USD, so that no sum of claims can become infinite."""
 _MAX_COUNT: Final = 10**12
 _MAX_TEXT: Final = 4096
 MOST_SAID: Final = 4000
-"""Characters of what an agent says at its end."""
+"""Most characters of an agent's summary."""
 
 
 def _cost(value: object) -> float | None:
-    # A bool is an int to Python, but `"cost": true` says nothing. NaN fails the comparison.
+    # A bool is an int in Python, but `"cost": true` is not a cost. NaN fails the comparison.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value <= _MAX_COST else None
@@ -46,36 +46,36 @@ Count = Annotated[int | None, BeforeValidator(_count)]
 Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Text = Annotated[str | None, BeforeValidator(_text)]
 Words = Annotated[str | None, BeforeValidator(_words)]
-"""A text of any length: no longer than the report that it is part of."""
+"""A text of any length, which is bounded by the size of the report."""
 
 
 class Claims(BaseModel):
-    """The fields read of a report; all others are passed over."""
+    """Base of parsed reports: declared fields are validated, others ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 def fields(value: object) -> Mapping[str, object]:
-    """Return the fields of an object; of anything else, none."""
+    """Return the fields of an object; an empty mapping for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def described(text: str | None) -> str | None:
-    """Put what an agent says on one line, safe to show; None when there is nothing in it."""
+    """Return an agent's text as one safe line; None if it is blank."""
     return one_line(" ".join((text or "")[:_MAX_TEXT].split())) or None
 
 
 def summarized(text: str | None) -> str | None:
-    """Return the end of what an agent says, safe to show; None when there is nothing in it."""
-    # Every character that is cut may have become two: the end of a line in a log of Windows.
+    """Return the end of an agent's text, made safe to print; None if it is blank."""
+    # Each character may take two in the input: Windows line ends.
     clean = lines((text or "")[-2 * MOST_SAID :]).strip()
     return (clean if len(clean) <= MOST_SAID else ELLIPSIS + clean[1 - MOST_SAID :]) or None
 
 
 def describe_exit(exit_code: int) -> str:
-    """Return how a program ended: `exited with 3`, `ended by SIGKILL`."""
+    """Return how a program ended: `exited with 3` or `ended by SIGKILL`."""
     try:
-        # A shell, and Docker, report death by a signal as 128 and its number.
+        # A shell and Docker report a death by signal as 128 plus its number.
         return f"ended by {signal.Signals(exit_code - 128).name}"
     except ValueError:
         return f"exited with {exit_code}"

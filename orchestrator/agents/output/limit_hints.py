@@ -1,4 +1,4 @@
-"""Limits that a program says it ran into, for those whose hits nobody else can count."""
+"""Detect limits from error messages, for limits whose hits cannot be counted from outside."""
 
 from pathlib import Path
 from typing import Final
@@ -7,7 +7,7 @@ from orchestrator.agents.output.search import text_tail
 
 _TAIL: Final = 8 * 1024
 _WORDS: Final = {
-    # A fork bomb may be over before anyone can measure it; what it says then is all there is.
+    # A fork bomb may end before it can be measured; its error messages are the only evidence.
     "pids": (
         "Cannot fork",  # dash
         "fork: Resource temporarily unavailable",  # bash, git
@@ -16,14 +16,14 @@ _WORDS: Final = {
         "spawn EAGAIN",  # Node.js
     ),
     "open_files": ("Too many open files", "EMFILE"),
-    # The work tree has no such end of its own: only the tmpfs mounts do.
+    # The worktree has a different limit; this message comes only from the tmpfs mounts.
     "tmp": ("No space left on device", "ENOSPC"),
 }
 
 
 def limits_named(stderr: Path) -> tuple[str, ...]:
-    """Name the limits that a failed program's last words speak of: `pids`, `open_files`, `tmp`."""
-    said = text_tail(stderr, _TAIL)
+    """Return the limits that a program's last output mentions: `pids`, `open_files`, `tmp`."""
+    tail = text_tail(stderr, _TAIL)
     return tuple(
-        limit for limit, phrases in _WORDS.items() if any(phrase in said for phrase in phrases)
+        limit for limit, phrases in _WORDS.items() if any(phrase in tail for phrase in phrases)
     )

@@ -1,4 +1,4 @@
-"""What the end of an agent program means that printed no report: it broke, or was killed."""
+"""Judge agent programs that ended without a report: they broke or were killed."""
 
 import re
 from typing import Final
@@ -15,40 +15,40 @@ _COMPLAINT: Final = re.compile(r"^error: .*", re.MULTILINE | re.IGNORECASE)
 
 
 def unreported(output: AgentOutput, exit_code: int, *, steps: int = 0) -> AgentOutcome:
-    """Judge by the exit code, and let stderr say why.
+    """Return an outcome from the exit code, with a message from stderr.
 
     Args:
-        output: What it printed.
-        exit_code: Of the program.
-        steps: Those that were counted all the same.
+        output: Output of the program.
+        exit_code: Exit code of the program.
+        steps: Steps that were counted before the program ended.
     """
     if exit_code == 0:
         return AgentOutcome(
             status=Status.PARTIAL,
             reason=Reason.NO_REPORT,
-            message="ended well, but printed no report",
+            message="the agent exited with 0, but printed no report",
             steps=steps,
         )
-    # What was said before a signal is not why it ended.
-    said = None if exit_code > _SIGNALLED else _complaint(output) or last_line(output.stderr)
+    # Output before a signal does not explain the signal.
+    message = None if exit_code > _SIGNALLED else _complaint(output) or last_line(output.stderr)
     return AgentOutcome(
         status=Status.FAILED,
         reason=Reason.AGENT_ERROR,
-        message=said or describe_exit(exit_code),
+        message=message or describe_exit(exit_code),
         steps=steps,
     )
 
 
 def _complaint(output: AgentOutput) -> str | None:
-    found = _COMPLAINT.findall(text_tail(output.stderr, _TAIL))
-    return one_line(found[-1]) if found else None
+    complaints = _COMPLAINT.findall(text_tail(output.stderr, _TAIL))
+    return one_line(complaints[-1]) if complaints else None
 
 
 HTTP_REASONS: Final = {401: Reason.AUTH, 403: Reason.AUTH, 429: Reason.RATE_LIMITED}
-"""What it means that a model's API answered so; any other status is an error of the agent."""
+"""Reasons by HTTP status of the model's API; any other status is an error of the agent."""
 
 
 def contradicted(exit_code: int) -> tuple[Status, Reason, str]:
-    """Judge a success that the program's exit code does not confirm."""
-    claim = f"reported success, but {describe_exit(exit_code)}"
+    """Return a failure for a claimed success with an exit code other than 0."""
+    claim = f"the agent reported success, but {describe_exit(exit_code)}"
     return Status.FAILED, Reason.AGENT_ERROR, claim

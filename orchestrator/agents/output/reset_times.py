@@ -1,7 +1,7 @@
-"""When a model's API takes requests again, from what a program says of its refusal.
+"""Parse when a model's API accepts requests again, from the text of its refusal.
 
-The words are a worker's, and may be anything: what is not understood counts as not said, and
-whoever waits sets a limit of their own.
+The text comes from a worker and is untrusted: unknown forms are ignored, and the caller limits how
+long it waits.
 """
 
 import math
@@ -16,7 +16,7 @@ from orchestrator.results import Reason
 _LONGEST: Final = 366 * 86_400.0
 _MOST_TEXT: Final = 4096
 _JUST_OVER: Final = timedelta(minutes=10)
-"""A time of day that was reached so short a while ago is now, and not tomorrow."""
+"""A time of day that passed less than this ago means now, not tomorrow."""
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART: Final = re.compile(
@@ -64,22 +64,22 @@ _CLOCK: Final = re.compile(
     r"(?:,?\s(?P<year>\d{4}))?,?\s(?:at\s)?)?"
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s?(?P<half>am|pm)?\b"
     r"(?:\s\(?(?P<zone>UTC|GMT(?:[+-]\d{1,2})?|[A-Z][A-Za-z_]{1,30}(?:/[A-Za-z_+-]{1,30}){1,2})\)?)?"
-    r"(?!\s?\()",  # a zone that is none says nothing
+    r"(?!\s?\()",  # no match with an unknown time zone
     re.IGNORECASE,
 )
 
 
 def retry_after(reason: Reason | None, text: str | None) -> float | None:
-    """Return the seconds from now on, of a worker that was refused for its many requests."""
+    """Return the seconds until a rate-limited worker may retry; None if unknown or not limited."""
     return resets_in(text or "", datetime.now(UTC)) if reason is Reason.RATE_LIMITED else None
 
 
 def resets_in(text: str, now: datetime) -> float | None:
-    """Return the seconds until requests are taken again; None when the text does not say.
+    """Return the seconds until requests are accepted again; None if the text does not say.
 
     Args:
-        text: Such as `session limit · resets 3pm (UTC)`, `try again in 20s`, `Retry-After: 20`.
-        now: The moment, with its time zone. A time without one is UTC, as in a container.
+        text: For example `session limit · resets 3pm (UTC)`, `try again in 20s`, `Retry-After: 20`.
+        now: The current time with its zone. Times in the text without a zone are UTC.
     """
     text = text[:_MOST_TEXT]
     for seconds in _readings(text, now):
@@ -89,20 +89,20 @@ def resets_in(text: str, now: datetime) -> float | None:
 
 
 def _readings(text: str, now: datetime) -> Iterator[float]:
-    for found in _HEADER.finditer(text):
-        yield float(found["number"]) * (0.001 if found["ms"] else 1.0)
-    for found in _EPOCH.finditer(text):
-        yield float(found["number"]) - now.timestamp()
-    for found in _ISO.finditer(text):
-        yield from _until_time(found, now)
-    for found in _BEFORE_DURATION.finditer(text):
-        yield from _duration(text, found.end())
-    for found in _CLOCK.finditer(text):
-        yield from _until_clock(found, now)
+    for match in _HEADER.finditer(text):
+        yield float(match["number"]) * (0.001 if match["ms"] else 1.0)
+    for match in _EPOCH.finditer(text):
+        yield float(match["number"]) - now.timestamp()
+    for match in _ISO.finditer(text):
+        yield from _until_time(match, now)
+    for match in _BEFORE_DURATION.finditer(text):
+        yield from _duration(text, match.end())
+    for match in _CLOCK.finditer(text):
+        yield from _until_clock(match, now)
 
 
 def _duration(text: str, start: int) -> Iterator[float]:
-    """Add up `2h3m4s` or `5 days 22 hours 11 minutes`."""
+    """Yield the seconds of a duration such as `2h3m4s` or `5 days 22 hours 11 minutes`."""
     seconds, position = 0.0, start
     while part := _PART.match(text, position):
         unit = part["unit"].lower()
@@ -114,43 +114,43 @@ def _duration(text: str, start: int) -> Iterator[float]:
         yield seconds
 
 
-def _until_time(found: re.Match[str], now: datetime) -> Iterator[float]:
+def _until_time(match: re.Match[str], now: datetime) -> Iterator[float]:
     try:
-        moment = datetime.fromisoformat(found["time"] + (found["zone"] or "Z").upper())
+        moment = datetime.fromisoformat(match["time"] + (match["zone"] or "Z").upper())
     except ValueError:
         return
     yield (moment - now).total_seconds()
 
 
-def _until_clock(found: re.Match[str], now: datetime) -> Iterator[float]:
-    hour, half = int(found["hour"]), (found["half"] or "").lower()
-    if not half and found["minute"] is None:
+def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:
+    hour, half = int(match["hour"]), (match["half"] or "").lower()
+    if not half and match["minute"] is None:
         return
     if half:
         if not 1 <= hour <= 12:
             return
         hour = hour % 12 + (12 if half == "pm" else 0)
-    zone = _zone(found["zone"] or "UTC")
+    zone = _zone(match["zone"] or "UTC")
     if zone is None:
         return
     try:
         here = now.astimezone(zone)
-        today = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
-        yield (_on_its_day(found, today, here) - now).total_seconds()
+        today = here.replace(hour=hour, minute=int(match["minute"] or 0), second=0, microsecond=0)
+        yield (_on_its_day(match, today, here) - now).total_seconds()
     except (ValueError, OverflowError):
         return
 
 
-def _on_its_day(found: re.Match[str], today: datetime, here: datetime) -> datetime:
-    """Return the next moment of that name; which is over only just is the one that is meant."""
-    if found["month"] is not None:
-        month = _MONTHS.index(found["month"].lower()) + 1
-        year = int(found["year"] or here.year)
-        named = today.replace(year=year, month=month, day=int(found["day"]))
-        is_over = found["year"] is None and here - named > timedelta(days=31)
+def _on_its_day(match: re.Match[str], today: datetime, here: datetime) -> datetime:
+    """Return the next time that matches; a time that passed just now counts as the next."""
+    if match["month"] is not None:
+        month = _MONTHS.index(match["month"].lower()) + 1
+        year = int(match["year"] or here.year)
+        named = today.replace(year=year, month=month, day=int(match["day"]))
+        is_over = match["year"] is None and here - named > timedelta(days=31)
         return named.replace(year=year + 1) if is_over else named
-    if found["weekday"] is not None:
-        ahead = (_DAYS.index(found["weekday"].lower()) - here.weekday()) % 7
+    if match["weekday"] is not None:
+        ahead = (_DAYS.index(match["weekday"].lower()) - here.weekday()) % 7
         named = today + timedelta(days=ahead)
         return named + timedelta(days=7) if here - named > _JUST_OVER else named
     return today + timedelta(days=1) if here - today > _JUST_OVER else today

@@ -1,4 +1,4 @@
-"""Find what an agent says of itself in output that may be huge, damaged or hostile."""
+"""Find an agent's report in output that may be huge, damaged or hostile."""
 
 import json
 import math
@@ -11,46 +11,46 @@ from orchestrator.text.sanitize import one_line
 
 _CHUNK: Final = 256 * 1024
 _OVERLAP: Final = 256
-"""More than the longest quoted key, so that one cut by a chunk's end is still found."""
+"""Longer than any quoted key, so that a key at the boundary of two chunks is found."""
 _WINDOWS: Final = (4 * 1024, 64 * 1024, 1024 * 1024)
-"""Bytes tried for one object: most are small, and none may be larger than the last."""
+"""Sizes in bytes that are tried, in turn, to parse one object; larger objects are ignored."""
 _LARGEST: Final = _WINDOWS[-1]
 
-# A worker may print millions of lines that look like the start of a report. It only cheats itself
-# out of its own figures; these bounds keep it from also taking our time (about 2 s at worst).
+# A hostile worker may print millions of lines that look like the start of a report. These bounds
+# limit the time that parsing takes to about 2 s.
 _MAX_LINES: Final = 250_000
 _MAX_PARSED: Final = 16 * 1024 * 1024
 _MAX_STREAMED: Final = 64 * 1024 * 1024
-"""Bytes of lines parsed one after the other: whole transcripts, with what every tool printed."""
+"""Most bytes of lines that are parsed in sequence: whole transcripts with the output of tools."""
 
 _TAIL: Final = 8 * 1024
 _LONGEST_TOKEN: Final = 16
-"""An error this close to the end of a window may come from the cut: `-Infinity`, `\\ud83d`."""
-# What some programs draw around their errors.
+"""Parse errors so close to the end of a window may be caused by the cut: `-Infinity`, `\\ud83d`."""
+# Characters that some programs draw around error messages.
 _FRAME: Final = " \t│╭─╮╰╯"
-# Possessive: without it a long run of blanks would be walked twice.
+# Possessive, because backtracking would scan long runs of blanks twice.
 _OBJECT_START: Final = re.compile(rb'\n\{[ \t\r\n]*+(?:"|\Z)')
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 
 
 def find_report(path: Path, *alternatives: frozenset[str]) -> dict[str, object] | None:
-    """Find the last JSON object that begins a line and has every key of one of `alternatives`.
+    """Return the last JSON object that starts a line and has all keys of one of `alternatives`.
 
-    Whatever the file is, time and memory are bounded: it is read backward in small pieces, objects
-    larger than 1 MiB are passed over, and the search gives up after too many false starts.
+    Time and memory are bounded for any file: the file is read backward in chunks, objects larger
+    than 1 MiB are ignored, and the search stops after too many false starts.
     """
     with path.open("rb") as file:
         parsed = 0
         for start in _possible_starts(file, alternatives):
-            found, used = _parse_at(file, start)
-            if found is not None and any(keys <= found.keys() for keys in alternatives):
-                return found
+            report, used = _parse_at(file, start)
+            if report is not None and any(keys <= report.keys() for keys in alternatives):
+                return report
             parsed += used
             if parsed > _MAX_PARSED:
                 break
@@ -58,7 +58,7 @@ def find_report(path: Path, *alternatives: frozenset[str]) -> dict[str, object] 
 
 
 def parse_object(text: str) -> dict[str, object] | None:
-    """Read text that is one JSON object and nothing else, or give None."""
+    """Return the JSON object that a text consists of; None if it is anything else."""
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -67,10 +67,10 @@ def parse_object(text: str) -> dict[str, object] | None:
 
 
 def json_lines(path: Path, *marks: bytes) -> Iterator[dict[str, object]]:
-    """Yield the lines that are a JSON object and hold one of `marks`, first to last.
+    """Yield the lines that are a JSON object and contain one of `marks`, in order.
 
-    Time and memory are bounded here too: longer lines than 1 MiB are passed over, and a file with
-    too much in it is not read to its end.
+    Time and memory are bounded: lines longer than 1 MiB are ignored, and reading stops after
+    64 MiB of parsed lines.
     """
     parsed, whole = 0, True
     with path.open("rb") as file:
@@ -81,36 +81,36 @@ def json_lines(path: Path, *marks: bytes) -> Iterator[dict[str, object]]:
                 return
             if begins and line.startswith(b"{") and any(mark in line for mark in marks):
                 parsed += len(line)
-                found = parse_object(line.decode("utf-8", errors="replace"))
-                if found is not None:
-                    yield found
+                parsed_line = parse_object(line.decode("utf-8", errors="replace"))
+                if parsed_line is not None:
+                    yield parsed_line
 
 
 def text_tail(path: Path, limit: int) -> str:
-    """Return the last `limit` bytes of a file as text, what is not UTF-8 being replaced."""
+    """Return the last `limit` bytes of a file as text; invalid UTF-8 is replaced."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         raw = _read(file, max(0, size - limit), limit)
     if size > limit:
-        raw = raw.lstrip(bytes(range(0x80, 0xC0)))  # the rest of a character that was cut
+        raw = raw.lstrip(bytes(range(0x80, 0xC0)))  # the rest of a truncated character
     return raw.decode("utf-8", errors="replace")
 
 
 def last_line(path: Path) -> str | None:
-    """Return the last line of a file that says something, safe to show, or None."""
+    """Return the last line of a file that is not blank, made safe to print; None if none."""
     lines = (line.strip(_FRAME) for line in reversed(text_tail(path, _TAIL).splitlines()))
     line = next(filter(None, lines), None)
     return None if line is None else one_line(line)
 
 
 def _parse_at(file: BinaryIO, start: int) -> tuple[dict[str, object] | None, int]:
-    """Parse the object that begins at `start`; also tell how many bytes had to be parsed."""
+    """Parse the object that starts at `start`; also return the number of bytes parsed."""
     used = 0
     for window in _WINDOWS:
         raw = _read(file, start, window)
         try:
-            found, end = _DECODER.raw_decode(raw.decode("utf-8", errors="replace"))
-            return found, used + end
+            value, end = _DECODER.raw_decode(raw.decode("utf-8", errors="replace"))
+            return value, used + end
         except json.JSONDecodeError as error:
             used += len(raw)
             if len(raw) < window or not _cut_short(error):
@@ -127,7 +127,7 @@ def _cut_short(error: json.JSONDecodeError) -> bool:
 
 
 def _possible_starts(file: BinaryIO, alternatives: Collection[frozenset[str]]) -> Iterator[int]:
-    """Yield, last first, where a line begins an object that the wanted keys follow closely."""
+    """Yield the offsets, last first, where an object with the wanted keys may start."""
     scan = _KeyScan(alternatives)
     lines = 0
     for base, data in _chunks_backward(file):
@@ -148,10 +148,9 @@ def _possible_starts(file: BinaryIO, alternatives: Collection[frozenset[str]]) -
 
 
 class _KeyScan:
-    """Knows where each key comes next, while a file is walked backward.
+    """Tracks the next position of each key while a file is read backward.
 
-    It turns away, at the price of one search through the file, the many lines of ordinary output
-    that begin with a brace.
+    This rejects most lines that start with a brace without parsing them.
     """
 
     def __init__(self, alternatives: Collection[frozenset[str]]) -> None:
@@ -163,14 +162,14 @@ class _KeyScan:
         }
 
     def advance(self, base: int, data: bytes, start: int, end: int) -> None:
-        """Take in `data[start:end]`, which lies before everything taken in so far."""
+        """Process `data[start:end]`, which lies before all data processed so far."""
         for key in self._next:
             at = data.find(key, start, end)
             if at >= 0:
                 self._next[key] = base + at
 
     def may_match(self, base: int, data: bytes) -> bool:
-        """Return whether any object that begins in `data` could have the keys."""
+        """Return whether any object that starts in `data` could contain the keys."""
         reach = base + len(data) + _LARGEST
         return any(
             all(self._next[key] < reach or key in data for key in keys)
@@ -178,16 +177,16 @@ class _KeyScan:
         )
 
     def matches(self, start: int) -> bool:
-        """Return whether the keys follow closely enough on `start`."""
+        """Return whether all keys follow `start` within the size of the largest object."""
         reach = start + _LARGEST
         return any(all(self._next[key] < reach for key in keys) for keys in self._alternatives)
 
 
 def _chunks_backward(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and bytes of overlapping pieces, the last first.
+    """Yield the offset and bytes of overlapping chunks, last first.
 
-    Each begins one byte early, so that the newline before its first character can be seen; the
-    file itself is taken to follow one.
+    Each chunk starts one byte early, so that it includes the newline before its first line; a
+    newline is assumed before the start of the file.
     """
     size = file.seek(0, 2)
     for start in range((size - 1) // _CHUNK * _CHUNK, -1, -_CHUNK):

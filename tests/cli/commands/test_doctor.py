@@ -225,5 +225,5 @@ class TestConfiguration:
         (repository / "orchestrator.yaml").write_text(text)
         code, lines = self.doctor(capsys, "--config", "orchestrator.yaml")
         assert code == 3
-        refused = "`--budget-per-worker` (it does not say what it spends)"
+        refused = "`--budget-per-worker` (it does not report its cost)"
         assert f"✗ agent: `codex` cannot keep {refused}" in lines

@@ -98,7 +98,7 @@ def test_its_failure_is_a_result(run: Run) -> None:
         (
             "--agent-cli acme --budget-per-worker 1",
             3,
-            "error: `acme` cannot keep `--budget-per-worker` (it does not say what it spends)\n",
+            "error: `acme` cannot keep `--budget-per-worker` (it does not report its cost)\n",
         ),
     ],
 )
@@ -118,6 +118,6 @@ def test_a_broken_one_is_told_in_a_line(run: Run, site: Path) -> None:
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
         "error: the adapter for `acme` is broken: loading it: ModuleNotFoundError: No module named "
-        "'nosuch'\n\nhint: it comes with the package `orchestrator-acme`: tell who made that, or "
+        "'nosuch'\n\nhint: report this to the authors of the package `orchestrator-acme`, or "
         "remove it\n"
     )
