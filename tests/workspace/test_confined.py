@@ -197,7 +197,7 @@ def test_directories_are_each_in_no_other() -> None:
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ("enforce: ro", "`enforce` needs `paths`"),
+        ("enforce: ro", "`enforce` requires `paths`"),
         ("enforce: ro, paths: ['src/*']", "wildcards is not a directory"),
         ("enforce: rw, paths: [src]", "`tasks[1].enforce` is `rw`"),
     ],
