@@ -68,7 +68,11 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
             if not there.never_ran(other):
                 done[task.id] = there.tasks[other].model_copy(update={"task": task.id})
     if len(over) == len(workflow.tasks):
-        raise ConfigError("all tasks of the workflow succeeded in that run: nothing is left to do")
+        raise ConfigError(
+            "all tasks of the workflow succeeded in that run: nothing is left to do",
+            hint=f"lists of `foreach` are read from {earlier.base[:12]}, where that run started; "
+            "leave `--after` out to start from a newer commit",
+        )
     there.check_kept(workflow, done)
     moved = {other for name, other in same.items() if name != other}
     repeated = [task.id for task in workflow.tasks if task.id not in over | anew | moved]

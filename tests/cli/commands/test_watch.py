@@ -1,6 +1,8 @@
 """`watch` where there is no terminal; on one it is in tests/system."""
 
+import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,9 @@ import pytest
 from orchestrator.cli.app import run
 from orchestrator.cli.commands.watch import _LastLines
 from orchestrator.cli.output.report import run_table
-from orchestrator.events import WorkerOutput
+from orchestrator.events import WorkerDone, WorkerOutput
 from tests.support.cli import start
-from tests.support.live import LiveRun, eventually, killed_run, newest
+from tests.support.live import LATE, LiveRun, eventually, killed_run, newest
 from tests.support.runs import shell_run
 
 
@@ -36,6 +38,28 @@ def test_a_run_that_goes_on(repo, tmp_path, local_engine):
     assert lines[1] == "worker 2 started: exit 3"
     assert lines[2].startswith("✗ worker 2 failed (agent_failed)")
     assert lines[-1] == "remove worktrees and branches: orchestrator parallel-cleanup"
+
+
+def test_a_failure_is_shown_within_two_seconds(repo, tmp_path, local_engine):
+    live = LiveRun(repo, tmp_path / "gate")
+    fails = f"sleep $ORCHESTRATOR_WORKER_ID; date +%s.%N > {tmp_path}/$ORCHESTRATOR_WORKER_ID; exit"
+    seen = {}
+    with live.going_on(local_engine, f"{fails} 3", f"{fails} 4", f"{fails} 5", live.wait_for_gate):
+        with start("watch", cwd=repo, stderr=subprocess.PIPE) as watching:
+            for line in watching.stderr:
+                if found := re.match(rb".* worker ([1-3]) failed", line):
+                    seen[int(found[1])] = time.time()
+                if len(seen) == 3:
+                    break
+            watching.terminate()
+            watching.stderr.read()
+        with newest(repo) as history:
+            events = {e.result.worker_id: e for e in history.read() if isinstance(e, WorkerDone)}
+    assert all(events[worker].result.reason == "agent_failed" for worker in seen)
+    # A machine that is busy delays some of them.
+    assert min(seen[worker] - events[worker].at.timestamp() for worker in seen) < 2
+    ends = {worker: float((tmp_path / f"{worker}").read_text()) for worker in seen}
+    assert min(seen[worker] - ends[worker] for worker in seen) < LATE
 
 
 def test_a_run_that_has_ended(repo, local_engine, capsys):
