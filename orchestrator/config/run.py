@@ -277,7 +277,7 @@ class ParallelConfig(Model):
     def _not_too_many(cls, workers: int, info: ValidationInfo) -> int:
         most = info.data.get("max_workers", MOST_WORKERS)
         if workers > most and "max_workers" in info.data:
-            raise ValueError(f"must be a whole number from 1 to {most} or `{AUTO}`")
+            raise ValueError(f"must be a whole number from 1 to {most} (`max_workers`) or `{AUTO}`")
         return workers
 
     @field_validator("tasks")

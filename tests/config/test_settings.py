@@ -24,6 +24,7 @@ parallel_runs:
   budget_per_worker: null    # USD per worker
   timeout_per_worker: null   # Seconds per worker
 """
+OF_MAX_WORKERS = "must be a whole number from 1 to 10 (`max_workers`) or `auto`"
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "config.schema.json"
 
 
@@ -163,7 +164,7 @@ foo: 1
     )
     assert sorted(found) == sorted([
         f"{file}:2: `parallel_runs.worker` is unknown, did you mean `parallel_runs.workers`?",
-        f"{file}:3: `parallel_runs.workers` is `11`: must be a whole number from 1 to 10 or `auto`",
+        f"{file}:3: `parallel_runs.workers` is `11`: {OF_MAX_WORKERS}",
         f"{file}:4: `parallel_runs.agent` is ``: must be text that is not empty",
         f'{file}:5: `parallel_runs.max_steps` is `"50"`: must be a whole number, at least 1',
         f"{file}:6: `parallel_runs.image` is `true`: must be text",
@@ -192,9 +193,8 @@ foo: 1
 
 @pytest.mark.parametrize("value", ["0", "11", "-1", "x", "2.5", "nan"])
 def test_workers_are_from_one_to_ten(value):
-    assert mistakes({"workers": value}) == [
-        f"option `--workers` is `{value}`: must be a whole number from 1 to 10 or `auto`"
-    ]
+    bound = OF_MAX_WORKERS if value == "11" else OF_MAX_WORKERS.replace(" (`max_workers`)", "")
+    assert mistakes({"workers": value}) == [f"option `--workers` is `{value}`: {bound}"]
 
 
 def test_a_named_file_and_the_environment_raise_the_number_of_workers(tmp_path):
@@ -202,24 +202,24 @@ def test_a_named_file_and_the_environment_raise_the_number_of_workers(tmp_path):
     assert load(file=named).workers == 20
     assert load({"workers": "64"}, file=named).workers == 64
     assert mistakes({"workers": "65"}, file=named) == [
-        "option `--workers` is `65`: must be a whole number from 1 to 64 or `auto`"
+        "option `--workers` is `65`: must be a whole number from 1 to 64 (`max_workers`) or `auto`"
     ]
     raised = {"ORCHESTRATOR_MAX_WORKERS": "12"}
     assert load({"workers": "12"}, environ=raised).workers == 12
     assert mistakes({"workers": "13"}, environ=raised) == [
-        "option `--workers` is `13`: must be a whole number from 1 to 12 or `auto`"
+        "option `--workers` is `13`: must be a whole number from 1 to 12 (`max_workers`) or `auto`"
     ]
     assert mistakes({"workers": "13"}, environ={"ORCHESTRATOR_MAX_WORKERS": "many"}) == [
         "environment variable `ORCHESTRATOR_MAX_WORKERS` is `many`: must be a whole number from 1 "
         "to 1000",
-        "option `--workers` is `13`: must be a whole number from 1 to 10 or `auto`",
+        "option `--workers` is `13`: must be a whole number from 1 to 10 (`max_workers`) or `auto`",
     ]
 
 
 def test_a_wrong_value_is_reported_even_where_a_stronger_source_wins(tmp_path):
     file = write(tmp_path, "parallel_runs: {workers: 99}")
     assert mistakes({"workers": "2"}, file=file) == [
-        f"{file}:1: `parallel_runs.workers` is `99`: must be a whole number from 1 to 10 or `auto`"
+        f"{file}:1: `parallel_runs.workers` is `99`: {OF_MAX_WORKERS}"
     ]
 
 
@@ -601,8 +601,7 @@ class TestAutomatosx:
             f"{file}:1: `execution.parallelDelegationEnabled` is `0`: must be `true` or `false`",
             f"{file}:1: `execution.maxConcurentAgents` is unknown, did you mean "
             "`execution.maxConcurrentAgents`?",
-            f"{file}:1: `execution.maxConcurrentAgents` is `11`: must be a whole number from 1 to "
-            "10 or `auto`",
+            f"{file}:1: `execution.maxConcurrentAgents` is `11`: {OF_MAX_WORKERS}",
             f"{file}:1: `providers.gemini-cli.rateLimit.enabled` is `1`: must be `true` or `false`",
             f"{file}:1: `providers.gemini-cli.rateLimit.refilRate` is unknown, did you mean "
             "`providers.gemini-cli.rateLimit.refillRate`?",

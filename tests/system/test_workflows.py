@@ -326,6 +326,7 @@ def test_a_signal_while_items_are_listed_stops_the_command_and_leaves_nothing(
     shown = "".join(said)
     assert "listing items: sleep 120" in shown
     assert "the command was stopped: interrupted" in shown
+    assert "hint" not in shown
     place = f"{REPOSITORY}={repo / '.git'}"
     assert client.containers(all=True, filters={"label": place}) == []
     assert branches(repo) == []

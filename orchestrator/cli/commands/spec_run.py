@@ -214,6 +214,8 @@ def _expanded(part: _Part, config: ParallelConfig, run_options: RunOptions) -> R
         except OrchestratorError as error:
             if interruption.exit_code is None:
                 raise
+            # The signal is the cause; the file has no mistake that a hint could help with.
+            error.hint = None
             tell_failure(error)
         finally:
             if interruption.exit_code is not None:

@@ -270,7 +270,8 @@ def test_all_mistakes_of_a_command_line_at_once(capsys):
     assert run(["parallel", "--workers", "12", "--memory", "lots", "--fail-on", "some"]) == 3
     assert capsys.readouterr().err == (
         "error: 4 mistakes in the configuration:\n"
-        "  option `--workers` is `12`: must be a whole number from 1 to 10 or `auto`\n"
+        "  option `--workers` is `12`: must be a whole number from 1 to 10 (`max_workers`) or "
+        "`auto`\n"
         "  option `--fail-on` is `some`: must be one of `any`, `all`\n"
         "  option `--memory` is `lots`: a size must be a number with a unit, such as 512m or 4g\n"
         "  no task was given\n\n"
