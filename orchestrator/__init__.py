@@ -32,7 +32,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # what a module's attribute is
-    # Loaded when asked for: `orchestrator --help` must not wait for Docker's SDK.
+    # Loaded on first use: `orchestrator --help` must not wait for the import of Docker's SDK.
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"orchestrator.{module}"), name)

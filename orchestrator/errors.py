@@ -1,10 +1,10 @@
-"""Every error that ends a command, each with its exit code and, where known, what to do."""
+"""Errors that end a command, each with an exit code and, if known, a hint."""
 
 from typing import ClassVar
 
 
 class OrchestratorError(Exception):
-    """Something other than a task went wrong; `exit_code` is what the command line returns."""
+    """An error other than a failed task; `exit_code` is the exit code of the command line."""
 
     exit_code: ClassVar[int] = 70
 
@@ -14,34 +14,34 @@ class OrchestratorError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Return what is wrong and what to do: the caller may print no more than this."""
+        """Return message and hint, since a caller may print nothing else."""
         return f"{self.message} (hint: {self.hint})" if self.hint else self.message
 
 
 class ConfigError(OrchestratorError):
-    """An option, a key or a value that cannot be honoured."""
+    """An option, key or value is invalid or not supported."""
 
     exit_code = 3
 
 
 class AuthenticationError(OrchestratorError):
-    """A model cannot be called for want of a key."""
+    """A model's API key is missing."""
 
     exit_code = 4
 
 
 class RepositoryError(OrchestratorError):
-    """No usable git repository, or git refused."""
+    """There is no usable git repository, or git failed."""
 
     exit_code = 3
 
 
 class NoRepositoryError(RepositoryError):
-    """There is no git repository around a directory."""
+    """A directory is not inside a git repository."""
 
 
 class ImageNotFoundError(OrchestratorError):
-    """The engine does not have the image."""
+    """The engine does not have an image."""
 
     exit_code = 3
 
@@ -53,25 +53,25 @@ class ImageBuildError(OrchestratorError):
 
 
 class PortTakenError(OrchestratorError):
-    """A port on the host is in use already."""
+    """A port on the host is already in use."""
 
     exit_code = 3
 
 
 class UnsupportedError(OrchestratorError):
-    """The engine lacks a feature that was asked for."""
+    """The engine lacks a requested feature."""
 
     exit_code = 3
 
 
 class NotRunningError(OrchestratorError):
-    """A container does not run, or not any more."""
+    """A container is not running."""
 
     exit_code = 3
 
 
 class EngineError(OrchestratorError):
-    """The engine refused a request or broke while carrying it out."""
+    """The engine refused a request or failed to carry it out."""
 
     exit_code = 7
 
@@ -81,7 +81,7 @@ class EngineUnavailableError(EngineError):
 
 
 class UnfinishedError(EngineError):
-    """A worker has ended, and its work could not be brought home for want of engine or disk."""
+    """A worker has ended, but its work could not be harvested because the engine or disk failed."""
 
 
 class RunDiedError(OrchestratorError):

@@ -1,4 +1,4 @@
-"""What happens in a run, told as it happens to a callback."""
+"""Events of a run, passed to a callback as they happen."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ Stream = Literal["stdout", "stderr"]
 
 
 Stage = Literal["setup", "teardown", "check"]
-"""What runs beside the agent, in containers of its own."""
+"""Steps that run before or after the agent, in their own containers."""
 
 
 def _now() -> datetime:
@@ -27,14 +27,14 @@ class _Event(BaseModel):
 
 
 class Notice(_Event):
-    """Something people should know, in one line."""
+    """A message for people, in one line."""
 
     type: Literal["notice"] = "notice"
     message: str
 
 
 class RunStarted(_Event):
-    """The plan stands; nothing runs yet."""
+    """The plan is complete; nothing runs yet."""
 
     type: Literal["run_started"] = "run_started"
     run_id: str
@@ -44,25 +44,25 @@ class RunStarted(_Event):
 
 
 class WorkerPreparing(_Event):
-    """A slot is free: the worktree is being made."""
+    """The worker has a slot; its worktree is being created."""
 
     type: Literal["worker_preparing"] = "worker_preparing"
     worker_id: int
 
 
 class WorkerStage(_Event):
-    """A container of a worker runs that is not the agent's."""
+    """A container of a worker was started for a stage other than the agent."""
 
     type: Literal["worker_stage"] = "worker_stage"
     worker_id: int
     stage: Stage
     name: str | None = None
-    """Which check it is."""
+    """Name of the check, for stage `check`."""
     container: str
 
 
 class WorkerStageDone(_Event):
-    """It has ended."""
+    """The container of a stage has ended."""
 
     type: Literal["worker_stage_done"] = "worker_stage_done"
     worker_id: int
@@ -70,11 +70,11 @@ class WorkerStageDone(_Event):
     name: str | None = None
     duration: float
     problem: str | None = None
-    """Why it is not as it should be; null when it is."""
+    """What went wrong in the stage; null for success."""
 
 
 class WorkerStarted(_Event):
-    """The container runs."""
+    """The worker's container was started."""
 
     type: Literal["worker_started"] = "worker_started"
     worker_id: int
@@ -83,7 +83,7 @@ class WorkerStarted(_Event):
 
 
 class WorkerOutput(_Event):
-    """The latest line of a worker; lines may be left out when they come fast. Cleaned, bounded."""
+    """The latest line of a worker, escaped and shortened; fast output is thinned out."""
 
     type: Literal["worker_output"] = "worker_output"
     worker_id: int
@@ -92,7 +92,7 @@ class WorkerOutput(_Event):
 
 
 class WorkerProgress(_Event):
-    """What the agent has used so far, by its own word."""
+    """Cost and steps that the agent has reported so far."""
 
     type: Literal["worker_progress"] = "worker_progress"
     worker_id: int
@@ -101,33 +101,33 @@ class WorkerProgress(_Event):
 
 
 class WorkerMeasured(_Event):
-    """What a worker uses at this moment, as far as it is known; told by whoever looks at it."""
+    """Resource usage of a worker at this moment; null where unknown. Emitted by a run's viewers."""
 
     type: Literal["worker_measured"] = "worker_measured"
     worker_id: int
     cpus: float | None = None
-    """CPUs in use: 1.0 is one of them, wholly."""
+    """CPUs in use: 1.0 is one CPU, fully used."""
     memory: int | None = None
-    """Bytes, without the page cache that can be dropped."""
+    """Bytes, without the page cache that the kernel can drop."""
     disk: int | None = None
-    """Bytes in the directories that it writes to."""
+    """Bytes in the directories that the worker writes to."""
     files: int | None = None
-    """Files it has changed, build output included."""
+    """Files that the worker has changed, build output included."""
 
 
 class Intervention(_Event):
-    """Somebody should look at a worker."""
+    """A person should look at a worker."""
 
     type: Literal["intervention"] = "intervention"
     worker_id: int
     trigger: Trigger
     detail: str
     stops: bool
-    """Whether it is stopped for that."""
+    """Whether the worker is stopped for this reason."""
 
 
 class WorkerStopping(_Event):
-    """We are ending the container, and why."""
+    """The worker's container is being stopped."""
 
     type: Literal["worker_stopping"] = "worker_stopping"
     worker_id: int
@@ -135,46 +135,46 @@ class WorkerStopping(_Event):
 
 
 class WorkerHarvesting(_Event):
-    """The container is dead; its work is being fetched and checked."""
+    """The container is dead; the worker's commits are being packed and checked."""
 
     type: Literal["worker_harvesting"] = "worker_harvesting"
     worker_id: int
 
 
 class WorkerRetrying(_Event):
-    """An attempt failed; there is to be another."""
+    """An attempt failed and will be retried."""
 
     type: Literal["worker_retrying"] = "worker_retrying"
     worker_id: int
     attempt: int
-    """The one to come: 2 is the first that is a retry."""
+    """Number of the next attempt: 2 is the first retry."""
     reason: str
-    """Why the one before failed."""
+    """Why the last attempt failed."""
     delay: float
-    """Seconds until then, at least."""
+    """Shortest delay until the next attempt, in seconds."""
     counted: bool = True
-    """Whether that is one of its retries; or it waits for its provider."""
+    """Whether the attempt uses up one of the worker's retries; waiting for a provider does not."""
 
 
 class ProviderPaused(_Event):
-    """A model's API refused further requests: no worker starts that uses it."""
+    """A model's API refused further requests: no worker that uses the provider is started."""
 
     type: Literal["provider_paused"] = "provider_paused"
     provider: str
     seconds: float
-    """From now on."""
+    """Length of the pause from now on."""
     known: bool
-    """Whether it said so itself; else it is a guess."""
+    """Whether the API reported this length; otherwise the length is a guess."""
 
 
 class SlotsChanged(_Event):
-    """As often as a provider refuses requests, fewer workers use it at one time."""
+    """The limit of concurrent workers of a provider changed, after refused requests."""
 
     type: Literal["slots_changed"] = "slots_changed"
     provider: str
     slots: int
     most: int
-    """Without that."""
+    """The number without refused requests."""
 
 
 class WorkerDone(_Event):
@@ -214,4 +214,4 @@ Emit = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Watch nothing."""
+    """Ignore an event."""

@@ -1,4 +1,4 @@
-"""What a run hands back: one `WorkerResult` per worker, and how they sum up."""
+"""Results of a run: one `WorkerResult` per worker, the run's overall status and exit code."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Status(StrEnum):
-    """How a worker ended."""
+    """Final status of a worker or run."""
 
     SUCCESS = "success"
     PARTIAL = "partial"
@@ -22,11 +22,11 @@ class Reason(StrEnum):
     """Why a worker did not succeed."""
 
     AGENT_FAILED = "agent_failed"
-    """The agent, or the command, says that it failed."""
+    """The agent, or the command, reported a failure."""
     AGENT_ERROR = "agent_error"
-    """The agent broke: it died without a usable report, or its model could not be reached."""
+    """The agent crashed: it ended without a usable report, or its model could not be reached."""
     NO_REPORT = "no_report"
-    """The agent ended well but printed no report."""
+    """The agent ended normally but printed no report."""
     MAX_STEPS = "max_steps"
     CONTEXT_FULL = "context_full"
     BUDGET = "budget"
@@ -40,158 +40,166 @@ class Reason(StrEnum):
     IDLE = "idle"
     AUTH = "auth"
     CHECKS_FAILED = "checks_failed"
-    """A check of the project's does not pass on what the worker committed."""
+    """A check of the project failed on the worker's commit."""
     RATE_LIMITED = "rate_limited"
     REPEATED_ERROR = "repeated_error"
     NEEDS_INPUT = "needs_input"
     OUT_OF_SCOPE = "out_of_scope"
     DEPENDENCY = "dependency"
-    """It never ran: a task that it depends on failed."""
+    """The task never ran: a task that it depends on failed."""
     CONFLICT = "conflict"
-    """It never ran: what it depends on cannot be merged."""
+    """The task never ran: the commits of the tasks that it depends on cannot be merged."""
     CANCELLED = "cancelled"
     HARVEST_REFUSED = "harvest_refused"
-    """The checks on the host refused what the worker committed; what keeps the rules is on its
-    branch."""
+    """The host's checks refused some of the worker's commits; the branch has the accepted part."""
     SETUP_FAILED = "setup_failed"
-    """The worktree or the container could not be made."""
+    """The worktree or the container could not be created."""
     ENGINE_ERROR = "engine_error"
     INTERNAL_ERROR = "internal_error"
-    """A bug in us."""
+    """A bug in the orchestrator."""
 
 
 class CheckResult(BaseModel):
-    """How one check of a worker's commit ended."""
+    """Result of one check of a worker's commit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
     passed: bool
     exit_code: int | None = None
-    """Null when it was not seen to its end."""
+    """Null when the end of the check was not observed."""
     duration: float = Field(default=0.0, ge=0)
     """Seconds."""
     log: str
-    """File with all that it printed."""
+    """File with the check's whole output."""
     message: str | None = None
-    """Why it did not pass, in one line."""
+    """Why the check did not pass, in one line."""
 
 
 Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
-"""Why somebody should look at a worker."""
+"""Why a person should look at a worker."""
 
 
 class Noticed(BaseModel):
-    """Something for which somebody should have looked at a worker while it ran."""
+    """A finding during the run for which a person should have looked at the worker."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     trigger: Trigger
     """`silence`, `repeated_error`, `needs_input` or `out_of_scope`."""
     detail: str
-    """One line for people."""
+    """The finding in one line, for people."""
     at: datetime
-    """When it was noticed."""
+    """Time of the finding."""
 
 
 class WorkerResult(BaseModel):
-    """What one worker did. The first nine fields are those of `architect parallel`."""
+    """The result of one worker. The first nine fields are those of `architect parallel`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     worker_id: int
-    """1-based; names the worktree and the branch."""
+    """Number of the worker, counted from 1; part of the names of its worktree and branch."""
     branch: str
     """The worker's branch, without `refs/heads/`."""
     model: str
-    """`default` when none was asked for."""
+    """Model of the worker; `default` if none was requested."""
     status: Status
     """`success`, `partial`, `failed` or `timeout`."""
     steps: int = Field(default=0, ge=0)
-    """Steps, by the agent's own word; 0 when unknown."""
+    """Number of steps that the agent reported; 0 when unknown."""
     cost: float = Field(default=0.0, ge=0)
-    """USD. 0.0 when unknown: see `cost_known`."""
+    """Cost in USD; 0.0 when unknown: see `cost_known`."""
     duration: float = Field(default=0.0, ge=0)
     """Seconds from the container's start to its end."""
     files_modified: list[str] = Field(default_factory=list)
-    """Paths that differ between the base and the branch, by git's word: the first 10,000 of them,
-    and 512 KiB, at most. `files_total` counts all."""
+    """Paths that git reports as different between base and branch: at most the first 10,000, and at
+    most 512 KiB. `files_total` counts all.
+    """
     worktree_path: str
-    """Absolute."""
+    """Absolute path of the worktree."""
 
     name: str | None = None
-    """The id of its task, in a workflow."""
+    """Id of the worker's task, in a workflow."""
     required: bool = True
-    """Whether the run fails with it."""
+    """Whether the run fails if this worker fails."""
     task: str | None = None
-    """What it was asked to do."""
+    """The worker's task."""
     reason: Reason | None = None
-    """Why it is not a success; null when it is."""
+    """Why the worker did not succeed; null for `success`."""
     message: str | None = None
-    """One line for people."""
+    """Explanation in one line, for people."""
     summary: str | None = None
-    """The end of what the agent said last, 4000 characters at most; of a command, the last lines of
-    its output."""
+    """The end of the agent's last message, at most 4000 characters; for a command, the last lines
+    of its output.
+    """
     attempts: int = 1
-    """How often it was started: `cost` and `tokens` are of all attempts, all else is the last's."""
+    """How many times the worker was started. `cost` and `tokens` cover all attempts, every other
+    field the last attempt.
+    """
     exit_code: int | None = None
-    """Of the container's main process; null when its end was not seen."""
+    """Exit code of the container's main process; null when its end was not observed."""
     base: str | None = None
-    """The commit it started from."""
+    """The commit that the worker started from."""
     commit: str | None = None
-    """The commit the branch points at."""
+    """The commit that the branch points at."""
     kept_refs: list[str] = Field(default_factory=list)
-    """Refs of commits that the worker left and its branch does not have: other branches, tags,
-    stashes, a detached HEAD, staged content."""
+    """Refs of the worker's commits that its branch does not contain: other branches, tags, stashes,
+    a detached HEAD, staged content.
+    """
     files_total: int | None = Field(default=None, ge=0)
-    """How many paths differ between the base and the branch; null in results of older versions."""
+    """Number of paths that differ between base and branch; null in results of older versions."""
     insertions: int = 0
-    """Lines added, by git's word; files over 4 MiB count as binary."""
+    """Lines added, as counted by git; files over 4 MiB count as binary."""
     deletions: int = 0
-    """Lines removed, by git's word; files over 4 MiB count as binary."""
+    """Lines removed, as counted by git; files over 4 MiB count as binary."""
     checks: list[CheckResult] = Field(default_factory=list)
-    """How the checks of what it committed ended; empty where there were none."""
+    """Results of the checks of the worker's commit; empty without checks."""
     artifacts: list[str] = Field(default_factory=list)
-    """Files that it handed over beside its commits, below `artifacts` in `log`; 1000 at most."""
+    """Files that the worker handed over in addition to its commits, relative to `artifacts` in
+    `log`; at most 1000.
+    """
     tokens: int | None = None
-    """By the agent's own word; null when unknown."""
+    """Number of tokens that the agent reported; null when unknown."""
     cost_known: bool = False
-    """Whether anyone said what it cost."""
+    """Whether `cost` was reported by the agent."""
     retry_after: float | None = None
-    """Of one that is `rate_limited`: seconds from its end after which the model's API takes
-    requests again, by its own word; null when unknown."""
+    """For `rate_limited`: seconds after the worker's end until the model's API accepts requests
+    again, as the API reported; null when unknown.
+    """
     ports: dict[int, int] = Field(default_factory=dict)
-    """Container port to the port on 127.0.0.1 where it was published."""
+    """Published ports: container port to port on 127.0.0.1."""
     limits_hit: list[str] = Field(default_factory=list)
-    """Limits it ran into, also when it got over them."""
+    """Limits that the worker reached, even if it continued afterwards."""
     interventions: list[Noticed] = Field(default_factory=list)
-    """What somebody should have looked at while it ran, the latest 20: triggers that were set, and
-    a question that it waited behind at its deadline."""
+    """The latest 20 findings for which a person should have looked at the worker: enabled alerts,
+    and a question that the agent was waiting for at its deadline.
+    """
     peak_memory: int | None = None
-    """Bytes in use, the most that was measured, once a second."""
+    """Largest memory use in bytes, measured once a second."""
     started_at: datetime | None = None
-    """When its container ran; null when it never did."""
+    """Start of the container; null if it never started."""
     log: str | None = None
-    """Directory with the worker's whole stdout.log and stderr.log."""
+    """Directory with the worker's complete stdout.log and stderr.log."""
 
     @property
     def file_count(self) -> int:
-        """Number of files that it changed, those that are not listed included."""
+        """Number of changed files, including those not listed."""
         return len(self.files_modified) if self.files_total is None else self.files_total
 
     @property
     def title(self) -> str:
-        """The worktree's directory name."""
+        """Name of the worktree's directory."""
         return Path(self.worktree_path).name
 
     @property
     def never_ran(self) -> bool:
-        """Whether its container never started, as of a task that was skipped or not needed."""
+        """Whether the container never started, for example because the task was skipped."""
         return self.started_at is None
 
 
 class RunResult(BaseModel):
-    """One run: what `--json` prints."""
+    """The result of one run, as printed by `--json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -205,7 +213,7 @@ class RunResult(BaseModel):
 
 
 def overall_status(results: Sequence[WorkerResult]) -> Status:
-    """Sum up: success only if all succeeded, timeout only if all failures are timeouts."""
+    """Return a run's status: `success` if all succeeded, `timeout` if all others timed out."""
     causes, skipped = _causes(results)
     statuses = {result.status for result in causes}
     if not causes and not skipped:
@@ -218,13 +226,13 @@ def overall_status(results: Sequence[WorkerResult]) -> Status:
 def sum_up(
     results: Iterable[WorkerResult], *, run_id: str, base: str, engine: str, duration: float
 ) -> RunResult:
-    """Make a run's result of its workers'.
+    """Create a run's result from the results of its workers.
 
     Args:
         results: One per worker, in any order.
-        run_id: The run.
-        base: The commit it started from.
-        engine: The engine's version.
+        run_id: The run's id.
+        base: The commit that the run started from.
+        engine: Name and version of the engine.
         duration: Seconds.
     """
     ordered = sorted(results, key=lambda result: result.worker_id)
@@ -244,7 +252,7 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
 
     Args:
         results: One per worker.
-        fail_on: `any`, or `all`: with `all` a run in which any worker succeeded is 0.
+        fail_on: `any`, or `all`: with `all`, the code is 0 if any required worker succeeded.
     """
     causes, skipped = _causes(results)
     succeeded = any(one.required and one.status is Status.SUCCESS for one in results)
@@ -268,10 +276,11 @@ def exit_code(results: Sequence[WorkerResult], *, fail_on: str = "any") -> int:
 
 
 def _causes(results: Sequence[WorkerResult]) -> tuple[list[WorkerResult], bool]:
-    """Return the results that fail a run by themselves, and whether required tasks were skipped.
+    """Return the results that make a run fail, and whether a required task was skipped.
 
-    A required task that never ran because another failed is a failure of the run, whether or not
-    the other one is required; what made the others fail is then a cause too.
+    A required task that was skipped because another task failed makes the run fail, even if that
+    other
+    task is not required. Failures of tasks that are not required then count as causes too.
     """
     bad = [result for result in results if result.status is not Status.SUCCESS]
     skipped = any(one.required and one.reason is Reason.DEPENDENCY for one in bad)

@@ -1,4 +1,4 @@
-"""Do one thing in a thread beside another, and be done with both."""
+"""Run a function in a second thread for the duration of a block."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def meanwhile(work: Callable[[], None]) -> Iterator[None]:
-    """Run `work` beside the body; it has ended when the body is left.
+    """Run `work` in a thread during the block; the block's end waits for it.
 
     Raises:
-        Exception: What the body raised, or else what `work` did.
+        Exception: The exception of the block, or else that of `work`.
     """
     with ThreadPoolExecutor(max_workers=1) as pool:
         done = pool.submit(work)

@@ -1,4 +1,4 @@
-"""Which worker gets which task and model. Pure."""
+"""The specification of a worker: its task, its model and its names."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -6,7 +6,7 @@ DEFAULT_MODEL = "default"
 
 
 class WorkerSpec(BaseModel):
-    """One worker's job."""
+    """Task, model and names of one worker."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -14,22 +14,22 @@ class WorkerSpec(BaseModel):
     task: str
     model: str | None
     name: str | None = None
-    """The id of its task, in a workflow."""
+    """Id of the worker's task, in a workflow."""
     required: bool = True
-    """Whether the run fails with it."""
+    """Whether the run fails if this worker fails."""
     worktree_dir: str | None = None
-    """Where its worktree is, from the repository's top or absolute; null for the default."""
+    """Path of the worktree, relative to the repository's top or absolute; null for the default."""
     branch_name: str | None = None
-    """The name of its branch; null for the default."""
+    """Name of the branch; null for the default."""
 
     @property
     def model_name(self) -> str:
-        """The model as results show it."""
+        """The model's name as shown in results."""
         return self.model or DEFAULT_MODEL
 
     @property
     def directory(self) -> str:
-        """The directory of the worktree, from the repository's top level, or absolute."""
+        """Path of the worktree, relative to the repository's top or absolute."""
         return self.worktree_dir or f".architect-parallel-{self.worker_id}"
 
     @property
@@ -39,9 +39,9 @@ class WorkerSpec(BaseModel):
 
     @property
     def is_named(self) -> bool:
-        """Whether templates gave it a name."""
+        """Whether the worktree or branch has a name from a template."""
         return self.worktree_dir is not None or self.branch_name is not None
 
     def collides(self, other: "WorkerSpec") -> bool:
-        """Check whether it and another worker cannot both have what they are named after."""
+        """Return whether this and another worker have the same branch or worktree."""
         return self.branch == other.branch or self.directory == other.directory

@@ -69,16 +69,16 @@ __all__ = [
 
 
 def installed_engines() -> dict[str, EntryPoint]:
-    """Return the entry points of all engines that installed packages offer, by name."""
+    """Return the entry points of engines in all installed packages, by engine name."""
     return {point.name: point for point in entry_points(group="orchestrator.engines")}
 
 
 def load_engine(name: str) -> Engine:
-    """Make the engine of that name.
+    """Load and create the engine with this name.
 
     Raises:
-        ConfigError: No installed package offers it.
-        EngineUnavailableError: It cannot be reached.
+        ConfigError: No installed package provides the engine.
+        EngineUnavailableError: The engine cannot be reached.
     """
     offered = installed_engines()
     if name not in offered:
@@ -91,10 +91,10 @@ def load_engine(name: str) -> Engine:
 
 @contextmanager
 def connected(engine: ContainerEngine | None) -> Iterator[ContainerEngine]:
-    """Give `engine`, or for a while the Docker engine.
+    """Yield `engine`, or connect to the Docker engine for the duration of the block.
 
     Raises:
-        EngineUnavailableError: It cannot be reached.
+        EngineUnavailableError: The Docker engine cannot be reached.
     """
     if engine is not None:
         yield engine

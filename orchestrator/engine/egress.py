@@ -1,4 +1,4 @@
-"""What a worker on the network may reach although it is private: told by the user, or implied."""
+"""Private network destinations that a worker may reach: from `--allow` or a model API's URL."""
 
 import ipaddress
 import re
@@ -9,29 +9,29 @@ from urllib.parse import urlsplit
 from orchestrator.errors import ConfigError, UnsupportedError
 
 HOST = "host.docker.internal"
-"""The name for this machine, inside a container."""
+"""Name of the host inside a container."""
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
 _BASE_URLS = ("_API_BASE", "_BASE_URL")
-"""How the variables end in which an agent program takes the base URL of a model's API."""
+"""Endings of the variables that hold the base URL of a model's API."""
 
-# Known to use the kernel's own network stack. Others (gVisor, Kata) may have one of their own,
-# past which packet filter rules in the container's network namespace do nothing.
+# Runtimes that use the kernel's network stack. Others (gVisor, Kata) may have their own stack, on
+# which packet filter rules in the container's network namespace have no effect.
 _FILTERED = frozenset({"runc", "crun", "youki", "nvidia", "io.containerd.runc.v2"})
 
 Destination = tuple[str, int | None]
 
 
 def check_runtime(runtime: str | None) -> None:
-    """Refuse a network that could not be closed to the machine.
+    """Reject a runtime whose network cannot be blocked from reaching the host.
 
     Raises:
-        UnsupportedError: The runtime may bring a network stack that no rule of ours reaches.
+        UnsupportedError: The runtime may bring its own network stack, which packet filters miss.
     """
     if not _is_filtered(runtime):
         raise UnsupportedError(
-            f"with runtime `{runtime}` the network cannot be closed to this machine",
-            hint="use `--network none` with it; `orchestrator doctor` lists the engine's runtimes",
+            f"with runtime `{runtime}`, workers on a network cannot be kept away from this machine",
+            hint="use `--network none`; `orchestrator doctor` lists the engine's runtimes",
         )
 
 
@@ -40,15 +40,15 @@ def _is_filtered(runtime: str | None) -> bool:
 
 
 def check_shared_network(runtime: str | None) -> None:
-    """Refuse services where containers could not share a network.
+    """Reject services with a runtime whose containers cannot share a network.
 
     Raises:
-        UnsupportedError: Each would have a network stack of its own.
+        UnsupportedError: Each container would have its own network stack.
     """
     if not _is_filtered(runtime):
         raise UnsupportedError(
-            f"with runtime `{runtime}` a worker cannot share a network with its services",
-            hint="leave the runtime out, or the services",
+            f"with runtime `{runtime}`, a worker cannot share a network with its services",
+            hint="remove either `runtime` or the services",
         )
 
 
@@ -57,49 +57,49 @@ def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[
 
     Args:
         names: The variables that the program is known to read.
-        environment: What its container will have; other variables open nothing.
+        environment: Environment of the program's container; other variables are ignored.
     """
     found = (name for name in names if name.endswith(_BASE_URLS))
     yield from (environment[name] for name in found if name in environment)
 
 
-def allowed_destinations(wishes: Iterable[str], urls: Iterable[str]) -> tuple[Destination, ...]:
-    """Return addresses and ports that stay reachable.
+def allowed_destinations(requested: Iterable[str], urls: Iterable[str]) -> tuple[Destination, ...]:
+    """Return the private destinations (address and port) that stay reachable.
 
     Args:
-        wishes: `HOST[:PORT]` as `--allow` takes them.
-        urls: Where the model's API is, by `http` or `https`: each opens one port. What cannot
-            be resolved is left to the agent to tell.
+        requested: Values of `--allow`: `HOST[:PORT]`.
+        urls: Base URLs of model APIs, `http` or `https`; each opens one port. A URL that cannot be
+            resolved is skipped: the agent will report the failure.
 
     Raises:
-        ConfigError: A wish is no host, or its name cannot be resolved.
+        ConfigError: A requested host is invalid or cannot be resolved.
     """
     found: dict[Destination, None] = {}
-    for wish in wishes:
-        found |= dict.fromkeys(_wanted(wish))
+    for request in requested:
+        found |= dict.fromkeys(_resolve(request))
     for url in urls:
         found |= dict.fromkeys(_implied(url))
     return tuple(found)
 
 
-def _wanted(wish: str) -> list[Destination]:
-    host, port = _split(wish)
+def _resolve(request: str) -> list[Destination]:
+    host, port = _split(request)
     try:
         return [(address, port) for address in _addresses(host)]
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"`--allow`: cannot resolve `{host}`",
-            hint="give a name, an IPv4 address or network, or `host.docker.internal`, "
-            "each with or without `:PORT`",
+            hint="use a name, an IPv4 address or network, or `host.docker.internal`, each "
+            "with or without `:PORT`",
         ) from error
 
 
-def _split(wish: str) -> tuple[str, int | None]:
-    host, colon, port = wish.rpartition(":")
+def _split(request: str) -> tuple[str, int | None]:
+    host, colon, port = request.rpartition(":")
     if not colon:
-        return wish, None
+        return request, None
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(f"`--allow`: no such port: `{port}`", hint="as in `--allow HOST:8080`")
+        raise ConfigError(f"`--allow`: invalid port: `{port}`", hint="example: `--allow HOST:8080`")
     return host, int(port)
 
 
@@ -118,7 +118,7 @@ def _addresses(host: str) -> list[str]:
 def _implied(url: str) -> list[Destination]:
     try:
         parts = urlsplit(url)
-        # Another scheme is no model's API.
+        # URLs with another scheme are not model APIs.
         usual = _PORTS.get(parts.scheme, 0)
         port = parts.port if usual and parts.port is not None else usual
         return [(address, port) for address in _addresses(parts.hostname or "")] if port else []

@@ -1,4 +1,4 @@
-"""The interface of an engine that builds images."""
+"""Interface of an engine that builds images."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,40 +10,40 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInfo:
-    """An image that an engine has."""
+    """Description of an image that the engine has."""
 
     id: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     created: str
-    """RFC 3339."""
+    """Time in RFC 3339 format."""
     labels: Mapping[str, str]
 
 
 class ImageEngine(Protocol):
-    """An engine that can also make images."""
+    """Builds and inspects images."""
 
     def image_id(self, image: str) -> str | None:
-        """Return the id of an image it has, or None."""
+        """Return the id of an image, or None when the engine does not have the image."""
 
     def image_info(self, image: str) -> ImageInfo | None:
-        """Describe an image it has, or None."""
+        """Return a description of an image, or None when the engine does not have the image."""
 
     def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
-        """Return the images that have a label, by each of their names."""
+        """Return the images that have a label, by image name; each of an image's names is a key."""
 
     def pull(self, image: str, *, progress: Progress) -> None:
-        """Fetch an image from its registry.
+        """Pull an image from its registry.
 
         Raises:
-            ImageBuildError: The registry cannot be reached or lacks it.
+            ImageBuildError: The registry cannot be reached or lacks the image.
         """
 
     def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Make an image of one layer out of a root file system.
+        """Create an image with one layer from a root file system.
 
         Raises:
-            ImageBuildError: The tarball was refused.
+            ImageBuildError: The engine refused the tarball.
         """
 
     def build(
@@ -62,23 +62,23 @@ class ImageEngine(Protocol):
         """Build an image from a folder.
 
         Args:
-            context: The folder.
-            dockerfile: In the folder, or an absolute path.
-            tag: What to call the image.
+            context: The build context.
+            dockerfile: Path in the context, or an absolute path.
+            tag: Name of the new image.
             args: Build arguments.
-            labels: What the image is labelled with.
-            progress: Called with each line that is printed.
-            use_cache: Keep steps that were done before.
-            target: The stage to build. Default: the last one.
-            left_out: Paths below the folder, with `/`, that the build does not see, beside those of
-                the folder's `.dockerignore`.
+            labels: Labels of the new image.
+            progress: Called with each line of output.
+            use_cache: Reuse the results of earlier builds.
+            target: The stage to build. Default: the last stage.
+            left_out: Paths below the context, with `/`, to hide from the build, in addition to
+                those in `.dockerignore`.
 
         Raises:
-            ImageBuildError: A step failed; the message ends with what it printed last.
+            ImageBuildError: A step failed; the message ends with its last lines of output.
         """
 
     def tag(self, image: str, *, tag: str) -> None:
-        """Give an image a second name.
+        """Add a name to an image.
 
         Raises:
             ImageNotFoundError: The engine does not have `image`.

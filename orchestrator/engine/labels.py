@@ -1,4 +1,4 @@
-"""Labels that every object of ours in an engine carries."""
+"""Labels that every engine object of the orchestrator carries."""
 
 MANAGED = "orchestrator.managed"
 

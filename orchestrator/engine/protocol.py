@@ -1,4 +1,4 @@
-"""The seam to a container engine: what it is told, what it gives back."""
+"""Interface of a container engine: the calls that every engine implements, and their results."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from orchestrator.events import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class ExitStatus:
-    """How a container's main process ended."""
+    """Exit code of a container's main process, and whether the kernel killed it for memory."""
 
     exit_code: int
     oom_killed: bool
@@ -20,7 +20,7 @@ class ExitStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class LogChunk:
-    """Some bytes of output, cut anywhere."""
+    """Bytes of a container's output; a chunk may end in the middle of a line or character."""
 
     stream: Stream
     data: bytes
@@ -28,80 +28,85 @@ class LogChunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a running container uses now."""
+    """Resources that a running container uses at this moment."""
 
     memory: int | None
-    """Bytes, without the page cache that can be dropped."""
+    """Bytes, without the page cache that the kernel can drop."""
     pids: int | None
     pids_limit: int | None
     cpu: int | None = None
-    """Nanoseconds of CPU time since its start, of all CPUs together."""
+    """Nanoseconds of CPU time on all CPUs together, since the container's start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFeatures:
-    """What an engine can do on this machine."""
+    """Capabilities of an engine on this machine."""
 
     overlay: bool
-    """Can mount a worktree as the lower layer of an overlay."""
+    """Whether a worktree can be mounted as the lower layer of an overlay."""
     runtimes: tuple[str, ...]
     cpus: int
     memory: int
-    """Bytes of the machine."""
+    """Bytes of memory of the machine."""
     version: str
-    """Name and version for people and records."""
+    """Name and version, for people and records."""
     seccomp: bool = False
-    """Can filter the system calls of containers with a profile of ours."""
+    """Whether the engine can filter system calls with a custom seccomp profile."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerState:
-    """How far a container has come, by the engine's clock."""
+    """Start and end of a container, by the engine's clock."""
 
     started_at: datetime | None
-    """None before its start."""
+    """None before the container's start."""
     ended_at: datetime | None
-    """None while it runs."""
+    """None while the container runs."""
 
 
 class Container(Protocol):
-    """A container that was created, by this process or by another."""
+    """Handle of a created container; this or another process created the container."""
 
     @property
     def id(self) -> str:
-        """The engine's name for it."""
+        """The engine's identifier of the container."""
 
     @property
     def ports(self) -> Mapping[int, int]:
-        """Container port to port on 127.0.0.1."""
+        """Published ports: container port to port on 127.0.0.1."""
 
     def start(self) -> None:
-        """Start it; one that was started before is left alone, so that nothing runs twice.
+        """Start the container, unless it was started before: nothing runs twice.
 
         Raises:
-            EngineError: It could not be started.
+            EngineError: The container could not be started.
         """
 
     def state(self) -> ContainerState:
-        """Return how far it has come.
+        """Return when the container started and ended.
 
         Raises:
             EngineError: The container is gone or the engine does not answer.
         """
 
     def again(self) -> "Container | None":
-        """Find it again after the engine hung up, or None when it is gone.
+        """Reconnect after the connection to the engine broke.
 
-        Waits a while for the engine. Its `logs` start with the first byte that the engine has.
+        Waits a while for the engine. The new handle's `logs` start with the first byte that the
+        engine kept.
+
+        Returns:
+            A new handle, or None when the container is gone.
 
         Raises:
-            EngineUnavailableError: The engine does not come back.
+            EngineUnavailableError: The engine did not come back in time.
         """
 
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output from the first byte until the container ends.
 
-        To be read exactly once, and to the end: what is not read holds the container up.
+        The caller must read the iterator exactly once and to its end: unread output blocks the
+        container.
 
         Raises:
             EngineError: The stream broke before the container ended.
@@ -111,31 +116,31 @@ class Container(Protocol):
         """Block until the container ends.
 
         Args:
-            timeout: Seconds from this call, or None to wait for ever.
+            timeout: Seconds from this call, or None to wait without limit.
 
         Raises:
-            TimeoutError: It still runs. It is not stopped; that is `kill`'s work.
+            TimeoutError: The container still runs. `wait` does not stop it; call `kill`.
             EngineError: The container is gone or the engine does not answer.
         """
 
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
-        """Send a signal to the main process; a container that ended already is no error.
+        """Send a signal to the main process; a container that has ended is no error.
 
-        A paused container is resumed so that the signal can be acted on.
+        A paused container is resumed first, so that its process can react to the signal.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def usage(self) -> Usage | None:
-        """Measure, or None when the container does not run any more.
+        """Return current resource usage, or None when the container is not running.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def remove(self) -> None:
-        """Remove the container and its anonymous volumes, killing it first; repeatable.
+        """Remove the container and its anonymous volumes, killing it first; may be repeated.
 
         Raises:
             EngineError: The engine does not answer.
@@ -144,7 +149,7 @@ class Container(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What one running container uses now."""
+    """Resources that one labelled container uses at this moment."""
 
     id: str
     labels: Mapping[str, str]
@@ -153,46 +158,48 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class TerminalSize:
-    """How much of text a terminal shows."""
+    """Size of a terminal in characters."""
 
     rows: int
     columns: int
 
 
 class InnerProcess(Protocol):
-    """A command that was started in a running container, beside the container's own."""
+    """A command started inside a running container, beside the container's main process."""
 
     def output(self) -> Iterator[LogChunk]:
-        """Yield all output until it ends, to be read once; with a terminal all of it is `stdout`.
+        """Yield all output until the command ends. The caller reads the iterator once.
+
+        With a terminal, all output is `stdout`.
 
         Raises:
             EngineError: The engine does not answer any more.
         """
 
     def write(self, data: bytes) -> None:
-        """Give it input; without a terminal it has none.
+        """Send input to the command. Without a terminal the command has no input.
 
         Raises:
-            EngineError: It has ended.
+            EngineError: The command has ended.
         """
 
     def resize(self, size: TerminalSize) -> None:
-        """Change the size of its terminal; one that has ended is no error."""
+        """Change the size of the command's terminal; a command that has ended is no error."""
 
     def wait(self) -> int:
-        """Return its exit code, once its output was read to the end.
+        """Return the command's exit code; call this after `output` was read to its end.
 
         Raises:
-            EngineError: Nobody knows: the container ended meanwhile.
+            EngineError: The exit code is unknown because the container ended first.
         """
 
     def close(self) -> None:
-        """Let go of its input and output; it is not ended by that."""
+        """Close the command's input and output. The command itself keeps running."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """An object of ours that the engine still holds."""
+    """An object created by the orchestrator that the engine still holds."""
 
     kind: Literal["container", "network", "volume"]
     id: str
@@ -204,23 +211,23 @@ class ContainerEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """What `orchestrator.engines` calls it."""
+        """Name of this engine's entry point in `orchestrator.engines`."""
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
-        """Make sure that a run can start here, before anything is made.
+        """Check that a run can start here, before anything is created.
 
         Raises:
             EngineUnavailableError: The engine cannot be reached.
-            ImageNotFoundError: It lacks one of `images`.
-            UnsupportedError: It lacks `runtime`.
+            ImageNotFoundError: The engine lacks one of `images`.
+            UnsupportedError: The engine lacks `runtime`.
         """
 
     def create(self, spec: ContainerSpec) -> Container:
-        """Create a container that is yet to be started, its output to be kept from the first byte.
+        """Create a container without starting it; its output is captured from the first byte.
 
         Raises:
             PortTakenError: A host port of `spec.ports` is in use.
-            EngineError: It could not be created; nothing is left behind.
+            EngineError: The container could not be created; nothing is left behind.
         """
 
     def start(self, spec: ContainerSpec) -> Container:
@@ -228,13 +235,13 @@ class ContainerEngine(Protocol):
 
         Raises:
             PortTakenError: A host port of `spec.ports` is in use; nothing was started.
-            EngineError: It could not be started; nothing is left behind.
+            EngineError: The container could not be started; nothing is left behind.
         """
 
     def adopt(self, container_id: str) -> Container | None:
-        """Take over a container that another process created, or None when it is gone.
+        """Return a handle of a container that another process created, or None when it is gone.
 
-        Its `logs` start with the first byte that the engine still has.
+        The handle's `logs` start with the first byte that the engine kept.
 
         Raises:
             EngineError: The engine does not answer.
@@ -248,76 +255,78 @@ class ContainerEngine(Protocol):
         terminal: TerminalSize | None = None,
         env: Mapping[str, str] | None = None,
     ) -> InnerProcess:
-        """Start a command in a running container: as its user, in its directory.
+        """Start a command in a running container, with the container's user and working directory.
 
         Args:
-            container_id: The engine's name for it.
-            command: The words of the command.
-            terminal: Gives it a terminal of this size, and input.
-            env: Variables beside those of the container.
+            container_id: The engine's identifier of the container.
+            command: The command and its arguments.
+            terminal: Size of the terminal to allocate; None: no terminal and no input.
+            env: Variables added to those of the container.
 
         Raises:
             NotRunningError: The container is gone, has ended or is paused.
-            EngineError: It could not be started.
+            EngineError: The command could not be started.
         """
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:
-        """Return the TCP ports that an image says it listens on, the lowest first.
+        """Return the TCP ports that an image declares with `EXPOSE`, in ascending order.
 
         Raises:
-            ImageNotFoundError: It lacks the image.
-            EngineError: It does not answer.
+            ImageNotFoundError: The engine lacks the image.
+            EngineError: The engine does not answer.
         """
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
-        """Make a network whose containers reach out but not each other, and give its id.
+        """Create a network without connections between its containers, and return its id.
 
         Raises:
-            EngineError: It could not be made.
+            EngineError: The network could not be created.
         """
 
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
     ) -> None:
-        """Close the host to a network's containers, also at addresses that the host gets later.
+        """Block connections from a network's containers to the host, at every address of the host.
 
-        It holds until the container that is made for it is removed, which carries `labels`.
+        Addresses that the host gets later are blocked too. The block lasts until the helper
+        container that
+        this call creates is removed.
 
         Args:
-            name: Of that container.
-            network: What `create_network` gave.
-            egress: What stays reachable all the same.
-            labels: Of that container.
+            name: Name of the helper container.
+            network: Network id, as returned by `create_network`.
+            egress: Destinations that stay reachable.
+            labels: Labels of the helper container.
 
         Raises:
             EngineUnavailableError: The engine does not answer.
-            EngineError: It cannot be had here; nothing is left of the attempt.
+            EngineError: The host cannot be blocked on this machine; nothing is left behind.
         """
 
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
-        """Measure the running containers that carry all of `labels`, whoever started them.
+        """Return the resource usage of the running containers that carry all of `labels`.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
-        """List the objects that carry all of `labels`.
+        """List the containers, networks and volumes that carry all of `labels`.
 
         Raises:
             EngineError: The engine does not answer.
         """
 
     def remove(self, leftover: Leftover) -> None:
-        """Remove one object; already gone is no error.
+        """Remove one object; an object that is already gone is no error.
 
         Raises:
             EngineError: The engine refused.
         """
 
     def close(self) -> None:
-        """Let go of connections; the engine is not used again."""
+        """Close the connections to the engine. The engine must not be used afterwards."""
 
 
 class Engine(ContainerEngine, ImageEngine, Protocol):
-    """Both halves."""
+    """An engine that runs containers and builds images."""

@@ -1,4 +1,4 @@
-"""What a container is made of: mounts, network, limits."""
+"""Specification of a container: image, command, mounts, network, limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class BindMount:
-    """A host path seen inside."""
+    """A host path mounted into a container."""
 
     source: Path
     target: str
@@ -16,22 +16,24 @@ class BindMount:
 
 @dataclass(frozen=True, kw_only=True)
 class OverlayMount:
-    """`lower` seen inside; whatever is written lands in `upper` and never in `lower`."""
+    """An overlay mount: the container sees `lower`, and its writes go to `upper` only."""
 
     lower: Path
     upper: Path
     work: Path
     target: str
     read_only: bool = False
-    """Whether nothing can be written at all."""
+    """Whether the mount refuses all writes."""
     redirects: bool = True
-    """Whether a directory of `lower` can be renamed. Its old path is then recorded in `upper`, from
-    the root of `lower`: false where `upper` is a part of another overlay's upper layer."""
+    """Whether a directory of `lower` can be renamed. The kernel then records its old path in
+    `upper`, relative to the root of `lower`; false where `upper` is part of another overlay's upper
+    layer.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class TmpfsMount:
-    """Memory-backed scratch space of at most `size` bytes and `inodes` files."""
+    """Scratch space in memory, of at most `size` bytes and `inodes` files."""
 
     target: str
     size: int
@@ -41,53 +43,56 @@ class TmpfsMount:
 
 @dataclass(frozen=True, kw_only=True)
 class Egress:
-    """What a container on a network must not reach, and what it may all the same.
+    """Network destinations that a container may reach although they are blocked by default.
 
-    Closed: the machine itself, private and link-local networks (with the cloud's metadata service),
-    other containers. The rules stand before the container starts, out of its reach.
+    Blocked are the host, private and link-local networks (with the cloud's metadata service), and
+    other containers. The rules are active before the container starts, and it cannot change them.
     """
 
     image: str
-    """Where the rules are set from; it has `nft`."""
+    """Image that runs `nft` to set the rules."""
     allowed: tuple[tuple[str, int | None], ...] = ()
-    """Address or network, or `host.docker.internal` for the machine itself; port, or None for all.
+    """Pairs of destination and port. A destination is an address, a network, or
+    `host.docker.internal` for the host; port None stands for all ports.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """One container, wholly described. Everything not said is closed."""
+    """Full specification of one container. Whatever is not specified is denied."""
 
     name: str
     image: str
     command: tuple[str, ...]
-    """Takes the place of all that the image would start, unless `own_program`."""
+    """Replaces the image's entrypoint and command, unless `own_program` is set."""
     user: str
-    """`uid:gid`, never 0 for anything a worker wrote; empty for the image's own."""
+    """`uid:gid`, never 0 for anything a worker wrote; empty for the image's default user."""
     workdir: str
-    """Empty for the image's own."""
+    """Empty for the image's default directory."""
     labels: Mapping[str, str]
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[BindMount | OverlayMount | TmpfsMount, ...] = ()
     network: str = "none"
-    """`none`, or the id of a network made by `create_network`."""
+    """`none`, or the id of a network that `create_network` returned."""
     egress: Egress | None = None
-    """None leaves the network as it is."""
+    """None leaves the network unfiltered."""
     network_of: str | None = None
-    """The id of a running container: its network is shared, with its `localhost` and all that
-    `network`, `egress`, `extra_hosts` and `ports` say of it, and nothing of this one's."""
+    """Id of a running container whose network, with its `localhost`, this container joins. The
+    `network`, `egress`, `extra_hosts` and `ports` of that container apply; those given here are
+    ignored.
+    """
     own_program: bool = False
-    """The image's own program is started; `command`, if any, is what it is called with."""
+    """Start the image's own entrypoint; `command`, if any, becomes its arguments."""
     extra_hosts: Mapping[str, str] = field(default_factory=dict)
-    """Host name to address, beside what the network knows."""
+    """Host name to address, in addition to the network's own DNS."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    """Container port to port on 127.0.0.1."""
+    """Published ports: container port to port on 127.0.0.1."""
     cpus: float | None = None
     memory: int = 512 * 1024**2
     pids: int = 256
     open_files: int = 4096
     capabilities: tuple[str, ...] = ()
-    """Kept for helpers of ours and for services; a worker has none."""
+    """For helper containers and services only; a worker has no capabilities."""
     runtime: str | None = None
     kept_output: int = 0
-    """Bytes of output that the engine keeps a copy of, for a process that takes over; 0 is none."""
+    """Bytes of output that the engine keeps for a process that resumes the run; 0 keeps none."""

@@ -1,4 +1,4 @@
-"""Ask running workers to stop."""
+"""Requests to stop running workers."""
 
 import threading
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from orchestrator.state.run_directory import RunDirectory
 
 
 class CancelButton(Protocol):
-    """Somebody may ask for a worker's end."""
+    """A request to end a worker, made at any time."""
 
     @property
     def asked(self) -> bool:
-        """Whether it is to stop."""
+        """Whether the worker must stop."""
 
     @property
     def killed(self) -> bool:
-        """Whether it is to stop without grace."""
+        """Whether the worker must stop without grace."""
 
     @property
     def why(self) -> str:
-        """What people are told."""
+        """The message for people."""
 
 
 class Cancel:
-    """The cancel button of a run: pressed once it asks, pressed hard it kills."""
+    """The cancel button of a run: the first press asks workers to stop, the second kills."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._killed = threading.Event()
         self.why = "cancelled"
-        """What people are told."""
+        """The message for people."""
 
     def press(self, *, kill: bool, why: str | None = None) -> None:
-        """Ask every worker to stop; with `kill`, without waiting for its grace."""
+        """Ask every worker to stop; with `kill`, without grace."""
         if why is not None and not self.asked:
             self.why = why
         self._asked.set()
@@ -41,17 +41,17 @@ class Cancel:
             self._killed.set()
 
     def wait(self, timeout: float) -> None:
-        """Sleep for so many seconds, or until somebody asks."""
+        """Sleep for at most `timeout` seconds, or until the button is pressed."""
         self._asked.wait(timeout)
 
     @property
     def asked(self) -> bool:
-        """Whether the run is to stop."""
+        """Whether the run must stop."""
         return self._asked.is_set()
 
     @property
     def killed(self) -> bool:
-        """Whether it is to stop without grace."""
+        """Whether the run must stop without grace."""
         return self._killed.is_set()
 
 

@@ -1,21 +1,20 @@
-"""The process of the dead man's switch: it kills containers past their deadline when nobody does.
+"""Process of the dead man's switch: kills overdue containers when the orchestrator is gone.
 
-Started by `dead_man_switch` as a program of its own that needs nothing but Python. It reads
-what it is told from its standard input, line by line:
+`dead_man_switch` starts it as a separate program that needs only Python. It reads commands from its
+standard input, one per line:
 
-    starting WORKER MOMENT  about to start a container, which must be dead by then if whoever starts
-                            it is gone, and a minute later in any case
-    running WORKER MOMENT   the worker's containers must be dead by then; `-` for no deadline
-    idle WORKER             none of its containers that has a deadline runs now
+    starting WORKER MOMENT  a container is about to start; it must be dead by MOMENT if the
+                            orchestrator is gone by then, and a minute later in any case
+    running WORKER MOMENT   the worker's containers must be dead by MOMENT; `-` for no deadline
+    idle WORKER             none of the worker's running containers has a deadline
     forget                  all containers are gone
 
-A moment is in seconds since the machine's boot, the time of its sleep included. The end of the
-input means that the process in charge of the containers is gone. Then an idle worker's containers,
-such as services, are given a while for somebody to resume the run. Whoever resumes it has a switch
-of its own. That one signs a file in the run's directory as soon as it knows what to watch, so that
-this one ends. Where the run's directory is removed, nobody can resume it: all is killed at once.
-
-What is late is killed by a command, so that this process stays small: see `overdue`.
+A moment is in seconds since the machine's boot, including time asleep. The end of the input means
+that the orchestrator is gone. Containers of idle workers, such as services, are then killed after a
+delay in which the run can be resumed. The process that resumes the run starts its own switch. The
+new switch signs a file in the run's directory with its first command, which ends this one. If the
+run's directory is removed, the run cannot be resumed: everything is killed at once. The killing is
+done by another command, so that this process stays small: see `overdue`.
 """
 
 import os
@@ -27,20 +26,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 RESUME = 60.0
-"""Seconds for somebody to resume a run before the services of idle workers are ended."""
+"""Seconds in which a run can be resumed before the services of idle workers are killed."""
 SLOW = 60.0
-"""Seconds more for a container that is being started, while there is somebody who starts it."""
+"""Extra seconds for a container that is being started, while the orchestrator lives."""
 _AGAIN = (2.0, 5.0, 15.0, 30.0)
-"""Seconds before a command that failed is tried again; the last one holds from then on."""
+"""Seconds until a failed command is tried again; the last value repeats."""
 _LOOK = 30.0
-"""Seconds between two looks at the clock, at most: a machine that slept makes moments pass."""
+"""Longest wait between two looks at the clock, in seconds: after sleep, moments may have passed."""
 _PIECE = 4096
 MARK = "switch"
-"""The file in the run's directory that the run's latest switch signs."""
+"""File in the run's directory that the run's newest switch signs."""
 
 
 def uptime() -> float:
-    """Return the seconds since the machine's boot, the time of its sleep included."""
+    """Return the seconds since the machine's boot, including time asleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -57,21 +56,21 @@ def _is_gone(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False  # It cannot be told at this moment.
+        return False  # unknown for now, so not treated as gone
     return False
 
 
 class Switch:
-    """What is known of the workers, and when something is to be done."""
+    """The state of the watched workers, and the times at which to act."""
 
     def __init__(self, lease: Path, log: Path, command: Sequence[str]) -> None:
-        """Prepare, with nothing running.
+        """Start with no workers.
 
         Args:
-            lease: The file that is there for as long as the run can be resumed.
-            log: What is killed is written there.
-            command: Kills containers. A moment and the numbers of workers are added to it: what
-                was started later than that, in seconds since the epoch, is left alone.
+            lease: A file that exists as long as the run can be resumed.
+            log: File that records what was killed.
+            command: The command that kills containers. A time (seconds since the epoch; containers
+                started later are left alone) and the numbers of workers are appended.
         """
         self.alone = False
         """Whether the process that started the containers is gone."""
@@ -82,34 +81,34 @@ class Switch:
         self._mark: str | None = None
         self._running: dict[str, float] = {}
         self._starting: set[str] = set()
-        """Those among them whose container is being started."""
+        """Workers of `_running` whose container is being started."""
         self._endless: set[str] = set()
         self._idle: set[str] = set()
         self._failures = 0
         self._not_before = 0.0
 
     def _sign(self) -> str:
-        """Take the place of an earlier switch of the run, and return what says so."""
+        """Replace an earlier switch of the run; return this switch's signature."""
         mark = f"{os.getpid()} {os.urandom(8).hex()}\n"
         try:
             self._marked.write_text(mark)
         except OSError:
-            # Whatever is there now is no later switch's.
+            # The file's current content cannot be from a later switch.
             return _text(self._marked) or ""
         return mark
 
     @property
     def _is_replaced(self) -> bool:
-        """Whether a later switch of the run was told what to watch."""
+        """Whether a later switch of the run has received a command."""
         return _text(self._marked) not in (None, "", self._mark)
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody can resume the run any more, because its directory was removed."""
+        """Whether the run can never be resumed, because its directory was removed."""
         return self.alone and _is_gone(self._lease)
 
     def take(self, line: str) -> None:
-        """Note what the process in charge says."""
+        """Handle a command from the orchestrator."""
         if self._mark is None:
             self._mark = self._sign()
         word, _, rest = line.partition(" ")
@@ -129,7 +128,7 @@ class Switch:
                 self._starting.add(worker)
 
     def leave_alone(self) -> None:
-        """Note that the process in charge is gone: what is idle now ends in a while."""
+        """Handle the orchestrator's death: containers of idle workers get a deadline."""
         self.alone = True
         for worker in self._idle:
             self._running[worker] = uptime() + RESUME
@@ -144,13 +143,13 @@ class Switch:
         return self._running[worker] + (SLOW if worker in self._starting else 0.0)
 
     def rest(self) -> float:
-        """Return the seconds until something may be late."""
+        """Return the seconds until a container may be overdue."""
         moments = (self._moment(worker) for worker in self._running)
         first = max(min(moments, default=uptime() + _LOOK), self._not_before)
         return min(max(first - uptime(), 0.0), _LOOK)
 
     def act(self, *, at_once: bool = False) -> None:
-        """Kill the containers of workers that are late; with `at_once`, of all with a deadline."""
+        """Kill the containers of overdue workers; `at_once`: of all with a deadline."""
         now = uptime()
         late = sorted(one for one in self._running if at_once or self._moment(one) <= now)
         if not late or (now < self._not_before and not at_once) or self.is_done:
@@ -164,15 +163,17 @@ class Switch:
             self._failures += 1
 
     def _kill(self, workers: Sequence[str]) -> bool:
-        # What starts after this moment is the next step of a process that is in charge again.
+        # A container started after this moment belongs to a process that has resumed the run.
         words = [*self._command, f"{time.time():.3f}", *workers]
         try:
             started = os.posix_spawn(words[0], words, os.environ)
             _, status = os.waitpid(started, 0)
         except OSError:
-            # No memory at this moment, as after the death of a process that had taken it all.
+            # No memory at this moment, as after the death of a process that used all of it.
             return False
-        self._note(f"workers {' '.join(workers)}: nobody stopped them: exit code {status >> 8}")
+        self._note(
+            f"workers {' '.join(workers)}: killed after their deadline: exit code {status >> 8}"
+        )
         return status == 0
 
     def _note(self, text: str) -> None:
@@ -184,18 +185,18 @@ class Switch:
 
 
 def _become_nobodys_child() -> None:
-    """Leave whoever started us, who is not to wait for us, nor to take us along."""
+    """Detach from the parent process, which must not wait for this process or kill it."""
     if os.fork():
         os._exit(0)
     for path, text in (("/proc/self/oom_score_adj", "-1000"), ("/proc/self/comm", "deadman")):
         try:
             Path(path).write_text(text)
         except OSError:
-            continue  # Only root may lower the first; without it, we are just the smallest.
+            continue  # Only root may lower the OOM score.
 
 
 def _catch_signals() -> int:
-    """Let signals be read from a pipe, and return its end."""
+    """Return a pipe that becomes readable when a signal arrives."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -205,18 +206,18 @@ def _catch_signals() -> int:
 
 
 def watch(switch: Switch, source: int, woken: int) -> None:
-    """Read and act until nothing is left to watch.
+    """Read commands and act until nothing is left to watch.
 
-    What can never be resumed ends at once.
-
-    A signal ends at once what nobody watches: somebody ends all processes of a service, and this
-    one will not be there when the moment comes. While the process in charge lives, it is sent one
-    too, and ends its containers itself.
+    A run that can never be resumed is ended at once. After the orchestrator's death, so is
+    everything on a
+    signal: all processes of a service are being stopped, and this one will not live to see the
+    deadline.
+    While the orchestrator lives, it gets the signal too and ends its containers itself.
 
     Args:
-        switch: Knows what is to be done.
-        source: Where the process in charge is read from.
-        woken: Where signals are read from.
+        switch: State of the watched workers.
+        source: Descriptor of the orchestrator's commands.
+        woken: Descriptor that becomes readable on a signal.
     """
     said, asked = b"", False
     while not switch.is_done:
@@ -234,10 +235,10 @@ def watch(switch: Switch, source: int, woken: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Watch.
+    """Watch until nothing is left to watch.
 
     Args:
-        arguments: The run's lease, the log, and the words of the command.
+        arguments: The run's lease, the log, and the words of the killing command.
     """
     woken = _catch_signals()
     _become_nobodys_child()

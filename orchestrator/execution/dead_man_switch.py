@@ -1,8 +1,8 @@
-"""The dead man's switch: containers die at their deadline although our process is gone.
+"""Dead man's switch: kills containers at their deadline even if the orchestrator is gone.
 
-A small process is told when the containers of each worker must be dead. It is nobody's child, in a
-session of its own, far smaller than whatever the kernel kills for memory first, and out of every
-worker's reach. It acts when the moment comes, whether our process died, hangs, or was stopped.
+A small separate process knows the deadlines of all workers' containers. It has no parent, its own
+session, far less memory than whatever the kernel kills first, and workers cannot reach it. It acts
+at the deadline, whether the orchestrator died, hangs, or was stopped.
 """
 
 import os
@@ -19,9 +19,10 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.execution import dead_man_process as deadman_process
 
 LATE = 2.0
-"""Seconds after a deadline and its grace at which the switch acts: our own clock comes first."""
+"""Seconds after deadline and grace at which the switch acts: the orchestrator's clock comes first.
+"""
 START = 10.0
-"""Seconds for the engine to start a container, when nobody is left to see how long it took."""
+"""Seconds for the engine to start a container, if the orchestrator dies during the start."""
 LOG = "deadman.log"
 _KEPT = frozenset({
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "XDG_RUNTIME_DIR",
@@ -31,27 +32,28 @@ _KEPT_ENDS = ("_proxy", "_PROXY")
 
 
 class Switch(Protocol):
-    """What is told of the workers' containers."""
+    """Receives the deadlines of workers' containers."""
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
-        """Note that a container is about to be started, and when it must be dead without us."""
+        """Record that a container is about to start, and the seconds until it must be dead."""
 
     def running(self, worker_id: int, seconds: float | None) -> None:
-        """Note that a worker's containers must be dead in so many seconds; None for no deadline."""
+        """Record the seconds until a worker's containers must be dead; None for no deadline."""
 
     def idle(self, worker_id: int) -> None:
-        """Note that none of a worker's containers that has a deadline runs now."""
+        """Record that none of a worker's running containers has a deadline."""
 
     def close(self, *, forget: bool) -> None:
-        """End.
+        """Disconnect from the switch.
 
         Args:
-            forget: All containers are gone. Else the switch goes on without us.
+            forget: Whether all containers are gone; otherwise the switch continues without this
+                process.
         """
 
 
 class NoSwitch:
-    """Watches nothing: for engines that no other process can connect to."""
+    """A switch that does nothing, for engines that another process cannot connect to."""
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
         """Do nothing."""
@@ -70,14 +72,14 @@ NO_SWITCH = NoSwitch()
 
 
 class DeadMan:
-    """The switch of one run; its process is started when the first container is about to be."""
+    """The switch of one run; its process starts with the first container."""
 
     def __init__(self, engine: str, run: Path) -> None:
-        """Start nothing yet.
+        """Store the arguments; no process is started yet.
 
         Args:
-            engine: The engine's name, for another process to connect to it.
-            run: The run's directory, whose lease we have signed.
+            engine: Name of the engine, for the separate process to connect to.
+            run: The run's directory, with the lease of this process.
         """
         self._engine = engine
         self._run = run
@@ -86,20 +88,20 @@ class DeadMan:
         self._lock = threading.Lock()
 
     def starting(self, worker_id: int, seconds: float | None) -> None:
-        """Note that a container is about to be started, and when it must be dead without us."""
+        """Record that a container is about to start, and the seconds until it must be dead."""
         late = None if seconds is None else seconds + START
         self._tell(worker_id, f"starting {worker_id} {_moment(late)}\n")
 
     def running(self, worker_id: int, seconds: float | None) -> None:
-        """Note that a worker's containers must be dead in so many seconds; None for no deadline."""
+        """Record the seconds until a worker's containers must be dead; None for no deadline."""
         self._tell(worker_id, f"running {worker_id} {_moment(seconds)}\n")
 
     def idle(self, worker_id: int) -> None:
-        """Note that none of a worker's containers that has a deadline runs now."""
+        """Record that none of a worker's running containers has a deadline."""
         self._tell(worker_id, f"idle {worker_id}\n")
 
     def close(self, *, forget: bool) -> None:
-        """End; the process ends, too, when it has nothing left to watch."""
+        """Disconnect; the switch's process ends when nothing is left to watch."""
         with self._lock:
             if self._pipe is None:
                 return
@@ -116,11 +118,11 @@ class DeadMan:
                 if self._pipe is not None:
                     os.write(self._pipe, line.encode())
                     return
-            # Not started yet, or somebody killed it: a new one is told everything.
+            # The process is not started yet or was killed: a new process receives all lines again.
             self._start()
 
     def _start(self) -> None:
-        """Start the process and tell it all; without it a run goes on, watched by us alone."""
+        """Start the process and send it all lines; a failure to start is ignored."""
         with suppress(OSError):
             if self._pipe is not None:
                 os.close(self._pipe)
@@ -135,7 +137,7 @@ class DeadMan:
 
 
 def make_switch(engine: ContainerEngine, run: Path) -> Switch:
-    """Make the switch of a run, or one that watches nothing where it could not reach the engine."""
+    """Create the switch of a run; one that does nothing if its process cannot reach the engine."""
     if engine.name not in installed_engines():
         return NO_SWITCH
     return DeadMan(engine.name, run)

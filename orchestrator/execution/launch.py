@@ -1,4 +1,4 @@
-"""Create and start a container, recorded so that no task starts twice."""
+"""Create and start containers, with checkpoints so that no task starts twice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,13 +21,13 @@ _PORT_ATTEMPTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerLimits:
-    """How long and how much a container may."""
+    """Time, budget and resource limits of one container."""
 
     worker_id: int
     timeout: float | None
     limits: Limits
     writable: tuple[Path, ...]
-    """Directories on the host that grow as it writes."""
+    """Directories on the host that the container writes to."""
     budget: float | None
     tokens: int | None = None
     max_steps: int
@@ -35,22 +35,22 @@ class ContainerLimits:
     triggers: Triggers = field(default_factory=Triggers)
     scope: AllowedPaths | None = None
     stage: Stage | None = None
-    """None is the task itself."""
+    """None for the task itself."""
     name: str | None = None
-    """Which check it is."""
+    """Name of the check, when the container runs a check."""
     switch: Switch = NO_SWITCH
-    """Ends it at its deadline although we are gone."""
+    """Kills the container after its deadline if this process is gone."""
 
     def before_start(self) -> None:
-        """Tell the switch before there is a container: from its start on nobody may be left."""
+        """Inform the switch before the container starts, so that it is never unwatched."""
         self.switch.starting(self.worker_id, self._late(0.0))
 
     def started(self, age: float) -> None:
-        """Tell the switch the deadline of what was started so many seconds ago."""
+        """Inform the switch of the deadline of a container that started `age` seconds ago."""
         self.switch.running(self.worker_id, self._late(age))
 
     def _late(self, age: float) -> float | None:
-        """Return the seconds after which it must be dead, whatever becomes of us."""
+        """Return the seconds until the container must be dead, even without this process."""
         if self.timeout is None:
             return None
         return self.timeout - age + self.limits.grace + LATE
@@ -64,17 +64,17 @@ def launch(
     *,
     created: Callable[[], None],
 ) -> tuple[Container, Launch]:
-    """Create a container, note it, start it: whoever takes over starts nothing twice.
+    """Create a container, record it, start it: after a crash it is never started twice.
 
     Args:
         engine: The engine.
         spec: The container.
-        terms: How long and how much it may.
-        checkpoints: Where it is noted.
-        created: What is to be done as soon as its ports are certain, and before it starts.
+        terms: Its time, budget and resource limits.
+        checkpoints: Where the container is recorded.
+        created: Called when the ports are certain, before the start.
 
     Raises:
-        EngineError: It could not be started; nothing of it is left.
+        EngineError: The container could not be started; nothing of it is left.
     """
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
     terms.before_start()
@@ -92,10 +92,10 @@ def launch(
 def start_again(
     engine: ContainerEngine, spec: ContainerSpec, terms: ContainerLimits
 ) -> tuple[Container, Launch]:
-    """Start a container that may as well be started over again: nothing is noted of it.
+    """Create and start a container that is safe to start again; nothing is recorded.
 
     Raises:
-        EngineError: It could not be started; nothing of it is left.
+        EngineError: The container could not be started; nothing of it is left.
     """
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
     terms.before_start()
@@ -104,10 +104,10 @@ def start_again(
 
 
 def take_over(container: Container, terms: ContainerLimits, checkpoints: Checkpoints) -> Launch:
-    """Go on with a container that another process created: start it, if that was not done.
+    """Continue with a container that another process created; start it if necessary.
 
     Raises:
-        EngineError: It could not be started.
+        EngineError: The container could not be started.
     """
     launched = checkpoints.launch()
     if launched is None:
@@ -119,10 +119,10 @@ def take_over(container: Container, terms: ContainerLimits, checkpoints: Checkpo
 
 
 def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:
-    """Create a container with a worker's ports, and others where one of them is taken.
+    """Create a container with the worker's ports, choosing other ports if one is in use.
 
     Raises:
-        EngineError: It could not be created; nothing of it is left.
+        EngineError: The container could not be created; nothing of it is left.
     """
     for _ in range(_PORT_ATTEMPTS):
         variables = ports.variables()
@@ -132,4 +132,4 @@ def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> 
             )
         except PortTakenError:
             ports.move()
-    raise PortTakenError(f"ports were taken by others {_PORT_ATTEMPTS} times over")
+    raise PortTakenError(f"the chosen ports were in use, {_PORT_ATTEMPTS} times in a row")

@@ -1,4 +1,4 @@
-"""Measure a running container, now and then, and say when it has used too much."""
+"""Measure a running container's resources periodically, and decide when it exceeds a limit."""
 
 import time
 from pathlib import Path
@@ -11,27 +11,28 @@ from orchestrator.results import Reason
 from orchestrator.state.endings import Stop
 
 MEASURE = 1.0
-"""Seconds between two measurements of what a container uses."""
+"""Seconds between two measurements of memory and processes."""
 _MEASURE_DISK = 0.25
-"""Seconds between two looks at what it has written, at least; a large tree is looked at less."""
+"""Shortest pause between two scans of the written files, in seconds; longer for a large tree."""
 _SHARE = 0.1
-"""Share of our time that goes into looking at what one worker has written."""
+"""Share of time spent on scanning the files of one worker."""
 _REST = 10.0
-"""Seconds between two such looks, at most."""
+"""Longest pause between two such scans, in seconds."""
 _LONGEST = 20.0
-"""Seconds that one look at what it has written may take."""
+"""Longest scan of the written files, in seconds."""
 _PATIENCE = 3
-"""Measurements in a row at the process limit, or with locked directories, before we act: a build
-may touch it, a fork bomb stays."""
+"""Consecutive measurements at the process limit, or with unreadable directories, before the
+container is stopped: a build may reach the limit for a moment, a fork bomb stays there.
+"""
 
 
 def mib(size: int) -> str:
-    """Write bytes for people."""
+    """Return a size in bytes as text for people."""
     return f"{size / 2**20:,.0f} MiB"
 
 
 class LimitMeter:
-    """Measures one container; its owner asks, and acts on `verdict`."""
+    """Measures one container; the caller calls `look` and reads `verdict`."""
 
     def __init__(
         self,
@@ -41,16 +42,16 @@ class LimitMeter:
         *,
         before: DiskUse,
     ) -> None:
-        """Get ready.
+        """Prepare the first measurement.
 
         Args:
-            container: What is measured.
-            limits: What it may use.
-            writable: Directories on the host that grow as it writes.
-            before: What lay there before it wrote, such as its checkout in mode bind.
+            container: The container.
+            limits: Its limits.
+            writable: Directories on the host that the container writes to.
+            before: Their disk use before the container started, such as its checkout in mode bind.
         """
         self.peak_memory: int | None = None
-        """Bytes, the most that was seen."""
+        """Largest measured memory use, in bytes."""
         self.limits_hit: list[str] = []
         self.verdict: Stop | None = None
         self._container = container
@@ -62,7 +63,7 @@ class LimitMeter:
         self._next_disk = time.monotonic() + _MEASURE_DISK
 
     def look(self) -> None:
-        """Measure what is due; this may take a while, and no clock waits for it."""
+        """Measure whatever is due. This may block; the deadline is kept by another thread."""
         now = time.monotonic()
         if now >= self._next_disk:
             most = self._before.files + self._limits.inodes
@@ -78,7 +79,7 @@ class LimitMeter:
         try:
             usage = self._container.usage()
         except EngineError:
-            # Said again, and acted on, by whoever waits for the container's end.
+            # The thread that waits for the container's end gets the same error and handles it.
             return
         if usage is not None:
             self._note_usage(usage)
@@ -92,7 +93,8 @@ class LimitMeter:
             self.limits_hit.append("pids")
         if self._at_pids_limit >= _PATIENCE:
             self.verdict = Stop(
-                Reason.PIDS, f"stopped: it kept forking against its limit of {usage.pids} processes"
+                Reason.PIDS,
+                f"stopped: the worker kept forking at its limit of {usage.pids} processes",
             )
 
     def _note_disk(self, use: DiskUse) -> None:
@@ -103,22 +105,28 @@ class LimitMeter:
         if written > limits.disk:
             self.limits_hit.append("disk")
             self.verdict = Stop(
-                Reason.DISK, f"stopped: it wrote {mib(written)}, its limit is {mib(limits.disk)}"
+                Reason.DISK,
+                f"stopped: the worker wrote {mib(written)}, more than its limit of "
+                f"{mib(limits.disk)}",
             )
         elif made > limits.inodes:
             self.limits_hit.append("inodes")
             self.verdict = Stop(
-                Reason.INODES, f"stopped: it made {made:,} files, its limit is {limits.inodes:,}"
+                Reason.INODES,
+                f"stopped: the worker created {made:,} files, more than its limit of "
+                f"{limits.inodes:,}",
             )
         elif self._locked * _MEASURE_DISK > _PATIENCE * MEASURE:
             self.limits_hit.append("disk")
             self.verdict = Stop(
-                Reason.DISK, "stopped: it keeps directories locked, and what is in them uncounted"
+                Reason.DISK,
+                "stopped: the worker keeps directories unreadable, so that their size "
+                "cannot be measured",
             )
         elif self._late >= _PATIENCE:
             self.limits_hit.append("disk")
             self.verdict = Stop(
                 Reason.DISK,
-                f"stopped: what it wrote could not be counted within {_LONGEST:g} s,"
-                f" {_PATIENCE} times in a row",
+                f"stopped: the worker's files could not be measured within {_LONGEST:g} "
+                f"s, {_PATIENCE} times in a row",
             )

@@ -1,4 +1,4 @@
-"""A worker's output: all of it to disk, the latest line to whoever watches, bounded memory."""
+"""Process a worker's output in bounded memory: log files, latest line, progress, warning signs."""
 
 import threading
 import time
@@ -16,30 +16,30 @@ from orchestrator.text.redact import RedactedStream, Redactor
 from orchestrator.text.sanitize import one_line
 
 _LINE = 64 * 1024
-"""Bytes kept of a line that has not ended yet."""
+"""Bytes stored of an unfinished line."""
 _READ = 100
-"""Lines of a chunk that may speak of progress: no agent says as much at once, a flood does."""
+"""Lines of a chunk that are searched for progress; more only occur in a flood of output."""
 _INTERVAL = 0.1
-"""Seconds between two lines told: people cannot read faster, and a flood must cost nothing."""
+"""Seconds between two lines that are shown: people read no faster, and a flood stays cheap."""
 
 _RECORDED = 1.0
-"""Seconds between two events of a worker's progress, at least."""
+"""Shortest pause between two progress events of a worker, in seconds."""
 _RECORDED_SHARE = 0.01
-"""The same, as a share of the time that it runs."""
+"""The same pause as a share of the container's running time."""
 
 
 def log_files(directory: Path) -> tuple[Path, Path]:
-    """Return the files of a worker's stdout and stderr."""
+    """Return the log files of a worker's stdout and stderr."""
     return directory / "stdout.log", directory / "stderr.log"
 
 
 def stage_log(directory: Path, stage: str) -> Path:
-    """Return the file of all that a stage prints."""
+    """Return the log file of a stage, for stdout and stderr together."""
     return directory / f"{stage}.log"
 
 
 def stage_logs(directory: Path, stage: str) -> list[Path]:
-    """Find those of a stage, or of all checks: `check-*`, in their order."""
+    """Return the log files of a stage, or of all checks (`check-*`) in order."""
     if "*" not in stage:
         return [stage_log(directory, stage)]
     found = directory.glob(f"{stage}.log")
@@ -47,7 +47,7 @@ def stage_logs(directory: Path, stage: str) -> list[Path]:
 
 
 class WorkerLog:
-    """Takes a container's output, chunk by chunk."""
+    """Processes a container's output, chunk by chunk."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class WorkerLog:
     ) -> None:
         self.stdout, self.stderr = log_files(directory)
         if stage is not None:
-            # One after the other, as it came.
+            # One file for both streams, in order of arrival.
             self.stdout = self.stderr = stage_log(directory, stage)
         self.heard_at = time.monotonic()
-        """When it last printed."""
+        """Time of the latest output (monotonic clock)."""
         self.cost: float | None = None
-        """The latest cost that the agent told, USD."""
+        """The latest cost that the agent reported, in USD."""
         self.tokens: int | None = None
         self.steps: int | None = None
-        """The latest number of steps that it told, of those that are bounded."""
+        """The latest reported number of steps, if the agent's steps are limited."""
         self.failure: OSError | None = None
-        """Why the log on disk is not whole, if it is not."""
+        """Why the log on disk is incomplete; None if it is complete."""
         self._pending: tuple[Stream, bytes] | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class WorkerLog:
 
     def _open(self) -> None:
         self.size = 0
-        """Bytes the container has printed."""
+        """Bytes of output so far."""
         self._room = self._limit
         self._read_progress = self._new_reader()
         self._progress: tuple[float | None, int | None] | None = None
@@ -96,7 +96,7 @@ class WorkerLog:
         self._opened_at = time.monotonic()
         self._recorded_at = self._opened_at - _RECORDED - 1
         self.signs = OutputSigns(self._triggers)
-        """What its output says of it."""
+        """Warning signs in the output."""
         self._set_earlier_aside()
         stdout = self.stdout.open("wb", 0)
         stderr = stdout if self.stderr == self.stdout else self.stderr.open("wb", 0)
@@ -122,14 +122,14 @@ class WorkerLog:
         self._forget_earlier()
 
     def restart(self) -> None:
-        """Begin anew: all of the output comes again, from the first byte."""
+        """Start over, because all output will be received again from its first byte."""
         self.finish()
         for file in self._files.values():
             file.close()
         self._open()
 
     def finish(self) -> None:
-        """Keep what was held back until more would come."""
+        """Process the output that was held back until more would arrive."""
         for stream, redacted in self._redacted.items():
             self._take(stream, redacted.flush())
         for stream, rest in self._partial.items():
@@ -139,7 +139,8 @@ class WorkerLog:
         self.tell(now=True)
 
     def _set_earlier_aside(self) -> None:
-        # Whoever takes over reads all of the output again, as far as the engine still has it.
+        # A process that resumes the run receives all output again that the engine still has. The
+        # earlier log is kept until the new one is at least as long.
         for path in (self.stdout, self.stderr):
             if path.is_file():
                 path.replace(_earlier(path))
@@ -151,7 +152,7 @@ class WorkerLog:
                     _earlier(path).unlink()
 
     def write(self, chunk: LogChunk) -> None:
-        """Keep a chunk and remember its last line."""
+        """Process a chunk of output."""
         self.size += len(chunk.data)
         self.heard_at = time.monotonic()
         self._take(chunk.stream, self._redacted[chunk.stream].feed(chunk.data))
@@ -179,11 +180,12 @@ class WorkerLog:
             try:
                 self._files[stream].write(kept)
             except OSError as error:
-                # A full disk must not stop the reading, or the container would hang on its output.
+                # After a write error, as on a full disk, reading must continue, or the container
+                # would block on its output.
                 self.failure = error
 
     def tell(self, *, now: bool = False) -> None:
-        """Emit the latest line and progress, unless that was done a moment ago."""
+        """Emit the latest line and progress, unless some were emitted a moment ago."""
         self._tell_progress(now=now)
         with self._lock:
             if self._pending is None or not (now or time.monotonic() - self._told_at > _INTERVAL):
@@ -196,10 +198,11 @@ class WorkerLog:
             self._emit(WorkerOutput(worker_id=self._worker_id, stream=stream, line=line))
 
     def _tell_progress(self, *, now: bool) -> None:
-        """Emit what the agent has used, however often it says so.
+        """Emit the agent's cost and steps, at a limited rate.
 
-        The event is recorded, so that the time between two of them grows with the worker's age: a
-        worker's record stays small, whatever it prints and however long it runs.
+        The event is recorded. So the pause between two events grows with the running time: a
+        worker's
+        record stays small, whatever it prints and however long it runs.
         """
         with self._lock:
             age = time.monotonic() - self._opened_at
@@ -213,7 +216,7 @@ class WorkerLog:
         self._emit(WorkerProgress(worker_id=self._worker_id, cost=cost, steps=steps))
 
     def _note_progress(self, lines: list[bytes]) -> None:
-        """Ask the agent what the lines say; a bounded number a chunk, the newest."""
+        """Read progress from the newest lines of a chunk, up to a limit."""
         progress: AgentProgress | None = None
         for line in lines[-_READ:]:
             if line and len(line) < _LINE:

@@ -12,13 +12,13 @@ from orchestrator.errors import OrchestratorError
 def kill_workers(
     engine: ContainerEngine, run_id: str, workers: Sequence[str], *, before: float
 ) -> bool:
-    """Kill the running containers of some workers of a run, and return whether that worked.
+    """Kill the running containers of some workers; return whether all could be killed.
 
     Args:
         engine: The engine.
         run_id: The run.
         workers: The numbers of the workers.
-        before: Seconds since the epoch; a container that was started later is left alone.
+        before: Seconds since the epoch; containers started later are left alone.
     """
     done = True
     for worker in workers:
@@ -38,10 +38,10 @@ def kill_workers(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Kill; return 0 when it worked.
+    """Kill overdue containers; return 0 for success, else 1.
 
     Args:
-        arguments: The engine's name, the run's id, a moment, the numbers of the workers.
+        arguments: Engine name, run id, a time in seconds since the epoch, numbers of the workers.
     """
     name, run_id, before, *workers = arguments
     try:

@@ -1,7 +1,7 @@
-"""Ports of this machine for workers: a block for each, the same for all of its attempts.
+"""Ports of this machine for workers: one block per worker, the same for all its attempts.
 
-A block is reserved by an abstract Unix socket of its name. The kernel gives such a name to one
-process of the machine, whoever runs it, and takes it back when that process ends, however it does.
+A block is reserved by an abstract Unix socket with its name. The kernel gives such a name to one
+process of the machine at a time, whoever runs it, and frees the name when that process ends.
 """
 
 import errno
@@ -19,25 +19,26 @@ from orchestrator.state.run_directory import RunDirectory
 LOWEST = 20_000
 SIZE = 10
 _BLOCKS = 1_276
-"""Up to where the kernel takes ports from for programs that ask for any."""
+"""Blocks end below the range from which the kernel assigns ports to programs that ask for any port.
+"""
 
 
 class PortBlocks:
-    """The blocks of one run's workers."""
+    """The port blocks of one run's workers."""
 
     def __init__(self, directory: RunDirectory, repository: Path) -> None:
-        """Reserve nothing yet.
+        """Start without reservations.
 
         Args:
-            directory: The run's.
-            repository: What a worker's ports depend on, beside its number.
+            directory: The run's directory.
+            repository: Path that determines the preferred ports, together with the worker's number.
         """
         self._directory = directory
         self._page = zlib.crc32(str(repository).encode("utf-8", "surrogateescape"))
         self._held: dict[int, _Block] = {}
 
     def of(self, worker_id: int, wanted: Mapping[str, int]) -> "WorkerPorts":
-        """Return a worker's, reserved when they are first asked for.
+        """Return a worker's ports, which are reserved when first read.
 
         Args:
             worker_id: The worker.
@@ -46,10 +47,10 @@ class PortBlocks:
         return WorkerPorts(self, wanted, worker_id)
 
     def first_port(self, worker_id: int) -> int:
-        """Return the first port of a worker's block: the one it had, or else a free one.
+        """Return the first port of a worker's block: its earlier block, or else a free one.
 
         Raises:
-            EngineError: All are taken.
+            EngineError: All blocks are taken.
         """
         held = self._held.get(worker_id)
         if held is None:
@@ -58,17 +59,17 @@ class PortBlocks:
         return held.first
 
     def move(self, worker_id: int) -> None:
-        """Give a worker another block: somebody has a port of this one.
+        """Reserve another block for a worker, because a port of its block is in use.
 
         Raises:
-            EngineError: All are taken.
+            EngineError: All blocks are taken.
         """
         held = self._held.pop(worker_id)
         held.lock.close()
         self._held[worker_id] = self._another(worker_id, (held.first - LOWEST) // SIZE + 1)
 
     def release(self, worker_id: int) -> None:
-        """Let go of a worker's block: it has its result."""
+        """Release the block of a worker that has its result."""
         held = self._held.pop(worker_id, None)
         if held is not None:
             held.lock.close()
@@ -78,19 +79,21 @@ class PortBlocks:
             first = int(self._note(worker_id).read_text())
         except (OSError, ValueError):
             return None
-        # Whether somebody listens there is not asked: it may be the worker's container.
+        # The ports are not probed: the listener may be the worker's own container.
         return _reserve(first)
 
     def _another(self, worker_id: int, start: int) -> "_Block":
         for number in range(start, start + _BLOCKS):
             block = _reserve(LOWEST + number % _BLOCKS * SIZE)
             if block is not None and _is_free(block.first):
-                with suppress(OSError):  # a full disk: a resume gives it others
+                with suppress(OSError):  # full disk: a resumed run chooses other ports
                     write_atomically(self._note(worker_id), str(block.first))
                 return block
             if block is not None:
                 block.lock.close()
-        raise EngineError("no ports are free for the worker", hint="see what listens: `ss -ltn`")
+        raise EngineError(
+            "no ports are free for the worker", hint="list the listening programs: `ss -ltn`"
+        )
 
     def _note(self, worker_id: int) -> Path:
         return self._directory.path / f"ports-{worker_id}"
@@ -98,7 +101,7 @@ class PortBlocks:
 
 @dataclass(frozen=True)
 class WorkerPorts:
-    """One worker's ports."""
+    """The ports of one worker."""
 
     _blocks: PortBlocks
     wanted: Mapping[str, int]
@@ -106,10 +109,10 @@ class WorkerPorts:
     _worker_id: int
 
     def published(self) -> dict[int, int]:
-        """Return container port to port on 127.0.0.1, reserved from now on.
+        """Reserve the ports; return container port to port on 127.0.0.1.
 
         Raises:
-            EngineError: All are taken.
+            EngineError: All blocks are taken.
         """
         if not self.wanted:
             return {}
@@ -117,10 +120,10 @@ class WorkerPorts:
         return {inside: first + place for place, inside in enumerate(self.wanted.values())}
 
     def variables(self) -> dict[str, str]:
-        """Tell the worker: where to listen, and where that is seen from outside.
+        """Return the worker's variables: ports to listen on, and their ports and URLs on the host.
 
         Raises:
-            EngineError: All are taken.
+            EngineError: All blocks are taken.
         """
         published = self.published()
         found = {}
@@ -132,10 +135,10 @@ class WorkerPorts:
         return found
 
     def move(self) -> None:
-        """Take others: one of these is in use.
+        """Reserve another block, because one of these ports is in use.
 
         Raises:
-            EngineError: All are taken.
+            EngineError: All blocks are taken.
         """
         self._blocks.move(self._worker_id)
 
@@ -144,7 +147,7 @@ class WorkerPorts:
 class _Block:
     first: int
     lock: socket.socket
-    """Held for as long as it is open."""
+    """The block is reserved until this socket is closed."""
 
 
 def _reserve(first: int) -> _Block | None:
@@ -155,7 +158,7 @@ def _reserve(first: int) -> _Block | None:
         lock.close()
         if error.errno == errno.EADDRINUSE:
             return None
-        raise EngineError(f"ports cannot be reserved: {error.strerror}") from error
+        raise EngineError(f"cannot reserve ports: {error.strerror}") from error
     return _Block(first, lock)
 
 
@@ -165,7 +168,7 @@ def _is_free(first: int) -> bool:
 
 def _can_listen(port: int) -> bool:
     with socket.socket() as probe:
-        # As the engine does: connections that have ended keep no port.
+        # As Docker does: closed connections do not occupy a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""A container beside a worker's: its log, whether it is ready, how it ended."""
+"""A service container beside a worker: its log, its readiness, its end."""
 
 import threading
 from contextlib import ExitStack, suppress
@@ -12,26 +12,26 @@ from orchestrator.text.sanitize import one_line
 
 _TAIL = 4096
 _GONE = 5.0
-"""Seconds for the last output of a container that was removed."""
+"""Seconds to wait for the last output of a removed container."""
 _SHOWN = 300
 _PAUSE = 0.2
-"""Seconds between two checks."""
+"""Seconds between two checks of readiness."""
 
 
 class Sidecar:
-    """One that was created, by us or by another process."""
+    """A service container that runs beside a worker."""
 
     def __init__(
         self, name: str, container: Container, log: Path, *, limit: int, redactor: Redactor
     ) -> None:
-        """Do nothing yet.
+        """Wrap a created container; `start` runs it.
 
         Args:
-            name: What people call it.
-            container: It, whose output nobody reads yet.
-            log: Where its output goes.
-            limit: Bytes of that which are kept.
-            redactor: Takes secrets out of it.
+            name: The service's name.
+            container: The created container, whose output is not read yet.
+            log: File that receives the output.
+            limit: Largest size of the log, in bytes.
+            redactor: Removes secrets from the output.
         """
         self.name = name
         self.container = container
@@ -43,12 +43,12 @@ class Sidecar:
         self._follower = threading.Thread(target=self._follow, name=f"service-{name}", daemon=True)
 
     def start(self) -> None:
-        """Start it, unless that was done, and read what it says."""
+        """Start the container, unless it was started before, and read its output."""
         self.container.start()
         self._follower.start()
 
     def ended(self) -> str | None:
-        """Return how it ended, or None while it runs.
+        """Return how the container ended, or None while it runs.
 
         Raises:
             EngineError: The engine does not answer.
@@ -61,13 +61,13 @@ class Sidecar:
         return f"{why} (exit code {status.exit_code}){self.last_words()}"
 
     def last_words(self) -> str:
-        """Return the last line that it said, behind a colon, if it said anything."""
+        """Return the last line of output, preceded by a colon; empty if there was no output."""
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
         last = next((line for line in reversed(lines) if line), "")
         return f": {one_line(last, limit=_SHOWN)}" if last else ""
 
     def remove(self) -> None:
-        """Remove it; what cannot be removed is found by its labels."""
+        """Remove the container; after a failure, cleanup finds it by its labels."""
         with suppress(OrchestratorError):
             self.container.remove()
         self._has_said_all()
@@ -78,7 +78,8 @@ class Sidecar:
 
     def _follow(self) -> None:
         with ExitStack() as stack:
-            # Without a log it serves as well; what nobody reads would hold it up.
+            # A service works without a log, but its output must be read, or the container would
+            # block.
             with suppress(OSError):
                 self._file = stack.enter_context(self._log.open("wb", buffering=0))
             with suppress(OrchestratorError):
@@ -96,22 +97,22 @@ class Sidecar:
 
 
 class Check:
-    """Runs a command in a container again and again, until it ends well."""
+    """Runs a command in a container repeatedly until it succeeds."""
 
     def __init__(self, engine: ContainerEngine, container: str, command: tuple[str, ...]) -> None:
-        """Begin."""
+        """Start the thread that runs the command."""
         self._ready = threading.Event()
         self._over = threading.Event()
-        # One that hangs takes its thread with it until its container is gone.
+        # A command that hangs blocks this thread until the container is gone.
         asked = (engine, container, command)
         threading.Thread(target=self._ask, args=asked, name="check", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a good end, but no longer than that."""
+        """Wait until the command succeeds, at most `seconds`; return whether it did."""
         return self._ready.wait(seconds)
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop running the command."""
         self._over.set()
 
     def _ask(self, engine: ContainerEngine, container: str, command: tuple[str, ...]) -> None:

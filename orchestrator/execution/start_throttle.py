@@ -1,7 +1,7 @@
-"""Keep the starts of workers apart: a model's API refuses too many at one moment.
+"""Space out the starts of workers, because a model's API refuses too many requests at once.
 
-A worker that has a slot is not started yet: its worktree and its setup take their time. So the last
-word on how fast starts may come is here, where the container is about to start.
+A worker with a slot does not start at once: creating its worktree and its setup take time. So the
+start rate is enforced here, immediately before the container starts.
 """
 
 import threading
@@ -14,15 +14,15 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 
 _GLANCE = 0.05
-"""Seconds between two looks at whether the wait is still wanted."""
+"""Seconds between two checks whether the wait was cancelled."""
 
 
 class StartCancelledError(OrchestratorError):
-    """Whoever waited for its turn is not to start any more."""
+    """The worker was cancelled while it waited for its turn to start."""
 
 
 class StartThrottle:
-    """One start at a time with so many seconds to the next, and as many as a provider takes."""
+    """Allows one start at a time, with a pause between starts and within providers' rate limits."""
 
     def __init__(
         self,
@@ -31,12 +31,12 @@ class StartThrottle:
         *,
         just_started: bool = False,
     ) -> None:
-        """Begin.
+        """Store the limits.
 
         Args:
-            gap: Seconds; 0 keeps nobody waiting.
-            providers: Those that may have a rate limit.
-            just_started: Somebody else may have started a worker a moment ago.
+            gap: Seconds between two starts; 0 for no pause.
+            providers: Providers that may have a rate limit.
+            just_started: Whether another process may have started a worker a moment ago.
         """
         self._gap = gap
         self._turn = threading.Lock()
@@ -47,20 +47,20 @@ class StartThrottle:
         self._counting = threading.Lock()
 
     def pause(self, provider: str, until: float) -> None:
-        """Let nobody start before then who uses a provider: whoever is being prepared waits too."""
+        """Delay all starts of a provider's workers until a moment (monotonic clock)."""
         with self._counting:
             self._paused[provider] = until
 
     @contextmanager
     def turn(self, called_off: Callable[[], bool], provider: str = "") -> Iterator[None]:
-        """Wait for the moment to start, and keep all others waiting until that is done.
+        """Wait for the turn to start; other workers wait until the block ends.
 
         Args:
-            called_off: Whether it is not to start any more.
-            provider: Whom the worker uses.
+            called_off: Returns whether the worker was cancelled.
+            provider: The provider that the worker uses.
 
         Raises:
-            CalledOffError: It is not to start any more.
+            StartCancelledError: The worker was cancelled.
         """
         while (rest := self._wait(provider)) > 0:
             _check(called_off)
@@ -83,7 +83,7 @@ class StartThrottle:
             self._turn.release()
 
     def _wait(self, provider: str) -> float:
-        """Take a start out of a provider's bucket, or give the seconds until there is one."""
+        """Use a token of a provider's bucket, or return the seconds until one is available."""
         with self._counting:
             if provider not in self._buckets:
                 self._buckets[provider] = bucket_of(self._providers, provider, full=self._full)
@@ -97,4 +97,4 @@ class StartThrottle:
 
 def _check(called_off: Callable[[], bool]) -> None:
     if called_off():
-        raise StartCancelledError("called off")
+        raise StartCancelledError("the start was cancelled")

@@ -1,4 +1,4 @@
-"""One container from start to death: its output, its deadline, its limits."""
+"""Supervise one container from start to end: its output, its deadline, its limits."""
 
 import math
 import threading
@@ -32,17 +32,17 @@ from orchestrator.state.checkpoints import Checkpoints, Launch
 from orchestrator.state.endings import Ending, Stop
 
 TICK = 0.2
-"""Seconds between two looks at the clock and the cancel button."""
+"""Seconds between two checks of the clock and of the cancel button."""
 _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS})
-"""What uses up the machine gets no grace to go on with it."""
+"""Reasons to kill without grace: a container that exhausts the machine must not continue."""
 _DEATH = 15.0
-"""Seconds after SIGKILL by which the engine must have seen the end."""
+"""Seconds after SIGKILL within which the engine must report the end."""
 _LAST = 5.0
-"""Seconds at the end for a measurement, and for callbacks, that are under way."""
+"""Seconds at the end for measurements and callbacks that are still running."""
 _MOST_NOTICED = 20
-"""What was noticed of a worker that its result has, the latest."""
+"""Most findings in a worker's result; the latest are kept."""
 _ASKED = 1.0
-"""Seconds of silence behind a question, for a worker that is stopped to have waited there."""
+"""Seconds of silence after a question, for a stopped worker to count as waiting for an answer."""
 
 
 def attend(
@@ -55,19 +55,19 @@ def attend(
     emit: Emit,
     checkpoints: Checkpoints | None = None,
 ) -> Ending:
-    """Watch a container that was started, by us or by another process, until it is dead.
+    """Watch a container, started by this or another process, until it is dead.
 
     Args:
         container: The container.
-        terms: How long and how much it may.
-        launched: How it was started.
-        log: Takes its output.
-        cancel: Somebody may ask for its end.
-        emit: Is told.
-        checkpoints: Keep what is noticed on the way, for a process that takes over.
+        terms: Its time, budget and resource limits.
+        launched: When and how it was started.
+        log: Receives its output.
+        cancel: Request to end it.
+        emit: Receives events.
+        checkpoints: Records findings, for a process that resumes the run.
 
     Raises:
-        EngineUnavailableError: The engine went away, and did not come back.
+        EngineUnavailableError: The engine went away and did not come back.
     """
     watch = _Watch(
         container=container, terms=terms, launched=launched, log=log, cancel=cancel, emit=emit,
@@ -83,7 +83,7 @@ def attend(
     if watch.bug is not None:
         raise watch.bug
     if isinstance(watch.error, EngineUnavailableError):
-        # Its end was not seen: whoever resumes the run finds it, or what became of it.
+        # The container's end was not seen; the process that resumes the run will find it.
         raise watch.error
     terms.switch.idle(terms.worker_id)
     stopped = watch.stopped or watch.overdue
@@ -117,9 +117,11 @@ _UNKNOWN = ContainerState(started_at=None, ended_at=None)
 class _Watch:
     """Watches one running container.
 
-    The thread that calls `run` is the clock: it waits, decides and kills, and does nothing else.
-    A second thread reads the output, a third measures and tells. Whatever these wait for, be it a
-    large tree, a full disk, the engine or a callback, the deadline is kept.
+    The thread that calls `run` is the clock: it only waits, decides and kills. A second thread
+    reads
+    the output, a third measures and emits events. When these block, on a large tree, a full disk,
+    the
+    engine or a callback, the deadline is still kept.
     """
 
     container: Container
@@ -137,10 +139,10 @@ class _Watch:
     ended_at: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
     _asked: Finding | None = None
-    """The question that it waits behind when it is stopped."""
+    """The question that the output ended with when the worker was stopped."""
     _noting: threading.Lock = field(default_factory=threading.Lock)
     found: ContainerState = _UNKNOWN
-    """How far it had come before we watched."""
+    """The container's state before the watch started."""
 
     def __post_init__(self) -> None:
         number = self.terms.worker_id
@@ -153,14 +155,14 @@ class _Watch:
         self.sentry = Watchdog(self.terms.triggers, self.terms.scope)
         earlier = self.checkpoints.noticed() if self.checkpoints else ()
         self.interventions = deque(earlier, maxlen=_MOST_NOTICED)
-        # Another process may have started it, a while ago.
+        # Another process may have started the container a while ago.
         self._started = time.monotonic() - (self.launched.age or 0.0)
 
     def _thread(self, work: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Do a thread's work; what goes wrong in it ends the watch."""
+        """Run a thread's function; an exception in it ends the watch."""
         try:
             work()
         except OrchestratorError as error:
@@ -177,7 +179,7 @@ class _Watch:
             self._ended.set()
 
     def _look(self) -> None:
-        """Measure, tell the latest line, and notice what somebody should look at."""
+        """Measure, emit the latest line, and report findings, until the container ends."""
         while not self._ended.wait(TICK):
             self.meter.look()
             self.log.tell()
@@ -190,7 +192,7 @@ class _Watch:
         self.emit(WorkerStopping(worker_id=self.terms.worker_id, reason=str(reason)))
 
     def _read(self) -> None:
-        """Read to the end, over again whenever the engine hung up and came back."""
+        """Read output to the end; start again when the engine hung up and came back."""
         was_over = False
         while self.exit_status is None:
             try:
@@ -202,33 +204,39 @@ class _Watch:
                 was_over = self.container.state().ended_at is not None
         code = self.exit_status.exit_code
         if was_over and code != 0:
-            raise EngineError(f"the engine went away under it, and it ended with exit code {code}")
+            raise EngineError(
+                "the engine went away during the run, and the container ended with exit "
+                f"code {code}"
+            )
 
     def _find_again(self) -> None:
         again = self.container.again()
         if again is None:
-            raise EngineError("its container is gone: the engine lost it")
+            raise EngineError("the container is gone: the engine lost it")
         self.container = again
         self.log.restart()
 
     @property
     def duration(self) -> float:
-        """How long it ran, seconds: by the engine's clock if it had ended before we came."""
+        """Seconds that the container ran, by the engine's clock if it ended before the watch."""
         if self.found.started_at and self.found.ended_at:
-            # Of a task that does next to nothing the engine may write the end down as the earlier.
+            # For a very short task the engine may record an end before the start.
             return max((self.found.ended_at - self.found.started_at).total_seconds(), 0.0)
         return max((self.ended_at or time.monotonic()) - self._started, 0.0)
 
     @property
     def overdue(self) -> Stop | None:
-        """Whether it ran on after its deadline while nobody was there to stop it."""
+        """The timeout, if the container ran past its deadline while nothing watched it."""
         timeout = self.terms.timeout
         if timeout is None or self.duration <= timeout:
             return None
-        return Stop(Reason.TIMEOUT, f"it ran past its deadline of {timeout:g} s, unwatched")
+        return Stop(
+            Reason.TIMEOUT,
+            f"the worker ran past its deadline of {timeout:g} s while no process watched it",
+        )
 
     def run(self) -> None:
-        """Return when the container is dead."""
+        """Watch until the container is dead."""
         self.follower.start()
         if self.found.ended_at is not None:
             self._ended.wait()
@@ -240,7 +248,7 @@ class _Watch:
             self._join()
 
     def _keep_time(self) -> None:
-        """Wait for the container's end, and stop it when it is time; measure and tell nothing."""
+        """Wait for the container's end, or stop it at a limit; nothing else may block here."""
         deadline = self._started + (self.terms.timeout or math.inf)
         while not self._ended.wait(max(min(TICK, deadline - time.monotonic()), 0)):
             if self.bug is not None or self.error is not None:
@@ -253,9 +261,9 @@ class _Watch:
                 return
 
     def _join(self) -> None:
-        """Wait for the other threads, but not for one that hangs in a call of somebody else's."""
+        """Wait for the other threads, but not for one that hangs in a foreign call."""
         if not self._ended.is_set():
-            return  # Whoever called us removes the container, and they end with it.
+            return  # The caller removes the container, which ends the threads.
         until = time.monotonic() + _LAST
         for thread in (self.looker, self.teller):
             if thread.ident is not None:
@@ -268,21 +276,25 @@ class _Watch:
         if self.cancel.asked:
             return Stop(Reason.CANCELLED, self.cancel.why)
         if self.log.size > limits.log_limit:
-            return Stop(Reason.LOG_LIMIT, f"stopped: it printed more than {mib(limits.log_limit)}")
+            return Stop(
+                Reason.LOG_LIMIT, f"stopped: the worker printed more than {mib(limits.log_limit)}"
+            )
         if limits.idle_timeout and now - self.log.heard_at > limits.idle_timeout:
-            return Stop(Reason.IDLE, f"stopped: it printed nothing for {limits.idle_timeout:g} s")
+            return Stop(
+                Reason.IDLE, f"stopped: the worker printed nothing for {limits.idle_timeout:g} s"
+            )
         if terms.budget is not None and (self.log.cost or 0.0) > terms.budget:
             spent = f"${self.log.cost:.4f} of ${terms.budget:.4f}"
-            return Stop(Reason.BUDGET, f"stopped: it has spent {spent}")
+            return Stop(Reason.BUDGET, f"stopped: the worker has spent {spent}")
         if terms.tokens is not None and (self.log.tokens or 0) > terms.tokens:
             taken = f"{self.log.tokens:,} of {terms.tokens:,} tokens"
-            return Stop(Reason.BUDGET, f"stopped: it has taken {taken}")
+            return Stop(Reason.BUDGET, f"stopped: the worker has used {taken}")
         if (self.log.steps or 0) > terms.max_steps:
-            return Stop(Reason.MAX_STEPS, f"stopped: it went beyond {terms.max_steps} steps")
+            return Stop(Reason.MAX_STEPS, f"stopped: the worker exceeded {terms.max_steps} steps")
         return self.meter.verdict or self.noticed
 
     def _notice(self) -> None:
-        """Tell what somebody should look at; stop it for that, where that is wished for."""
+        """Report new findings, and stop the worker for them if `on_trigger` says so."""
         stops = self.terms.triggers.on_trigger == "stop"
         number = self.terms.worker_id
         for one in self.sentry.look(self.log.signs, heard_at=self.log.heard_at):
@@ -294,12 +306,12 @@ class _Watch:
             )
 
     def note_question(self) -> None:
-        """Note the question that the output of an unwatched container ends with, if it does."""
+        """Record the question that an unwatched container's output ends with, if there is one."""
         if self.terms.stage is None and (asked := asking(self.log.signs)) is not None:
             self._note(asked)
 
     def _note(self, found: Finding) -> None:
-        """Keep what was found for the result, once."""
+        """Record a finding for the result, once."""
         with self._noting:
             if any((one.trigger, one.detail) == (found.trigger, found.detail)
                    for one in self.interventions):  # fmt: skip
@@ -308,14 +320,14 @@ class _Watch:
             self.interventions.append(noticed)
             kept = tuple(self.interventions)
         if self.checkpoints is not None:
-            with suppress(OSError):  # a full disk: it is in the result of this process
+            with suppress(OSError):  # full disk: the finding is only in this process's result
                 self.checkpoints.note_noticed(kept)
 
     def _stop(self) -> None:
-        """SIGTERM, grace, SIGKILL: dead within grace + 1 s whatever the processes do."""
+        """Send SIGTERM, wait the grace, send SIGKILL: dead within grace + 1 s in any case."""
         reason = self.stopped.reason if self.stopped else None
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
-        # In a thread of its own: a callback that hangs must not keep the container alive.
+        # In a separate thread, so that a callback that hangs does not keep the container alive.
         self.teller.start()
         deadline = time.monotonic() + grace
         if not self.cancel.killed and grace > 0:

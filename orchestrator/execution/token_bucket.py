@@ -1,4 +1,4 @@
-"""A token bucket for requests to one model provider."""
+"""Token bucket that limits how often workers of one model provider start."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -13,15 +13,15 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "codex": ("codex", "codex-cli", "openai"),
     "gemini": ("gemini", "gemini-cli", "google"),
 }
-"""What the provider of an agent program may be called, the best first."""
+"""Names that the configuration may use for the provider of an agent program, best first."""
 
 
 def provider_of(agent_cli: str, model: str | None, configured: Collection[str] = ()) -> str:
-    """Name the provider that a worker uses.
+    """Return the provider that a worker uses.
 
     Args:
-        agent_cli: Its agent program.
-        model: Its model.
+        agent_cli: The worker's agent program.
+        model: The worker's model.
         configured: Providers that the configuration names.
     """
     prefix, slash, _ = (model or "").partition("/")
@@ -32,21 +32,21 @@ def provider_of(agent_cli: str, model: str | None, configured: Collection[str] =
 
 
 class Bucket:
-    """Holds so many starts, and fills up again."""
+    """A token bucket: a number of starts, refilled at a constant rate."""
 
     def __init__(self, limit: RateLimit, *, full: bool = True) -> None:
-        """Begin full; or empty, where somebody else may have taken all of it a moment ago."""
+        """Start full, or empty if another process may have used all tokens a moment ago."""
         self._limit = limit
         self._held = float(limit.capacity) if full else 0.0
         self._at: float | None = None
 
     def wait(self, now: float) -> float:
-        """Return the seconds until it holds one."""
+        """Return the seconds until a token is available."""
         self._fill(now)
         return max(0.0, 1 - _ROUNDING - self._held) / self._limit.refill_rate
 
     def take(self, now: float) -> None:
-        """Take one out."""
+        """Use one token."""
         self._fill(now)
         self._held = max(0.0, self._held - 1)
 
@@ -57,7 +57,7 @@ class Bucket:
 
 
 def bucket_of(providers: Mapping[str, Provider], name: str, *, full: bool = True) -> Bucket | None:
-    """Make the bucket of a provider, if it has one."""
+    """Create the bucket of a provider; None if it has no rate limit."""
     provider = providers.get(name)
     limit = None if provider is None else provider.rate_limit
     return Bucket(limit, full=full) if limit is not None and limit.enabled else None

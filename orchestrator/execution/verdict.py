@@ -1,4 +1,4 @@
-"""How a worker ended, from what the engine saw, what the agent said and what git let in. Pure."""
+"""Derive a worker's status from what the engine, the agent and git reported. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,29 +10,29 @@ from orchestrator.state.endings import Ending
 
 @dataclass(frozen=True)
 class Verdict:
-    """A worker's status and why."""
+    """A worker's status, with its reason and message."""
 
     status: Status
     reason: Reason | None
     message: str | None
 
     def with_note(self, note: str) -> "Verdict":
-        """Say more; the verdict stays."""
+        """Return the same verdict with a note added to the message."""
         return replace(self, message="; ".join(filter(None, (self.message, note))))
 
 
-# Anything else that we stop has failed.
+# Any other reason for stopping a worker means `failed`.
 _STATUS_OF_STOP = {
     Reason.TIMEOUT: Status.TIMEOUT,
     Reason.IDLE: Status.TIMEOUT,
     Reason.BUDGET: Status.PARTIAL,
     Reason.MAX_STEPS: Status.PARTIAL,
 }
-# What a limit that a failed worker ran into makes of its reason.
+# Reason and message for a failed worker that reached this limit.
 _LIMITS = {
-    "pids": (Reason.PIDS, "it ran into its process limit"),
-    "open_files": (Reason.OPEN_FILES, "it ran into its limit of open files"),
-    "tmp": (Reason.DISK, "it filled /tmp or its home directory"),
+    "pids": (Reason.PIDS, "the worker reached its process limit"),
+    "open_files": (Reason.OPEN_FILES, "the worker reached its limit of open files"),
+    "tmp": (Reason.DISK, "the worker filled /tmp or its home directory"),
 }
 
 
@@ -43,19 +43,21 @@ def judge(
     budget: float | None,
     tokens: int | None = None,
 ) -> Verdict:
-    """Decide: what the engine saw outranks what the agent says of itself.
+    """Return the verdict; the engine's observations outrank the agent's report.
 
     Args:
-        ending: What the engine saw.
-        outcome: The agent's adapter's word; None when there is nothing to read.
-        budget: USD that the worker might spend.
-        tokens: Those that it might take.
+        ending: What the engine observed.
+        outcome: The agent's report, as parsed by its adapter; None without a report.
+        budget: USD that the worker was allowed to spend.
+        tokens: Tokens that the worker was allowed to use.
     """
     seen = _by_engine(ending)
     if seen is not None:
         return seen
     if outcome is None:
-        return Verdict(Status.FAILED, Reason.ENGINE_ERROR, "the end of the container was not seen")
+        return Verdict(
+            Status.FAILED, Reason.ENGINE_ERROR, "the end of the container was not observed"
+        )
     failed = ending.exit_status is not None and ending.exit_status.exit_code != 0
     if outcome.status is Status.SUCCESS:
         return _confirmed(ending, outcome, failed=failed, budget=budget, tokens=tokens)
@@ -66,7 +68,7 @@ def judge(
 
 
 def judge_checks(verdict: Verdict, checks: Sequence[CheckResult]) -> Verdict:
-    """Let the checks of what a worker committed say the last word on its success."""
+    """Lower the verdict of a successful worker if a check of its commit failed."""
     failed = [check for check in checks if not check.passed]
     if not failed or verdict.status is not Status.SUCCESS:
         return verdict
@@ -85,7 +87,9 @@ def _by_engine(ending: Ending) -> Verdict | None:
             message = f"{message}; noticed before: {ending.interventions[-1].detail}"
         return Verdict(status, ending.stopped.reason, message)
     if ending.exit_status is not None and ending.exit_status.oom_killed:
-        return Verdict(Status.FAILED, Reason.OOM, "killed: it needed more memory than its limit")
+        return Verdict(
+            Status.FAILED, Reason.OOM, "killed: the worker needed more memory than its limit"
+        )
     return None
 
 
@@ -101,9 +105,9 @@ def _confirmed(
         code = ending.exit_status.exit_code
         return Verdict(Status.FAILED, Reason.AGENT_FAILED, f"exit code {code}")
     if budget is not None and outcome.cost is not None and outcome.cost > budget:
-        message = f"it spent ${outcome.cost:.4f} of ${budget:.4f}"
+        message = f"the agent spent ${outcome.cost:.4f} of ${budget:.4f}"
         return Verdict(Status.PARTIAL, Reason.BUDGET, message)
     if tokens is not None and (outcome.tokens or 0) > tokens:
-        message = f"it took {outcome.tokens:,} of {tokens:,} tokens"
+        message = f"the agent used {outcome.tokens:,} of {tokens:,} tokens"
         return Verdict(Status.PARTIAL, Reason.BUDGET, message)
     return Verdict(Status.SUCCESS, None, None)

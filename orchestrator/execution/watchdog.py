@@ -1,7 +1,7 @@
-"""Notice that somebody should look at a worker: it is silent, repeats an error, asks, or strays.
+"""Detect workers that need attention: silent, repeating an error, asking, or out of scope.
 
-What a worker prints and writes is hostile: of its output a few lines are kept, whatever it prints,
-and each look costs a bounded time.
+A worker's output and files are hostile: only a few lines of output are stored, and each check takes
+a bounded time.
 """
 
 import os
@@ -25,23 +25,23 @@ from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
 
 _LINE = 400
-"""Bytes of a line that are looked at."""
+"""Bytes of a line that are inspected."""
 _LINES = 200
-"""Lines of one chunk that are; a flood of errors is known by fewer."""
+"""Lines of one chunk that are inspected; fewer suffice to recognise a flood of errors."""
 _KINDS = 64
-"""Different error lines that are told apart at one time."""
+"""Different error lines that are counted at the same time."""
 _MOST_FILES = 20_000
 _NAMED = 5
 _MOST_TOLD = 100
-"""Things that are told of one worker."""
+"""Most findings that are reported for one worker."""
 _REST = 10.0
-"""A pause between two looks at the files is so many times as long as the look took, at least."""
+"""The pause between two scans of the files is at least this many times the duration of the scan."""
 _INTERVAL = 2.0
 _LONGEST = 5.0
-"""Seconds that one look at the files may take."""
+"""Longest scan of the files, in seconds."""
 _PATIENCE = 5.0
-"""Seconds that git may take to say what it ignores."""
-# Words with nothing repeated between them: no text makes either of these go back and forth.
+"""Longest wait for git to report which files are ignored, in seconds."""
+# Neither pattern has an unbounded repetition between words, so no text causes backtracking.
 _ERROR = re.compile(
     rb"error|exception|failed|failure|fatal|panic|traceback|denied|refused|timed out|cannot ",
     re.IGNORECASE,
@@ -63,31 +63,31 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that somebody should look at."""
+    """A reason for a person to look at the worker."""
 
     trigger: Trigger
     detail: str
 
     @property
     def stop(self) -> Stop:
-        """What becomes of the worker where it is to be stopped."""
+        """The reason for stopping the worker, when `on_trigger` is `stop`."""
         return Stop(_REASONS[self.trigger], f"stopped: {self.detail}")
 
 
 class OutputSigns:
-    """What a worker's output says of it, in bounded memory."""
+    """Signs of trouble in a worker's output, in bounded memory."""
 
-    def __init__(self, wishes: Triggers) -> None:
-        self._repeats = wishes.repeated_errors
+    def __init__(self, triggers: Triggers) -> None:
+        self._repeats = triggers.repeated_errors
         self._started: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._kinds: OrderedDict[bytes, int] = OrderedDict()
         self.repeated: str | None = None
-        """An error line that came so often."""
+        """An error line that has reached the configured number of repetitions."""
         self.end = b""
-        """The end of what was printed last."""
+        """The end of the latest output."""
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Take a chunk of output."""
+        """Inspect a chunk of output."""
         if not data:
             return
         text = self._started[stream] + data
@@ -117,33 +117,39 @@ class OutputSigns:
             self._kinds.popitem(last=False)
 
     def prompt(self) -> str | None:
-        """Return the end of the output if it reads like a question to somebody who is not there."""
+        """Return the last line if it looks like a question to a person at a terminal."""
         last = self.end.rstrip(b"\r\n").rpartition(b"\n")[2].rpartition(b"\r")[2]
         text = one_line(last.decode("utf-8", "replace"), limit=_LINE)
         return text if _PROMPT.search(text) else None
 
 
 def asking(signs: OutputSigns) -> Finding | None:
-    """Return the question that a worker's output ends with, if it does."""
+    """Return a finding if the worker's output ends with a question."""
     prompt = signs.prompt()
-    return None if prompt is None else Finding("needs_input", f"it waits for an answer: {prompt}")
+    return (
+        None
+        if prompt is None
+        else Finding("needs_input", f"the agent waits for an answer: {prompt}")
+    )
 
 
 @dataclass
 class AllowedPaths:
-    """Where a worker is to write, and what it has written."""
+    """The paths that a worker may change, and where its changes are found."""
 
     paths: Sequence[str]
-    """Patterns; a directory stands for all that is below it."""
+    """Patterns; a directory stands for everything below it."""
     written: Path
-    """The directory where its changes are, or all of its files."""
+    """Directory with the worker's changes, or with all of its files."""
     since: int | None
-    """Nanoseconds: only what has changed after that is the worker's. None: all is."""
+    """Time in nanoseconds: only files that changed later are the worker's changes. None: all files
+    are.
+    """
     git: Git
-    """Knows what is ignored, from files that no worker writes."""
+    """Git that reads ignore rules from files that no worker writes."""
 
     def strayed(self) -> list[str]:
-        """Name the files outside that it has changed, those that git ignores left out."""
+        """Return the changed files that are not allowed, without those that git ignores."""
         found = outside(self.paths, self._changed())
         return sorted(set(found) - self._ignored(found)) if found else []
 
@@ -162,15 +168,15 @@ class AllowedPaths:
                 yield path
 
     def _is_new(self, info: os.stat_result) -> bool:
-        # Not the time of writing, which its owner may set to anything.
+        # Not the modification time, which the file's owner can set to any value.
         return self.since is None or info.st_ctime_ns > self.since
 
 
 class Watchdog:
-    """Looks at one worker, again and again, and finds each thing once."""
+    """Checks one worker repeatedly and reports each finding once."""
 
-    def __init__(self, wishes: Triggers, scope: AllowedPaths | None) -> None:
-        self._wishes = wishes
+    def __init__(self, triggers: Triggers, scope: AllowedPaths | None) -> None:
+        self._wishes = triggers
         self._scope = scope
         self._silent_since = self._asked_since = -1.0
         self._told: set[str] = set()
@@ -178,23 +184,23 @@ class Watchdog:
         self._next = time.monotonic()
 
     def look(self, signs: OutputSigns, *, heard_at: float) -> Iterator[Finding]:
-        """Yield what is new, `_MOST_TOLD` things at most: each is recorded and may notify somebody.
+        """Yield new findings, at most `_MOST_TOLD` of them, as each may send a notification.
 
         Args:
-            signs: What its output says.
-            heard_at: When it printed last.
+            signs: Signs in the worker's output.
+            heard_at: Time of the worker's latest output.
         """
         for found in islice(self._news(signs, heard_at=heard_at), self._left):
             self._left -= 1
             yield found
 
     def _news(self, signs: OutputSigns, *, heard_at: float) -> Iterator[Finding]:
-        now, wishes = time.monotonic(), self._wishes
+        now, triggers = time.monotonic(), self._wishes
         silent = now - heard_at
-        if wishes.silence and silent >= wishes.silence and heard_at != self._silent_since:
+        if triggers.silence and silent >= triggers.silence and heard_at != self._silent_since:
             self._silent_since = heard_at
-            yield Finding("silence", f"it printed nothing for {wishes.silence:g} s")
-        if wishes.prompts and silent >= wishes.prompts and heard_at != self._asked_since:
+            yield Finding("silence", f"the agent printed nothing for {triggers.silence:g} s")
+        if triggers.prompts and silent >= triggers.prompts and heard_at != self._asked_since:
             self._asked_since = heard_at
             asked = asking(signs)
             if asked is not None:
@@ -202,7 +208,7 @@ class Watchdog:
         if signs.repeated is not None and signs.repeated not in self._told:
             line, signs.repeated = signs.repeated, None
             self._told = {line}
-            yield Finding("repeated_error", f"{wishes.repeated_errors} times: {line}")
+            yield Finding("repeated_error", f"{triggers.repeated_errors} times: {line}")
         if self._scope is not None and now >= self._next:
             yield from self._stray(self._scope)
 
@@ -215,4 +221,6 @@ class Watchdog:
             self._scope = None
             named = ", ".join(one_line(path, limit=60) for path in strayed[:_NAMED])
             more = f" and {len(strayed) - _NAMED} more" if len(strayed) > _NAMED else ""
-            yield Finding("out_of_scope", f"it changed files out of its scope: {named}{more}")
+            yield Finding(
+                "out_of_scope", f"the agent changed files out of its scope: {named}{more}"
+            )

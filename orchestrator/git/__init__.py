@@ -1,1 +1,1 @@
-"""Every git command, the user's repository, and the quarantine for what workers hand over."""
+"""Git: every git command, the user's repository, and the quarantine for workers' commits."""

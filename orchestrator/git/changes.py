@@ -1,4 +1,4 @@
-"""What differs between two commits of a worker's, read in bounded pieces by a git with limits."""
+"""Compare two commits of a worker, with a git process that has limits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,51 +8,51 @@ from orchestrator.git.command import UNTRUSTED, Git, records
 from orchestrator.git.repository import Repository
 
 MOST_FILES = 10_000
-"""Paths that are listed of one worker."""
+"""Most paths listed for one worker."""
 MOST_BYTES = 512 * 1024
-"""Bytes of the paths that are listed of one worker."""
-# To count lines, git needs 45 times the size of a file of empty lines: 180 MiB at 4 MiB.
+"""Most bytes of the paths listed for one worker."""
+# To count lines, git needs memory of 45 times the size of a file of empty lines: 180 MiB at 4 MiB.
 _LARGE_IS_BINARY = {"core.bigFileThreshold": "4m"}
 _FORM = ("--no-renames", "--no-textconv", "--no-ext-diff", "--ignore-submodules=none")
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What differs between two commits."""
+    """Difference between two commits."""
 
     files: tuple[str, ...] = ()
     """The first paths, at most MOST_FILES and MOST_BYTES of them."""
     total: int = 0
-    """Number of all paths."""
+    """Number of all changed paths."""
     insertions: int = 0
-    """Lines; of a file over 4 MiB none, as of a binary one."""
+    """Added lines; files over 4 MiB and binary files count as none."""
     deletions: int = 0
     notes: tuple[str, ...] = ()
-    """What people are to know of it."""
+    """Messages for people about what was not counted or listed."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all paths are listed."""
+        """Whether all changed paths are listed."""
         return len(self.files) == self.total
 
 
 def changes(repository: Repository, *, base: str, tip: str) -> Changes:
-    """Compare two commits by git's word.
+    """Compare two commits with git.
 
     Raises:
-        RepositoryError: Git failed, also where it was not to count lines.
+        RepositoryError: Git failed even without counting lines.
     """
     try:
         return _counted(_rows(_git(repository), "--numstat", base, tip))
     except RepositoryError as error:
-        # More than git may take of memory or time: names are cheap.
+        # Counting may exceed git's limits for memory or time; listing the names is cheap.
         rows = ((0, 0, path) for path in changed_paths(repository, base=base, tip=tip))
-        note = f"the lines that it changed were not counted ({error.message})"
+        note = f"the changed lines were not counted ({error.message})"
         return _counted(rows, note)
 
 
 def changed_paths(repository: Repository, *, base: str, tip: str) -> Iterator[str]:
-    """Yield every path that differs between two commits, one after the other.
+    """Yield every path that differs between two commits.
 
     Raises:
         RepositoryError: Git failed.
@@ -77,7 +77,7 @@ def _rows(git: Git, what: str, base: str, tip: str) -> Iterator[tuple[int, int, 
     with git.reading("diff-tree", "-r", "-z", what, *_FORM, base, tip) as output:
         for row in records(output, b"\0"):
             added, removed, path = row.split(b"\t", 2)
-            # `-` stands for a binary file.
+            # Git prints `-` for a binary file.
             lines = (int(one) if one.isdigit() else 0 for one in (added, removed))
             yield *lines, path.decode("utf-8", "backslashreplace")  # type: ignore[misc]
 
@@ -92,5 +92,5 @@ def _counted(rows: Iterator[tuple[int, int, str]], *notes: str) -> Changes:
         if room >= 0 and len(files) < MOST_FILES:
             files.append(path)
     if total > len(files):
-        notes = (*notes, f"it changed {total:,} files, of which {len(files):,} are listed")
+        notes = (*notes, f"{total:,} files changed, of which {len(files):,} are listed")
     return Changes(tuple(files), total, insertions, deletions, notes)

@@ -1,9 +1,10 @@
-"""Every git command: the gate to git, which no other module starts.
+"""Run git commands; no other module starts git.
 
-Git is told explicitly where its directory and work tree are, never looks for them, and never runs
-anything a repository or a user's configuration names: `gitsecurityboundary` in git's own manual
-says why. Filters are the exception: they run where the user's own checkout is read, and are
-switched off (`Repository.without_filters`) wherever a worker's files are.
+The location of the git directory and work tree is always given explicitly, so that git does not
+search for them. Git never runs a program that a repository or a user's configuration names:
+`gitsecurityboundary` in git's own manual says why. Filters are the exception: they run when the
+user's own checkout is read, and are switched off (`Repository.without_filters`) for a worker's
+files.
 """
 
 import copy
@@ -26,13 +27,13 @@ from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)
 TIMEOUT = 600.0
-"""Seconds any one command may take."""
+"""Default timeout of a command, in seconds."""
 MOST_OUTPUT = 64 * 1024**2
-"""Bytes of output that are kept of a command that runs with limits."""
+"""Most output of a command that runs with limits, in bytes."""
 _MOST_SAID = 8 * 1024
-"""Bytes that are kept of the beginning of a command's error messages, and of their end."""
+"""Bytes kept of the beginning and of the end of a command's error output."""
 LONGEST_RECORD = 16 * 1024
-"""Bytes of a record in a list of git's: a path that can be checked out has 4096 at most."""
+"""Most bytes of a record in git's output: a path that can be checked out has at most 4096."""
 _PIECE = 64 * 1024
 _BATCH = ("cat-file", "--batch")
 
@@ -44,10 +45,10 @@ _CONFIG = {
     "core.alternateRefsCommand": "true",
     "core.bigFileThreshold": "128m",
     "core.commitGraph": "false",
-    # Half of a split index is a file beside it, which is not there for a copy.
+    # A split index keeps half of its data in a second file, which a copy of the index lacks.
     "core.splitIndex": "false",
     "commit.gpgSign": "false",
-    # What a signature makes gpg say would stand among the ids that `git log` lists.
+    # Output of gpg about a signature would stand between the ids that `git log` prints.
     "log.showSignature": "false",
     "submodule.recurse": "false",
     "diff.ignoreSubmodules": "all",
@@ -69,14 +70,14 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 SIZE_AND_TIME: Mapping[str, str] = {"core.checkStat": "minimal", "core.trustctime": "false"}
-"""Settings for an index of files that have another owner or place now, which is no change."""
+"""Settings for an index of files whose owner or place has changed without a change of content."""
 _LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-# What git may learn from the caller's environment; every GIT_* of theirs could point it elsewhere.
+# Variables of the caller's environment that git gets; any GIT_* variable could redirect git.
 _KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")
 
 
 class GitCommandError(RepositoryError):
-    """A git command failed; the message ends with what it said."""
+    """A git command failed; the message ends with git's error output."""
 
     def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str) -> None:
         said = stderr.strip() or f"exit code {exit_code}"
@@ -86,57 +87,58 @@ class GitCommandError(RepositoryError):
 
 
 FULL = "No space left on device"
-"""How a command that found the disk full says so."""
+"""Text in a command's error output when the disk is full."""
 
 
 class OutputTooLongError(RepositoryError):
-    """A command printed more than it may."""
+    """A command printed more than its limit."""
 
 
 def _is_locked(error: BaseException) -> bool:
-    # Somebody else's git, the user's own perhaps, holds a lock for a moment; nothing was done yet.
+    # Another git process, perhaps the user's, holds a lock for a moment. The command changed
+    # nothing, so it may be repeated.
     return isinstance(error, GitCommandError) and bool(_LOCKED.search(error.stderr))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one process may use that reads what a worker made."""
+    """Resource limits of a process that reads a worker's data."""
 
     memory: int
-    """Bytes of its own memory (`RLIMIT_DATA`); packs that git maps, and the page cache, not
-    counted."""
+    """Bytes of private memory (`RLIMIT_DATA`), without packs that git maps and the page cache."""
     cpu: int
     """Seconds of CPU time."""
     time: float
-    """Seconds from its start to its end."""
+    """Seconds from the start of the process to its end."""
 
     def around(self, command: Sequence[str]) -> list[str]:
-        """Return a command line that sets the limits and becomes `command`.
+        """Return a command line that sets the limits and then executes `command`.
 
-        A shell does it: they hold from the first instruction on, and it takes 2 ms, where
-        Python's `preexec_fn` is unsafe beside other threads.
+        A shell sets the limits: they hold from the command's first instruction and cost 2 ms.
+        Python's
+        `preexec_fn` is unsafe when other threads run.
         """
         data = _at_most(resource.RLIMIT_DATA, self.memory) // 1024
         cpu = _at_most(resource.RLIMIT_CPU, self.cpu)
         return ["/bin/sh", "-c", _LIMITED, str(data), str(cpu), *command]
 
 
-# Soft and hard limit are the same: the kernel ends the process with SIGKILL, and no core is left.
+# Soft and hard limit are equal, so that the kernel kills the process with SIGKILL, without a core.
 _LIMITED = 'ulimit -d "$0" && ulimit -t "$1" && shift && exec "$@"'
 
 
 def _at_most(kind: int, wanted: int) -> int:
-    """Return `wanted`, or less where this process itself may have no more."""
+    """Return `wanted`, or this process's own hard limit if that is lower."""
     _, hard = resource.getrlimit(kind)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 UNTRUSTED = Limits(memory=768 * 1024**2, cpu=240, time=300.0)
-"""The limits of every process that reads objects, trees or commits of a worker's."""
+"""Limits of every process that reads a worker's objects, trees or commits."""
 
 
 class Git:
-    """Git on one repository, told where it is."""
+    """Runs git commands on one repository."""
 
     def __init__(
         self,
@@ -149,17 +151,17 @@ class Git:
         env: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Bind git to a repository.
+        """Store the location of the repository and the settings of its commands.
 
         Args:
-            git_dir: The git directory; None only to find one with `discover`.
-            work_tree: Needed by commands that read or write files.
-            index: Another index file than the git directory's own.
-            alternates: A second object directory to read from.
-            config: Further settings, over the repository's own.
-            env: Further variables.
-            limits: Default: none but `TIMEOUT`. Use `UNTRUSTED` wherever a worker made what is
-                read.
+            git_dir: The git directory; None only to find a repository with `discover`.
+            work_tree: Required by commands that read or write files.
+            index: Index file to use instead of the git directory's own.
+            alternates: An additional object directory to read from.
+            config: Settings that override the repository's own.
+            env: Additional environment variables.
+            limits: Default: no limit but `TIMEOUT`. Use `UNTRUSTED` whenever a command reads data
+                of a worker.
         """
         self._limits = limits
         self._config = {**_CONFIG, **(config or {})}
@@ -175,7 +177,7 @@ class Git:
         self._env |= env or {}
 
     def within(self, limits: Limits, config: Mapping[str, str] | None = None) -> "Git":
-        """Return the same git with limits for each of its processes, and further settings."""
+        """Return a copy whose processes have these limits and additional settings."""
         limited = copy.copy(self)
         limited._limits = limits
         limited._config = {**self._config, **(config or {})}
@@ -195,25 +197,25 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> bytes:
-        """Run a command and give its stdout.
+        """Run a command and return its stdout.
 
-        For commands that print little. What a worker decides the length of is for `listing` and
-        `reading`.
+        For short output only. Use `listing` or `reading` when a worker can influence its length.
 
         Args:
             arguments: The command and its arguments.
             stdin: Bytes, or a file to read from.
-            stdout: A file to write to instead of giving it back.
-            env: Variables for this command alone.
+            stdout: A file that receives the output; the return value is then empty.
+            env: Variables for this command only.
             timeout: Seconds. Default: that of the limits, else TIMEOUT.
 
         Raises:
-            GitCommandError: It failed.
-            OutputTooLongError: It runs with limits and printed more than MOST_OUTPUT.
-            RepositoryError: There is no git, or it took longer than `timeout`.
+            GitCommandError: The command failed.
+            OutputTooLongError: The command runs with limits and printed more than MOST_OUTPUT.
+            RepositoryError: Git is not installed, or the command took longer than `timeout`.
         """
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as printed:
-            # A worker's objects can make git print without end: that never goes to our memory.
+            # A worker's objects can make git print without end, so such output goes to a file, not
+            # memory.
             out = stdout or (printed if self._limits else subprocess.PIPE)
             done = self._start(arguments, stdin, out, said, env or {}, self._patience(timeout))
             if done.returncode != 0:
@@ -238,19 +240,19 @@ class Git:
         answers: Container[int] = (0,),
         cut: bool = False,
     ) -> bytes:
-        """Run a command whose output a worker decides the length of, and give its stdout.
+        """Run a command whose output may be long because of a worker, and return its stdout.
 
         Args:
             arguments: The command and its arguments.
-            limit: Bytes; memory stays bounded whatever the command would print.
-            stdin: Is written to a file first.
+            limit: Most bytes of output; memory stays bounded.
+            stdin: Input of the command.
             timeout: Seconds. Default: TIMEOUT.
-            answers: Exit codes that are no failure.
-            cut: The first `limit` bytes of a longer output are enough.
+            answers: Exit codes that mean success.
+            cut: Truncate longer output to `limit` bytes instead of raising an error.
 
         Raises:
-            GitCommandError: It failed.
-            OutputTooLongError: It prints more than `limit`; it was ended.
+            GitCommandError: The command failed.
+            OutputTooLongError: The command printed more than `limit`, and was killed.
         """
         with self.reading(*arguments, stdin=stdin, timeout=timeout, answers=answers) as output:
             answer = output.read(limit + 1)
@@ -266,18 +268,18 @@ class Git:
         timeout: float | None = None,
         answers: Container[int] = (0,),
     ) -> Iterator[IO[bytes]]:
-        """Run a command and give its stdout as it comes, so that any length can be read.
+        """Run a command and yield its stdout as a stream, so that output of any length can be read.
 
-        A command that has more to say when the block ends is ended, and that is no failure.
+        A command that is still printing when the block ends is killed; this is no error.
 
         Args:
             arguments: The command and its arguments.
-            stdin: Bytes, which are written to a file first, or a file to read from.
+            stdin: Bytes, or a file to read from.
             timeout: Seconds. Default: that of the limits, else TIMEOUT.
-            answers: Exit codes that are no failure.
+            answers: Exit codes that mean success.
 
         Raises:
-            GitCommandError: It failed.
+            GitCommandError: The command failed.
         """
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
             if isinstance(stdin, bytes):
@@ -304,34 +306,35 @@ class Git:
                 raise GitCommandError(arguments, process.returncode, _words(said))
 
     def tree(self, commit: str, *options: str) -> Iterator[bytes]:
-        """Yield what `git ls-tree` says of each file of a commit, one after the other.
+        """Yield the lines of `git ls-tree` for all files of a commit.
 
         Args:
             commit: The commit; a worker may have made it.
-            options: More options of `ls-tree`.
+            options: Additional options of `ls-tree`.
 
         Raises:
-            GitCommandError: It failed.
+            GitCommandError: The command failed.
         """
         limited = self.within(self._limits or UNTRUSTED)
         with limited.reading("ls-tree", "-r", "-z", "--full-tree", *options, commit) as output:
             yield from records(output, b"\0")
 
     def consult(self, program: Sequence[str], order: bytes, *, most: int = 64 * 1024) -> bytes:
-        """Let a program of ours read objects by itself, and return what it prints in the end.
+        """Run a program that reads objects through git, and return the program's output.
 
-        It asks a `git cat-file --batch`, so that what a worker made is looked at in a process with
-        limits of its own, and never in this one. It is started with two more arguments: the
-        descriptors of git's answers and of the questions to git.
+        The program queries a `git cat-file --batch` process, so that a worker's data is parsed in a
+        process with its own limits, never in this one. Its last two arguments are file descriptors:
+        of
+        git's output, and of git's input.
 
         Args:
             program: The command line.
-            order: What it reads from its stdin.
-            most: Bytes that it may print.
+            order: Input of the program.
+            most: Most bytes that the program may print.
 
         Raises:
-            GitCommandError: It failed, or ran into its limits.
-            OutputTooLongError: It printed more than `most`.
+            GitCommandError: The program failed, or exceeded its limits.
+            OutputTooLongError: The program printed more than `most`.
         """
         limits = self._limits or UNTRUSTED
         answers, to_program = os.pipe()
@@ -375,11 +378,11 @@ class Git:
         return self._limits.around(command) if self._limits else command
 
     def text(self, *arguments: str, stdin: bytes | None = None) -> str:
-        """Run a command and give its stdout as text without the final newline."""
+        """Run a command and return its stdout as text without the final newline."""
         return self.run(*arguments, stdin=stdin).decode("utf-8", "surrogateescape").rstrip("\n")
 
     def succeeds(self, *arguments: str) -> bool:
-        """Run a command that answers by its exit code: 0 yes, 1 no.
+        """Run a command and return whether its exit code is 0; 1 returns False.
 
         Raises:
             GitCommandError: Any other exit code.
@@ -413,27 +416,28 @@ class Git:
                 env={**self._env, **env},
                 timeout=timeout,
                 check=False,
-                # Ctrl-C at a terminal is for us to act on, not for a half-done git.
+                # A new session, so that Ctrl-C at a terminal does not interrupt git in the middle.
                 start_new_session=True,
-                # Leases and locks are inherited, and nothing else: a git that outlives us has them.
+                # A git process that outlives this one must inherit the leases and locks; nothing
+                # else is inheritable.
                 close_fds=False,
                 **fed,
             )
         except FileNotFoundError as error:
             raise RepositoryError(
-                "git is not installed", hint="install it: `apt-get install git`"
+                "git is not installed", hint="install git: `apt-get install git`"
             ) from error
         except subprocess.TimeoutExpired as error:
             raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
 
 
 def _libraries() -> dict[str, str]:
-    """Return what a Python needs of the environment to find its own libraries."""
+    """Return the environment variables that Python needs to find its shared libraries."""
     return {name: os.environ[name] for name in _LIBRARIES if name in os.environ}
 
 
 def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
-    """Yield what stands before each `end` in a stream, of which a piece is in memory at a time.
+    """Yield the records of a stream that `end` terminates, with one piece in memory at a time.
 
     Raises:
         OutputTooLongError: A record has more than LONGEST_RECORD bytes.
@@ -443,11 +447,11 @@ def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
         *whole, rest = (rest + piece).split(end)
         yield from whole
         if len(rest) > LONGEST_RECORD:
-            raise OutputTooLongError(f"git prints a record of more than {LONGEST_RECORD} bytes")
+            raise OutputTooLongError(f"git printed a record of more than {LONGEST_RECORD} bytes")
 
 
 def _words(said: IO[bytes]) -> str:
-    """Return the beginning and the end of what a command said to stderr."""
+    """Return the beginning and the end of a command's error output."""
     size = said.seek(0, os.SEEK_END)
     said.seek(0)
     words = said.read(_MOST_SAID)
@@ -458,7 +462,7 @@ def _words(said: IO[bytes]) -> str:
 
 
 def _too_long(arguments: Sequence[str], limit: int) -> OutputTooLongError:
-    return OutputTooLongError(f"`git {arguments[0]}` prints more than {limit} bytes")
+    return OutputTooLongError(f"`git {arguments[0]}` printed more than {limit} bytes")
 
 
 def _end(*processes: "subprocess.Popen[bytes]") -> None:
@@ -468,29 +472,31 @@ def _end(*processes: "subprocess.Popen[bytes]") -> None:
 
 
 def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:
-    """Make an empty bare repository.
+    """Create an empty bare repository.
 
-    By hand: every worker needs three, and `git init` takes as long as all else about them.
+    Without `git init`, because every worker needs three repositories, and `git init` takes as long
+    as
+    all other steps together.
 
     Args:
-        git_dir: Is made.
+        git_dir: Directory to create.
         object_format: `sha1` or `sha256`.
-        branch: What HEAD points at.
+        branch: The branch that HEAD points at.
     """
     for name in ("objects/info", "objects/pack", "refs/heads"):
         (git_dir / name).mkdir(parents=True)
     (git_dir / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
-    # Not said where it need not be: other readers of git directories stumble over extensions.
+    # Written only when needed: some other readers of git directories fail on extensions.
     extra = f"1\n[extensions]\n\tobjectFormat = {object_format}\n"
     version = "0\n" if object_format == "sha1" else extra
     (git_dir / "config").write_text(f"[core]\n\tbare = true\n\trepositoryformatversion = {version}")
 
 
 def discover(directory: Path) -> tuple[Path, Path, Path]:
-    """Find the repository around `directory`: its top level, git directory and common directory.
+    """Return top level, git directory and common directory of the repository around `directory`.
 
     Raises:
-        RepositoryError: There is none, or it is bare.
+        RepositoryError: There is no repository, or it is bare.
     """
     git = Git(None)
     try:
@@ -505,7 +511,7 @@ def discover(directory: Path) -> tuple[Path, Path, Path]:
         if not is_text(str(path)):
             raise RepositoryError(
                 f"the path of the repository is not UTF-8 text: {one_line(str(path))}",
-                hint="records and containers name the path: rename the directory",
+                hint="records and containers use this path: rename the directory",
             )
     return top, git_dir, common_dir
 
@@ -514,22 +520,25 @@ def _not_a_repository(directory: Path, error: GitCommandError) -> RepositoryErro
     if "dubious ownership" in error.stderr:
         return RepositoryError(
             f"git does not trust the repository at {directory}: it belongs to another user",
-            hint=f"run as its owner, or `git config --global --add safe.directory {directory}`",
+            hint="run the command as its owner, or `git config --global --add "
+            f"safe.directory {directory}`",
         )
     if "work tree" in error.stderr or "bare repository" in error.stderr:
         return RepositoryError(
-            f"the repository at {directory} is bare", hint="run inside a checkout of it"
+            f"the repository at {directory} is bare",
+            hint="run the command inside a checkout of the repository",
         )
     return NoRepositoryError(
-        f"not a git repository: {directory}", hint="run inside one, or make one with `git init`"
+        f"not a git repository: {directory}",
+        hint="run the command inside a repository, or create a repository with `git init`",
     )
 
 
 def version() -> tuple[int, ...]:
-    """Return git's version, as in (2, 39, 5).
+    """Return git's version, for example (2, 39, 5).
 
     Raises:
-        RepositoryError: It is not installed.
+        RepositoryError: Git is not installed.
     """
     words = Git(None).text("version").split()
     return tuple(int(part) for part in words[2].split(".")[:3] if part.isdigit())

@@ -1,4 +1,4 @@
-"""Keep programs that lie in a worker's tree from running in its worktree on the host.
+"""Prevent git from running programs in a worker's tree when the user works in its worktree.
 
 A repository's own configuration may name tracked files as hooks, filters or diff drivers
 (`core.hooksPath=.githooks`). In a worker's worktree those files are the worker's, and the user's
@@ -35,23 +35,26 @@ _HARMLESS = (
     (r"interactive\.difffilter", "cat"),
     (r"(hook|trailer)\..*\.(command|cmd)", "true"),
 )
-"""What names a program, and what to put in its place."""
+"""Settings that name a program, as patterns, each with a harmless replacement."""
 _HOOKS = "core.hookspath"
 _WORDS = re.compile(r"[^\s'\"|&;()<>$`=]+")
 _COMPUTED = re.compile(r"[$`]")
-"""A path that a shell puts together, `$(git rev-parse --show-toplevel)/tools/x`, leads anywhere."""
+"""A path with a shell expansion, such as `$(git rev-parse --show-toplevel)/tools/x`, may lead
+anywhere.
+"""
 
 
 def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
-    """Configure a new worktree so that git runs nothing that lies in it.
+    """Configure a new worktree so that git runs no program from its files.
 
-    Only where the configuration does name files of the tree: it takes an extension that other
-    programs may not know. To be called with the lock held.
+    Does nothing unless the configuration names files of the tree: the per-worktree configuration is
+    an
+    extension that other programs may not know. The caller holds the repository lock.
 
     Args:
-        repository: Whose worktree it is.
+        repository: The user's repository.
         path: The worktree.
-        git_dir: Its own git directory.
+        git_dir: The worktree's own git directory.
     """
     replaced = _replacements(repository.configured, path)
     if not replaced:
@@ -65,7 +68,7 @@ def _replacements(configured: dict[str, str], path: Path) -> dict[str, str]:
     risky = {key for key, value in configured.items() if _replacement(key) and _inside(value, path)}
     if not configured.get(_HOOKS, "/").startswith(("/", "~")):
         risky.add(_HOOKS)
-    # A required driver that is off would make every command fail.
+    # A required filter that is switched off would make every command fail.
     drivers = {key.rpartition(".")[0] for key in risky if key.startswith("filter.")}
     risky |= {f"{driver}.required" for driver in drivers}
     return {key: found[0] for key in sorted(risky) if (found := _replacement(key)) is not None}
@@ -79,7 +82,7 @@ def _replacement(key: str) -> tuple[str] | None:
 
 
 def _inside(command: str, path: Path) -> bool:
-    """Return whether a command may mean a file of the tree, which need not exist yet."""
+    """Return whether a command may refer to a file of the tree, which need not exist yet."""
     if "/" in command and _COMPUTED.search(command):
         return True
     return any(
@@ -89,7 +92,7 @@ def _inside(command: str, path: Path) -> bool:
 
 
 def _enable_extension(repository: Repository) -> None:
-    """Do as git does: what is true of the main worktree alone moves to its own file."""
+    """Enable per-worktree configuration, moving `core.worktree` to a new file as git does."""
     common = repository.common_dir
     if _get(common / "config", "extensions.worktreeConfig") == "true":
         return

@@ -1,8 +1,8 @@
-"""Let in the commits that a worker left beside its branch, and what can be kept of a refused one.
+"""Import commits that a worker left outside its branch, and the usable part of a refused harvest.
 
-The harvest's container names these commits (see `git_states`); names and objects are hostile.
-They are checked by the rules of a harvest and become refs below `refs/orchestrator/kept/`, which no
-`git push` or `git clone` takes along by itself.
+The harvest's helper container lists these commits (see `git_states`); names and objects are
+hostile. They are checked by the rules of a harvest and become refs below `refs/orchestrator/kept/`,
+which `git push` and `git clone` do not transfer by default.
 """
 
 import json
@@ -29,18 +29,18 @@ from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.text.redact import Redactor
 
 MOST_REFS = 200
-"""Kept refs of one worker."""
+"""Most kept refs of one worker."""
 SEARCH_TIME = 120.0
-"""Seconds for finding out what of a refused harvest can be kept."""
+"""Seconds for the search for the usable part of a refused harvest."""
 _MOST_COMMITS = 1024
-"""Commits of a refused history that are tried."""
+"""Most commits of a refused history that are considered."""
 _LARGEST_LIST = 1 << 20
 _SHOWN = 5
 _LONGEST_PART, _MOST_PARTS = 60, 8
 _LONGEST_NAME = 200
-"""Characters of a name without folders: a file system takes 255 bytes, and git adds `.lock`."""
+"""Characters of a flattened ref name: a file name has at most 255 bytes, and git adds `.lock`."""
 _OF_ATTEMPT = re.compile(r"attempt-\d+")
-"""What the names of a later attempt begin with; see `kept_prefix`."""
+"""First path component in the names of a later attempt's refs; see `kept_prefix`."""
 _PACK = ("pack-objects", "-q", "--revs", "--stdout")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,-]|\.\.+|^\.|\.$|\.lock$")
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -48,37 +48,37 @@ _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 @dataclass(frozen=True)
 class Kept:
-    """What was kept beside a worker's branch."""
+    """Commits that were kept in addition to a worker's branch."""
 
     refs: tuple[str, ...] = ()
-    """Full names of refs."""
+    """Full names of the refs."""
     notes: tuple[str, ...] = ()
-    """What could not be kept, and what has another name, for people."""
+    """Messages for people about commits that could not be kept, and about renamed refs."""
     refused: str | None = None
-    """Why not all of it was let in."""
+    """Why some commits were refused; None if none was."""
 
 
 NOTHING = Kept()
 
 
 def kept_prefix(run_id: str, worker_id: int, *, attempt: int) -> str:
-    """Return what the kept refs of one attempt of a worker begin with."""
+    """Return the prefix of the kept refs of one attempt of a worker."""
     again = f"attempt-{attempt}/" if attempt > 1 else ""
     return f"{KEPT}{run_id}/{worker_id}/{again}"
 
 
 def list_kept(repository: Repository) -> list[tuple[str, int, str]]:
-    """List every kept ref: its run, its worker's number, its name."""
+    """List every kept ref as (run, worker, ref)."""
     return worker_refs(repository.git, KEPT)
 
 
 def told(refs: Sequence[str]) -> tuple[str, ...]:
-    """Return a note for people that names kept refs, or none where there are none."""
+    """Return a note that names the kept refs, or nothing if there are none."""
     if not refs:
         return ()
     shown = ", ".join(f"`{ref}`" for ref in refs[:_SHOWN])
     more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
-    return (f"commits that its branch does not have are kept: {shown}{more}",)
+    return (f"commits that are not on the worker's branch are kept: {shown}{more}",)
 
 
 def import_kept(
@@ -90,19 +90,19 @@ def import_kept(
     prefix: str,
     redactor: Redactor,
 ) -> Kept:
-    """Check the commits beside a worker's branch and make a ref for each that may be kept.
+    """Check the commits outside a worker's branch and create a ref for each that is accepted.
 
     Args:
-        repository: Where they go.
-        out: The directory with `kept` and `kept.pack`, if there is anything to keep.
-        quarantine: A directory to be made, and removed again.
+        repository: The user's repository.
+        out: Directory with the files `kept` and `kept.pack`, if there is anything to keep.
+        quarantine: Temporary directory to create and remove.
         origin: What the worker started from.
-        prefix: What the refs begin with. Refs below it are replaced: a process left them that died
-            over the same harvest.
+        prefix: Prefix of the new refs. Existing refs below the prefix are replaced: a process that
+            died during the same harvest left them.
         redactor: Knows the secrets that no name of a ref may contain.
 
     Raises:
-        OSError: There is no room for it.
+        OSError: The disk is full.
     """
     try:
         listed = _read(out / "kept")
@@ -120,12 +120,12 @@ def import_kept(
         found, refusals = _import_each(repository, out / "kept.pack", quarantine, origin, wanted)
     refs = {f"{prefix}{name}": found[name] for name in found}
     _write_refs(repository, prefix, refs)
-    refused = "commits beside its branch were refused" if refusals else None
+    refused = "commits that are not on the worker's branch were refused" if refusals else None
     return Kept(tuple(refs), (*renamed, *refusals), refused)
 
 
 def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
-    """Return the commit that stands for all, and names with commits; None without a list."""
+    """Return the bundling commit, and names with commits; None without a list."""
     if not os.path.lexists(path):
         return None
     with open_handed_over(path) as file:
@@ -134,9 +134,11 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
         listed = json.loads(text)
         bundle, rows = str(listed["bundle"]), [(str(n), str(c)) for n, c in listed["refs"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HarvestRefusedError("the list of what is to be kept cannot be read") from error
+        raise HarvestRefusedError("the harvest's list of commits to keep is unreadable") from error
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
-        raise HarvestRefusedError("the list of what is to be kept names no commits")
+        raise HarvestRefusedError(
+            "the harvest's list of commits to keep contains something else than commit ids"
+        )
     return bundle, rows
 
 
@@ -155,19 +157,21 @@ def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str
 
 
 def _names(raw: Sequence[str]) -> Iterator[str]:
-    """Make names that git, any file system and any terminal take; no two are alike."""
+    """Return unique names that git, every file system and every terminal accept."""
     taken: set[str] = set()
     folders: set[str] = set()
     for text in raw[:MOST_REFS]:
         parts = [_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_" for part in text.split("/")]
         if _OF_ATTEMPT.fullmatch(parts[0].lower()):
-            # The refs of a later attempt replace all that stand there.
+            # The name must not look like the prefix of a later attempt, whose refs replace all
+            # below it.
             parts[0] = f"_{parts[0]}"
         plain = name = "/".join(parts[:_MOST_PARTS])
         number = 1
         while _is_taken(name.lower(), taken, folders):
             number += 1
-            # Without folders: one that is another name already would stay in the way.
+            # Flattened, because a folder in the name may equal another ref's name, which git
+            # forbids.
             name = f"{plain.replace('/', '_')[:_LONGEST_NAME]}-{number}"
         taken.add(name.lower())
         folders.update(_folders(name.lower()))
@@ -188,18 +192,21 @@ def _import_all(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, bundle: str,
     wanted: dict[str, str],
 ) -> dict[str, str]:  # fmt: skip
-    """Let all of it in at once, which is refused whole."""
+    """Import all commits together; if a single rule is broken, all of them are refused."""
     deadline = time.monotonic() + SEARCH_TIME
     try:
         with refusals():
             git = import_checked(repository, pack, quarantine, origin, bundle)
             parents = git.text("rev-list", "--parents", "--no-walk", bundle).split()[1:]
             if not set(parents).issuperset(wanted.values()):
-                raise HarvestRefusedError("the list of what is to be kept is not what was packed")
+                raise HarvestRefusedError(
+                    "the harvest's list of commits to keep does not match the pack"
+                )
             for commit in wanted.values():
-                # Each is compared with the base anew, and all may share one wide tree.
+                # Each commit is compared with the base separately, which adds up when they share a
+                # wide tree.
                 if time.monotonic() > deadline:
-                    raise HarvestRefusedError("there was no time left to check all of it")
+                    raise HarvestRefusedError("no time was left to check all commits")
                 check_size(git, base=origin.base, tip=commit, room=origin.room)
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)
@@ -209,7 +216,7 @@ def _import_all(
 def _import_each(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, wanted: dict[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Let in what keeps the rules, one commit after the other."""
+    """Import the acceptable commits one after the other."""
     found: dict[str, str] = {}
     notes = []
     try:
@@ -223,26 +230,30 @@ def _import_each(
                     what = f"only its ancestor {last[:12]} is kept" if last else "no ref has it"
                     notes.append(f"`{name}` was refused ({refusal}); {what}")
     except HarvestRefusedError as error:
-        notes.append(f"{len(wanted)} commits beside its branch were refused: {error.message}")
+        notes.append(
+            f"{len(wanted)} commits that are not on the worker's branch were refused: "
+            f"{error.message}"
+        )
     return found, notes
 
 
 class Parts:
-    """A pack that was refused, and what of it keeps the rules.
+    """Imports the acceptable commits of a refused pack.
 
-    Its objects lie in a quarantine, unchecked. What may be good is packed anew from there, and
-    checked as if nothing else had been handed over.
+    The pack's objects lie unchecked in a quarantine. Each commit is packed again from there, and
+    checked
+    as if the worker had handed over nothing else.
     """
 
     def __init__(
         self, repository: Repository, pack: Path, quarantine: Path, origin: Origin
     ) -> None:
-        """Do nothing yet.
+        """Store the arguments; nothing is unpacked before `__enter__`.
 
         Args:
-            repository: Where good parts go.
-            pack: What was refused.
-            quarantine: A directory to be made, and removed again; so is one beside it.
+            repository: The user's repository.
+            pack: The refused pack.
+            quarantine: Temporary directory to create and remove; two siblings are used as well.
             origin: What the worker started from.
         """
         self._repository = repository
@@ -254,10 +265,10 @@ class Parts:
         self._deadline = time.monotonic() + SEARCH_TIME
 
     def __enter__(self) -> "Parts":
-        """Unpack it.
+        """Unpack the refused pack without checks.
 
         Raises:
-            HarvestRefusedError: It is no pack that git can read.
+            HarvestRefusedError: Git cannot read the pack.
         """
         shutil.rmtree(self._unchecked, ignore_errors=True)
         try:
@@ -269,19 +280,19 @@ class Parts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove what was unpacked."""
+        """Remove the temporary directories."""
         shutil.rmtree(self._unchecked, ignore_errors=True)
         shutil.rmtree(self._quarantine, ignore_errors=True)
         self._part.unlink(missing_ok=True)
 
     def let_in(self, commit: str) -> str | None:
-        """Let a commit in, with what it reaches; return why it was refused, or None.
+        """Import a commit with all it reaches; return why it was refused, or None.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: The disk is full.
         """
         if time.monotonic() > self._deadline:
-            return "there was no time left to check it"
+            return "no time was left to check it"
         shutil.rmtree(self._quarantine, ignore_errors=True)
         wanted = f"{commit}\n^{self._origin.base}\n".encode()
         try:
@@ -296,14 +307,14 @@ class Parts:
         return None
 
     def last_good(self, commit: str) -> str | None:
-        """Let in and return the last commit before a refused one that keeps the rules, if any.
+        """Import and return the last acceptable commit before a refused one, or None.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: The disk is full.
         """
         chain = self._before(commit)
         good, bad = -1, len(chain)
-        # A commit that is refused is so in the history of all that come after it.
+        # Binary search: if a commit is refused, so is every descendant, whose history contains it.
         while bad - good > 1:
             middle = (good + bad) // 2
             if self.let_in(chain[middle]) is None:
@@ -313,7 +324,7 @@ class Parts:
         return chain[good] if good >= 0 else None
 
     def _before(self, commit: str) -> list[str]:
-        """List the commits before one, the oldest first."""
+        """Return a commit's ancestors along first parents, oldest first."""
         form = ("rev-list", "--first-parent", f"--max-count={_MOST_COMMITS}")
         try:
             with refusals():
@@ -325,17 +336,14 @@ class Parts:
 
 def _write_refs(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
     with repository.lock():
-        # Not in one transaction: an old name may be a directory of a new one.
+        # Two steps, because an old ref's name may be a directory of a new ref's name.
         _drop_old(repository, prefix, refs)
         lines = (f"update {name} {commit}\n" for name, commit in refs.items())
         repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())
 
 
 def _drop_old(repository: Repository, prefix: str, refs: dict[str, str]) -> None:
-    """Remove the refs that a process left which died during the same harvest.
-
-    The harvest is not recorded yet: whatever these refs named is harvested again.
-    """
+    """Remove the refs of a process that died during the same harvest."""
     old = repository.git.text("for-each-ref", "--format=%(refname)", prefix).splitlines()
     lines = (f"delete {name}\n" for name in old if name not in refs)
     repository.git.run("update-ref", "--stdin", stdin="".join(lines).encode())

@@ -1,8 +1,8 @@
-"""Content that git-lfs keeps beside a repository: given to workers, and taken from them.
+"""Content that git-lfs stores outside a repository: provide it to workers, and import theirs.
 
-Nothing is fetched and no git-lfs is needed. Where the user has an object, workers find the content
-in the place of its pointer; what comes back is a pointer again, and the object of a new one goes
-where git-lfs looks for it, after its hash was checked.
+Nothing is fetched and git-lfs need not be installed. Workers find an object's content in place of
+its pointer, if the user has the object. The harvest turns content back into pointers; the object of
+a new pointer is stored where git-lfs looks for it, after its hash was checked.
 """
 
 import hashlib
@@ -26,32 +26,34 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 RECORD = "lfs.json"
-"""What a worker was given, by path: id and size. It is there wherever a repository uses git-lfs."""
+"""File with the LFS objects that a worker was given: path to id and size. It exists in every
+repository that uses git-lfs.
+"""
 FOLDER = "lfs"
-"""In what a harvest hands over: files named by their hashes."""
+"""Directory of a harvest with LFS objects, each file named by its hash."""
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*"
     rb"oid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,15})\n"
 )
 _MADE = "lfs-made.json"
-"""In a worker's state directory: what it handed over."""
+"""File in a worker's state directory with the objects that the worker created."""
 _LONGEST = 1024
-"""Bytes of a pointer."""
+"""Largest size of a pointer, in bytes."""
 _BATCH = 10_000
-"""Files that are looked into at once."""
+"""Files that are inspected at once."""
 _SHOWN = 3
 _MOST = 10_000
 _OID = re.compile(r"[0-9a-f]{64}")
-# What git has in its index is what it is to find: the content in the place of a pointer counts as
-# unchanged. Only for files that nobody but us has written.
+# This filter returns the blob in the index, so that content in place of a pointer counts as
+# unchanged. Only for files that nobody but the orchestrator has written.
 _AS_KNOWN = {"filter.lfs.clean": "git cat-file blob :0:%f", "filter.lfs.required": "true"}
-# A `process` of the user's would be asked first, and could not be unset.
+# A `process` filter in the user's configuration has priority and cannot be unset.
 _NO_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """A file of a commit that stands for content elsewhere."""
+    """A file of a commit that stands for content stored by git-lfs."""
 
     path: str
     oid: str
@@ -60,11 +62,11 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Content:
-    """What a base has of git-lfs."""
+    """The LFS pointers of a base commit."""
 
     is_used: bool = False
     pointers: tuple[Pointer, ...] = ()
-    """Those whose content is on this machine."""
+    """The pointers whose content is on this machine."""
     notices: tuple[str, ...] = ()
 
 
@@ -72,12 +74,12 @@ NO_CONTENT = Content()
 
 
 def find_content(repository: Repository, base: str, scratch: Path) -> Content:
-    """Find the pointers of a commit.
+    """Find the LFS pointers of a commit.
 
     Args:
-        repository: The user's.
+        repository: The user's repository.
         base: The commit.
-        scratch: A file that may be written and removed.
+        scratch: Path of a temporary file to create and remove.
     """
     if not _is_used(repository, base):
         return NO_CONTENT
@@ -88,8 +90,8 @@ def find_content(repository: Repository, base: str, scratch: Path) -> Content:
         return Content(True, there)
     rest = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
     notice = (
-        "files of git-lfs that are not on this machine are pointers for the workers: "
-        f"{' '.join(missing[:_SHOWN])}{rest}; `git lfs pull` fetches them"
+        "workers get pointers for files of git-lfs that are not on this machine: "
+        f"{' '.join(missing[:_SHOWN])}{rest}; fetch them with `git lfs pull`"
     )
     return Content(True, there, (notice,))
 
@@ -102,7 +104,7 @@ def _is_used(repository: Repository, base: str) -> bool:
 
 
 def _pointers(repository: Repository, base: str) -> Iterator[tuple[str, Pointer]]:
-    """Read all files of a commit that are as small as pointers."""
+    """Yield the pointers among the small files of a commit, with their paths."""
     small = _small(repository, base)
     while batch := list(islice(small, _BATCH)):
         yield from _pointers_among(repository, batch)
@@ -135,11 +137,11 @@ def _pointers_among(
 def _tracked(
     repository: Repository, base: str, pointers: Mapping[str, Pointer], scratch: Path
 ) -> Iterator[Pointer]:
-    """Leave out what merely looks like a pointer: no attribute says that it is one."""
+    """Yield the pointers that `.gitattributes` assigns to git-lfs; others are plain files."""
     if not pointers:
         return
     git = Git(repository.git_dir, work_tree=repository.top, index=scratch)
-    # Of a git that was killed over it.
+    # Left by a git process that was killed.
     scratch.with_name(f"{scratch.name}.lock").unlink(missing_ok=True)
     try:
         git.run("read-tree", base)
@@ -171,10 +173,10 @@ def _is_there(repository: Repository, one: Pointer) -> bool:
 
 
 def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Path) -> None:
-    """Put the content of pointers in their place, in a tree of the host's making.
+    """Write the content of pointers in their place, in a tree that the host created.
 
     Raises:
-        OSError: There is no room.
+        OSError: The disk is full.
     """
     for one in pointers:
         place = tree / one.path
@@ -184,7 +186,7 @@ def write_content(repository: Repository, pointers: Iterable[Pointer], tree: Pat
 
 
 def is_written(one: Pointer, tree: Path) -> bool:
-    """Return whether the content lies in a tree in the place of a pointer."""
+    """Return whether a tree has the content of a pointer in its place."""
     try:
         info = (tree / one.path).lstat()
     except OSError:
@@ -207,7 +209,8 @@ def _replace(place: Path, source: Path) -> None:
             with source.open("rb") as content:
                 copy_bytes(content.fileno(), made.fileno())
             os.fchmod(made.fileno(), mode)
-            # A file as young as its index is looked into again, and by then no filter is asked.
+            # Git inspects a file again if it is as new as the index, and by then without the
+            # filter.
             os.utime(made.fileno(), (time.time() - 2, time.time() - 2))
             Path(made.name).rename(place)
         except BaseException:
@@ -218,14 +221,14 @@ def _replace(place: Path, source: Path) -> None:
 def tell_index(
     repository: Repository, paths: Iterable[str], tree: Path, *, index: Path, scratch: Path
 ) -> None:
-    """Tell an index of the content that we wrote: to git, nothing has changed.
+    """Refresh an index after `write_content`, so that git sees no change.
 
     Args:
-        repository: The repository.
-        paths: Whose content was written.
-        tree: Where.
-        index: Its index.
-        scratch: A directory to be made, and removed again.
+        repository: The user's repository.
+        paths: Files whose content was written.
+        tree: The work tree.
+        index: Index of the work tree.
+        scratch: Temporary directory to create and remove.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     make_bare(scratch, object_format=repository.object_format)
@@ -233,17 +236,17 @@ def tell_index(
     git = Git(scratch, work_tree=tree, index=index, alternates=objects, config=_AS_KNOWN)
     asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
     try:
-        # Not --refresh: where sizes differ it asks no filter.
+        # Not --refresh, which runs no filter if the sizes differ.
         git.run("update-index", "-z", "--stdin", stdin=asked, env=_NO_CONFIG)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Path) -> None:
-    """Do so when the files have another owner, unless somebody changed one of them.
+    """Refresh a worktree's index after a change of the files' owner, unless a file was edited.
 
     Args:
-        repository: The repository.
+        repository: The user's repository.
         root: The worker's state directory.
         git_dir: The worktree's git directory.
         tree: The worktree.
@@ -260,22 +263,22 @@ def tell_index_again(repository: Repository, root: Path, git_dir: Path, tree: Pa
 
 
 def write_record(pointers: Iterable[Pointer], *directories: Path) -> None:
-    """Write down what a worker was given."""
+    """Record in each directory which LFS objects a worker was given."""
     text = json.dumps({one.path: [one.oid, one.size] for one in pointers})
     for directory in directories:
         (directory / RECORD).write_text(text)
 
 
 def take_objects(repository: Repository, out: Path, *, room: int) -> frozenset[str]:
-    """Put the objects that a harvest handed over where git-lfs has its own, and name them.
+    """Import the LFS objects of a harvest into git-lfs's storage, and return their ids.
 
     Args:
-        repository: The repository.
-        out: What the harvest handed over; a worker's user wrote it.
-        room: Bytes that all of them may have.
+        repository: The user's repository.
+        out: Directory of the harvest; a worker's user wrote it.
+        room: Largest total size of the objects, in bytes.
 
     Raises:
-        OSError: There is no room on the disk.
+        OSError: The disk is full.
     """
     try:
         folder = os.open(out / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -294,7 +297,7 @@ def take_objects(repository: Repository, out: Path, *, room: int) -> frozenset[s
 
 
 def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int, bool]:
-    """Take one if it is what it is named by; give its size, and whether it is."""
+    """Import an object if its hash equals its name; return its size and whether it was imported."""
     try:
         given = open_regular(oid, folder=folder)
     except OSError:
@@ -320,7 +323,7 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int
 
 
 def note_made(taken: frozenset[str], state: Path) -> None:
-    """Write down which content a worker handed over, before anybody goes on from its commits."""
+    """Record which LFS objects a worker created, before another task starts from its commits."""
     if taken:
         (state / _MADE).write_text(json.dumps(sorted(taken)))
 
@@ -328,15 +331,17 @@ def note_made(taken: frozenset[str], state: Path) -> None:
 def content_since(
     repository: Repository, base: str, scratch: Path, *, given: Content, run: Path
 ) -> Content:
-    """Find the pointers of what workers made whose content they were given, or made themselves.
+    """Find the pointers in workers' commits whose content the run was given or its workers created.
 
-    Were any to do, a worker could have content that it was not given by writing a pointer to it.
+    Other pointers are left out: a worker could otherwise get content that it was not given, by
+    writing
+    a pointer to it.
 
     Args:
-        repository: The user's.
-        base: A commit of theirs.
-        scratch: A file that may be written and removed.
-        given: What the run's base has.
+        repository: The user's repository.
+        base: A commit of a worker, or a merge of several.
+        scratch: Path of a temporary file to create and remove.
+        given: The LFS content of the run's base.
         run: The run's directory.
     """
     found = find_content(repository, base, scratch)

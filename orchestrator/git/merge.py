@@ -1,8 +1,8 @@
-"""What a task starts from that goes on from others: their commits, merged beside the user's files.
+"""Merge the commits of several tasks into the commit that a dependent task starts from.
 
 Git merges in a quarantine that has no configuration, no attributes and no files, so that nothing
-which a user or a worker wrote can name a program. What comes of it has to keep the rules that a
-worker's own commits have to keep; what does not is refused whole, and nothing of it was let in.
+a user or a worker wrote can name a program to run. The merge must keep the rules for a worker's own
+commits; a merge that breaks a rule is refused whole, and nothing of it is imported.
 """
 
 import errno
@@ -31,15 +31,15 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 MINIMUM_VERSION = (2, 38)
-"""Of git: the first that merges without a checkout."""
+"""First version of git that merges without a checkout."""
 MERGE_TIMEOUT = 120.0
-"""Seconds for all merges that one task starts from."""
+"""Seconds for all merges of one task."""
 MOST_FILES = 20
-"""Files that a conflict names."""
+"""Most files that a conflict message names."""
 _MOST_NAMES = 5
-"""Tasks that the first line of a commit names."""
+"""Most tasks that the first line of a commit message names."""
 _LISTING = 64 * 1024**2
-"""Bytes that git may say of a conflict."""
+"""Largest output of git about a conflict, in bytes."""
 _SEALED = {
     "GIT_CONFIG_GLOBAL": devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -47,34 +47,34 @@ _SEALED = {
     # A delta of a few bytes can stand for gigabytes.
     "GIT_ALLOC_LIMIT": "256m",
 }
-"""Drivers, filters and renormalization are for whoever merges by hand."""
-# To compare each new file with each that is gone takes their product: of a thousand, a second.
+"""Environment without merge drivers, filters and renormalization, which are for merges by hand."""
+# Rename detection compares each new file with each deleted file: a second for a thousand of both.
 _BOUNDED = {"merge.renameLimit": "1000", "core.fsync": "none"}
 _SIDE = re.compile(rb"~(?:[0-9a-f]{64}|[0-9a-f]{40})(?:_[0-9]+)?$")
-"""What git adds to a name that is a file on one side and a directory on the other."""
+"""Suffix that git adds to a name that is a file on one side and a directory on the other."""
 
 
 @dataclass(frozen=True)
 class Tip:
-    """What one task came to."""
+    """The resulting commit of one task."""
 
     task: str
     commit: str
 
 
 class MergeConflict(OrchestratorError):
-    """What some tasks made cannot be put together; nothing of it was."""
+    """The commits of some tasks cannot be merged; nothing was imported."""
 
     def __init__(
         self, said: str, *, task: str, others: Sequence[str], files: Sequence[str] = ()
     ) -> None:
-        """Describe it.
+        """Describe the conflict.
 
         Args:
-            said: What is wrong, for people.
-            task: The one that could not be added.
-            others: Those it does not go together with.
-            files: Which files, as they can be shown; only so many of them.
+            said: The error message.
+            task: The task whose commit could not be added.
+            others: The tasks that it conflicts with.
+            files: Conflicting files, escaped for display and limited to MOST_FILES.
         """
         super().__init__(said)
         self.task = task
@@ -83,45 +83,46 @@ class MergeConflict(OrchestratorError):
 
 
 def check_git() -> None:
-    """See that this git can merge without a checkout.
+    """Check that the installed git can merge without a checkout.
 
     Raises:
-        ConfigError: It is too old.
+        ConfigError: Git is too old.
     """
     found = version()
     if found < MINIMUM_VERSION:
         least, ours = (".".join(map(str, one)) for one in (MINIMUM_VERSION, found))
         raise ConfigError(
-            f"git {ours} cannot merge what several tasks made into what another starts from",
-            hint=f"install git {least} or newer, or let no task depend on more than one",
+            f"git {ours} is too old for tasks that depend on several others, whose "
+            "commits must be merged",
+            hint=f"install git {least} or newer, or let each task depend on at most one other task",
         )
 
 
 def integrate(
     repository: Repository, base: str, tips: Sequence[Tip], *, when: datetime, scratch: Path
 ) -> str:
-    """Return the commit that a task starts from: one that reaches all of `tips`, in their order.
+    """Return the commit that a task starts from: a merge of `tips` in this order.
 
-    The same again gives the same commit. No ref moves, and no file of the user's is touched.
+    Equal arguments give an equal commit. No ref moves, and no file of the user's is touched.
 
     Args:
-        repository: The repository; new objects go there.
-        base: What the run starts from; all tips are on top of it.
-        tips: What the tasks came to that it goes on from.
-        when: The date of a merge.
-        scratch: A directory to be made, and removed again.
+        repository: The user's repository, which receives the new objects.
+        base: The run's base commit; all tips descend from it.
+        tips: The resulting commits of the tasks that this task depends on.
+        when: Date of the merge commit.
+        scratch: Temporary directory to create and remove.
 
     Raises:
-        MergeConflict: They cannot be put together.
-        ConfigError: This git is too old for it.
-        RepositoryError: A tip is not on top of the base, or git failed.
-        OSError: There is no room for it.
+        MergeConflict: The commits cannot be merged.
+        ConfigError: The installed git is too old.
+        RepositoryError: A tip does not descend from the base, or git failed.
+        OSError: The disk is full.
     """
     tips = _independent(repository, base, tips)
     if len(tips) < 2:
         return tips[0].commit if tips else base
     check_git()
-    # What a process that died left.
+    # Left by a process that died.
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         merge = _Merge(repository, base, when, scratch)
@@ -133,7 +134,7 @@ def integrate(
 
 
 def _independent(repository: Repository, base: str, tips: Sequence[Tip]) -> list[Tip]:
-    """Return those tips that neither the base nor another one reaches."""
+    """Return the tips that neither the base nor another tip reaches."""
     by_commit = {tip.commit: tip for tip in reversed(tips)}
     commits = [base, *(tip.commit for tip in tips)]
     found = repository.git.text("merge-base", "--independent", *commits).split()
@@ -142,9 +143,9 @@ def _independent(repository: Repository, base: str, tips: Sequence[Tip]) -> list
     for tip in kept if not _all_reach(repository, base, kept) else ():
         if not repository.git.succeeds("merge-base", "--is-ancestor", base, tip.commit):
             raise RepositoryError(
-                f"what `{one_line(tip.task)}` made ({tip.commit[:12]}) has no history in common "
-                f"with what the run starts from ({base[:12]})",
-                hint="its branch was moved, or the history between them is cut off",
+                f"the commit of `{one_line(tip.task)}` ({tip.commit[:12]}) has no "
+                f"history in common with the run's base ({base[:12]})",
+                hint="the branch was moved, or the history between the commits is cut off",
             )
     return kept
 
@@ -160,7 +161,7 @@ def _all_reach(repository: Repository, base: str, tips: Sequence[Tip]) -> bool:
 
 
 class _Merge:
-    """Puts tips together in a quarantine."""
+    """Merges commits in a quarantine."""
 
     def __init__(self, repository: Repository, base: str, when: datetime, scratch: Path) -> None:
         self._repository = repository
@@ -174,14 +175,14 @@ class _Merge:
         """Return a commit with all tips as its parents, merged one after the other.
 
         Raises:
-            MergeConflict: One cannot be added.
+            MergeConflict: A tip cannot be added.
         """
         merged, tree = tips[0].commit, ""
         for number, tip in enumerate(tips[1:], start=1):
             before = tips[:number]
             tree = self._with(merged, tip, before)
             if number < len(tips) - 1:
-                # Where the next one meets those before; nobody will ever see it.
+                # An intermediate commit for the next merge; it does not become part of the history.
                 merged = self._commit(tree, [merged, tip.commit], b"between")
         return self._commit(tree, [tip.commit for tip in tips], _message(tips))
 
@@ -196,7 +197,7 @@ class _Merge:
             raise _refused(tip, before, error.message) from error
         except GitCommandError as error:
             if error.returncode == -signal.SIGKILL:
-                slow = f"it took longer than {MERGE_TIMEOUT:.0f} s"
+                slow = f"the merge took longer than {MERGE_TIMEOUT:.0f} s"
                 raise _refused(tip, before, slow) from error
             raise _of_git(error, tip, before) from error
         tree, _, conflicts = said.partition(b"\0")
@@ -220,7 +221,7 @@ class _Merge:
         )
 
     def _who_touched(self, paths: Sequence[bytes], before: Sequence[Tip]) -> Sequence[Tip]:
-        """Return the workers that touched each of some files last; all where none seems to have."""
+        """Return the tasks that last changed some files, or all tasks if none is found."""
         open_paths, found = {fsdecode(path) for path in paths}, []
         for tip in reversed(before):
             touched = {path for path in open_paths if self._touches(tip, path)}
@@ -237,7 +238,7 @@ class _Merge:
         return not self._git.succeeds(*diff, self._base, tip.commit, "--", where)
 
     def hand_in(self, commit: str, tips: Sequence[Tip]) -> None:
-        """Check a merge as if a worker had made it, and bring its objects to the repository."""
+        """Check a merge like a worker's commits, and import its objects into the repository."""
         last, before = tips[-1], tips[:-1]
         try:
             check_trees(self._git, base=self._base, tip=commit, repository=self._repository)
@@ -251,7 +252,7 @@ class _Merge:
             raise _of_git(error, last, before) from error
 
     def _check_names(self, commit: str, tips: Sequence[Tip]) -> None:
-        """Refuse names that differ in case alone where no task by itself has them."""
+        """Refuse names that differ only in case, unless one of the merged commits has them."""
         before = self._trees([self._base, *(tip.commit for tip in tips)])
         check_merged(self._git, before=before, merged=self._trees([commit]))
 
@@ -264,19 +265,21 @@ class _Merge:
         wanted = "".join(f"{line}\n" for line in (commit, *(f"^{tip.commit}" for tip in tips)))
         name = self._scratch / "git" / "objects" / "pack" / "pack"
         made = self._git.text("pack-objects", "-q", "--revs", str(name), stdin=wanted.encode())
-        # What git refuses when it is half in, as two texts that are harmful together, would stay.
+        # Checked before the import. When git refuses the pack during the import, parts of it would
+        # stay.
         self._git.run("index-pack", "--strict", "--threads=1", f"{name}-{made}.pack")
 
 
 def _make_quarantine(repository: Repository, scratch: Path) -> Git:
-    """Make a repository that reads the user's objects, and nothing else of theirs."""
+    """Create a repository that reads the user's objects, without the user's configuration."""
     git_dir, files = scratch / "git", scratch / "files"
     make_bare(git_dir, object_format=repository.object_format)
     (git_dir / "objects" / "info" / "alternates").write_text(f"{repository.objects_dir}\n")
     cut = repository.shallow_commits()
     if cut:
         (git_dir / "shallow").write_text("".join(f"{commit}\n" for commit in sorted(cut)))
-    # Git looks for attributes among the files, or, where there are none, where it was started.
+    # Git reads attributes from the work tree, or from its current directory if there is none; this
+    # one is empty.
     files.mkdir()
     return Git(git_dir, work_tree=files, config=_BOUNDED, env=_SEALED, limits=UNTRUSTED)
 
@@ -296,9 +299,11 @@ def _message(tips: Sequence[Tip]) -> bytes:
 
 
 def _paths(said: bytes) -> list[bytes]:
-    """Read the names of files in what git says of a conflict.
+    """Return the conflicting files in the output of `git merge-tree`.
 
-    Names, an empty one, and messages: how many names, those names, what it is, what it is in words.
+    Format: names, an empty name, then messages. A message is the number of names, the names, the
+    kind
+    of conflict, and a text.
     """
     words = said.split(b"\0")
     end = words.index(b"")
@@ -315,16 +320,16 @@ def _paths(said: bytes) -> list[bytes]:
 def _both(tip: Tip, others: Sequence[Tip]) -> str:
     names = [f"`{one_line(other.task)}`" for other in others[:_MOST_NAMES]]
     more = [f"{len(others) - len(names)} more"] if len(others) > len(names) else []
-    return f"`{one_line(tip.task)}` and what {', '.join([*names, *more])} made"
+    return f"`{one_line(tip.task)}` and the work of {', '.join([*names, *more])}"
 
 
 def _refused(tip: Tip, before: Sequence[Tip], why: str) -> MergeConflict:
-    said = f"{_both(tip, before)} cannot be put together: {one_line(why)}"
+    said = f"{_both(tip, before)} cannot be merged: {one_line(why)}"
     return MergeConflict(said, task=tip.task, others=[other.task for other in before])
 
 
 def _of_git(error: GitCommandError, tip: Tip, before: Sequence[Tip]) -> Exception:
-    """Tell a full disk from work that git refuses."""
+    """Return an OSError for a full disk, else a MergeConflict."""
     if FULL in error.stderr:
         return OSError(errno.ENOSPC, FULL)
     return _refused(tip, before, error.message)

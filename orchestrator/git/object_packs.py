@@ -1,4 +1,4 @@
-"""Object directories that hold what one commit reaches, and nothing else of a repository."""
+"""Create object directories that hold the objects of one commit, and no others."""
 
 import os
 import tempfile
@@ -13,17 +13,17 @@ History = Literal["full", "shallow"]
 def pack_commit(
     git: Git, common_dir: Path, commit: str, directory: Path, *, history: History
 ) -> frozenset[str]:
-    """Pack what a commit reaches.
+    """Pack the objects that a commit reaches.
 
     Args:
-        git: Where the objects come from.
-        common_dir: The git directory that tells which commits are cut off there.
+        git: Repository that has the objects.
+        common_dir: That repository's common git directory, with its `shallow` file.
         commit: The commit.
-        directory: Is made; everybody may read it.
-        history: `shallow` packs the one commit and its files.
+        directory: Object directory to create; all users may read it.
+        history: `shallow` packs only the commit itself and its files.
 
     Returns:
-        The commits that are cut off from their parents.
+        The commits whose parents are not in the pack.
     """
     pack = directory / "pack"
     pack.mkdir(parents=True)
@@ -45,13 +45,13 @@ def pack_commit(
 
 
 def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
-    """Add what a commit reaches and its base does not to a directory that has all of the base.
+    """Add the objects that a commit reaches and its base does not.
 
     Args:
-        git: Where the objects come from.
+        git: Repository that has the objects.
         commit: The commit.
-        base: What is there already.
-        directory: What `pack_commit` made, or a copy of it.
+        base: A commit whose objects are in `directory` already.
+        directory: The result of `pack_commit`, or a copy of it.
     """
     directory.chmod(0o755)
     arguments = ("pack-objects", "-q", "--delta-base-offset", str(directory / "pack" / "pack"))
@@ -60,13 +60,13 @@ def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
 
 
 def shallow_commits(common_dir: Path) -> frozenset[str]:
-    """Return the commits whose parents are not there."""
+    """Return the commits whose parents are missing in a shallow clone."""
     file = common_dir / "shallow"
     return frozenset(file.read_text().split()) if file.exists() else frozenset()
 
 
 def _open_to_all(directory: Path) -> None:
-    # The worker's user is not ours, and the umask may be strict.
+    # The worker runs as another user, and the umask may be strict.
     for folder, _, files in os.walk(directory):
         Path(folder).chmod(0o755)
         for name in files:

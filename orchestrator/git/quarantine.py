@@ -1,7 +1,7 @@
-"""Step two of a harvest, on the host: one pack and one object id are checked and let in.
+"""Second step of a harvest, on the host: check one pack and one commit id, then import them.
 
-Nothing else that a worker wrote is ever read by the host's git. The rules are those of
-`docs/architecture.md`; a pack that breaks one is refused whole and the branch stays at its base.
+The host's git reads nothing else that a worker wrote. `docs/architecture.md` lists the rules; a
+pack that breaks a rule is refused whole and the branch stays at its base.
 """
 
 import errno
@@ -32,31 +32,31 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
 MAX_PACK = 1024**3
-"""Bytes of one worker's pack."""
+"""Largest pack of one worker, in bytes."""
 MAX_ENTRIES = 200_000
-"""Files and directories of a tree, unless its base has half as many already."""
+"""Most files and directories of a tree; or twice those of the base, if that is more."""
 MAX_CHECKOUT = 4 * 1024**3
-"""Bytes of all files that differ from the base, unpacked."""
+"""Largest total size of all files that differ from the base, unpacked, in bytes."""
 MAX_COMMITS = 100_000
-"""New commits."""
+"""Most new commits."""
 MAX_OBJECTS = 2_000_000
-"""New objects."""
+"""Most new objects."""
 MAX_MESSAGE = 1024**2
-"""Bytes of a commit, its message included: whoever shows the history has it in memory."""
+"""Largest commit object in bytes; every tool that shows the history holds it in memory."""
 MAX_PATHS = 64 * 1024**2
-"""Bytes of all paths of a tree, unless its base has half as many already."""
+"""Largest total length of a tree's paths in bytes; or twice that of the base, if that is more."""
 MAX_TREE = 32 * 1024**2
-"""Bytes of one tree object."""
+"""Largest tree object, in bytes."""
 MAX_TREES = 128 * 1024**2
-"""Bytes of all new tree objects."""
+"""Largest total size of all new tree objects, in bytes."""
 # A delta of a few bytes can stand for gigabytes, which git would unpack in memory.
 _FRUGAL = {"GIT_ALLOC_LIMIT": "256m"}
 _FEW = 100
-"""Objects that are kept as files of their own, as git does by default."""
+"""Below this number, objects are stored as loose files: git's own default for a fetch."""
 _PATH_MAX = 4095
 _TRAILER = {"sha1": 20, "sha256": 32}
-"""Bytes of the checksum at a pack's end."""
-# Not as a script, which Python would compile anew each time.
+"""Bytes of the checksum at the end of a pack."""
+# Imported, not run as a script: Python would compile a script again each time.
 _TREE_RULES = (
     "import sys; sys.path.append(sys.argv[1]); import tree_checks; tree_checks.main(*sys.argv[2:])"
 )
@@ -64,42 +64,42 @@ _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class HarvestRefusedError(OrchestratorError):
-    """What a worker handed over broke a rule; nothing of it was let in."""
+    """A harvest broke a rule; nothing of it was imported."""
 
 
 @dataclass(frozen=True)
 class Harvested:
-    """What a worker's harvest came to."""
+    """Result of importing a worker's harvest."""
 
     tip: str
-    """The commit its branch points at now."""
+    """The commit that the worker's branch points at."""
     notes: tuple[str, ...]
-    """What was left out or changed on the way, for people."""
+    """Messages for people about what was left out or changed."""
     kept_refs: tuple[str, ...] = ()
     """Refs of commits that the branch does not reach."""
     refused: str | None = None
-    """Why not all of it was let in."""
+    """Why part of the harvest was refused; None if all was imported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What a worker started from: all that its commits may be made of, beside its own objects."""
+    """The objects that a worker started from; its commits may use only these and its own."""
 
     base: str
-    """What the run starts from: all that is new since is checked."""
+    """The run's base commit; everything new since this commit is checked."""
     objects: Path
-    """An object directory with what the base reaches, and nothing else of the repository."""
+    """Object directory with the objects that the base reaches, and no others of the repository."""
     shallow: frozenset[str]
     start: str | None = None
-    """Where the branch is, if not at the base: an earlier attempt's commit."""
+    """The branch's commit if it is not the base: the result of an earlier attempt."""
     room: int = MAX_CHECKOUT
-    """Bytes that the files which differ from the base may take, checked out."""
+    """Largest total size of the files that differ from the base, checked out, in bytes."""
     on_top: bool = True
-    """Whether a commit must be on top of the base."""
+    """Whether a commit must be a descendant of the base."""
 
 
 def _forget(harvested: Harvested) -> None:
-    """Keep no note."""
+    """Default for `note`: record nothing."""
 
 
 def import_harvest(
@@ -114,22 +114,22 @@ def import_harvest(
     kept_refs: tuple[str, ...] = (),
     refused: str | None = None,
 ) -> Harvested:
-    """Check what the helper container wrote to `out` and move the worker's branch to it.
+    """Check the harvest in `out` and move the worker's branch to it.
 
     Args:
-        repository: Where it goes.
-        out: The directory with `pack`, `tip` and `notes`.
-        quarantine: A directory to be made, and removed again.
-        branch: The worker's branch; it must be where the worker started.
+        repository: The user's repository.
+        out: Directory with the files `pack`, `tip` and `notes`.
+        quarantine: Temporary directory to create and remove.
+        branch: The worker's branch; it must still be where the worker started.
         origin: What the worker started from.
-        note: Is told of what was let in, before the branch moves.
-        notes: What people are to know of it beside what the helper says.
+        note: Called with the result after the import, before the branch moves.
+        notes: Messages for people, added to those of the helper.
         kept_refs: Refs of commits that the branch does not reach.
-        refused: Why this is not all that the worker handed over.
+        refused: Why this is only a part of the worker's harvest.
 
     Raises:
-        HarvestRefusedError: A rule was broken, or the files are not what they should be.
-        GitCommandError: The branch is not there any more.
+        HarvestRefusedError: A rule was broken, or the files are malformed.
+        GitCommandError: The branch was moved meanwhile.
     """
     tip = read_tip(out)
     notes = (*_read_notes(out / "notes"), *notes)
@@ -138,7 +138,7 @@ def import_harvest(
     if tip == start:
         note(harvested)
         return harvested
-    # What a process that died left.
+    # Left by a process that died.
     shutil.rmtree(quarantine, ignore_errors=True)
     try:
         with refusals():
@@ -152,24 +152,24 @@ def import_harvest(
 
 
 def read_tip(out: Path) -> str:
-    """Return the id that the harvest's container wrote.
+    """Return the commit id that the harvest's helper container wrote.
 
     Raises:
-        HarvestRefusedError: There is none.
+        HarvestRefusedError: The file holds no commit id.
     """
     tip = _read_text(out / "tip", 100)
     if not _OBJECT_ID.fullmatch(tip):
-        raise HarvestRefusedError("the harvest gave no commit")
+        raise HarvestRefusedError("the harvest contains no commit id")
     return tip
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what git says of hostile objects into a refusal.
+    """Translate git's errors about hostile objects into a refusal.
 
     Raises:
         HarvestRefusedError: A rule is broken, or git took too long.
-        OSError: There is no room.
+        OSError: The disk is full.
     """
     try:
         yield
@@ -184,14 +184,14 @@ def refusals() -> Iterator[None]:
 def import_checked(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, tip: str
 ) -> Git:
-    """Check a pack in a quarantine that is made for it, and let its objects in.
+    """Check a pack in a new quarantine and import its objects.
 
     Returns:
-        Git in the quarantine, which is the caller's to remove.
+        Git in the quarantine; the caller removes the directory.
 
     Raises:
         HarvestRefusedError: A rule is broken.
-        GitCommandError: Git refused it.
+        GitCommandError: Git refused an object.
         OutputTooLongError: There is too much to check.
     """
     git = unpack(repository, pack, quarantine, origin, "--strict")
@@ -206,18 +206,18 @@ def import_checked(
 def unpack(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, *strictly: str
 ) -> Git:
-    """Unpack a pack into a quarantine that is made for it; return git there.
+    """Unpack a pack into a new quarantine and return git there.
 
     Args:
-        repository: Whose objects are of the same kind.
-        pack: What the harvest's container wrote.
-        quarantine: Is made.
+        repository: The user's repository, for its object format.
+        pack: Pack file from the harvest's helper container.
+        quarantine: Directory to create.
         origin: What the worker started from.
-        strictly: `--strict`, unless objects that git refuses are to be there too.
+        strictly: `--strict`, or nothing to also unpack objects that git refuses.
 
     Raises:
-        HarvestRefusedError: It has too many objects, or too large ones.
-        GitCommandError: Git refused it.
+        HarvestRefusedError: The pack has too many objects, or an object is too large.
+        GitCommandError: Git refused the pack.
     """
     git = _make_quarantine(repository, quarantine, origin)
     with open_handed_over(pack) as file:
@@ -231,20 +231,21 @@ def unpack(
 
 
 def accept_pack(repository: Repository, quarantine: Path) -> None:
-    """Bring the objects of a checked pack into the repository, checked against what it has.
+    """Import the objects of a checked pack into the repository, compared with its existing objects.
 
     Args:
-        repository: Where they go.
+        repository: The user's repository.
         quarantine: A git directory that has one pack.
 
     Raises:
-        GitCommandError: They break a rule of git's, or something that they need is not there.
+        GitCommandError: An object breaks one of git's rules, or refers to a missing object.
     """
     (pack,) = (quarantine / "objects" / "pack").glob("*.pack")
     with pack.open("rb", buffering=0) as file:
         count = int.from_bytes(file.read(12)[8:])
         file.seek(0)
-        # As a fetch does it, in a third of the time: few lie loose, of many the pack is kept.
+        # As git's fetch does, in a third of the time: few objects become loose files, of many the
+        # pack is kept.
         few = count < _FEW
         command = ("unpack-objects", "-q") if few else ("index-pack", "--stdin", "--threads=1")
         git = repository.git.within(UNTRUSTED)
@@ -252,37 +253,40 @@ def accept_pack(repository: Repository, quarantine: Path) -> None:
 
 
 def _make_quarantine(repository: Repository, quarantine: Path, origin: Origin) -> Git:
-    """Make a repository that knows what the worker was given.
+    """Create a repository that has only the objects that the worker was given.
 
-    Were it to know all of the user's objects, a worker could make a commit or file that it was not
-    given part of its own history, by its id alone.
+    With all objects of the user's repository, a worker could make a commit or file that it was not
+    given part of its own history, merely by naming its id.
     """
     make_bare(quarantine, object_format=repository.object_format)
     (quarantine / "objects" / "info" / "alternates").write_text(f"{origin.objects}\n")
     if origin.shallow:
         lines = (f"{commit}\n" for commit in sorted(origin.shallow))
         (quarantine / "shallow").write_text("".join(lines))
-    # It does not outlive the check: what is let in is made safe against a crash where it goes.
+    # No fsync: the quarantine is temporary. The import into the repository is made crash-safe.
     return Git(quarantine, config={"core.fsync": "none"}, env=_FRUGAL, limits=UNTRUSTED)
 
 
 def _check_objects(git: Git, quarantine: Path, end: int) -> None:
-    """Check number, kind and size of all objects in a pack before any of them is read whole.
+    """Check number, type and size of all objects in a pack before any object is read whole.
 
     Args:
-        git: The quarantine's.
+        git: Git in the quarantine.
         quarantine: Its git directory.
-        end: Bytes of the pack as it was handed over: behind them is what its deltas stand on.
+        end: Length of the pack as the worker wrote it, in bytes. Objects after that are delta bases
+            that git added.
 
     Raises:
-        HarvestRefusedError: There are too many, or they are too large.
+        HarvestRefusedError: There are too many objects, or they are too large.
     """
     (index,) = (quarantine / "objects" / "pack").glob("*.idx")
     with tempfile.TemporaryFile() as names, index.open("rb") as file:
         with git.reading("show-index", stdin=file) as lines:
             for number, line in enumerate(records(lines, b"\n")):
                 if number >= MAX_OBJECTS:
-                    raise HarvestRefusedError(f"it has more than {MAX_OBJECTS} new objects")
+                    raise HarvestRefusedError(
+                        f"the harvest has more than {MAX_OBJECTS} new objects"
+                    )
                 offset, name, *_ = line.split(b" ")
                 if int(offset) < end:
                     names.write(name + b"\n")
@@ -291,7 +295,7 @@ def _check_objects(git: Git, quarantine: Path, end: int) -> None:
             total += size
             if kind in (b"commit", b"tag") and size > MAX_MESSAGE:
                 raise HarvestRefusedError(
-                    f"a commit has {size} bytes, its message included; {MAX_MESSAGE} may come in"
+                    f"a commit has {size} bytes, message included; the limit is {MAX_MESSAGE}"
                 )
             _check_total(total, MAX_CHECKOUT)
 
@@ -302,21 +306,22 @@ def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
         raise HarvestRefusedError("the harvest's tip is not a commit")
     if origin.on_top and not git.succeeds("merge-base", "--is-ancestor", base, tip):
         raise HarvestRefusedError("the worker's history is not on top of its base")
-    # Connectivity, too: everything the new commits need was in the pack, or given to the worker.
+    # This also checks connectivity: every object that the new commits need is in the pack or was
+    # given to the worker.
     git.run("rev-list", "--objects", "--quiet", tip, f"^{base}")
 
 
 def check_trees(
     git: Git, *, base: str, tip: str, repository: Repository, room: int = MAX_CHECKOUT
 ) -> None:
-    """Check the trees of every new commit: one in the middle harms who looks at the history.
+    """Check the trees of every new commit, since even one in the middle of the history can do harm.
 
     Args:
-        git: Has their objects.
-        base: What it has is the user's own, and may stay.
+        git: Repository with the commits' objects.
+        base: A commit of the user's; whatever it contains is allowed.
         tip: The last of the new commits.
-        repository: Knows where workers' worktrees lie.
-        room: Bytes that the files which differ from the base may take, checked out.
+        repository: The user's repository, for the paths of workers' worktrees.
+        room: Largest total size of the files that differ from the base, checked out, in bytes.
 
     Raises:
         HarvestRefusedError: A rule is broken.
@@ -340,7 +345,7 @@ def check_trees(
 
 
 def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> None:
-    """Refuse names that differ in case alone in the trees `merged`, and in none of `before`.
+    """Refuse names that differ only in case in a tree of `merged`, but in none of `before`.
 
     Raises:
         HarvestRefusedError: There are such names.
@@ -350,7 +355,7 @@ def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> N
 
 
 def _consult(git: Git, order: Mapping[str, Any]) -> None:
-    """Have trees checked in a process of its own, which may be killed and we live on."""
+    """Check trees in a separate process with limits, which hostile trees may exhaust."""
     program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
     verdict = json.loads(git.consult(program, json.dumps(order).encode()))
     if "refused" in verdict:
@@ -358,16 +363,16 @@ def _consult(git: Git, order: Mapping[str, Any]) -> None:
 
 
 def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
-    """Refuse a commit whose files that differ from the base take more than `room` bytes.
+    """Refuse a commit if the files that differ from the base take more than `room` bytes.
 
     Raises:
-        HarvestRefusedError: They do.
+        HarvestRefusedError: The files take more.
     """
     form = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames")
     with tempfile.TemporaryFile() as names:
         with git.reading(*form, base, tip) as raw:
-            # `:old_mode new_mode old new status`, NUL, path, NUL: a path may look like the line
-            # before it.
+            # `:old_mode new_mode old new status`, NUL, path, NUL. Records are counted, because a
+            # path may look like the record before it.
             for number, record in enumerate(records(raw, b"\0")):
                 if number % 2 == 0:
                     names.write(record.split(b" ")[3] + b"\n")
@@ -376,33 +381,35 @@ def check_size(git: Git, *, base: str, tip: str, room: int) -> None:
 
 def _check_total(total: int, room: int) -> None:
     if total > room:
-        raise HarvestRefusedError(f"the changed files have {total} bytes, too many to check out")
+        raise HarvestRefusedError(
+            f"the changed files have {total} bytes, which is too many to check out"
+        )
 
 
 def _kinds(git: Git, names: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield kind and size of the objects whose ids are in a file, a line each."""
+    """Yield type and size of the objects whose ids are in a file, one per line."""
     names.seek(0)
     form = ("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer")
     with git.reading(*form, stdin=names) as answers:
         for line in records(answers, b"\n"):
             kind, _, size = line.partition(b" ")
-            # What was deleted has no size: its id is all zeros, and missing.
+            # A deleted file has the id of all zeros, for which git prints `missing` and no size.
             if size.isdigit():
                 yield kind, int(size)
 
 
 def open_handed_over(path: Path) -> BinaryIO:
-    """Open a file that the harvest's container wrote, following no link.
+    """Open a file from the harvest's helper container without following a link.
 
     Raises:
-        HarvestRefusedError: It is no regular file.
+        HarvestRefusedError: The file is missing or not a regular file.
     """
     try:
         return open_regular(path)
     except NotRegularError as error:
-        raise HarvestRefusedError(f"`{path.name}` of the harvest is not a file") from error
+        raise HarvestRefusedError(f"`{path.name}` of the harvest is not a regular file") from error
     except OSError as error:
-        raise HarvestRefusedError(f"the harvest left no `{path.name}`") from error
+        raise HarvestRefusedError(f"the harvest has no `{path.name}`") from error
 
 
 def _read_text(path: Path, limit: int) -> str:
@@ -418,5 +425,5 @@ def _read_notes(path: Path) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         notes = None
     if not isinstance(notes, list):
-        return ("what was left out is not known: the harvest's notes cannot be read",)
+        return ("unknown what was left out: the harvest's notes are unreadable",)
     return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))

@@ -1,4 +1,4 @@
-"""The user's repository: where it is, what the workers start from, which numbers are free."""
+"""The user's repository: its directories, base commits, settings and reserved names."""
 
 import fcntl
 import os
@@ -21,48 +21,49 @@ BRANCHES = "refs/heads/architect/parallel-"
 DIRECTORIES = ".architect-parallel-"
 BACKUPS = "refs/orchestrator/backup/"
 ATTEMPTS = "refs/orchestrator/attempts/"
-"""`<run>/<N>/<K>`: what worker N had written when its attempt K was given up."""
+"""`<run>/<N>/<K>`: the files of worker N when its attempt K was given up."""
 KEPT = "refs/orchestrator/kept/"
 _OF_WORKER = re.compile(r"([^/]+)/([0-9]{1,9})(?:/|$)")
-"""`<run>/<N>/...`: commits that worker N left and that its branch does not reach."""
+"""`<run>/<N>/...`: commits of worker N that its branch does not reach."""
 BASES = "refs/orchestrator/base/"
-"""`<run>`: the commit that a run made of the checkout, for as long as some of it is left."""
+"""`<run>`: the snapshot of the checkout that a run starts from, kept while the run has leftovers.
+"""
 WORKER_MARK = "orchestrator-worker"
 """A file in the git directory of a worktree whose name comes from a template."""
 _NAMES = "names"
-"""A file of the patterns and branches that templates ever gave, a line each."""
+"""A file with every directory pattern and branch that a template ever produced, one per line."""
 _LONGEST_POINTER = 10_000
 _WORKTREE, _BRANCH = "worktree ", "branch "
 _NAME, _EMAIL = "orchestrator worker", "worker@orchestrator.invalid"
-# Two threads of one process share a file lock, so they need a lock of their own.
+# A file lock does not exclude two threads of one process, so threads need their own lock.
 _threads = threading.Lock()
 
 
 _FETCHING = {
     **{f"protocol.{one}.allow": "always" for one in ("https", "http", "ssh", "git")},
-    # As a fetch of the user's own: old repositories have mistakes that harm nobody.
+    # As in the user's own fetch: old repositories contain harmless format errors.
     "transfer.fsckObjects": "false",
 }
 _FOR_FETCH = (
     *("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
-"""Variables that a fetch of the user's own would have."""
+"""Variables that the user's own fetch would have."""
 
 
 def find_top(root: Path) -> Path:
-    """Return the top level of the repository around `root`.
+    """Return the top level of the repository that contains `root`.
 
     Raises:
-        RepositoryError: There is none.
+        RepositoryError: `root` is in no repository.
     """
     return discover(root)[0]
 
 
 def worker_refs(git: Git, prefix: str, *options: str) -> list[tuple[str, int, str]]:
-    """List the refs below a prefix that are named RUN/WORKER or RUN/WORKER/...: run, worker, ref.
+    """List refs named RUN/WORKER or RUN/WORKER/... below a prefix, as (run, worker, ref).
 
-    A repository that came with its `.git` may have others there, which are not ours.
+    Refs with other names below the prefix are skipped: a copied repository may bring its own.
     """
     found = git.text("for-each-ref", *options, "--format=%(refname)", prefix).splitlines()
     matches = ((_OF_WORKER.match(ref.removeprefix(prefix)), ref) for ref in found)
@@ -70,31 +71,32 @@ def worker_refs(git: Git, prefix: str, *options: str) -> list[tuple[str, int, st
 
 
 class Repository:
-    """A repository of the user's that workers branch off."""
+    """The user's repository from which workers branch off."""
 
     def __init__(self, root: Path) -> None:
-        """Find it around `root`.
+        """Find the repository that contains `root`.
 
         Raises:
-            RepositoryError: There is none.
-            ConfigError: `root` is inside a worker's own worktree.
+            RepositoryError: `root` is in no repository.
+            ConfigError: `root` is inside a worker's worktree.
         """
         self.top, self.git_dir, self.common_dir = discover(root.absolute())
         if self.top.name.startswith(DIRECTORIES):
             raise ConfigError(
                 f"{self.top} is a worker's worktree",
-                hint=f"run from the repository itself: {self.top.parent}",
+                hint=f"run the command in the repository itself: {self.top.parent}",
             )
         if (self.git_dir / WORKER_MARK).exists():
             raise ConfigError(
                 f"{self.top} is a worker's worktree",
-                hint=f"run from the repository itself, whose git directory is {self.common_dir}",
+                hint="run the command in the repository itself, whose git directory is "
+                f"{self.common_dir}",
             )
         self.git = Git(self.git_dir, work_tree=self.top)
 
     @property
     def state_dir(self) -> Path:
-        """Where this product keeps its records: outside everyone's working tree."""
+        """Directory of the orchestrator's records, outside every working tree."""
         return self.common_dir / "orchestrator"
 
     @property
@@ -104,10 +106,11 @@ class Repository:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold off every other orchestrator, thread or process, that changes this repository."""
+        """Hold the lock that excludes other orchestrators from changing this repository."""
         with _threads, self._lock_file() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # If we are killed, it is held until our last git has ended.
+            # If this process is killed, the lock is held until the last git command it started has
+            # ended.
             os.set_inheritable(file.fileno(), True)
             yield
 
@@ -118,39 +121,42 @@ class Repository:
         except OSError as error:
             raise RepositoryError(
                 f"cannot write to {self.state_dir}: {error.strerror}",
-                hint="runs keep their records there: it must be a directory of yours",
+                hint="runs keep their records in this directory: it must be writable for you",
             ) from error
 
     def resolve(self, revision: str) -> str:
         """Return the commit that `revision` names.
 
         Raises:
-            RepositoryError: There is none.
+            RepositoryError: No commit has this name.
         """
         try:
-            # In two steps: what follows `:/` is all text that is searched for.
+            # Two steps, because everything after `:/` is search text: `^{commit}` cannot be
+            # appended.
             found = self.git.text("rev-parse", "--verify", "--quiet", "--end-of-options", revision)
             if found.startswith("^"):
-                raise GitCommandError(("rev-parse",), 1, "a commit that is left out is no base")
+                raise GitCommandError(
+                    ("rev-parse",), 1, "an excluded commit (`^COMMIT`) is no base"
+                )
             return self.git.text("rev-parse", "--verify", "--quiet", f"{found}^{{commit}}")
         except GitCommandError as error:
             if revision == "HEAD":
                 raise RepositoryError(
                     f"the repository at {self.top} has no commit yet",
-                    hint="workers start from a commit: make one with `git commit`",
+                    hint="workers start from a commit: create a commit with `git commit`",
                 ) from error
             raise RepositoryError(
                 f"no such commit: `{revision}`", hint="`--base` takes a branch, tag or commit"
             ) from error
 
     def fetch(self, base: str) -> None:
-        """Fetch from the remote that a base is a branch of.
+        """Fetch from the remote of a remote-tracking branch.
 
         Args:
-            base: Such as `origin/main`.
+            base: The branch, such as `origin/main`.
 
         Raises:
-            ConfigError: The base is of no remote.
+            ConfigError: No remote has such a branch.
             RepositoryError: Git could not fetch.
         """
         name = base.removeprefix("refs/remotes/")
@@ -159,8 +165,8 @@ class Repository:
         ]
         if not remotes:
             raise ConfigError(
-                f"`--fetch`: `{base}` is no branch of a remote",
-                hint="as in `--base origin/main --fetch`",
+                f"`--fetch`: `{base}` is not a branch of a remote",
+                hint="example: `--base origin/main --fetch`",
             )
         env = {key: os.environ[key] for key in _FOR_FETCH if key in os.environ}
         git = Git(self.git_dir, work_tree=self.top, config=_FETCHING, env=env)
@@ -174,15 +180,15 @@ class Repository:
         return any(not is_reserved(os.fsdecode(entry[3:]), reserved) for entry in entries)
 
     def snapshot(self, *, parent: str, message: str, scratch: Path) -> str:
-        """Commit the checkout as it stands, touching neither its index nor any ref.
+        """Commit the current files of the checkout without changing its index or any ref.
 
         Args:
-            parent: The commit it goes on top of.
-            message: The commit's message.
-            scratch: A file that may be written and removed.
+            parent: Parent of the new commit.
+            message: Message of the new commit.
+            scratch: Path of a temporary file to create and remove.
 
         Returns:
-            The new commit, or `parent` when nothing differs.
+            The new commit, or `parent` when the files do not differ.
         """
         return snapshot(
             self.git_dir, self.top, parent=parent, message=message, scratch=scratch,
@@ -190,60 +196,63 @@ class Repository:
         )  # fmt: skip
 
     def nested(self) -> tuple[str, ...]:
-        """Name the untracked directories of the checkout that are repositories of their own."""
+        """Return the checkout's untracked directories that are git repositories themselves."""
         listing = ("ls-files", "-z", "--others", "--exclude-standard")
         names = (os.fsdecode(name) for name in self.git.run(*listing).split(b"\0"))
         folders = (name.rstrip("/") for name in names if name.endswith("/"))
         return tuple(name for name in folders if os.path.lexists(self.top / name / ".git"))
 
     def identity(self) -> tuple[str, str]:
-        """Return the name and e-mail that commits are made with."""
+        """Return the name and e-mail address used in commits."""
         found = self.configured
         return found.get("user.name") or _NAME, found.get("user.email") or _EMAIL
 
     @cached_property
     def configured(self) -> dict[str, str]:
-        """Every setting that the user's own git knows here; of several the one that counts."""
-        # All at once, as of the first look: a git process for each key and worker adds up.
+        """The user's git settings for this repository; of several values, the effective one."""
+        # Read all at once and cached: one git process for each key and worker would add up.
         answer = self.git.run("config", "--list", "--show-scope", "-z")
         fields = answer.decode("utf-8", "surrogateescape").split("\0")
         pairs = zip(fields[::2], fields[1::2], strict=False)
-        # What we say on the command line is not the user's.
+        # Settings on the orchestrator's own git command line are not the user's.
         entries = (entry.partition("\n") for scope, entry in pairs if scope != "command")
         return {key: value for key, _, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return those of `keys`, in small letters, that the user has configured."""
+        """Return the values of those `keys` (in lower case) that the user has configured."""
         return {key: self.configured[key] for key in keys if key in self.configured}
 
     def without_filters(self) -> dict[str, str]:
-        """Return settings that switch the configured clean and smudge drivers off.
+        """Return settings that switch off the configured clean and smudge filters.
 
-        A driver may be a program in the tree, which a worker has rewritten: what it committed is
-        written out, and read back, as it is.
+        A filter may be a program in the tree, which a worker has rewritten. Without filters, git
+        writes and
+        reads files exactly as they are committed.
         """
         off = filters_off(self.configured)
         if (self.common_dir / "lfs").is_dir():
-            # Content lies in the place of pointers: their size and time say that it is the same.
+            # Files hold content in place of LFS pointers; git compares only their size and time.
             off |= SIZE_AND_TIME
         return off
 
     @cached_property
     def object_format(self) -> str:
-        """`sha1` or `sha256`."""
+        """Hash algorithm of the repository's objects: `sha1` or `sha256`."""
         return self.git.text("rev-parse", "--show-object-format")
 
     def shallow_commits(self) -> frozenset[str]:
-        """Return the commits whose parents are not there."""
+        """Return the commits whose parents are missing in a shallow clone."""
         return shallow_commits(self.common_dir)
 
     def note_names(self, patterns: Iterable[str], branches: Iterable[str]) -> None:
-        """Write down names that templates give, for as long as the repository exists.
+        """Record directory patterns and branch names from templates, permanently.
 
-        To be called with the lock held, before anything has such a name.
+        The caller holds the repository lock and calls this before creating anything with such a
+        name.
 
         Args:
-            patterns: Directories of worktrees, from the top or absolute, with `*` for what differs.
+            patterns: Directories of worktrees, from the top or absolute, with `*` for the variable
+                part.
             branches: Names of branches.
         """
         known = self._noted()
@@ -254,31 +263,31 @@ class Repository:
 
     @property
     def has_noted_names(self) -> bool:
-        """Whether templates ever gave a name here."""
+        """Whether a template ever produced a name in this repository."""
         return (self.state_dir / _NAMES).exists()
 
     def worktree_patterns(self) -> tuple[str, ...]:
-        """List where workers' worktrees are, or were, with `*` for what differs between them."""
+        """Return patterns of all paths where workers' worktrees are or were."""
         noted = (line for line in self._noted() if line.startswith(_WORKTREE))
         return (f"{DIRECTORIES}*", *(line.removeprefix(_WORKTREE) for line in noted))
 
     def worker_branches(self) -> frozenset[str]:
-        """Return the refs of branches that templates ever named."""
+        """Return the refs of all branches that templates ever produced."""
         noted = (line for line in self._noted() if line.startswith(_BRANCH))
         return frozenset(f"refs/heads/{line.removeprefix(_BRANCH)}" for line in noted)
 
     def reserved(self) -> tuple[str, ...]:
-        """List names at the top of a tree that no worker may add: workers' worktrees are there.
+        """Return names at the top of a tree that workers may not add: worktrees have these names.
 
         Returns:
-            Names; one that ends with `*` is all names that begin with the rest.
+            The names. A name that ends with `*` stands for all names with that prefix.
         """
         inside = (one for one in self.worktree_patterns() if not one.startswith("/"))
         firsts = (one.partition("/")[0].partition("*") for one in inside)
         return tuple(dict.fromkeys(name + star for name, star, _ in firsts))
 
     def longest_worktree(self) -> int:
-        """Return the most bytes that the path of a worker's worktree can have."""
+        """Return the largest possible length in bytes of a worker's worktree path."""
         default, *named = self.worktree_patterns()
         paths = (self.top / one for one in named)
         lengths = (len(os.fsencode(p)) + str(p).count("*") * (LONGEST_ID - 1) for p in paths)
@@ -288,11 +297,11 @@ class Repository:
         try:
             return tuple((self.state_dir / _NAMES).read_text().splitlines())
         except (FileNotFoundError, NotADirectoryError):
-            # A state directory that is a file is reported by the first write to it.
+            # If the state directory is a file, the first write to it reports the error.
             return ()
 
     def exclude_worktrees(self) -> None:
-        """Keep the worktrees out of `git status`, in the file that nobody commits."""
+        """Hide the worktrees from `git status`, in the local file `info/exclude`."""
         path = self.common_dir / "info" / "exclude"
         text = path.read_text(errors="surrogateescape") if path.exists() else ""
         inside = (one for one in self.worktree_patterns() if not one.startswith("/"))
@@ -305,25 +314,25 @@ class Repository:
             file.write(separator + "".join(f"{line}\n" for line in missing))
 
     def free_block(self, count: int, *, taken: frozenset[int] = frozenset()) -> int:
-        """Return the first of the lowest block of numbers without directory or branch.
+        """Return the start of the lowest block of worker numbers without directory or branch.
 
-        To be called with the lock held, and followed by `claim`.
+        The caller holds the repository lock and calls `claim` before releasing it.
 
         Args:
-            count: How many.
-            taken: Numbers in use by a run that goes on.
+            count: Length of the block.
+            taken: Numbers in use by a run that continues.
         """
         used = taken | self._used_numbers()
         candidates = range(1, max(used, default=0) + 2)
         return next(n for n in candidates if used.isdisjoint(range(n, n + count)))
 
     def claim(self, branches: Iterable[str], base: str, *, keep: str | None = None) -> None:
-        """Make the workers' branches, all or none: this is what reserves their numbers.
+        """Create the workers' branches, all or none. This reserves the workers' numbers.
 
         Args:
-            branches: Their names.
-            base: Where they start.
-            keep: A ref that is to hold `base`, too.
+            branches: Names of the branches.
+            base: Commit that the branches point at.
+            keep: Another ref to set to `base`.
 
         Raises:
             ConfigError: A branch of the user's is in the way.
@@ -342,32 +351,32 @@ class Repository:
             raise
 
     def drop_branch(self, branch: str, *, at: str) -> None:
-        """Delete a branch that is still at `at`.
+        """Delete a branch if it still points at `at`.
 
         Raises:
-            GitCommandError: It is somewhere else.
+            GitCommandError: The branch points elsewhere.
         """
         self.git.run("update-ref", "-d", f"refs/heads/{branch}", at)
 
     def _used_numbers(self) -> frozenset[int]:
         refs = self.git.text("for-each-ref", "--format=%(refname)", "refs/heads/architect")
-        # A branch `architect/parallel-1/x` is in the way of `architect/parallel-1` too.
+        # A branch `architect/parallel-1/x` also blocks the name `architect/parallel-1`.
         suffixes = [ref.removeprefix(BRANCHES).partition("/")[0] for ref in refs.splitlines()]
         paths = self.top.glob(f"{DIRECTORIES}*")
         suffixes += [path.name.removeprefix(DIRECTORIES) for path in paths]
         return frozenset(int(suffix) for suffix in suffixes if suffix.isdecimal())
 
     def move_branch(self, branch: str, *, new: str, old: str) -> None:
-        """Move one branch from `old` to `new`, and nothing else.
+        """Move a branch from `old` to `new`. Neither HEAD nor files change.
 
         Raises:
-            GitCommandError: It is not at `old` any more.
+            GitCommandError: The branch no longer points at `old`.
         """
         self.git.run("update-ref", f"refs/heads/{branch}", new, old)
 
 
 def is_reserved(path: str, reserved: Sequence[str]) -> bool:
-    """Check whether a path is where workers' worktrees are; see `Repository.reserved`."""
+    """Return whether a path is reserved for workers' worktrees; see `Repository.reserved`."""
     first = path.partition("/")[0]
     return any(
         first.startswith(name[:-1]) if name.endswith("*") else first == name for name in reserved
@@ -375,7 +384,7 @@ def is_reserved(path: str, reserved: Sequence[str]) -> bool:
 
 
 def is_a_workers(path: Path) -> bool:
-    """Check whether a directory is the worktree of a worker."""
+    """Return whether a directory is the worktree of a worker."""
     if path.name.startswith(DIRECTORIES):
         return True
     try:
@@ -387,7 +396,7 @@ def is_a_workers(path: Path) -> bool:
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:
-    """Add lines to a file of ours; all of them are there, or none."""
+    """Append lines to a file of the state directory atomically: all of them or none."""
     text = path.read_text() if path.exists() else ""
     made = path.with_name(f"{path.name}.{os.getpid()}")
     made.write_text(text + "".join(f"{line}\n" for line in lines))
@@ -395,7 +404,7 @@ def _append(path: Path, lines: Iterable[str]) -> None:
 
 
 def filters_off(configured: Iterable[str]) -> dict[str, str]:
-    """Return settings that switch off every driver that some settings' names tell of."""
+    """Return settings that switch off every filter driver named in these configuration keys."""
     keys = (key for key in configured if key.startswith("filter."))
     drivers = {key.partition(".")[2].rpartition(".")[0] for key in keys}
     off = {"smudge": "", "clean": "", "process": "", "required": "false"}

@@ -1,7 +1,8 @@
-"""Search what a worker committed for secrets, to warn: its branch may be on its way to others.
+"""Search a worker's commits for secrets, to warn the user before the branch is published.
 
-Files of any size, names of files and directories and messages of commits are searched, in pieces
-and to a bound. What is not searched is told.
+Files of any size, names of files and directories, and messages of commits are searched in pieces,
+up
+to a limit. A note reports what was not searched.
 """
 
 import tempfile
@@ -16,18 +17,20 @@ from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
 
 MAX_OBJECTS = 200_000
-"""New objects that are searched."""
+"""Most new objects that are searched."""
 MAX_BYTES = 256 * 1024**2
-"""Bytes that are searched."""
+"""Most bytes that are searched."""
 MOST_PLACES = 5
-"""Places that are named for one value."""
+"""Most places that are listed for one secret."""
 MAX_TIME = 30.0
-"""Seconds that a search takes."""
+"""Longest search, in seconds."""
 SMALL = 1024**2
-"""Bytes of a file that is searched before larger ones: keys are in small files as a rule."""
+"""Files up to this many bytes are searched before larger ones, since keys are usually in small
+files.
+"""
 _PIECE = 1024**2
 _LONGEST_PATH = 300
-"""Bytes that are kept of a path, to name it."""
+"""Bytes of a path that are kept to name the place of a secret."""
 _HEADER = 2048
 _ASKED = "%(objectname) %(objecttype) %(objectsize) %(rest)"
 _PLACES = {
@@ -40,15 +43,15 @@ _PLACES = {
 
 @dataclass
 class Search:
-    """What a search found."""
+    """Result of a search for secrets."""
 
     found: dict[str, list[str]] = field(default_factory=dict)
-    """Names of values, each with the first places that contain it, and one more."""
+    """Name of each secret found, with the first MOST_PLACES + 1 places that contain its value."""
     missed: str | None = None
-    """What was not searched, for people; None where all was."""
+    """Message about what was not searched; None if everything was."""
 
     def note(self, redactor: Redactor, data: bytes, place: str) -> None:
-        """Search some data that is in a place."""
+        """Search data for secrets and record `place` for those found."""
         for name in redactor.names_in(data):
             places, shown = self.found.setdefault(name, []), redactor.text(place)
             if len(places) <= MOST_PLACES and shown not in places:
@@ -62,16 +65,16 @@ def leaks(
     base: str,
     tips: Sequence[str],
 ) -> Search:
-    """Search new commits for values.
+    """Search new commits for the values of secrets.
 
     Args:
-        repository: Where the commits are, checked and let in.
-        redactor: What knows the values.
-        base: The commit the worker started from.
-        tips: The commits that its branch and its kept refs point at, or names of these refs.
+        repository: The repository that already has the checked commits.
+        redactor: Knows the values of the secrets.
+        base: The commit that the worker started from.
+        tips: Commits of the worker's branch and kept refs, or names of these refs.
 
     Raises:
-        RepositoryError: Git failed, or ran into its limits.
+        RepositoryError: Git failed or exceeded its limits.
     """
     search = Search()
     if not redactor.has_values:
@@ -82,9 +85,9 @@ def leaks(
 
 
 def leak_notes(search: Search, branch: str) -> tuple[str, ...]:
-    """Say it to people."""
+    """Return the search result as notes for people."""
     found = (
-        f"`{branch}` holds the value of `{name}` in {_listed(places)}"
+        f"`{branch}` contains the value of `{name}` in {_listed(places)}"
         for name, places in sorted(search.found.items())
     )
     return (*found, *([] if search.missed is None else [search.missed]))
@@ -116,14 +119,16 @@ def _search_objects(
                 left -= piece.is_last
                 search.note(redactor, piece.data, piece.place)
     if has_more:
-        search.missed = f"only {MAX_OBJECTS:,} of its new objects were searched for secrets"
+        search.missed = (
+            f"only {MAX_OBJECTS:,} of the worker's new objects were searched for secrets"
+        )
     elif left:
         rest = f"(objects left: {left:,})"
-        search.missed = f"not all that it committed was searched for secrets {rest}"
+        search.missed = f"not all of the worker's commits were searched for secrets {rest}"
 
 
 def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> bool:
-    """Write ids and paths of what is new, commits first; True where there is more."""
+    """Write ids and paths of new objects, commits first; return whether some were left out."""
     with git.reading("rev-list", "--objects", *tips, f"^{base}") as lines:
         for number, line in enumerate(records(lines, b"\n")):
             if number >= MAX_OBJECTS:
@@ -134,7 +139,7 @@ def _list_objects(git: Git, base: str, tips: Sequence[str], into: IO[bytes]) -> 
 
 
 def _sort_by_size(git: Git, listed: IO[bytes], small: IO[bytes], large: IO[bytes]) -> int:
-    """Write ids and paths of small objects to one file, of the rest to another; count all."""
+    """Split the list into small objects and large ones; return the number of both together."""
     listed.seek(0)
     count = 0
     form = ("cat-file", f"--batch-check={_ASKED}", "--buffer")
@@ -155,7 +160,7 @@ class _Piece:
 
 
 def _contents(git: Git, names: IO[bytes], overlap: int) -> Iterator[_Piece]:
-    """Yield the objects of a list piece by piece; a piece begins with the end of the one before."""
+    """Yield objects in pieces; each piece repeats the end of the one before it."""
     names.seek(0)
     with git.reading("cat-file", f"--batch={_ASKED}", "--buffer", stdin=names) as file:
         while header := file.readline(_HEADER):

@@ -23,22 +23,22 @@ def snapshot(
     without: AbstractSet[str] = frozenset(),
     excluded: Iterable[str] = (),
 ) -> str:  # fmt: skip
-    """Commit a work tree as it stands; see `Repository.snapshot`.
+    """Commit the current files of a work tree; see `Repository.snapshot`.
 
     Args:
-        git_dir: Its git directory.
-        work_tree: The files.
-        parent: The commit it goes on top of.
-        message: The commit's message.
-        scratch: A file that may be written and removed.
-        identity: Name and e-mail.
-        config: Further settings.
-        without: What of this is new is left out.
-        excluded: This is not even looked at.
+        git_dir: The git directory.
+        work_tree: The directory with the files.
+        parent: Parent of the new commit.
+        message: Message of the new commit.
+        scratch: Path of a temporary file to create and remove.
+        identity: Name and e-mail address of author and committer.
+        config: Additional git settings.
+        without: Files that are left out if they are new.
+        excluded: Directories that git does not read at all.
     """
     git = Git(git_dir, work_tree=work_tree, index=scratch, config=config)
     try:
-        # A copy of the real index knows which files need not be read again.
+        # A copy of the real index spares reading unchanged files again.
         if (git_dir / "index").exists():
             shutil.copyfile(git_dir / "index", scratch)
         else:

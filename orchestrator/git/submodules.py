@@ -1,8 +1,8 @@
-"""Submodules of what a run starts from, found on this machine: nothing is ever fetched.
+"""Find the submodules of a run's base commit on this machine. Nothing is ever fetched.
 
 Their objects come from the user's own `.git/modules`, or from a git directory in the checkout. Each
 worker gets the files, and a private git directory like that of the repository itself. In the
-worktree that the user sees they are plain files: no git of the user's walks into them.
+worktree that the user sees they are plain files, so that the user's git does not enter them.
 """
 
 import os
@@ -20,7 +20,7 @@ from orchestrator.git.repository import Repository, filters_off
 from orchestrator.text.sanitize import one_line
 
 FOLDER = "submodules"
-"""In the base's objects, and in a harvest's git directory: one directory for each submodule."""
+"""Directory with one numbered directory per submodule, in the base's objects and in a harvest."""
 RECORD = "submodules.json"
 _MOST = 1000
 _SHOWN = 5
@@ -28,57 +28,57 @@ _GITLINK = b"160000 commit "
 
 
 class Submodule(BaseModel):
-    """One that is there."""
+    """A submodule whose commit is on this machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
-    """Below the repository's top, also of one inside another."""
+    """Path from the top of the outermost repository, also for a nested submodule."""
     commit: str
     git_dir: Path
-    """The user's."""
+    """The user's git directory of the submodule."""
     number: int
-    """Names its places: what a repository calls it may be any path."""
+    """Names the submodule's directories, because the submodule's own name may be any path."""
     shallow: tuple[str, ...] = ()
-    """Commits that are cut off from their parents."""
+    """Commits whose parents are not on this machine."""
     config: dict[str, str] = {}
-    """What switches the user's filters off in it."""
+    """Settings that switch off the user's filters in the submodule."""
 
 
 class Submodules(BaseModel):
-    """All of a base's."""
+    """All submodules of a base commit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     found: tuple[Submodule, ...] = ()
-    """Those inside another come after it."""
+    """The submodules; a nested submodule comes after the one that contains it."""
     notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Parent:
-    """A repository whose commit is looked into."""
+    """A repository whose commit is searched for submodules."""
 
     git: Git
     git_dirs: tuple[Path, ...]
-    """Where its `modules` are."""
+    """Git directories whose `modules` directory is searched."""
     checkout: Path
-    """Where the user has it; need not be there."""
+    """The user's checkout of the repository; it need not exist."""
     commit: str
     prefix: str
-    """Its path with a `/`, or nothing."""
+    """The repository's path followed by `/`; empty for the outermost repository."""
 
 
 def ready_submodules(
     repository: Repository, base: str, objects: Path, *, history: History
 ) -> Submodules:
-    """Find the base's submodules, and pack what their commits reach, unless that was done.
+    """Find the submodules of the base commit and pack their objects, unless a record shows it done.
 
     Args:
-        repository: The user's.
-        base: What the run starts from.
-        objects: The base's object directory, complete; they are put beside its packs.
-        history: As for the base.
+        repository: The user's repository.
+        base: The commit that the run starts from.
+        objects: The base's complete object directory; the submodules' packs are added below it.
+        history: `full` or `shallow`, as for the base.
     """
     record = objects / RECORD
     try:
@@ -96,7 +96,7 @@ def ready_submodules(
 
 
 class _Search:
-    """Goes through a repository's submodules, and theirs."""
+    """Searches a repository's submodules recursively."""
 
     def __init__(self, objects: Path, history: History) -> None:
         self.found: list[Submodule] = []
@@ -135,7 +135,7 @@ class _Search:
         try:
             return pack_commit(Git(git_dir), git_dir, commit, place, history=self._history)
         except GitCommandError:
-            # Some of it was never fetched.
+            # Some objects of the submodule were never fetched.
             shutil.rmtree(place, ignore_errors=True)
             return None
 
@@ -143,13 +143,14 @@ class _Search:
         if self._missing:
             paths = " ".join(one_line(path) for path in self._missing[:_SHOWN])
             yield (
-                f"submodules that are not on this machine are empty for the workers: {paths}"
-                f"{_more(self._missing)}; `git submodule update --init --recursive` fetches them"
+                "workers get empty directories for submodules that are not on this "
+                f"machine: {paths}{_more(self._missing)}; fetch them with `git "
+                "submodule update --init --recursive`"
             )
         if self._dirty:
             paths = " ".join(one_line(path) for path in self._dirty[:_SHOWN])
             yield (
-                "submodules have uncommitted changes, which the workers do not see: "
+                "workers do not see the uncommitted changes in submodules: "
                 f"{paths}{_more(self._dirty)}"
             )
 
@@ -164,7 +165,7 @@ def _without_filters(git: Git) -> dict[str, str]:
 
 
 def _names(git: Git, commit: str) -> dict[str, str]:
-    """Read a commit's `.gitmodules`: names by paths."""
+    """Return the submodules of a commit's `.gitmodules`: path to name."""
     try:
         git.run("rev-parse", "--verify", "--quiet", f"{commit}:.gitmodules")
     except GitCommandError:
@@ -183,7 +184,7 @@ def _names(git: Git, commit: str) -> dict[str, str]:
 
 
 def _is_usable(name: str) -> bool:
-    """Return whether a name can be a path below `modules`."""
+    """Return whether a submodule's name is a safe path below `modules`."""
     return all(part not in ("", ".", "..", ".git") for part in name.split("/"))
 
 

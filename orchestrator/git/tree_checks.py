@@ -1,13 +1,14 @@
-"""The rules for trees of new commits. Runs in a process of its own, with limits.
+"""Check the trees of new commits. Runs in a separate process with limits.
 
 A dozen tree objects can stand for more files than there are atoms, and a pack of a few kilobytes
-for gigabytes of them. So every object is read once, however often it is used, bounds are judged
-before anything is kept, and all of it happens in a process that may be killed (see `Git.consult`).
-To start quickly it imports few modules, and none of this package.
+for gigabytes of trees. So every object is read once, however often it occurs, bounds are checked
+before data is stored, and all of this runs in a process that may be killed (see `Git.consult`). To
+start quickly, this module imports few modules, and none of this package.
 
-Reads the order as JSON from stdin: `kind` (`harvest` or `merge`), `base` (a tree), `roots` (trees),
-`before` (trees; of a merge), `reserved` (no name at the top may be one of these, or begin with one
-that ends with `*`), `room` (bytes of a path) and `bounds`. Prints `{}`, or `{"refused": "<why>"}`.
+Reads a JSON object from stdin: `kind` (`harvest` or `merge`), `base` (a tree), `roots` (trees),
+`before` (trees; of a merge), `reserved` (names not allowed at the top; `*` at the end of a name
+stands for all names with that prefix), `room` (bytes of a path) and `bounds`. Prints `{}`, or
+`{"refused": "<why>"}`.
 """
 
 import json
@@ -18,36 +19,37 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 MAX_DEPTH = 1000
-"""Directories inside each other; paths of the system end not far above."""
+"""Most nested directories; the system's limit for paths allows few more."""
 _ASKED = 256
-"""Objects that are asked for at once: as many questions as any pipe holds."""
+"""Objects requested at once: so many requests fit into any pipe."""
 _PATH_MAX = 4095
 _NAME_MAX = 255
 _KIND = 0o170000
 _DIRECTORY, _GITLINK, _LINK, _FILE = 0o040000, 0o160000, 0o120000, 0o100000
-# `mode name`, NUL, the id as bytes; over and over.
+# Repeated: `mode name`, NUL, the id as bytes.
 _ENTRIES = {
     length: re.compile(rb"([0-7]+) ([^\0]+)\0(.{%d})" % length, re.DOTALL) for length in (20, 32)
 }
 _GIT_DIRECTORY = frozenset((b"objects", b"refs", b"commondir"))
-"""Beside a HEAD, any of these makes a directory one that git takes for its own."""
+"""Together with HEAD, any of these makes git take a directory for a git directory."""
 _TELLING = _GIT_DIRECTORY | {b"head"}
 _LONGEST_TELLING = max(map(len, _TELLING))
 
 Tree = tuple[int, int, int, tuple[tuple[int, bytes], ...]]
-"""Number of entries, bytes of the longest name, bytes of all names; length of name and id of each
-directory in it."""
+"""Number of entries, length of the longest name, total length of names (in bytes); for each
+subdirectory the length of its name and its id.
+"""
 
 
 class RefusedError(Exception):
-    """A rule is broken; the message says which."""
+    """A rule is broken; the message names the rule."""
 
 
 class Objects:
-    """Asks a `git cat-file --batch` for objects."""
+    """Reads objects through a `git cat-file --batch` process."""
 
     def __init__(self, answers: int, questions: int) -> None:
-        """Take the descriptors of git's answers and of the questions to it."""
+        """Store the descriptors of git's output and of git's input."""
         self._answers = os.fdopen(answers, "rb")
         self._questions = questions
 
@@ -57,13 +59,14 @@ class Objects:
         """Yield id and content of objects.
 
         Args:
-            names: Their ids.
-            kind: What they must be.
-            most: Bytes of any one.
-            total: Bytes of all together; None for what is the user's own.
+            names: Ids of the objects.
+            kind: Type that every object must have.
+            most: Largest size of one object, in bytes.
+            total: Largest size of all objects together, in bytes; None for objects of the user's
+                base.
 
         Raises:
-            RefusedError: One is missing, is something else, or is too large.
+            RefusedError: An object is missing, has another type, or is too large.
         """
         wanted = sorted(names)
         for start in range(0, len(wanted), _ASKED):
@@ -80,20 +83,20 @@ class Objects:
     def _size(self, kind: bytes) -> int:
         fields = self._answers.readline(200).split()
         if len(fields) != 3:
-            raise RefusedError("an object that it needs is missing")
+            raise RefusedError("a required object is missing")
         if fields[1] != kind:
-            raise RefusedError("an object is not what a tree says that it is")
+            raise RefusedError("an object has another type than the tree that refers to it claims")
         return int(fields[2])
 
 
-_TOO_MUCH = "too much to check: its directories are too large"
+_TOO_MUCH = "too much to check: the directories are too large"
 
 
 class Bounds:
-    """How much new commits may have; what the base has is the user's own."""
+    """Limits for new commits; the base itself is not limited."""
 
     def __init__(self, *, entries: int, names: int, tree: int, total: int) -> None:
-        """Set bounds.
+        """Store the limits.
 
         Args:
             entries: Files and directories of one commit.
@@ -108,17 +111,18 @@ class Bounds:
 
 
 class TreeIndex:
-    """The trees of some commits, each read once; of their names only what is odd is kept."""
+    """The trees of some commits, each read once; only unusual names are stored."""
 
     def __init__(
         self, objects: Objects, *, reserved: Iterable[str] = (), folds: bool = False
     ) -> None:
-        """Read nothing yet.
+        """Start with no trees.
 
         Args:
-            objects: Where objects come from.
-            reserved: These names are kept, and those that begin with one that ends with `*`.
-            folds: Whether names are kept that differ in case alone.
+            objects: Source of the objects.
+            reserved: Names to store when they occur; `*` at the end stands for all names with the
+                prefix.
+            folds: Whether to store names that differ only in case.
         """
         self._objects = objects
         self._prefixes = tuple(os.fsencode(name[:-1]) for name in reserved if name.endswith("*"))
@@ -129,24 +133,24 @@ class TreeIndex:
         self.gitlinks: set[tuple[bytes, bytes]] = set()
         """Name and commit of every submodule."""
         self.links: set[bytes] = set()
-        """Every symbolic link."""
+        """Id of every symbolic link's target."""
         self.longest_name = 0
         self.disguised: set[bytes] = set()
-        """Trees that git would take for a git directory, once they are checked out."""
+        """Trees that git would take for a git directory after a checkout."""
         self.prefixed: dict[bytes, set[bytes]] = {}
-        """By tree, the reserved names."""
+        """Reserved names by the tree that contains them."""
         self.alike: set[frozenset[bytes]] = set()
-        """Names beside each other that are one to a file system without regard to case."""
+        """Names in one directory that are equal on a case-insensitive file system."""
 
     def read(self, roots: Iterable[bytes], bounds: Bounds | None = None) -> None:
-        """Read the trees `roots` and all below them.
+        """Read the trees `roots` and all their subtrees.
 
         Args:
-            roots: Their ids.
-            bounds: None for what is the user's own.
+            roots: Ids of the trees.
+            bounds: Limits; None for trees of the user's base.
 
         Raises:
-            RefusedError: There is more than the bounds allow, or something is missing.
+            RefusedError: A limit is exceeded, or an object is missing.
         """
         most, total = (bounds.tree, bounds.total) if bounds else (sys.maxsize, None)
         wanted = set(roots)
@@ -178,10 +182,11 @@ class TreeIndex:
             size += len(name)
             if len(name) > longest:
                 longest = len(name)
-            # Nearly all are these two, and of them the name is enough.
+            # Nearly all entries have these two modes and need no further check but that of the
+            # name.
             if mode not in (b"100644", b"100755"):
                 self._note(_kind(mode), name, found, directories)
-            # Without regard to case: some file systems have none.
+            # Case is ignored, because some file systems ignore it.
             if len(name) <= _LONGEST_TELLING and name.lower() in _TELLING:
                 telling.add(name.lower())
             if name.startswith(self._prefixes) or name in self._names:
@@ -207,7 +212,7 @@ class TreeIndex:
             self.gitlinks.add((name, found))
 
     def extent(self, root: bytes) -> tuple[int, int, int]:
-        """Return a tree's number of entries, longest path, and bytes of all paths."""
+        """Return a tree's number of entries, longest path, and total length of all paths."""
         pending = [root]
         while pending:
             count, longest, size, directories = self._trees[pending[-1]]
@@ -230,13 +235,13 @@ def _folded(name: bytes) -> str:
 
 
 def _kind(mode: bytes) -> int:
-    """Return what a mode stands for as git does: by its first bits, and all else is a submodule."""
+    """Return the type bits of a mode; like git, take every unknown type for a submodule."""
     kind = int(mode, 8) & _KIND
     return kind if kind in (_DIRECTORY, _LINK, _FILE) else _GITLINK
 
 
 def too_many(most: int) -> RefusedError:
-    """Say that a commit has more files than it may."""
+    """Return the error for a commit with too many files."""
     return RefusedError(f"a commit has more than {most} files, too many to check out")
 
 
@@ -249,10 +254,10 @@ def check_harvest(
     room: int,
     bounds: Bounds,
 ) -> None:
-    """Check the trees of new commits against the rules, and against what the base has already.
+    """Check the trees of new commits against the rules and against what the base already contains.
 
     Raises:
-        RefusedError: One is broken.
+        RefusedError: A rule is broken.
     """
     forest = TreeIndex(objects, reserved=reserved)
     forest.read([base])
@@ -269,14 +274,16 @@ def check_harvest(
     allowed = disguised | (set(roots) if base in disguised else set())
     if forest.disguised - allowed:
         raise RefusedError(
-            "a git directory lies in the tree: a directory has `HEAD` beside "
+            "the tree contains a git directory: a directory has `HEAD` beside "
             "`objects`, `refs` or `commondir`"
         )
     if forest.longest_name > longest_name:
         raise RefusedError("a path is too long to check out")
     for root in roots:
         for name in sorted(forest.prefixed.get(root, set()) - forest.prefixed.get(base, set())):
-            raise RefusedError(f"a file lies where workers' worktrees are: {os.fsdecode(name)}")
+            raise RefusedError(
+                f"a file has a path that is reserved for workers' worktrees: {os.fsdecode(name)}"
+            )
         _check_extent(forest.extent(root), max(room, longest), bounds)
     _check_links(objects, forest.links - links)
 
@@ -297,17 +304,17 @@ def _check_links(objects: Objects, links: set[bytes]) -> None:
     try:
         for _, target in objects.read(links, b"blob", most=_PATH_MAX, total=None):
             if not target:
-                raise RefusedError("a symbolic link is empty or too long to be made")
+                raise RefusedError("a symbolic link has an empty or too long target")
             if b"\0" in target:
-                raise RefusedError("a symbolic link has a target that no path can be")
+                raise RefusedError("a symbolic link has a target with a NUL byte")
     except RefusedError as error:
         if str(error) == _TOO_MUCH:
-            raise RefusedError("a symbolic link is empty or too long to be made") from error
+            raise RefusedError("a symbolic link has an empty or too long target") from error
         raise
 
 
 def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> None:
-    """Refuse names in a merge that differ in case alone where none of its parts has them.
+    """Refuse names in a merge that differ only in case, unless one of the merged commits has them.
 
     Raises:
         RefusedError: There are such names.
@@ -317,7 +324,7 @@ def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> N
     new.read(merged)
     for names in sorted(new.alike - known.alike, key=sorted):
         shown = " and ".join(f"`{os.fsdecode(name)}`" for name in sorted(names))
-        raise RefusedError(f"{shown} differ in nothing but capital letters")
+        raise RefusedError(f"{shown} differ only in case")
 
 
 def _ids(names: Iterable[str]) -> list[bytes]:
@@ -325,7 +332,7 @@ def _ids(names: Iterable[str]) -> list[bytes]:
 
 
 def main(answers: str, questions: str) -> None:
-    """Read an order, carry it out, print the verdict."""
+    """Read a request from stdin, check the trees, print the result."""
     order = json.load(sys.stdin)
     objects = Objects(int(answers), int(questions))
     verdict = {}

@@ -1,4 +1,4 @@
-"""The worktree that the user sees: made from the base, brought to the checked result."""
+"""A worker's worktree on the host: create it, update it to the checked result, remove it."""
 
 import os
 import shutil
@@ -15,55 +15,56 @@ from orchestrator.worker_spec import WorkerSpec
 
 CHECKOUT_TIMEOUT = 120.0
 """Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
-# The index has every file of the user's.
+# More memory than UNTRUSTED, because the index lists every file of the user's.
 _LIMITS = replace(UNTRUSTED, memory=2 * 1024**3)
 HALF_MADE = ".half-made-"
-"""Comes before the number of what was put aside."""
+"""Suffix of a moved state directory; a number follows."""
 
 
 @dataclass(frozen=True)
 class Worktree:
-    """`.architect-parallel-N`. No worker can write to it."""
+    """The directory `.architect-parallel-N`. No worker can write to it."""
 
     path: Path
     branch: str
     git_dir: Path
-    """Its own git directory, in the repository's `worktrees`."""
+    """The worktree's own git directory, below `worktrees` of the repository."""
 
     def unlock(self) -> None:
-        """Remove the lock of a git of ours that was killed."""
+        """Remove the index lock that a killed git process left behind."""
         (self.git_dir / "index.lock").unlink(missing_ok=True)
 
     def refresh(self, repository: Repository, *, again: bool = False) -> None:
-        """Tell the index that files are as it has them, whoever owns them by now.
+        """Refresh the stat data of the index, for files whose owner may have changed.
 
         Args:
             repository: The repository.
-            again: A process that died may have begun with it.
+            again: Whether a process that died may have started this before.
 
         Raises:
-            GitCommandError: The user's own git holds the lock.
+            GitCommandError: A git command of the user's holds the lock.
         """
         if again:
             self.unlock()
-        # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
+        # Without -q, which hides that the user's own git holds the lock; the caller waits for it.
         self._git(repository).succeeds("update-index", "--refresh")
 
     def _git(self, repository: Repository) -> Git:
         return Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
 
     def update(self, repository: Repository, *, base: str, tip: str, again: bool = False) -> None:
-        """Bring files and index, just refreshed, from `base` to `tip`, which is its branch's.
+        """Update files and the refreshed index from `base` to `tip`, the commit of its branch.
 
         Args:
             repository: The repository.
-            base: Where it was.
-            tip: Where it is to be.
-            again: A process that died may have begun with it.
+            base: The commit that the files are at.
+            tip: The commit that the files are updated to.
+            again: Whether a process that died may have started this before.
 
         Raises:
             GitCommandError: The user changed a file that differs; nothing was overwritten.
-            RepositoryError: A worker's attributes would take git for ever; it was ended.
+            RepositoryError: Git was killed after `CHECKOUT_TIMEOUT`, perhaps over a worker's
+                attributes.
         """
         if tip == base:
             return
@@ -82,7 +83,7 @@ class Worktree:
             raise
 
     def _take_in(self, git: Git, *, base: str, tip: str) -> None:
-        """Tell the index of files that are as in `tip`: a git that was killed wrote them."""
+        """Add files that already equal those of `tip` to the index: a killed git wrote them."""
         raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
         fields = git.run(*raw, base, tip).split(b"\0")
         # `:old_mode new_mode old new status`, NUL, path, NUL.
@@ -98,7 +99,7 @@ class Worktree:
         git.run("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
 
     def _unlike(self, git: Git, tip: str) -> frozenset[bytes]:
-        """Name the files of `tip` that are not as it has them."""
+        """Return the files of `tip` whose content in the worktree differs."""
         index = self.git_dir / "index.take-in"
         env = {"GIT_INDEX_FILE": str(index)}
         try:
@@ -109,7 +110,7 @@ class Worktree:
             index.unlink(missing_ok=True)
 
     def _drop_if_cut_short(self, git: Git, path: bytes, blob: str) -> None:
-        """Remove a file that git had begun to write."""
+        """Remove a file that a killed git wrote only in part."""
         file = self.path / os.fsdecode(path)
         if file.is_symlink() or not file.is_file() or file.parent.resolve() != file.parent:
             return
@@ -119,7 +120,7 @@ class Worktree:
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
-    """Check the worker's branch out beside the user's files. To be called with the lock held.
+    """Check out the worker's branch into a new worktree. The caller holds the repository lock.
 
     Raises:
         RepositoryError: The directory exists, or git failed.
@@ -127,7 +128,7 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
     path = repository.top / spec.directory
     if spec.worktree_dir is not None:
         make_parent(path)
-    # Files as git stores them: inside, where no filter of the user's can run, they are the same.
+    # Without filters: a container, where the user's filters cannot run, has the same file contents.
     git = Git(repository.git_dir, work_tree=repository.top, config=repository.without_filters())
     git.run("worktree", "add", "--quiet", str(path), spec.branch)
     worktree = open_worktree(path, spec.branch)
@@ -138,7 +139,7 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
 
 
 def make_parent(path: Path) -> None:
-    """Create the directories that a worktree's directory is to be in.
+    """Create the parent directories of a worktree.
 
     Raises:
         RepositoryError: They could not be created, or a symbolic link leads elsewhere.
@@ -149,8 +150,8 @@ def make_parent(path: Path) -> None:
     except OSError as error:
         raise RepositoryError(f"cannot create {path.parent}: {error.strerror}") from error
     if elsewhere or os.path.lexists(path):
-        what = "exists already" if not elsewhere else "is reached through a symbolic link"
-        raise RepositoryError(f"{path} {what}: no worktree was made there")
+        what = "already exists" if not elsewhere else "is reached through a symbolic link"
+        raise RepositoryError(f"{path} {what}: no worktree was created there")
 
 
 def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
@@ -159,52 +160,53 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     Args:
         path: The worktree.
         branch: Its branch.
-        marked: Whether it was made for a worker whose names come from templates: what the user has
-            made in its place since is not taken for it.
+        marked: Whether the worktree must have the mark of a worker whose names come from templates.
+            Without the mark, a worktree of the user's in the same place would be mistaken for it.
 
     Raises:
-        RepositoryError: `path` is not a worktree any more.
+        RepositoryError: `path` is no worktree, or lacks the mark.
     """
     try:
         pointer = (path / ".git").read_text().strip()
     except OSError as error:
         raise RepositoryError(f"not a worktree: {path}") from error
-    # The leading dot of the name becomes `-` there, and numbers are added: git is asked.
+    # Git alone knows this name: it replaces the leading dot by `-` and may add a number.
     git_dir = Path(pointer.removeprefix("gitdir: "))
     if marked and not (git_dir / WORKER_MARK).exists():
-        raise RepositoryError(f"not a worker's worktree any more: {path}")
+        raise RepositoryError(f"no longer a worker's worktree: {path}")
     return Worktree(path=path, branch=branch, git_dir=git_dir)
 
 
 def ensure_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
-    """Open a worker's worktree, or make it again where somebody deleted it meanwhile.
+    """Open a worker's worktree, or create it again if the user deleted it meanwhile.
 
     Raises:
-        RepositoryError: It is there, and not a worktree any more.
+        RepositoryError: The path exists and is no worktree.
     """
     path = repository.top / spec.directory
     if os.path.lexists(path):
         return open_worktree(path, spec.branch, marked=spec.is_named)
     with repository.lock():
-        with suppress(GitCommandError):  # git may have forgotten it, too
+        with suppress(GitCommandError):  # git may have forgotten the worktree, too
             remove_worktree(repository, path)
         return add_worktree(repository, spec)
 
 
 def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
-    """Undo the making of a worktree that was cut short. To be called with the lock held.
+    """Undo an interrupted creation of a worktree. The caller holds the repository lock.
 
-    Its directory is not deleted, for nobody knows what else is in it by now, but moved, beside the
-    rest of what was half made.
+    The directory may contain unknown files by now. So it is not deleted but moved, together with
+    the
+    worker's state directory.
 
     Args:
         repository: The repository.
-        spec: Whose worktree it is.
-        directory: The worker's half-made state directory; it gets another name.
+        spec: The worker.
+        directory: The worker's incomplete state directory, which is renamed.
 
     Raises:
-        OSError: It could not be moved.
-        GitCommandError: Git still knows the worktree.
+        OSError: A directory could not be moved.
+        GitCommandError: Git could not remove its record of the worktree.
     """
     aside = next(
         path
@@ -216,32 +218,33 @@ def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None
 
 
 def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:
-    """Move what is in a worktree's place elsewhere. To be called with the lock held.
+    """Move whatever is at a worktree's path elsewhere. The caller holds the repository lock.
 
     Raises:
-        OSError: It could not be moved.
-        GitCommandError: Git still knows the worktree.
+        OSError: The directory could not be moved.
+        GitCommandError: Git could not remove its record of the worktree.
     """
     path = repository.top / spec.directory
     if path.exists():
         shutil.move(path, into / path.name)
     listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
     if b"worktree " + os.fsencode(path) in listed:
-        # Twice: git locks a worktree until it is complete.
+        # --force twice, because git locks a worktree until it is complete.
         repository.git.run("worktree", "remove", "--force", "--force", str(path))
 
 
 def remove_worktree(repository: Repository, path: Path) -> None:
-    """Remove a worktree and what git knows of it. To be called with the lock held.
+    """Remove a worktree and git's record of it. The caller holds the repository lock.
 
     Raises:
-        GitCommandError: It could not be removed.
+        GitCommandError: The worktree could not be removed.
     """
     remove = ("worktree", "remove", "--force")
     try:
         repository.git.run(*remove, str(path))
     except GitCommandError as error:
-        # Git's own lock, of a `worktree add` that was killed; a lock of the user's stands.
+        # This lock is git's own, from a `worktree add` that was killed. A lock of the user's is
+        # kept.
         if "lock reason: initializing" not in error.stderr:
             raise
         repository.git.run(*remove, "--force", str(path))

@@ -89,7 +89,7 @@ def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> No
     for worker in workers:
         if worker.is_named and not _is_same(request.redactor.model(worker), worker):
             raise ConfigError(
-                "a name from `worktree_dir` or `branch` holds the value of a secret",
+                "a name from `worktree_dir` or `branch` contains the value of a secret",
                 hint="choose another: names of directories and branches are seen by everybody",
             )
 

@@ -1,17 +1,17 @@
-"""How far a worker has come, on disk: what a process that takes over must know.
+"""Progress of one worker on disk, for a process that resumes the run.
 
-In the worker's state directory, each written whole before the step that it stands for:
+In the worker's state directory, each file is written atomically before the step named last:
 
-    prepared        its worktree and store are complete; the commit it starts from
-    services        what holds the network of its services; when they are ready
-    setup.json      how its setup ended; before the container goes
-    container.json  what runs its task; before the start
-    noticed.json    what somebody should look at, as it was noticed
-    ending.json     how that ended; before the container goes
-    teardown.json   how its teardown ended; before the container goes
-    harvest.json    the commit that its branch is to have; before the branch moves
-    checks.json     the checks of that commit which are done
-    attempt.json    that result is not its last, there is to be another attempt
+    prepared        worktree and store are complete; contains the commit the worker starts from
+    services        the services are ready; names the container that owns their network
+    setup.json      how the setup ended; before its container is removed
+    container.json  the container of the task; before its start
+    noticed.json    findings that a person should look at
+    ending.json     how the task's container ended; before it is removed
+    teardown.json   how the teardown ended; before its container is removed
+    harvest.json    the new commit of the branch; before the branch moves
+    checks.json     the finished checks of that commit
+    attempt.json    the attempt's result, if there will be another attempt
 """
 
 import time
@@ -37,29 +37,29 @@ _HARVESTED = TypeAdapter(Harvested)
 
 
 class Launch(BaseModel):
-    """A container that is about to be started."""
+    """A container that is about to start."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     container: str
     boot: str
     at: float
-    """Seconds since that boot: no change of the wall clock moves a deadline."""
+    """Seconds since that boot, so that changes of the wall clock do not move a deadline."""
     before: DiskUse
-    """What lay in its directories before."""
+    """Disk use of its directories before the start."""
 
     @classmethod
     def now(cls, container: str, *, before: DiskUse) -> "Launch":
-        """Describe a container that is started at this moment."""
+        """Return the launch of a container at this moment."""
         return cls(container=container, boot=_boot(), at=_since_boot(), before=before)
 
     def starting_now(self) -> "Launch":
-        """Return the same, with the time that the engine took for the start left out."""
+        """Return a copy with the current time, to exclude the duration of the start."""
         return self.model_copy(update={"at": _since_boot()})
 
     @property
     def age(self) -> float | None:
-        """Seconds since then; None after another boot."""
+        """Seconds since the launch; None after a reboot."""
         return _since_boot() - self.at if self.boot == _boot() else None
 
 
@@ -72,99 +72,99 @@ def _boot() -> str:
 
 
 class Checkpoints:
-    """One worker's, in its state directory."""
+    """Reads and writes the checkpoints of one worker."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     @property
     def prepared(self) -> bool:
-        """Whether its worktree and store are complete."""
+        """Whether worktree and store are complete."""
         return (self._directory / "prepared").exists()
 
     def note_prepared(self, start: str) -> None:
-        """Worktree and store are complete."""
+        """Record that worktree and store are complete."""
         write_atomically(self._directory / "prepared", start)
 
     def start(self) -> str | None:
-        """Return the commit that it starts from, if it is prepared."""
+        """Return the commit that the worker starts from, or None if it is not prepared."""
         try:
             return (self._directory / "prepared").read_text()
         except OSError:
             return None
 
     def launch(self) -> Launch | None:
-        """Return what was about to be started, if anything was."""
+        """Return the recorded container of the task, or None."""
         return self._read("container.json", TypeAdapter(Launch))
 
     def note_launch(self, container: str, *, before: DiskUse) -> Launch:
-        """Note the container that is started next."""
+        """Record the task's container immediately before its start."""
         launch = Launch.now(container, before=before)
         write_atomically(self._directory / "container.json", launch.model_dump_json())
         return launch
 
     def ending(self) -> Ending | None:
-        """Return how its container ended, if that was seen."""
+        """Return how the task's container ended, or None if its end was not observed."""
         return self._read("ending.json", _ENDING)
 
     def note_ending(self, ending: Ending) -> None:
-        """Keep how its container ended."""
+        """Record how the task's container ended."""
         write_atomically(self._directory / "ending.json", _ENDING.dump_json(ending).decode())
 
     def noticed(self) -> tuple[Noticed, ...]:
-        """Return what was noticed of the task while it ran."""
+        """Return the findings recorded while the task ran."""
         return self._read("noticed.json", _NOTICED) or ()
 
     def note_noticed(self, noticed: tuple[Noticed, ...]) -> None:
-        """Keep what was noticed: whoever takes over tells it in the result."""
+        """Record findings, for the result that a resuming process creates."""
         write_atomically(self._directory / "noticed.json", _NOTICED.dump_json(noticed).decode())
 
     def services(self) -> str | None:
-        """Return the container that holds the network of its services, if they got ready."""
+        """Return the container that owns the services' network, or None if they are not ready."""
         try:
             return (self._directory / "services").read_text()
         except OSError:
             return None
 
     def note_services(self, holder: str) -> None:
-        """Its services are ready."""
+        """Record that the services are ready."""
         write_atomically(self._directory / "services", holder)
 
     def forget_services(self) -> None:
-        """They are gone, and with them what its setup did to them."""
+        """Forget the services, and the setup that ran against them."""
         for name in ("setup.json", "services"):
             (self._directory / name).unlink(missing_ok=True)
 
     def stage(self, stage: Stage) -> Ending | None:
-        """Return how a stage ended, if that was seen."""
+        """Return how a stage ended, or None if its end was not observed."""
         return self._read(f"{stage}.json", _ENDING)
 
     def note_stage(self, stage: Stage, ending: Ending) -> None:
-        """Keep how a stage ended: it is not to be done again."""
+        """Record how a stage ended, so that the stage is not repeated."""
         write_atomically(self._directory / f"{stage}.json", _ENDING.dump_json(ending).decode())
 
     def harvested(self) -> Harvested | None:
-        """Return what was let in, if anything was."""
+        """Return the imported harvest, or None."""
         return self._read("harvest.json", _HARVESTED)
 
     def note_harvested(self, harvested: Harvested) -> None:
-        """Keep what is let in."""
+        """Record the imported harvest."""
         write_atomically(self._directory / "harvest.json", _HARVESTED.dump_json(harvested).decode())
 
     def checks(self) -> list[CheckResult]:
-        """Return the checks that are done."""
+        """Return the results of finished checks."""
         return self._read("checks.json", _CHECKS) or []
 
     def note_checks(self, checks: list[CheckResult]) -> None:
-        """Keep how checks ended: they are not to be done again."""
+        """Record the results of checks, so that they are not repeated."""
         write_atomically(self._directory / "checks.json", _CHECKS.dump_json(checks).decode())
 
     def given_up(self) -> WorkerResult | None:
-        """Return what this attempt came to, if there is to be another."""
+        """Return the result of this attempt if it will be retried, else None."""
         return self._read(_GIVEN_UP, TypeAdapter(WorkerResult))
 
     def note_given_up(self, result: WorkerResult) -> None:
-        """Keep what this attempt came to: there is to be another."""
+        """Record a failed attempt that will be retried."""
         self._directory.mkdir(exist_ok=True)
         write_atomically(self._directory / _GIVEN_UP, result.model_dump_json(indent=2))
 

@@ -9,7 +9,7 @@ from orchestrator.results import Noticed, Reason
 
 @dataclass(frozen=True)
 class Stop:
-    """Why we end a worker, and what was measured."""
+    """Why the orchestrator stops a worker, and the measurement that led to it."""
 
     reason: Reason
     measured: str
@@ -17,20 +17,20 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What the engine saw of one worker."""
+    """What the engine reported about the end of one worker's container."""
 
     started_at: datetime | None
     duration: float
     exit_status: ExitStatus | None
-    """None when the container never ran or its end was not seen."""
+    """None when the container never ran or its end was not observed."""
     stopped: Stop | None = None
-    """Why we ended it, if we did."""
+    """Why the orchestrator stopped the container; None if it ended by itself."""
     error: str | None = None
-    """What the engine, or we, could not do."""
+    """Error of the engine or of the orchestrator; None without error."""
     ports: tuple[tuple[int, int], ...] = ()
     peak_memory: int | None = None
     limits_hit: tuple[str, ...] = ()
     interventions: tuple[Noticed, ...] = ()
-    """What somebody should have looked at while it ran."""
+    """Findings during the run for which a person should have looked at the worker."""
     log_failure: str | None = None
-    """Why the log on disk is not whole, if it is not."""
+    """Why the log on disk is incomplete; None if it is complete."""

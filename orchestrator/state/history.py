@@ -1,6 +1,6 @@
-"""What a run's record says of it, from any process: while it goes on, afterwards, or if it died.
+"""State of a run as recorded on disk, for any process: during the run, after it, after a crash.
 
-Pure reading. What is cut short, as by a `kill -9`, or not understood is passed over.
+Read-only. Records that were cut short, as by a `kill -9`, or that are unknown are skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,23 +37,24 @@ from orchestrator.worker_spec import WorkerSpec
 
 EVENTS = "events.ndjson"
 LONGEST_EVENT = 16 * 1024**2
-"""Bytes; a result lists changed files, up to a bound. A longer event of an older version is passed
-over: the results say the same."""
+"""Most bytes of an event; a result lists changed files up to a limit. A longer event of an older
+version is skipped, since result files contain the same data.
+"""
 _NAMED = 10
-"""Runs that an error message names."""
+"""Most runs that an error message names."""
 
 
 class RunState(StrEnum):
-    """How far a run has come."""
+    """State of a run."""
 
     RUNNING = "running"
     FINISHED = "finished"
     DIED = "died"
-    """Its process is gone, and not all of its workers have a result."""
+    """The run's process is gone, and not all of its workers have a result."""
 
 
 class WorkerState(StrEnum):
-    """How far a worker has come, by the last that its run said of it."""
+    """State of a worker, according to the run's last event about it."""
 
     QUEUED = "queued"
     RETRYING = "retrying"
@@ -74,7 +75,7 @@ class WorkerView:
     spec: WorkerSpec
     state: WorkerState = WorkerState.QUEUED
     container: str | None = None
-    """The engine's id of the container, while it has one."""
+    """The engine's id of the worker's current container; None without a container."""
     started_at: datetime | None = None
     steps: int | None = None
     cost: float | None = None
@@ -82,7 +83,7 @@ class WorkerView:
 
 
 class RunHistory:
-    """Follows one run's record."""
+    """Reads the record of one run and follows its events."""
 
     def __init__(self, directory: RunDirectory, record: RunRecord) -> None:
         self.directory = directory
@@ -110,7 +111,7 @@ class RunHistory:
         return self.directory.run_id
 
     def read(self) -> list[Event]:
-        """Take in what has happened since the last call, or a part of it; nothing at the end."""
+        """Return new events and update the state; the list is empty when all events were read."""
         while lines := self._events.read():
             events = list(_parsed(lines))
             for event in events:
@@ -120,8 +121,8 @@ class RunHistory:
         return []
 
     def state(self) -> RunState:
-        """Return how far the run has come."""
-        # In this order: what a run leaves is whole once its lease is free.
+        """Return the state of the run."""
+        # The order matters: the run's files are complete only once the lease is free.
         if self.directory.is_live():
             return RunState.RUNNING
         return RunState.DIED if self._whole() is None else RunState.FINISHED
@@ -130,13 +131,13 @@ class RunHistory:
         """Return the result of a run that is not live.
 
         Raises:
-            RunDiedError: It has none.
+            RunDiedError: The run has no result.
         """
         result = self._whole()
         if result is None:
             raise RunDiedError(
                 f"the process of run {self.run_id} died before its workers were done",
-                hint=f"take it over: `orchestrator resume {self.run_id}`",
+                hint=f"resume the run: `orchestrator resume {self.run_id}`",
             )
         return result
 
@@ -145,7 +146,8 @@ class RunHistory:
 
         Args:
             worker_id: The worker.
-            live: The run goes on: a result that it has not told of may be an earlier attempt's.
+            live: Whether the run is live. A result file without an event may then be from an
+                earlier attempt, and is ignored.
         """
         told = self.workers[worker_id].result
         return told if told or live else self.directory.result(worker_id)
@@ -156,7 +158,7 @@ class RunHistory:
         return self.directory.run_result() or self._result or self._summed_up()
 
     def _summed_up(self) -> RunResult | None:
-        """Make the result of a run that ended just before it could say so."""
+        """Return the result of a run that ended just before it recorded the result, else None."""
         found = [self.worker_result(number) for number in self.workers]
         results = [result for result in found if result is not None]
         if len(results) < len(self.workers):
@@ -224,27 +226,28 @@ def _parsed(lines: bytes) -> Iterator[Event]:
         try:
             yield _adapter().validate_json(line)
         except ValidationError:
-            # Cut short, or of a version that knows more than this one.
+            # The line was cut short, or a newer version wrote an event type that this version
+            # lacks.
             continue
 
 
 def attempts(run: RunDirectory, worker_id: int) -> list[tuple[int | None, Path]]:
-    """Return the directories of a worker's earlier attempts with their numbers."""
+    """Return the directories of all attempts of a worker, with numbers; the latest has None."""
     return [*run.attempts(worker_id), (None, run.worker(worker_id))]
 
 
 def choose_run(
     runs: Sequence[RunDirectory], wanted: str | None = None, *, worker: int | None = None
 ) -> RunHistory:
-    """Open a run that somebody asks for.
+    """Open the run that the user requested.
 
     Args:
-        runs: All there are, the oldest first.
-        wanted: Its id, or the beginning of it. Default: the newest.
-        worker: A number that the newest is to have.
+        runs: All runs, oldest first.
+        wanted: The run's id, or the beginning of it. Default: the newest run.
+        worker: Number of a worker that the run must have.
 
     Raises:
-        ConfigError: There is no such run, or more than one.
+        ConfigError: No run matches, or several do.
     """
     candidates = runs if wanted is None else [named_run(runs, wanted)]
     for directory in reversed(candidates):
@@ -255,7 +258,7 @@ def choose_run(
         what = "no run" if wanted is None else f"run {candidates[0].run_id}"
         has = "has a" if wanted is None else "has no"
         raise ConfigError(
-            f"{what} {has} worker {worker}", hint="`orchestrator ls --all` lists them"
+            f"{what} {has} worker {worker}", hint="list the workers with `orchestrator ls --all`"
         )
     if wanted is not None:
         raise ConfigError(f"the record of run {candidates[0].run_id} cannot be read")
@@ -269,10 +272,10 @@ def _numbers(record: RunRecord) -> frozenset[int]:
 
 
 def named_run(runs: Sequence[RunDirectory], wanted: str) -> RunDirectory:
-    """Find a run by its id or by the beginning of its id.
+    """Return the run with this id, or with an id that begins like this.
 
     Raises:
-        ConfigError: There is no such run, or more than one.
+        ConfigError: No run matches, or several do.
     """
     found = [run for run in runs if run.run_id == wanted]
     found = found or [run for run in runs if wanted and run.run_id.startswith(wanted)]

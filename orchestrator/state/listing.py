@@ -1,4 +1,4 @@
-"""The runs of a repository, and what each of them still holds."""
+"""List the runs of a repository, with the worktrees, branches and disk space that they use."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -17,7 +17,7 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 
 MOST_FILES = 100_000
-"""Files of one worker that are counted; a listing must not take minutes."""
+"""Most files counted for one worker; a listing must not take minutes."""
 
 
 class _Listed(BaseModel):
@@ -25,32 +25,33 @@ class _Listed(BaseModel):
 
 
 class ListedWorker(_Listed):
-    """A worker, and what is left of it."""
+    """A worker and its remaining files and refs."""
 
     worker_id: int
     name: str | None
-    """The id of its task, in a workflow."""
+    """Id of the worker's task, in a workflow."""
     task: str
     model: str
     state: WorkerState
-    """The last that its run said of it: `queued`, `preparing`, `running`, `stopping`,
-    `harvesting`, `retrying` or `done`."""
+    """The worker's latest state: `queued`, `preparing`, `running`, `stopping`, `harvesting`,
+    `retrying` or `done`.
+    """
     status: Status | None
-    """How it ended; null until it has."""
+    """Final status; null before the worker's end."""
     reason: Reason | None
     branch: str | None
-    """Null when it is gone, or another run's by now."""
+    """Null when the branch is gone or belongs to another run now."""
     worktree_path: str | None
-    """Absolute; null as with `branch`."""
+    """Absolute path; null when the worktree is gone or belongs to another run now."""
     kept_refs: tuple[str, ...]
-    """Refs of what it left and its branch does not have."""
+    """Refs of the worker's commits that its branch does not contain."""
     container: str | None
-    """The engine's id, while it has one by the run's own word."""
+    """The engine's id of the worker's container, according to the run's record."""
     started_at: datetime | None
     disk: int
     """Bytes in the worktree and in the worker's state directory."""
     disk_complete: bool
-    """Whether all of it was counted."""
+    """Whether all files were counted."""
 
 
 class ListedRun(_Listed):
@@ -62,23 +63,23 @@ class ListedRun(_Listed):
     created_at: datetime
     base: str
     top: str
-    """The checkout it was started from."""
+    """Top directory of the checkout from which the run was started."""
     workers: tuple[ListedWorker, ...]
 
 
 class Listing(_Listed):
-    """What `orchestrator ls --json` prints."""
+    """The output of `orchestrator ls --json`."""
 
     runs: tuple[ListedRun, ...]
-    """The oldest first."""
+    """The runs, oldest first."""
 
 
 def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
-    """List the runs that go on, or of which more is left than the record.
+    """List the runs that are live or have remaining files or refs beside their record.
 
     Args:
-        repository: Whose.
-        everything: The others too.
+        repository: The repository.
+        everything: Whether to list all other runs too.
     """
     records = {run: record for run in all_runs(repository.state_dir) if (record := run.record())}
     refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads")
@@ -96,18 +97,19 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
 
 
 Entry = tuple[RunDirectory, RunRecord, WorkerSpec]
-"""A worker of a run."""
+"""A worker, with its run's directory and record."""
 
 
 def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entry]:
-    """Return the worker that each number stands for.
+    """Return the worker that each number refers to.
 
-    That is the one of the newest run which had the number; where templates named them otherwise,
-    of the newest of which a worktree or a branch is left.
+    A number refers to the worker of the newest run that used it. With names from templates, several
+    runs' workers may exist under one number; it then refers to the newest whose worktree or branch
+    still exists.
 
     Args:
-        entries: The workers of all runs, the oldest run first.
-        refs: The branches that exist.
+        entries: The workers of all runs, oldest run first.
+        refs: The existing branches.
     """
     found: dict[int, Entry] = {}
     for entry in entries:
@@ -124,18 +126,18 @@ def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entr
 
 
 def is_left(record: RunRecord, spec: WorkerSpec, refs: frozenset[str]) -> bool:
-    """Check whether the worktree or the branch of a worker is there.
+    """Return whether the worktree or the branch of a worker still exists.
 
     Args:
-        record: Of its run.
+        record: The record of the worker's run.
         spec: The worker.
-        refs: The branches that exist.
+        refs: The existing branches.
     """
     return (record.top / spec.directory).exists() or f"refs/heads/{spec.branch}" in refs
 
 
 class _Place:
-    """Where things of one run may be."""
+    """Remaining worktrees, branches and refs of one run."""
 
     def __init__(
         self,
@@ -146,23 +148,23 @@ class _Place:
     ) -> None:
         self.run = run
         self.record = record
-        # A number may have been used again: it is the newest run's that had it.
+        # If several runs used a number, its worktree and branch belong to the newest of them.
         self._mine = [spec for spec in record.workers if holders.get(spec.worker_id) == run.run_id]
         self._branches = branches
         self.kept_refs: list[tuple[int, str]] = []
 
     def worktrees(self) -> dict[int, Path]:
-        """Return the worktrees that are there."""
+        """Return the existing worktrees by worker number."""
         paths = {spec.worker_id: self.record.top / spec.directory for spec in self._mine}
         return {n: path for n, path in paths.items() if path.is_dir() and not path.is_symlink()}
 
     def branches(self) -> dict[int, str]:
-        """Return the branches that are there."""
+        """Return the existing branches by worker number."""
         names = {spec.worker_id: spec.branch for spec in self._mine}
         return {n: name for n, name in names.items() if f"refs/heads/{name}" in self._branches}
 
     def holds_something(self) -> bool:
-        """Return whether the run goes on, or more than its record is left."""
+        """Return whether the run is live, or has remaining files or refs beside its record."""
         if self.worktrees() or self.branches() or self.run.is_live():
             return True
         stores = (Store(root=self.run.worker(spec.worker_id)) for spec in self.record.workers)

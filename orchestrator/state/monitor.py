@@ -1,4 +1,4 @@
-"""Measure the workers of a run from outside its process: what they use, what they have changed."""
+"""Measure the workers of a run from another process: resource usage and changed files."""
 
 import stat
 import threading
@@ -21,31 +21,31 @@ from orchestrator.worker_spec import WorkerSpec
 INTERVAL = 1.0
 """Seconds between two measurements."""
 MOST_FILES = 20_000
-"""Files that are looked at, for each worker and measurement; more are not counted."""
+"""Most files counted for each worker and measurement."""
 _MOST_ENTRIES = 10 * MOST_FILES
-"""Files and directories that are looked at, for the same."""
+"""Most files and directories visited for each worker and measurement."""
 _REST = 2.0
-"""A pause is so many times as long as the look at files took, at least, up to `_LONGEST`."""
+"""The pause is at least this many times the duration of the file scan, up to `_LONGEST`."""
 _LONGEST = 5.0
-"""Seconds; so long, too, may one look at a worker's files take."""
+"""Longest pause, and longest scan of one worker's files, in seconds."""
 _MEASURED = frozenset({WorkerState.RUNNING, WorkerState.STOPPING})
 
 
 class UsageMonitor:
-    """Tells what the running workers use, once a second, from a thread of its own.
+    """Emits the usage of running workers once a second, from a separate thread.
 
-    An engine that hangs, or a tree that is large, must not hold up whoever shows the run.
+    A slow engine or a large tree must not delay the display of the run.
     """
 
     def __init__(
         self, history: RunHistory, emit: Emit, *, connect: Callable[[], ContainerEngine]
     ) -> None:
-        """Prepare.
+        """Store the arguments; measuring starts with the `with` block.
 
         Args:
-            history: The run; somebody else reads it on.
-            emit: Is told.
-            connect: Gives the engine, which may not be there.
+            history: The run; the caller keeps reading its events.
+            emit: Receives the measurements.
+            connect: Connects to the engine, which may fail.
         """
         self._history = history
         self._emit = emit
@@ -65,7 +65,7 @@ class UsageMonitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Not waited for: the engine may take its time, and the thread ends with the process.
+        # Not joined: the engine may be slow, and the daemon thread ends with the process.
         self._ended.set()
 
     def _measure(self) -> None:
@@ -79,7 +79,7 @@ class UsageMonitor:
             self._engine.close()
 
     def look(self) -> float:
-        """Measure all that run, once, and give the seconds that looking at files took."""
+        """Measure all running workers once; return the seconds spent on scanning files."""
         workers = [w for w in self._history.workers.values() if w.state in _MEASURED]
         usage = self._usage() if workers else {}
         begun = time.monotonic()
@@ -106,7 +106,7 @@ class UsageMonitor:
             self._engine = self._engine or self._connect()
             found = self._engine.usage(labels)
         except OrchestratorError:
-            # What it would say is then not shown; the run's own process says what is wrong.
+            # Usage is then not shown; the run's own process reports the error.
             return {}
         numbers = {one.labels.get(WORKER, ""): one.usage for one in found}
         return {int(number): used for number, used in numbers.items() if number.isdecimal()}
@@ -119,20 +119,20 @@ class UsageMonitor:
         self._before[number] = (now, used.cpu)
         if before is None or now <= before[0]:
             return None
-        # Another attempt's container begins at zero again.
+        # The counter of another attempt's container starts at zero.
         return max(used.cpu - before[1], 0) / 1e9 / (now - before[0])
 
 
 def changed_files(store: Store, worktree: Path) -> int | None:
-    """Count the files that a worker has made, changed or removed, ignored ones included.
+    """Return the number of files that a worker created, changed or removed, or None if unknown.
 
-    Cheap rather than exact: a file that is written and is the same counts; a folder that is removed
-    or renamed counts as one. None when that cannot be told.
+    Ignored files count too. The number is approximate to be cheap: a file rewritten with the same
+    content counts, and a removed or renamed folder counts as one.
     """
     if store.upper.is_dir():
         return len(_files(store.upper))
     try:
-        # Written by the host when the checkout was made, and out of the worker's reach.
+        # The host wrote this index after the checkout; the worker cannot change it.
         made_at = (store.harvest / "index").stat().st_mtime_ns
     except OSError:
         return None
@@ -144,7 +144,7 @@ def changed_files(store: Store, worktree: Path) -> int | None:
 
 
 def _files(root: Path) -> dict[str, int]:
-    """Return when each file of a tree was written, by its path; `.git` on top is left out."""
+    """Return the files of a tree with their modification times, without `.git` at the top."""
     found: dict[str, int] = {}
     walk = Walk(root, most=_MOST_ENTRIES, until=time.monotonic() + _LONGEST)
     for path, info in walk:

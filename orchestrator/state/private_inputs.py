@@ -1,7 +1,8 @@
-"""What a run was given that may be secret: kept in memory for whoever takes the run over.
+"""Keep a run's secret inputs in memory, for the process that resumes the run.
 
-The record of a run names no value of the caller's variables, and its tasks have their secrets taken
-out. All of that lies, whole, beside the workers' secrets on a tmpfs, and is gone with the run.
+The record of a run has no values of the caller's variables, and its tasks are redacted. The
+complete
+inputs are stored beside the workers' secrets on a tmpfs, and removed with the run.
 """
 
 import os
@@ -19,7 +20,7 @@ _FILE = "inputs.json"
 
 
 class Inputs(BaseModel):
-    """Everything a run was asked to do, values included."""
+    """All inputs of a run, values of variables included."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64"
@@ -34,24 +35,24 @@ class Inputs(BaseModel):
 
     @property
     def environ(self) -> dict[str, str]:
-        """The caller's variables, as far as the run needs them."""
+        """The caller's variables that the run needs."""
         secrets = {name: os.fsdecode(value) for name, value in self.secrets.items()}
         return {**self.inherited_env, **secrets}
 
 
 def keep_inputs(run_id: str, inputs: Inputs, environ: Mapping[str, str]) -> bool:
-    """Keep them for as long as the run goes on; False where there is no memory to keep them in."""
+    """Store the inputs for as long as the run is live; return whether that was possible."""
     try:
         root = secret_files.memory_root(environ)
         secret_files.write_private(root, run_id, _FILE, inputs.model_dump_json().encode())
     except (ConfigError, EngineError, ValueError):
-        # Variables that are no text cannot be kept either: the run itself goes on without.
+        # Variables that are not text cannot be stored either; the run continues without.
         return False
     return True
 
 
 def read_inputs(run_id: str, environ: Mapping[str, str]) -> Inputs | None:
-    """Return what was kept, or None after a restart of the machine."""
+    """Return the stored inputs, or None after a reboot."""
     content = secret_files.read_private(run_id, _FILE, environ)
     try:
         return None if content is None else Inputs.model_validate_json(content)

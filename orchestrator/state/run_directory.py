@@ -1,18 +1,18 @@
-"""What a run leaves on disk for other processes and for people to read.
+"""The files of a run on disk, for other processes and for people.
 
 orchestrator/runs/<run-id>/           in the repository's git common directory
     lease                             locked for as long as the run's process lives
-    switch                            which dead man's switch watches its containers
-    run.json                          the plan; written before anything is made
-    events.ndjson                     every transition
-    result.json                       what it came to
-    status.md                         who does what, as it is now
-    stop-N                            somebody asks for worker N's end
-    base-N                            what worker N starts from, if not from the run's base
-    bases/                            what those reach, as `objects` is for the run's
+    switch                            signature of the dead man's switch in charge
+    run.json                          the plan; written before anything is created
+    events.ndjson                     every event but output
+    result.json                       the result of the run
+    status.md                         a table of all workers and their states
+    stop-N                            a request to end worker N
+    base-N                            commit that worker N starts from, if not the run's base
+    bases/                            objects of those commits, like `objects` for the base
     worker-N/                         state directory of worker N (see `store`)
         result.json stdout.log stderr.log
-    worker-N.attempt-K/               what that was when its attempt K was given up; attempt.json
+    worker-N.attempt-K/               the same directory after its failed attempt K
 """
 
 import fcntl
@@ -38,22 +38,22 @@ _KILL = "kill"
 _ATTEMPT = ".attempt-"
 _ATTEMPTS = 10
 _ORPHANS = 60.0
-"""Seconds for a git to end whose orchestrator was killed; until then it has the run's lease."""
+"""Seconds to wait for git processes of a killed orchestrator, which still hold its lease."""
 _GLANCE = 0.02
-"""Seconds; a look at a lease takes far less."""
+"""Seconds between two attempts to lock a lease; a check of a lease takes far less."""
 _SECOND = len("20260101-000000")
 MOST_OF_RUN = 64 * 1024**2
-"""Bytes of a run's result that are read."""
+"""Largest result file of a run that is read, in bytes."""
 MOST_OF_WORKER = 8 * 1024**2
-"""Bytes of a worker's result that are read whole."""
+"""Largest result file of a worker that is read whole, in bytes."""
 _BEGINNING = 64 * 1024
-"""Bytes in which the first fields of any result lie."""
+"""Bytes that contain the first fields of any result."""
 _LIST = '"files_modified":'
-"""What follows the first seven fields in a worker's result."""
+"""The key after the first seven fields of a worker's result."""
 
 
 class RunDirectory:
-    """One run's directory."""
+    """The directory of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,18 +61,18 @@ class RunDirectory:
         self._lease: IO[str] | None = None
         self._events = threading.Lock()
         self.left_open = False
-        """Whether somebody is to resume the run, since its engine went away."""
+        """Whether the run must be resumed later, because its engine went away."""
 
     def worker(self, worker_id: int) -> Path:
-        """The state directory of one worker."""
+        """State directory of one worker."""
         return self.path / f"worker-{worker_id}"
 
     def attempt(self, worker_id: int, number: int) -> Path:
-        """What the state directory of a worker becomes when one of its attempts is given up."""
+        """Name of a worker's state directory after a failed attempt."""
         return self.path / f"{self.worker(worker_id).name}{_ATTEMPT}{number}"
 
     def attempts(self, worker_id: int) -> list[tuple[int, Path]]:
-        """Return the attempts of a worker that were given up, the first one first."""
+        """Return a worker's failed attempts with their directories, first attempt first."""
         name = self.worker(worker_id).name
         paths = self.path.glob(f"{name}{_ATTEMPT}*")
         found = ((path.name.rpartition("-")[2], path) for path in paths)
@@ -80,38 +80,38 @@ class RunDirectory:
 
     @property
     def objects(self) -> Path:
-        """The objects that the run's base reaches."""
+        """Object directory of the run's base commit."""
         return self.path / "objects"
 
     def objects_of(self, base: str) -> Path:
-        """The objects that another base reaches, which some workers start from."""
+        """Object directory of another base commit, which some workers start from."""
         return self.path / "bases" / base
 
     def base_of(self, worker_id: int) -> str | None:
-        """Return what a worker starts from, if that is not the run's base, or not known yet."""
+        """Return the commit that a worker starts from; None if unknown or the run's base."""
         try:
             return (self.path / f"base-{worker_id}").read_text()
         except OSError:
             return None
 
     def note_base(self, worker_id: int, commit: str) -> None:
-        """Keep what a worker starts from, before anything of it is made."""
+        """Record the commit that a worker starts from, before anything is created for it."""
         write_atomically(self.path / f"base-{worker_id}", commit)
 
     def drop_objects(self) -> None:
-        """Remove what only running workers need."""
+        """Remove object directories, which only running workers need."""
         shutil.rmtree(self.objects, ignore_errors=True)
         shutil.rmtree(self.path / "bases", ignore_errors=True)
 
     def create(self, record: RunRecord) -> None:
-        """Make the directory, take its lease, write the plan."""
+        """Create the directory, lock the lease, write the plan."""
         self.path.mkdir(parents=True)
         self.path.chmod(0o700)
         self._lease = (self.path / "lease").open("w")
         fcntl.flock(self._lease, fcntl.LOCK_EX)
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
-        # Values of the caller's variables may be secrets, and need not outlive the run.
+        # Values of the caller's variables may be secrets, so they are not written to the disk.
         without = {
             "config": _private(record.config),
             "programs": {name: _private(config) for name, config in record.programs.items()},
@@ -121,10 +121,10 @@ class RunDirectory:
         write_atomically(self.path / "run.json", plan)
 
     def take_over(self, inherited: int | None = None) -> bool:
-        """Take the lease of a run whose process is dead; False when somebody has it.
+        """Lock the lease of a run whose process is dead; return False if another process has it.
 
         Args:
-            inherited: A descriptor of the lease, locked, that a parent process handed us.
+            inherited: A descriptor of the locked lease, inherited from the parent process.
         """
         if inherited is not None:
             self._lease = os.fdopen(inherited, "r+")
@@ -140,16 +140,16 @@ class RunDirectory:
         return True
 
     def _end_last_line(self) -> None:
-        # A line that was cut short must not take the next one with it.
+        # After an incomplete last line, the next event must still start on its own line.
         with suppress(OSError), (self.path / "events.ndjson").open("rb+") as file:
             if file.seek(0, os.SEEK_END) and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 file.write(b"\n")
 
     @property
     def lease_descriptor(self) -> int:
-        """The lease, for a child process that goes on with the run."""
+        """Descriptor of the lease, for a child process that continues the run."""
         if self._lease is None:
-            raise ValueError("the lease is not ours")
+            raise ValueError("this process does not hold the lease")
         return self._lease.fileno()
 
     def _sign(self) -> None:
@@ -161,21 +161,22 @@ class RunDirectory:
 
     @property
     def process(self) -> int | None:
-        """The process that runs it, or did."""
+        """Id of the process that carries out the run, or did; None if unknown."""
         try:
             return int((self.path / "lease").read_text(errors="replace")[:20])
         except (OSError, ValueError):
             return None
 
     def is_live(self) -> bool:
-        """Return whether the run's process lives: the kernel drops the lock of a dead process."""
+        """Return whether the process lives: the kernel drops the lock of a dead process."""
         try:
             lease = (self.path / "lease").open("r+")
         except OSError:
             return False
         with lease:
             try:
-                # Shared: two that look at once must not take each other for the run.
+                # A shared lock, so that two processes checking at once do not take each other for
+                # the run.
                 fcntl.flock(lease, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
@@ -183,7 +184,7 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Keep everybody else from taking over a run that is not live; False when it is live."""
+        """Hold the lease of a run that is not live; yield False for a live run."""
         with ExitStack() as stack:
             try:
                 lease = stack.enter_context((self.path / "lease").open("r+"))
@@ -195,7 +196,7 @@ class RunDirectory:
             yield held
 
     def _locked(self, lease: IO[str]) -> bool:
-        """Lock a lease, unless somebody has it who will not let go of it soon."""
+        """Lock a lease; wait if the other holder will release the lease soon."""
         deadline = time.monotonic() + _ORPHANS
         while not _locked(lease):
             if _lives(self.process) or time.monotonic() > deadline:
@@ -203,45 +204,45 @@ class RunDirectory:
         return True
 
     def release(self) -> None:
-        """Give the lease up: the run has ended."""
+        """Release the lease at the end of the run."""
         if self._lease is not None:
             self._lease.close()
             self._lease = None
 
     def record(self) -> RunRecord | None:
-        """Read the plan; None when it was never written or is not ours."""
+        """Return the plan, or None if it was never written or has an unknown format."""
         try:
             return RunRecord.model_validate_json((self.path / "run.json").read_bytes())
         except (OSError, ValidationError):
             return None
 
     def ask_to_stop(self, worker_id: int, *, kill: bool) -> None:
-        """Ask whoever runs it to end a worker; with `kill`, without its grace."""
+        """Ask the run's process to end a worker; with `kill`, without grace."""
         write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
 
     def stop_asked(self, worker_id: int) -> bool:
-        """Return whether somebody asks for a worker's end."""
+        """Return whether there is a request to end a worker."""
         return (self.path / f"stop-{worker_id}").exists()
 
     def kill_asked(self, worker_id: int) -> bool:
-        """Return whether its end cannot wait."""
+        """Return whether there is a request to kill a worker."""
         try:
             return (self.path / f"stop-{worker_id}").read_text() == _KILL
         except OSError:
             return False
 
     def write_result(self, result: WorkerResult) -> None:
-        """Keep a worker's result, durably."""
+        """Write a worker's result durably."""
         path = self.worker(result.worker_id) / "result.json"
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, result.model_dump_json(indent=2))
 
     def write_run_result(self, result: RunResult) -> None:
-        """Keep what the run came to, durably."""
+        """Write the run's result durably."""
         write_atomically(self.path / "result.json", result.model_dump_json(indent=2))
 
     def run_result(self) -> RunResult | None:
-        """Read what the run came to, if that was written."""
+        """Return the run's result, or None if there is none."""
         try:
             content = read_at_most(self.path / "result.json", MOST_OF_RUN)
             return None if content is None else RunResult.model_validate_json(content)
@@ -249,19 +250,19 @@ class RunDirectory:
             return None
 
     def shallow(self) -> frozenset[str] | None:
-        """Return the commits that the base's objects are cut off at; None while those are made."""
+        """Return the commits where the base's history is cut off; None until recorded."""
         try:
             return frozenset((self.path / "shallow").read_text().split())
         except OSError:
             return None
 
     def write_shallow(self, commits: frozenset[str]) -> None:
-        """The base's objects are complete."""
+        """Record that the base's objects are complete."""
         text = "".join(f"{commit}\n" for commit in sorted(commits))
         write_atomically(self.path / "shallow", text)
 
     def result(self, worker_id: int) -> WorkerResult | None:
-        """Read a worker's result, if it has one."""
+        """Return a worker's result, or None if it has none."""
         try:
             path = self.worker(worker_id) / "result.json"
             content = read_at_most(path, MOST_OF_WORKER)
@@ -270,20 +271,21 @@ class RunDirectory:
             return None
 
     def log_event(self, event: Event) -> None:
-        """Append a transition to the event log; output lines are in the logs already."""
+        """Append an event to the event log; output and measurements are left out."""
         if isinstance(event, (WorkerOutput, WorkerMeasured)):
             return
         line = json.dumps(event.model_dump(mode="json")) + "\n"
-        # A full disk, or a run that was undone, costs the log a line and no worker its end.
+        # On a full disk, or if the run was removed, only a line of the log is lost; the workers
+        # continue.
         with suppress(OSError), self._events, (self.path / "events.ndjson").open("a") as file:
             file.write(line)
 
 
 def read_at_most(path: Path, most: int) -> bytes | None:
-    """Read a file; None when it has more than `most` bytes.
+    """Return the content of a file, or None if it has more than `most` bytes.
 
     Raises:
-        OSError: It is not there, or no file.
+        OSError: The file does not exist or is not a regular file.
     """
     with open_regular(path) as file:
         content = file.read(most + 1)
@@ -291,11 +293,11 @@ def read_at_most(path: Path, most: int) -> bytes | None:
 
 
 def _begun(path: Path) -> WorkerResult:
-    """Read the beginning of a result that is too large, which an older version wrote.
+    """Return the first fields of a very large result, which an older version wrote.
 
     Raises:
-        OSError: It is not there.
-        ValidationError: It begins otherwise.
+        OSError: The file does not exist.
+        ValidationError: The file does not begin like a result.
     """
     with open_regular(path) as file:
         head, listed, _ = file.read(_BEGINNING).decode("utf-8", "replace").partition(_LIST)
@@ -303,7 +305,7 @@ def _begun(path: Path) -> WorkerResult:
     rest = {
         "files_modified": [],
         "worktree_path": "",
-        "message": f"its result has {size} bytes, of which the beginning was read",
+        "message": f"the result file has {size} bytes, of which only the beginning was read",
     }
     text = json.dumps(rest)[1:] if listed else ""
     return WorkerResult.model_validate_json(head + text)
@@ -319,7 +321,7 @@ def all_runs(state_dir: Path) -> Iterator[RunDirectory]:
 
 
 def _made_at(run: Path) -> tuple[str, int, str]:
-    # Its name has the second; within one, several runs may have started.
+    # The run's id contains the second of its start; file times order runs of the same second.
     try:
         written = (run / "run.json").stat().st_mtime_ns
     except OSError:
@@ -328,7 +330,7 @@ def _made_at(run: Path) -> tuple[str, int, str]:
 
 
 def live_numbers(state_dir: Path) -> frozenset[int]:
-    """Return the worker numbers of runs that go on, whatever became of their branches."""
+    """Return the worker numbers of live runs, even if their branches are gone."""
     records = (run.record() for run in all_runs(state_dir) if run.is_live())
     return frozenset(spec.worker_id for record in records if record for spec in record.workers)
 
@@ -346,7 +348,7 @@ def _lives(process: int | None) -> bool:
 
 
 def _locked(lease: IO[str]) -> bool:
-    """Lock a lease; whoever only looks whether a run is live holds it for a moment."""
+    """Lock a lease, with retries: other processes lock it briefly to see if the run is live."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)

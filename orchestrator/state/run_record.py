@@ -12,11 +12,11 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
-"""What is not written down of a service."""
+"""Fields of a service that are not recorded."""
 
 
 class RunRecord(BaseModel):
-    """The plan of a run, as another process needs it."""
+    """The plan of a run, as needed by other processes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -28,18 +28,19 @@ class RunRecord(BaseModel):
     config: ParallelConfig
     workers: tuple[WorkerSpec, ...]
     private: tuple[str, ...] = ()
-    """What is not written down here: names of variables, `api_base`, `notify`, `tasks`, `setup`,
-    `teardown`, `checks`."""
+    """What is not recorded: names of variables, `api_base`, `notify`, `tasks`, `setup`, `teardown`,
+    `checks`.
+    """
     workflow: Workflow | None = None
-    """Whose tasks the workers have, each by its name."""
+    """The workflow of the run; each worker's name is the id of its task."""
     programs: dict[str, ParallelConfig] = {}
-    """The wishes for tasks with an agent program of their own."""
+    """Settings of tasks that use another agent program."""
     warms: bool = False
-    """Whether it makes the caches that other runs find."""
+    """Whether the run creates the shared caches for other runs."""
 
 
 def _private(config: ParallelConfig) -> dict[str, Any]:
-    """Name what of the wishes is not written down."""
+    """Return the fields of the settings that are not recorded."""
     return {
         "project": {"services": dict.fromkeys(config.project.services, _SERVICE)},
         "isolation": {"env": True},
@@ -49,7 +50,7 @@ def _private(config: ParallelConfig) -> dict[str, Any]:
 
 
 def _hidden(workflow: Workflow | None) -> dict[str, Any]:
-    """Name what of a workflow is not written down."""
+    """Return the fields of a workflow that are not recorded."""
     tasks = {
         place: {"settings": {"services": dict.fromkeys(task.settings.services, _SERVICE)}}
         for place, task in enumerate(workflow.tasks if workflow else ())
@@ -59,5 +60,5 @@ def _hidden(workflow: Workflow | None) -> dict[str, Any]:
 
 
 def new_run_id() -> str:
-    """Return an id that sorts by time and does not repeat."""
+    """Return a unique run id that sorts by time."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

@@ -1,7 +1,7 @@
-"""Secrets as files in memory: read from the caller, laid out for one worker, gone with it.
+"""Secrets as files in memory: read from the caller, written for one worker, removed after it.
 
 A value is never in an argument, a variable, a label or a record: only on a tmpfs of the host, in a
-directory that one worker's container sees as `/run/secrets`.
+directory that one worker's container mounts as `/run/secrets`.
 """
 
 import os
@@ -18,41 +18,41 @@ from orchestrator.errors import ConfigError, EngineError
 from orchestrator.text.redact import SHORTEST
 
 TARGET = "/run/secrets"
-"""Where a worker finds them, by name."""
+"""Directory in the worker's container with a file for each secret."""
 VARIABLE = "ORCHESTRATOR_SECRETS"
-"""What tells a worker of `TARGET`."""
+"""Variable that holds `TARGET` in the worker's container."""
 MAX_BYTES = 16 * 1024
-"""Of one secret."""
+"""Largest secret, in bytes."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
 _MOUNTS = Path("/proc/mounts")
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
-# One worker removes the directory of the run as another makes its own in it.
+# Excludes that one worker removes the run's directory while another creates its own in it.
 _threads = threading.Lock()
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """What the workers of a run are given."""
+    """The secrets of a run's workers."""
 
     values: Mapping[str, bytes]
     root: Path | None
-    """A directory in memory; None where there are no secrets."""
+    """A directory in memory; None if there are no secrets."""
 
     @contextmanager
     def laid_out(
         self, run_id: str, worker_id: int, owner: tuple[int, int], *, again: bool = False
     ) -> Iterator[Path | None]:
-        """Write them for one worker, and remove them whatever happens.
+        """Write the secrets for one worker, and remove them at the end of the block in any case.
 
         Args:
             run_id: The run.
             worker_id: The worker.
             owner: uid and gid of the worker's processes.
-            again: They are there already, since a process that is dead now laid them out.
+            again: Whether a process that is dead now already wrote the files.
 
         Raises:
-            EngineError: They could not be written.
+            EngineError: The files could not be written.
         """
         if self.root is None:
             yield None
@@ -69,11 +69,11 @@ class Secrets:
 
 
 def read_secrets(entries: Sequence[str], environ: Mapping[str, str]) -> Secrets:
-    """Get the values of `NAME` (the caller's variable) and `NAME=@FILE`.
+    """Read the secrets that `NAME` (the caller's variable) and `NAME=@FILE` refer to.
 
     Raises:
-        ConfigError: Naming every one that cannot be had, or is too short or too long; or there is
-            no memory to keep them in.
+        ConfigError: Some secrets are missing, too short or too long (the message names all of
+            them), or there is no memory file system for them.
     """
     values: dict[str, bytes] = {}
     problems = []
@@ -93,7 +93,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> bytes:
     if name not in environ:
         raise ConfigError(
             f"secret `{name}` is not set in the environment",
-            hint=f"set it, or read it from a file with `--secret {name}=@FILE`",
+            hint=f"set the variable, or read the secret from a file with `--secret {name}=@FILE`",
         )
     return os.fsencode(environ[name])
 
@@ -105,7 +105,7 @@ def _read(file: str) -> bytes:
     except OSError as error:
         raise ConfigError(
             f"secret file `{file}` cannot be read: {error.strerror}",
-            hint="give a file as `--secret NAME=@FILE`",
+            hint="use a readable file in `--secret NAME=@FILE`",
         ) from error
 
 
@@ -113,28 +113,29 @@ def _checked(name: str, value: bytes) -> bytes:
     if len(value) > MAX_BYTES:
         raise ConfigError(
             f"secret `{name}` is larger than {MAX_BYTES // 1024} KiB",
-            hint="hand over a key for it, and the rest as a file of the repository",
+            hint="pass only its key as a secret, and the rest as an encrypted file in the "
+            "repository",
         )
     if max((len(line.strip()) for line in value.splitlines()), default=0) < SHORTEST:
         raise ConfigError(
             f"secret `{name}` is shorter than {SHORTEST} bytes",
-            hint="it could not be told from ordinary words in a log; use a longer one",
+            hint="a short value cannot be told from ordinary words in a log; use a longer secret",
         )
     return value
 
 
 def memory_root(environ: Mapping[str, str]) -> Path:
-    """Find a directory in memory that this user can write to.
+    """Return a directory in memory that this user can write to.
 
     Raises:
-        ConfigError: There is none; nothing is written to a disk instead.
+        ConfigError: There is none. Secrets are never written to a disk instead.
     """
     for root in _candidates(environ):
         if _is_in_memory(root) and os.access(root, os.W_OK | os.X_OK):
             return root
     raise ConfigError(
-        "secrets need a directory in memory, and there is none",
-        hint=f"mount a tmpfs on {_MEMORY}, or point `XDG_RUNTIME_DIR` to one",
+        "secrets need a directory in memory, but this machine has none",
+        hint=f"mount a tmpfs on {_MEMORY}, or set `XDG_RUNTIME_DIR` to a directory on a tmpfs",
     )
 
 
@@ -144,7 +145,7 @@ def _candidates(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _is_in_memory(directory: Path) -> bool:
-    """Tell by the kernel's list of mounts what the directory lies on."""
+    """Return whether a directory is in memory, according to the kernel's list of mounts."""
     if not directory.is_dir():
         return False
     place = directory.resolve()
@@ -152,7 +153,7 @@ def _is_in_memory(directory: Path) -> bool:
     for line in _MOUNTS.read_text(errors="surrogateescape").splitlines():
         _, target, file_system, *_ = line.split(" ")
         mount = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), target))
-        # Of two on one directory the later hides the earlier.
+        # Of two mounts on one directory, the later hides the earlier.
         if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, file_system
     return kind in _MEMORY_FILE_SYSTEMS
@@ -163,14 +164,14 @@ def _write(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int])
         _own_directory(directory.parent)
         _write_files(directory, values, owner)
     except OSError as error:
-        raise EngineError(f"secrets could not be written: {error.strerror}") from error
+        raise EngineError(f"cannot write the secrets: {error.strerror}") from error
 
 
 def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
-    """Write a file for the caller's own eyes into a run's directory in memory.
+    """Write a file that only the caller can read into the run's directory in memory.
 
     Raises:
-        EngineError: It could not be written.
+        EngineError: The file could not be written.
     """
     directory = _run_directory(root, run_id)
     try:
@@ -182,11 +183,11 @@ def write_private(root: Path, run_id: str, name: str, content: bytes) -> None:
                 file.write(content)
             scratch.replace(directory / name)
     except OSError as error:
-        raise EngineError(f"private values could not be written: {error.strerror}") from error
+        raise EngineError(f"cannot write private values: {error.strerror}") from error
 
 
 def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | None:
-    """Read a file of `write_private`; None when it is gone."""
+    """Return a file of `write_private`, or None if it is gone."""
     for root in _candidates(environ):
         directory = _run_directory(root, run_id)
         if _is_ours(directory):
@@ -200,8 +201,9 @@ def read_private(run_id: str, name: str, environ: Mapping[str, str]) -> bytes | 
 def _own_directory(directory: Path) -> None:
     directory.mkdir(mode=0o700, exist_ok=True)
     if not _is_ours(directory):
-        # Everybody can write to the directory above: somebody was there first.
-        raise EngineError(f"{directory} belongs to somebody else")
+        # All users can write to the parent directory, so another user may have created this one
+        # first.
+        raise EngineError(f"{directory} belongs to another user")
 
 
 def _withdraw(directory: Path) -> None:
@@ -212,7 +214,7 @@ def _withdraw(directory: Path) -> None:
 
 
 def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
-    # What a process left that died before there was a container to see it.
+    # Left by a process that died before a container used it.
     _remove(directory)
     directory.mkdir(mode=0o700)
     for name, value in values.items():
@@ -226,7 +228,7 @@ def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int,
 
 
 def forget(run_id: str, environ: Mapping[str, str]) -> None:
-    """Remove what a run that died left in memory."""
+    """Remove what a dead run left in memory."""
     for root in _candidates(environ):
         directory = _run_directory(root, run_id)
         if _is_ours(directory):
@@ -246,7 +248,7 @@ def _is_ours(directory: Path) -> bool:
 
 
 def _remove(directory: Path) -> None:
-    # A directory of mode 500 does not let its owner remove what is in it.
+    # The owner of a directory with mode 500 cannot remove its files.
     for folder in (directory, *directory.glob("worker-*")):
         if folder.is_dir() and not folder.is_symlink():
             folder.chmod(0o700)

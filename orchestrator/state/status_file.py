@@ -1,4 +1,4 @@
-"""`status.md` of a run: a table of who does what, kept as it is now, for people and agents."""
+"""Maintain `status.md` of a run: a table of all workers and their states, for people and agents."""
 
 import threading
 from contextlib import suppress
@@ -12,7 +12,7 @@ STATUS = "status.md"
 
 
 class StatusFile:
-    """Is told what happens, from many threads, and writes the table when it has changed."""
+    """Receives events from many threads, and writes the table when it has changed."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -20,12 +20,13 @@ class StatusFile:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Record an event."""
         with self._lock:
             if isinstance(event, RunStarted):
                 record = self._directory.record()
                 self._board = StatusBoard(record.workflow if record else None)
             if self._board.note(event):
-                # A full disk, or a run that was undone, costs the table and no worker its end.
+                # On a full disk, or if the run was removed, only the table is lost; the workers
+                # continue.
                 with suppress(OSError):
                     write_atomically(self._directory.path / STATUS, self._board.text())

@@ -1,4 +1,4 @@
-"""Where the files of one worker lie in the state directory."""
+"""Paths of the files of one worker in the state directory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """A worker's state directory."""
+    """The directory with a worker's files."""
 
     root: Path
 
@@ -17,17 +17,17 @@ class Store:
 
     @property
     def pointer(self) -> Path:
-        """What the worker sees as `.git`."""
+        """The file that the worker sees as `.git`."""
         return self.root / "pointer"
 
     @property
     def upper(self) -> Path:
-        """What the worker wrote (mode overlay)."""
+        """The worker's written files (mode overlay)."""
         return self.root / "upper"
 
     @property
     def overlay(self) -> Path:
-        """The overlay's scratch (mode overlay)."""
+        """The overlay's work directory (mode overlay)."""
         return self.root / "overlay"
 
     @property
@@ -37,12 +37,12 @@ class Store:
 
     @property
     def harvest(self) -> Path:
-        """The host-made git directory of the harvest."""
+        """The git directory that the host created for the harvest."""
         return self.root / "harvest"
 
     @property
     def out(self) -> Path:
-        """What the harvest hands over."""
+        """The directory that the harvest writes its results to."""
         return self.root / "out"
 
     @property

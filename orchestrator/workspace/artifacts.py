@@ -1,10 +1,10 @@
-"""What a worker hands over by files, beside its commits: its findings, and its artifacts.
+"""Files that a worker hands over in addition to its commits: its findings and its artifacts.
 
-All of it is hostile. In the worker's state directory:
+All of them are hostile. In the worker's state directory:
 
-    handed/       what the worker writes to, `findings.md` and `artifacts/`; gone when it is taken
-    artifacts/    what is left of its artifacts: regular files and directories
-    findings.md   what it found: text, bounded, without secrets
+    handed/       written by the worker, with `findings.md` and `artifacts/`; removed when collected
+    artifacts/    the collected artifacts: regular files and directories only
+    findings.md   the collected findings: text, limited in size, without secrets
 """
 
 import os
@@ -25,34 +25,34 @@ HANDED = "handed"
 ARTIFACTS = "artifacts"
 FINDINGS = "findings.md"
 MOST_FINDINGS = 64 * 1024
-"""Bytes of one worker's findings."""
+"""Largest size of one worker's findings, in bytes."""
 MOST_LISTED = 1000
-"""Artifacts that a result names."""
+"""Most artifacts that a result lists."""
 _MARGIN = 4096
-"""Bytes that are read beyond the findings' end: what is cut must not be half of a secret."""
+"""Bytes read beyond the limit of the findings: a secret must not be cut in half and so missed."""
 _LONGEST = 1024
-"""Bytes of an artifact's path; what lies deeper is hard for programs to reach."""
+"""Longest path of an artifact, in bytes; deeper files are hard to reach for programs."""
 
 
 @dataclass(frozen=True)
 class Handover:
-    """What a worker handed over."""
+    """The files that a worker handed over."""
 
     artifacts: tuple[str, ...] = ()
-    """Files, by their paths below `artifacts/`."""
+    """Artifacts, as paths below `artifacts/`."""
     notes: tuple[str, ...] = ()
-    """What was left out, for people."""
+    """Messages for people about what was left out."""
 
 
 def make_place(root: Path, user: tuple[int, int]) -> Path:
-    """Return the directory that a worker may write to; one that is there stays.
+    """Return the directory that a worker may write to, creating it unless it exists.
 
     Args:
         root: The worker's state directory.
         user: uid and gid of the worker.
 
     Raises:
-        OSError: There is no room for it.
+        OSError: The disk is full.
     """
     place = root / HANDED
     if not place.exists():
@@ -67,20 +67,21 @@ def make_place(root: Path, user: tuple[int, int]) -> Path:
 
 
 def take(root: Path, redactor: Redactor) -> Handover:
-    """Take what a worker handed over, now that it is dead; may be repeated.
+    """Collect the files that a dead worker handed over; may be repeated.
 
     Args:
         root: The worker's state directory.
-        redactor: What knows the secrets.
+        redactor: Knows the secrets.
 
     Raises:
-        OSError: It could not be taken; the rest of it is still there.
+        OSError: The files could not be collected; the rest is still there.
     """
     place, kept = root / HANDED, root / ARTIFACTS
     notes: list[str] = []
-    # Made anew by a process that takes over, it is empty, and what was taken before stays.
+    # If artifacts were collected before, `place` is empty: a process that resumed the run created
+    # it again.
     if place.is_dir() and not kept.exists():
-        # An ordinary user's worker may have locked its own caller out.
+        # A worker with the caller's user id may have removed the caller's permissions.
         place.chmod(0o700)
         notes += _take_findings(place / FINDINGS, root / FINDINGS, redactor)
         notes += _take_artifacts(place / ARTIFACTS, kept)
@@ -88,16 +89,16 @@ def take(root: Path, redactor: Redactor) -> Handover:
     if not kept.exists():
         return Handover(notes=tuple(notes))
     found, left_out = _cleaned(kept)
-    with suppress(OSError):  # only where there is nothing left of them
+    with suppress(OSError):  # only empty directories can be removed
         kept.rmdir()
-    notes += [f"{count} of its artifacts {why}" for why, count in sorted(left_out.items())]
+    notes += [f"{count} of the worker's artifacts {why}" for why, count in sorted(left_out.items())]
     if len(found) > MOST_LISTED:
-        notes.append(f"only {MOST_LISTED} of its artifacts are listed")
+        notes.append(f"only {MOST_LISTED} of the worker's artifacts are listed")
     return Handover(tuple(sorted(found[:MOST_LISTED])), tuple(notes))
 
 
 def findings(root: Path) -> str:
-    """Return the findings that were taken of a worker, if there are any."""
+    """Return the collected findings of a worker, or an empty string."""
     try:
         return (root / FINDINGS).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -107,17 +108,20 @@ def findings(root: Path) -> str:
 def _take_findings(path: Path, kept: Path, redactor: Redactor) -> Iterator[str]:
     data = _read(path)
     if data is None:
-        yield f"its `{FINDINGS}` is no file that can be read"
+        yield f"the worker's `{FINDINGS}` is not a readable file"
         return
     if len(data) > MOST_FINDINGS:
-        yield f"its findings are longer than {MOST_FINDINGS // 1024} KiB: the rest was left out"
+        yield (
+            f"the worker's findings are longer than {MOST_FINDINGS // 1024} KiB: the rest "
+            "was left out"
+        )
     text = lines(redactor.data(data)[:MOST_FINDINGS].decode("utf-8", "replace"))
     if text.strip():
         write_atomically(kept, text)
 
 
 def _read(path: Path) -> bytes | None:
-    """Read the beginning of a regular file; nothing of none, and None of anything else."""
+    """Return the beginning of a regular file; empty if there is no file, None for anything else."""
     try:
         with open_regular(path) as file:
             return file.read(MOST_FINDINGS + _MARGIN)
@@ -134,18 +138,18 @@ def _take_artifacts(handed: Path, kept: Path) -> Iterator[str]:
         is_directory = False
     else:
         if not is_directory:
-            yield f"its `{ARTIFACTS}` is no directory"
+            yield f"the worker's `{ARTIFACTS}` is not a directory"
     if is_directory:
-        # A directory that moves must be writable itself.
+        # Moving a directory requires write permission for the directory itself.
         handed.chmod(0o700)
         handed.rename(kept)
 
 
 def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
-    """Leave regular files and directories, the caller's, and list the files.
+    """Keep only regular files and directories, make the caller their owner, and list the files.
 
     Returns:
-        Paths of files, a few more than are shown at most; how many were removed, by the reason.
+        Paths of at most MOST_LISTED + 1 files, and the number of removed entries by reason.
     """
     found: list[str] = []
     removed: Counter[str] = Counter()
@@ -159,13 +163,13 @@ def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
                 kind = entry.stat(follow_symlinks=False).st_mode
                 if len(os.fsencode(path)) > _LONGEST:
                     _remove(Path(entry.path), kind)
-                    removed["lay too deep, and were left out"] += 1
+                    removed["had too long a path and were left out"] += 1
                 elif stat.S_ISDIR(kind):
                     _make_ours(Path(entry.path))
                     pending.append(f"{path}/")
                 elif not stat.S_ISREG(kind):
                     _remove(Path(entry.path), kind)
-                    removed["were no files, and were left out"] += 1
+                    removed["were not regular files and were left out"] += 1
                 else:
                     _make_ours(Path(entry.path))
                     if len(found) <= MOST_LISTED:
@@ -174,7 +178,7 @@ def _cleaned(top: Path) -> tuple[list[str], Counter[str]]:
 
 
 def _make_ours(path: Path) -> None:
-    """Let the caller own a file or directory, with a mode that has nothing special in it."""
+    """Make the caller the owner of a file or directory, with ordinary permissions."""
     os.chown(path, os.getuid(), os.getgid(), follow_symlinks=False)
     mode = path.lstat().st_mode
     path.chmod(0o755 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else 0o644)

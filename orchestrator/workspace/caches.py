@@ -1,8 +1,8 @@
-"""Downloads of package managers that workers share, and none of them can change for another.
+"""Shared download caches of package managers, which no worker can change for another worker.
 
-A generation is what one `orchestrator cache warm` left, in a directory per kind; it is published
-whole, by a rename, and only ever read after that. A worker writes to a layer of its own on top,
-which goes with the rest of its scratch.
+A generation is the result of one `orchestrator cache warm`, with a directory for each package
+manager. It is published atomically by a rename and only read afterwards. A worker writes to its own
+layer on top, which is removed with its other temporary files.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from orchestrator.workspace.private_git import change_owner
 
 TARGET = "/caches"
 _FRESH = "fresh"
-"""What stands for a generation where there is none."""
+"""Name used when there is no generation."""
 _HALF = ".half"
 _CHOICE = "cache"
 _VARIABLES: dict[CacheKind, dict[str, str]] = {
@@ -35,7 +35,7 @@ _VARIABLES: dict[CacheKind, dict[str, str]] = {
 }
 WHEELS = f"{TARGET}/pip/wheels"
 _OFFLINE: dict[CacheKind, dict[str, str]] = {
-    # What pip has cached it finds only by asking the index, so there are files to find instead.
+    # pip finds cached packages only by querying the index; without an index it needs wheel files.
     "pip": {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS},
     "npm": {"npm_config_offline": "true"},
     "uv": {"UV_OFFLINE": "1"},
@@ -45,17 +45,17 @@ _OFFLINE: dict[CacheKind, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Caches:
-    """What the workers of one run find cached."""
+    """The caches that the workers of one run use."""
 
     kinds: tuple[CacheKind, ...] = ()
     generation: Path | None = None
-    """None where nothing is published, or what is made is to be."""
+    """None if nothing is published, or if this run creates a generation."""
     warms: bool = False
-    """Whether a worker that succeeds publishes what it has."""
+    """Whether a worker that succeeds publishes its caches."""
     notices: tuple[str, ...] = ()
 
     def lower(self, kind: CacheKind) -> Path | None:
-        """Return what is published of a kind."""
+        """Return the published cache of a kind, or None."""
         found = None if self.generation is None else self.generation / kind
         return found if found is not None and found.is_dir() else None
 
@@ -64,7 +64,7 @@ NO_CACHES = Caches()
 
 
 def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
-    """Return the variables by which package managers find their caches, and ask nobody else."""
+    """Return the variables that tell package managers their caches, and to stay offline."""
     found: dict[str, str] = {}
     for kind in kinds:
         found |= _VARIABLES[kind]
@@ -74,8 +74,8 @@ def environment(kinds: Sequence[CacheKind], *, offline: bool) -> dict[str, str]:
 
 
 def generations(repository: Repository) -> list[Path]:
-    """Return what is published, the newest first."""
-    # Two runs of one second are not told apart by their names.
+    """Return the published generations, newest first."""
+    # By modification time, because names of two runs in the same second do not sort.
     found = (one for one in _place(repository).glob("[!.]*") if one.is_dir())
     return sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True)
 
@@ -87,14 +87,14 @@ def _place(repository: Repository) -> Path:
 def find_caches(
     repository: Repository, base: str, kinds: tuple[CacheKind, ...], run: Path, *, warms: bool
 ) -> Caches:
-    """Choose what a run finds cached, or find what was chosen for it before.
+    """Choose the caches of a run, or return the choice made for it before.
 
     Args:
         repository: The repository.
-        base: What the workers start from: what was made for its lock files comes first.
-        kinds: Which are wanted.
+        base: The workers' base commit; a generation made for its lock files is preferred.
+        kinds: The package managers whose caches are requested.
         run: The run's directory.
-        warms: It is to make a generation, and starts from nothing.
+        warms: Whether the run creates a new generation, starting with empty caches.
     """
     if warms or not kinds:
         return Caches(kinds=kinds, warms=warms)
@@ -112,14 +112,16 @@ def find_caches(
     empty = [kind for kind in kinds if found.lower(kind) is None]
     notices = []
     if empty:
-        notices.append(f"nothing is cached for {', '.join(empty)}: `orchestrator cache warm`")
+        notices.append(f"nothing is cached for {', '.join(empty)}: run `orchestrator cache warm`")
     if published and not fitting:
-        notices.append("lock files changed since the caches were made: `orchestrator cache warm`")
+        notices.append(
+            "lock files changed since the caches were created: run `orchestrator cache warm`"
+        )
     return Caches(kinds=kinds, generation=newest, notices=tuple(notices))
 
 
 def lock_key(repository: Repository, commit: str) -> str:
-    """Condense the lock files of a commit."""
+    """Return a hash of the lock files of a commit."""
     listing = repository.git.tree(commit)
     names = {os.fsencode(name) for name in LOCK_FILES}
     locks = [entry for entry in listing if entry.rpartition(b"\t")[2].rpartition(b"/")[2] in names]
@@ -127,16 +129,16 @@ def lock_key(repository: Repository, commit: str) -> str:
 
 
 def ready_caches(caches: Caches, root: Path, user: tuple[int, int], mode: Mode) -> Mounts:
-    """Return a worker its layers on top of what is cached; those that it has already stay.
+    """Return the mounts of a worker's layers over the shared caches; existing layers are kept.
 
     Args:
-        caches: What its run finds.
+        caches: The caches of the run.
         root: The worker's state directory.
         user: uid and gid of the worker.
-        mode: How layers are made here.
+        mode: `overlay`, or `bind` to copy the caches.
 
     Raises:
-        OSError: There is no room for them.
+        OSError: The disk is full.
     """
     return tuple(_layer(caches, kind, root / CACHES, user, mode) for kind in caches.kinds)
 
@@ -175,32 +177,32 @@ def _copy(lower: Path, place: Path, user: tuple[int, int]) -> None:
 
 
 def publish(caches: Caches, repository: Repository, base: str, run_id: str, root: Path) -> None:
-    """Make what a worker of ours has cached a generation, unless that was done.
+    """Publish a worker's caches as a generation, unless that was done before.
 
     Args:
-        caches: What the run was to make.
+        caches: The caches of the run.
         repository: The repository.
-        base: What it was made for.
-        run_id: The run's, of which the generation has its name.
+        base: The base commit of the run.
+        run_id: The run's id, which is part of the generation's name.
         root: The worker's state directory.
 
     Raises:
-        OSError: It could not be made.
+        OSError: The generation could not be published.
     """
     made = root / CACHES / _FRESH
     place = _place(repository)
     target = place / f"{run_id}-{lock_key(repository, base)}"
     if not caches.warms or target.exists():
         return
-    # Workers have users of their own and write to what lies below, as they see it. That nobody
-    # else of this machine does is the work of the directory around it.
+    # Workers run as different users and write to the copied-up files below. The closed directory
+    # around the caches keeps other users of this machine out.
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     _open_up(made)
     made.rename(target)
 
 
 def _open_up(tree: Path) -> None:
-    """Let every user read and write a tree; follows no link, and leaves nothing special in it."""
+    """Let every user read and write a tree; follow no link, and remove special files."""
     tree.chmod(0o777)
     for folder, directories, files in os.walk(tree):
         for name in (*directories, *files):
@@ -215,21 +217,22 @@ def _open_up(tree: Path) -> None:
 
 
 def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
-    """Remove all but the newest generations, unless a run goes on that may read them.
+    """Remove all but the newest generations, unless a live run may read them.
 
     Args:
         repository: The repository.
-        keep: How many stay.
+        keep: How many to keep.
 
     Returns:
-        Those that were removed.
+        The removed generations.
     """
     with repository.lock():
         if any(run.is_live() for run in all_runs(repository.state_dir)):
             return []
         going = generations(repository)[keep:]
         for one in going:
-            # At once: what a process left that died meanwhile is none any more.
+            # Hide each generation with a rename first; after a crash, the next call removes the
+            # hidden rest.
             one.rename(one.with_name(f".{one.name}"))
         for left in _place(repository).glob(".*"):
             remove_tree(left)

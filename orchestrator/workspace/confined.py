@@ -1,8 +1,8 @@
-"""`enforce: ro`: which directories a worker can write to, and what their mounts need.
+"""`enforce: ro`: the directories that a worker can write to, and the files that their mounts need.
 
-The worktree is mounted read-only, and each directory of `paths` is mounted again over its place,
+The worktree is mounted read-only, and each directory of `paths` is mounted again in its place,
 writable. In mode `overlay` the upper layer of such a mount lies within the upper layer of the whole
-tree, where the harvest, the disk meter and the check of the scope find what was written.
+tree, where the harvest, the disk limit and the scope check look for written files.
 """
 
 import errno
@@ -19,23 +19,23 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.text.path_patterns import directories
 
 VIEW = "view"
-"""Names the overlay that shows the whole tree."""
+"""Name of the overlay that shows the whole tree."""
 _PREFIX = "confined-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _TREE, _GITLINK = b"040000 tree ", b"160000 commit "
 
 
 def check_confined(config: ParallelConfig, repository: Repository, base: str) -> None:
-    """Refuse `enforce: ro` where the directories of `paths` cannot be mounted one by one.
+    """Reject `enforce: ro` if the directories of `paths` cannot be mounted separately.
 
     Raises:
-        ConfigError: A path is no directory, or something outside the paths must be written.
+        ConfigError: A path is no directory, or a file outside the paths must be written.
     """
     if config.triggers.enforce is None:
         return
     hint = "name directories from the repository's top, such as `src/api`, or leave `enforce` out"
     if not config.triggers.paths:
-        raise ConfigError("`enforce` is `ro`, but `paths` names no directory", hint=hint)
+        raise ConfigError("`enforce` is `ro`, but `paths` does not name a directory", hint=hint)
     try:
         places = directories(config.triggers.paths)
     except ValueError as error:
@@ -45,19 +45,19 @@ def check_confined(config: ParallelConfig, repository: Repository, base: str) ->
             raise ConfigError(f"`enforce: ro`: `{other}` is not a directory", hint=hint)
     if any(entry.startswith(_GITLINK) for entry in repository.git.tree(base)):
         raise ConfigError(
-            "`enforce: ro` is not possible in a repository with submodules",
-            hint="leave `enforce` out: changes outside `paths` are reported all the same",
+            "`enforce: ro` is not supported in a repository with submodules",
+            hint="leave `enforce` out: changes outside `paths` are still reported",
         )
     dotenv = config.project.dotenv
     if dotenv is not None and not any(dotenv.startswith(f"{place}/") for place in places):
         raise ConfigError(
-            f"`enforce: ro`: `dotenv` is `{dotenv}`, which is in none of the `paths`",
-            hint="name a file in one of them, or leave `enforce` or `dotenv` out",
+            f"`enforce: ro`: `dotenv` is `{dotenv}`, which is not in any of the `paths`",
+            hint="use a file in one of the `paths`, or leave `enforce` or `dotenv` out",
         )
 
 
 def _in_the_way(repository: Repository, base: str, place: str) -> str | None:
-    """Return what a commit has where a directory, or one above it, is to be."""
+    """Return the path in a commit that prevents a directory from being created, or None."""
     parts = place.split("/")
     for above in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):
         entry = repository.git.run("ls-tree", "--full-tree", base, "--", above)
@@ -67,34 +67,34 @@ def _in_the_way(repository: Repository, base: str, place: str) -> str | None:
 
 
 def confined_to(config: ParallelConfig) -> tuple[str, ...]:
-    """Return the directories that alone can be written to; none where all of the tree can."""
+    """Return the only writable directories; empty if all of the tree is writable."""
     triggers = config.triggers
     return () if triggers.enforce is None else directories(triggers.paths)
 
 
 class Scratch(NamedTuple):
-    """Directories for one more overlay."""
+    """Directories for an additional overlay."""
 
     upper: Path
-    """Empty."""
+    """An empty upper layer."""
     work: Path
-    """The kernel's own: its files belong to root."""
+    """The kernel's work directory: root owns its files."""
 
 
 def scratch(store: Store, name: str) -> Scratch:
-    """Return where an overlay of a confined worker has its scratch space."""
+    """Return the directories of a confined worker's overlay."""
     place = store.overlay / f"{_PREFIX}{name}"
     return Scratch(upper=place / "upper", work=place / "work")
 
 
 def all_scratch(store: Store) -> Iterator[Scratch]:
-    """Yield the scratch space of all overlays that a worker has had, if it was confined."""
+    """Yield the directories of all overlays that a confined worker has had."""
     for place in sorted(store.overlay.glob(f"{_PREFIX}*")):
         yield scratch(store, place.name.removeprefix(_PREFIX))
 
 
 def make_scratch(store: Store, count: int, user: tuple[int, int]) -> None:
-    """Make the scratch space of the view and of so many directories, for a worker's user."""
+    """Create the directories of the view overlay and of `count` others, for a worker's user."""
     for name in (VIEW, *map(str, range(count))):
         for place in scratch(store, name):
             place.mkdir(parents=True)
@@ -103,16 +103,16 @@ def make_scratch(store: Store, count: int, user: tuple[int, int]) -> None:
 
 
 def make_directory(tree: Path, path: str, user: tuple[int, int]) -> None:
-    """Make a directory, and those above it, where the tree does not have them; follow no link.
+    """Create a directory and its parents in a tree, without following links.
 
     Args:
-        tree: A tree of the host's making. It may hold links that another worker committed.
-        path: The directory, from the tree's top.
-        user: uid and gid of whoever owns what is made.
+        tree: A tree that the host created. It may contain links that another worker committed.
+        path: The directory, relative to the tree's top.
+        user: uid and gid of the owner.
 
     Raises:
-        OrchestratorError: Something else is in the place of a directory.
-        OSError: There is no room for it.
+        OrchestratorError: A file or link has the path of a directory.
+        OSError: The disk is full.
     """
     folder = os.open(tree, _FOLDER)
     try:

@@ -1,7 +1,7 @@
-"""Lay copies of untracked files into a tree, following no link, and remember what they were.
+"""Copy untracked files into a tree without following links, and record their state.
 
-`copied.json` in a worker's state directory says of each path its size and time: what is still so
-is nobody's work.
+`copied.json` in a worker's state directory records size and time of each copy: a copy that still
+has both is not the worker's work.
 """
 
 import errno
@@ -18,25 +18,25 @@ from orchestrator.files.copy_bytes import copy_bytes
 RECORD = "copied.json"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _MOST_RULES = 5000
-"""Git tries them one by one, for every file."""
+"""Git tries each exclude pattern for every file, so their number is limited."""
 
 
 def copy_in(
     paths: Iterable[str], source: Path, target: Path, *, tracked: Callable[[], Collection[str]]
 ) -> frozenset[str]:
-    """Copy files that are not there yet; what git tracks there is left alone.
+    """Copy files that do not exist yet; tracked files are left alone.
 
     Args:
-        paths: Sorted, below both directories.
+        paths: Sorted paths, relative to both directories.
         source: The user's checkout.
         target: The tree.
-        tracked: Names what git tracks in it; only asked if something is in the way.
+        tracked: Returns the tracked files; only called if a file exists already.
 
     Returns:
-        Those of `paths` that lie there now and are not tracked.
+        Those of `paths` that exist now and are not tracked.
 
     Raises:
-        OSError: There is no room.
+        OSError: The disk is full.
     """
     there: set[str] = set()
     for folder, names in groupby(paths, key=lambda path: path.rpartition("/")[0]):
@@ -63,7 +63,7 @@ def _folders(folder: str, source: Path, target: Path) -> Iterator[tuple[int | No
 
 
 def _open_folder(top: Path, folder: str, *, make: bool) -> int | None:
-    """Open a directory below `top`, none of whose parts is a link; None where that cannot be."""
+    """Open a directory below `top` whose path has no link; return None if there is none."""
     descriptor = os.open(top, _FOLDER)
     try:
         for part in folder.split("/") if folder else ():
@@ -82,7 +82,7 @@ def _open_folder(top: Path, folder: str, *, make: bool) -> int | None:
 
 
 def _copy_one(name: str, source: int, target: int) -> bool | None:
-    """Copy a file or link; False where something is in its place, None where it is gone."""
+    """Copy a file or link; return False if the target exists, None if the source is gone."""
     try:
         info = os.stat(name, dir_fd=source, follow_symlinks=False)
         if stat.S_ISLNK(info.st_mode):
@@ -110,18 +110,18 @@ def _copy_file(name: str, source: int, target: int) -> None:
 
 
 def write_record(paths: Iterable[str], tree: Path, *directories: Path) -> None:
-    """Remember what was copied into a tree, and how it lies there."""
+    """Record size and time of each copy in a tree."""
     text = json.dumps({path: _stamp(tree / path) for path in paths})
     for directory in directories:
         (directory / RECORD).write_text(text)
 
 
 def unchanged(directory: Path, tree: Path) -> frozenset[str]:
-    """Name the copies in a tree that are as they were made.
+    """Return the copies in a tree that have not been changed.
 
     Args:
         directory: The worker's state directory.
-        tree: Its worktree.
+        tree: The worker's worktree.
     """
     try:
         stamps = json.loads((directory / RECORD).read_text())
@@ -139,7 +139,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 def rules(copied: Collection[str], ignored: Iterable[str]) -> tuple[str, ...]:
-    """Return patterns for `info/exclude` that stand for the copies and little else."""
+    """Return patterns for `info/exclude` that match the copies and little else."""
     if not copied:
         return ()
     folders = tuple(ignored)
@@ -150,5 +150,5 @@ def rules(copied: Collection[str], ignored: Iterable[str]) -> tuple[str, ...]:
 
 def _escaped(path: str) -> str:
     escaped = "".join(f"\\{letter}" if letter in "\\*?[" else letter for letter in path)
-    # A space at the end of a line counts for nothing.
+    # Git ignores a space at the end of a line unless it is escaped.
     return f"{escaped[:-1]}\\ " if escaped.endswith(" ") else escaped

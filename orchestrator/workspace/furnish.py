@@ -1,4 +1,4 @@
-"""What a worktree has beside its commit's files: copies, submodules, content of git-lfs."""
+"""Fill a worktree with files that are not in its commit: copies, submodules, LFS content."""
 
 import os
 import shutil
@@ -27,18 +27,18 @@ from orchestrator.workspace.untracked import NO_COPIES, Copies
 
 @dataclass(frozen=True, kw_only=True)
 class Extras:
-    """What a worker is to have."""
+    """Files that a worker gets in addition to those of its commit."""
 
     copies: Copies = NO_COPIES
     """Untracked files of the user's checkout."""
     added: frozenset[str] = frozenset()
-    """Paths of files that are written for it, and are no more to be committed than copies are."""
+    """Paths of files that were written for the worker; like copies, they must not be committed."""
     submodules: tuple[Submodule, ...] = ()
-    """Those of the base that are there."""
+    """Submodules of the base whose objects are on this machine."""
     content: Content = NO_CONTENT
-    """What the base has of git-lfs."""
+    """LFS content of the base."""
     shown: bool = True
-    """Whether the worktree that the user sees gets it too."""
+    """Whether the worktree that the user sees gets these files too."""
 
 
 NO_EXTRAS = Extras()
@@ -46,25 +46,25 @@ NO_EXTRAS = Extras()
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where it goes."""
+    """The directories of one worker that are filled."""
 
     worktree: Worktree
-    """What the user sees."""
+    """The worktree that the user sees."""
     root: Path
     """The worker's state directory."""
     git: Path
     harvest: Path
-    """Git directories: the worker's, and the one that its work is harvested with."""
+    """Git directories: of the worker (`git`), and for harvesting its work (`harvest`)."""
     tree: Path
-    """What the worker sees: the worktree, or a checkout of its own."""
+    """The tree that the worker sees: the worktree, or its own checkout."""
     index: Path
-    """That tree's."""
+    """Index of that tree."""
     over: Path
-    """Where what the worker sees otherwise than the user is written."""
+    """Directory for files that the worker must see but the user must not."""
 
 
 class WorktreeFiller:
-    """Furnishes one worker's tree: first all files, then what indexes and records say of them."""
+    """Fills one worker's trees: first writes all files, then updates indexes and records."""
 
     def __init__(self, repository: Repository, site: Target, extras: Extras) -> None:
         self._repository = repository
@@ -76,7 +76,7 @@ class WorktreeFiller:
 
     @cached_property
     def _trees(self) -> dict[Path, Path]:
-        """Trees, each with its index; where the worker sees the worktree there is one."""
+        """Trees to fill, with their index files; one tree if the worker sees the worktree."""
         site = self._site
         own = {site.tree: site.index}
         if not self._extras.shown:
@@ -89,11 +89,11 @@ class WorktreeFiller:
         return Git(site.worktree.git_dir, work_tree=site.tree, index=site.index)
 
     def put(self, *, at_base: bool, store: str) -> None:
-        """Write the files. What is there already is left alone.
+        """Write the files. Existing files are left alone.
 
         Args:
-            at_base: The tree is that of the run's base.
-            store: Where the container has the worker's git directory.
+            at_base: Whether the tree is that of the run's base.
+            store: Path of the worker's git directory in the container.
         """
         if self._extras.copies.files:
             self._copy()
@@ -103,7 +103,7 @@ class WorktreeFiller:
             write_content(self._repository, self._extras.content.pointers, tree)
 
     def tell(self, inside: SubmoduleGitDir) -> None:
-        """Tell the indexes, the harvest and the clean-up of it, when no file changes any more."""
+        """Update indexes and records for harvest and cleanup, after the last change of a file."""
         site = self._site
         seen = site.worktree.path if self._extras.shown else site.tree
         if self._copied:

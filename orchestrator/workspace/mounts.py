@@ -1,9 +1,9 @@
-"""What one worker works in: its worktree, its store, and how a container sees them.
+"""The files of one worker, and the mounts through which its containers see them.
 
-Two modes, the same to everything else. `overlay`: the worktree is the lower layer of an overlay
-that the daemon mounts, and what the worker writes lands in our state directory. `bind`, where an
-overlay cannot be had: the worker has a checkout of its own there. In neither can a worker write to
-the worktree that the user sees.
+Mode `overlay`: the worktree is the lower layer of an overlay that the daemon mounts, and the worker
+writes to an upper layer in the state directory. Mode `bind`, where overlays are impossible: the
+worker has its own checkout in the state directory. In either mode no worker can write to the
+worktree that the user sees.
 """
 
 import os
@@ -36,21 +36,21 @@ HARVEST = "/harvest"
 OUT = "/out"
 PROBE = "probe"
 CACHES = "caches"
-"""Layers of a worker's own on top of what is cached, in its state directory."""
+"""Directory in a worker's state directory with its layers over the shared caches."""
 CHECKED = "checked"
-"""What a worker committed, checked out anew, in its state directory."""
+"""Directory in a worker's state directory with a fresh checkout of the worker's commit."""
 WRITTEN = "/written"
 SWEPT = "/swept"
-"""Where the harvest's container has overlays that are mounted to be tidied up, and not read."""
+"""Where the harvest's container mounts overlays only so that the kernel cleans them up."""
 _OWN_USERS = 20_000
-"""Added to the worker's number: users that no ordinary system has."""
+"""Added to the worker's number: user ids that ordinary systems do not use."""
 
 Mode = Literal["overlay", "bind"]
 Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]
 
 
 def worker_user(worker_id: int) -> tuple[int, int]:
-    """Return uid and gid for a worker: the caller's, or for root one of the worker's own."""
+    """Return uid and gid of a worker: those of the caller, or for root a separate user."""
     if os.getuid() == 0:
         return _OWN_USERS + worker_id, _OWN_USERS + worker_id
     return os.getuid(), os.getgid()
@@ -58,7 +58,7 @@ def worker_user(worker_id: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """One worker's files on the host."""
+    """The files of one worker on the host."""
 
     worktree: Worktree
     store: Store
@@ -66,23 +66,23 @@ class Workspace:
     mode: Mode
     user: tuple[int, int]
     start: str
-    """The commit that its branch points at until there is a harvest."""
+    """The commit that the worker's branch points at until the harvest."""
     read_only: bool = False
     """Whether the agent can write neither to the tree nor to the store."""
     confined_to: tuple[str, ...] = ()
-    """Directories of the tree, from its top, that alone can be written to. Empty: all of it."""
+    """The only writable directories of the tree, relative to its top. Empty: all of the tree."""
     caches: Mounts = ()
-    """What it finds cached, which is no part of its work."""
+    """Mounts of the shared caches; they are not part of the worker's work."""
     shared: Mounts = ()
-    """What it finds of others, and hands over to them, beside its work."""
+    """Mounts of files shared with other workers; they are not part of the worker's commits."""
 
     @property
     def user_text(self) -> str:
-        """`uid:gid`."""
+        """User and group as `uid:gid`."""
         return f"{self.user[0]}:{self.user[1]}"
 
     def mounts(self) -> Mounts:
-        """Return what the worker's container sees."""
+        """Return the mounts of the worker's container."""
         return (
             *self._tree(),
             BindMount(source=self.store.pointer, target=f"{WORKSPACE}/.git", read_only=True),
@@ -91,7 +91,7 @@ class Workspace:
         )
 
     def harvest_mounts(self) -> Mounts:
-        """Return what the harvest's container sees."""
+        """Return the mounts of the harvest's helper container."""
         return (
             *replace(self, read_only=False, confined_to=()).mounts(),
             BindMount(source=self.store.harvest, target=HARVEST, read_only=False),
@@ -101,10 +101,11 @@ class Workspace:
         )
 
     def _swept(self) -> Mounts:
-        """Return the overlays of a confined worker, for the kernel to empty their `work`.
+        """Return the overlays of a confined worker, so that mounting them empties their `work`.
 
-        Where a file was deleted, a file of root's stays there until the next mount, and an ordinary
-        user could not remove the directory.
+        After a deletion, a file of root's stays in `work` until the next mount, and an ordinary
+        user could
+        not remove the directory.
         """
         return tuple(
             OverlayMount(
@@ -124,7 +125,7 @@ class Workspace:
 
     @property
     def written(self) -> str:
-        """Where the harvest's container finds what the worker wrote, and little else."""
+        """Path in the harvest's container of the files that the worker wrote."""
         return WORKSPACE if self.mode == "bind" else WRITTEN
 
     def _tree(self) -> Mounts:
@@ -136,7 +137,7 @@ class Workspace:
         view = scratch(self.store, VIEW)
         whole_view = OverlayMount(
             lower=self.worktree.path,
-            # Not the upper layer of the whole: parts of it are in use by the other mounts.
+            # Not the upper layer of the whole tree: other mounts use parts of that.
             upper=view.upper,
             work=view.work,
             target=WORKSPACE,
@@ -169,18 +170,19 @@ class Workspace:
         )
 
     def writable(self) -> tuple[Path, ...]:
-        """Return the directories that grow as the worker writes."""
+        """Return the directories on the host that grow when the worker writes."""
         tree = self.store.copy if self.mode == "bind" else self.store.upper
         return tree, self.store.git, *_growing(self.caches), *_growing(self.shared)
 
     def is_untouched(self) -> bool:
-        """Return whether the agent wrote nothing at all; False where that is not certain."""
+        """Return whether the agent certainly wrote nothing at all."""
         if self.read_only:
             return True
         if self.mode == "bind":
             return False
         try:
-            # The directories that a confined worker can write to were made for it there.
+            # Directories that a confined worker can write to were created in the upper layer
+            # beforehand.
             places = [self.store.upper / path for path in self.confined_to or (".",)]
             if any(any(place.iterdir()) for place in places):
                 return False
@@ -189,43 +191,43 @@ class Workspace:
             return False
 
     def clear_harvest(self) -> None:
-        """Remove what would mislead after a harvest that was cut short; its container is gone."""
+        """Remove files of an interrupted harvest whose container is gone."""
         (self.store.harvest / "index.lock").unlink(missing_ok=True)
         for name in ("tip", "kept", "kept.pack"):
             (self.store.out / name).unlink(missing_ok=True)
 
     def is_packed(self) -> bool:
-        """Return whether the harvest's container came to its end; the tip is the last it writes."""
+        """Return whether the harvest's container finished; it writes the file `tip` last."""
         return os.path.lexists(self.store.out / "tip")
 
     def hand_over(self) -> None:
-        """Give the worktree's files to the worker's user again, for another harvest."""
+        """Make the worker's user the owner of the worktree again, for another harvest."""
         if self.mode == "overlay" and self.user[0] != os.getuid():
             change_owner(self.worktree.path, self.user, keep=self.worktree.path)
 
     def reclaim_worktree(self, repository: Repository, *, again: bool = False) -> None:
-        """Make the user's worktree the caller's again; no worker could ever write to it.
+        """Make the caller the owner of the user's worktree again; no worker could write to it.
 
         Args:
             repository: The repository.
-            again: A process that died may have begun with it.
+            again: Whether a process that died may have started this before.
         """
         if self.mode == "overlay" and self.user[0] != os.getuid():
             owner = (os.getuid(), os.getgid())
             change_owner(self.worktree.path, owner, keep=self.worktree.path)
-        # Where the user's own git has the lock, whoever changes files next is told so.
+        # If a git command of the user's holds the lock, the next change of files reports it.
         with suppress(OrchestratorError):
             self.worktree.refresh(repository, again=again)
             tell_index_again(repository, self.store.root, self.worktree.git_dir, self.worktree.path)
 
     def confine(self) -> None:
-        """Make the directories that the mounts of a confined worker need.
+        """Create the directories that the mounts of a confined worker need.
 
-        A directory of `confined_to` that the tree does not have is made there, empty.
+        A directory of `confined_to` that the tree does not have is created empty.
 
         Raises:
-            OrchestratorError: Something in the tree is in the place of a directory.
-            OSError: There is no room for it.
+            OrchestratorError: A file or link of the tree has the path of a directory.
+            OSError: The disk is full.
         """
         overlay = self.mode == "overlay"
         trees = (self.worktree.path, self.store.upper) if overlay else (self.store.copy,)
@@ -236,7 +238,7 @@ class Workspace:
             make_scratch(self.store, len(self.confined_to), self.user)
 
     def discard_scratch(self) -> None:
-        """Remove what a finished harvest needs no more; what the worker wrote stays aside."""
+        """Remove temporary files after a finished harvest; the worker's written files are kept."""
         for path in (self.store.git, self.store.harvest, self.store.out, self.store.overlay):
             remove_tree(path)
         remove_tree(self.store.root / CACHES)
@@ -251,7 +253,7 @@ def _growing(mounts: Mounts) -> Iterator[Path]:
 
 
 def _holds_no_objects(objects: Path) -> bool:
-    """Return whether an object directory is as it was made, without walking into anything else."""
+    """Return whether an object directory is as it was created, without reading subdirectories."""
     folders = (objects, objects / "info", objects / "pack")
     if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
         return False

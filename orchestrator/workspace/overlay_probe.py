@@ -1,4 +1,4 @@
-"""Find out whether the engine can mount overlays, and choose how workers see their files."""
+"""Detect whether the engine can mount overlays, and choose the mode of the workers' files."""
 
 import os
 from pathlib import Path
@@ -19,16 +19,16 @@ _PROBE_TIMEOUT = 60.0
 def choose_mode(
     engine: ContainerEngine, features: EngineFeatures, repository: Repository, run: Path
 ) -> Mode:
-    """Find out once per engine and repository whether overlays work here, and remember it.
+    """Detect once per engine and repository whether overlays work, and record the result.
 
     Args:
         engine: The engine.
-        features: What it told of itself.
+        features: The engine's features.
         repository: The repository.
-        run: The directory of the run that wants to know; its name is the run's id.
+        run: Directory of the current run; its name is the run's id.
 
     Raises:
-        UnsupportedError: Containers see no file of this machine.
+        UnsupportedError: Containers cannot use files of this machine.
     """
     if not may_overlay(features, repository):
         return "bind"
@@ -38,9 +38,10 @@ def choose_mode(
     if not probe(engine, repository, run, overlay=True):
         if not probe(engine, repository, run, overlay=False):
             raise UnsupportedError(
-                "the engine does not see the files of this machine, or its containers cannot "
-                "write to them",
-                hint="use Docker on this machine, started by root; `orchestrator doctor` tries it",
+                "the engine does not see the files of this machine, or its containers "
+                "cannot write to them",
+                hint="use a local Docker daemon that root started; `orchestrator doctor` "
+                "checks this",
             )
         return "bind"
     known.write_text(features.version)
@@ -48,7 +49,7 @@ def choose_mode(
 
 
 def may_overlay(features: EngineFeatures, repository: Repository) -> bool:
-    """Return whether an overlay is worth a try: its options cannot hold every path."""
+    """Return whether an overlay is possible: its mount options cannot contain every path."""
     return features.overlay and not set(",:\\") & set(f"{repository.common_dir}{repository.top}")
 
 
@@ -60,17 +61,17 @@ def probe(
     overlay: bool,
     runtime: str | None = None,
 ) -> bool:
-    """Start a container that writes a file through a mount, and look for the file.
+    """Return whether a container can write a file through a mount.
 
     Args:
         engine: The engine.
         repository: The repository.
-        run: A directory for the probe; its name is the id of a run, for the container's label.
-        overlay: Try an overlay; otherwise a bind mount.
-        runtime: The OCI runtime to start the container with. Default: the engine's own.
+        run: Directory for the test files; its name is a run's id, for the container's label.
+        overlay: Test an overlay; otherwise a bind mount.
+        runtime: The OCI runtime of the container. Default: the engine's own.
     """
     root = run / PROBE
-    # What a process left that died meanwhile.
+    # Left by a process that died.
     remove_tree(root)
     layers = {name: root / name for name in ("lower", "upper", "work")}
     for path in layers.values():

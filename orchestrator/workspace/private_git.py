@@ -1,16 +1,16 @@
-"""A worker's private git store, and the host-made files beside it.
+"""A worker's private git store, and the files that the host creates beside it.
 
-Nothing on the host ever uses the store as a repository: the worker owns it. Layout of a worker's
-state directory, all of it outside every work tree:
+The host never uses the store as a repository, because the worker owns it. A worker's state
+directory is outside every work tree and contains:
 
-    git/       the store: bare-format, mounted at STORE, written by the worker
+    git/       the store: bare format, mounted at STORE, written by the worker
     pointer    mounted read-only over the worktree's `.git`: `gitdir: STORE`
-    upper/     what the worker wrote, as an overlay's upper layer (mode overlay)
-    overlay/   the overlay's own scratch (mode overlay)
-    copy/      a checkout of the worker's own (mode bind)
-    harvest/   git directory for the harvest, host-made, never seen by the worker
-    copied.json  what was copied into the tree, if anything was
-    out/       what the harvest hands over: pack, tip, notes
+    upper/     files that the worker wrote: the overlay's upper layer (mode overlay)
+    overlay/   the overlay's own work directory (mode overlay)
+    copy/      the worker's own checkout (mode bind)
+    harvest/   git directory for the harvest, created by the host, invisible to the worker
+    copied.json  the files that were copied into the tree, if any
+    out/       results of the harvest: pack, tip, notes
 """
 
 import os
@@ -36,7 +36,8 @@ from orchestrator.workspace.submodules import SubmoduleGitDir
 STORE = "/git"
 OBJECTS = "/git-objects"
 WORKSPACE = "/workspace"
-# Line endings and file modes must mean the same inside as outside; nothing that names a program.
+# Settings that make line endings and file modes mean the same in the container. None of them names
+# a program.
 _CARRIED = (
     "core.autocrlf",
     "core.eol",
@@ -51,44 +52,44 @@ _CARRIED = (
 def base_objects(
     repository: Repository, base: str, directory: Path, *, history: Literal["full", "shallow"]
 ) -> frozenset[str]:
-    """Pack what `base` reaches, and nothing else of the repository, into an object directory.
+    """Pack the objects that `base` reaches, and no others, into an object directory.
 
     Args:
-        repository: Where the objects come from.
+        repository: The user's repository.
         base: The commit.
-        directory: Is made; shared read-only by all workers of a run.
-        history: `shallow` packs the one commit and its files.
+        directory: Directory to create; all workers of a run share it read-only.
+        history: `shallow` packs only the commit itself and its files.
 
     Returns:
-        The commits that are cut off from their parents there.
+        The commits whose parents are not in the pack.
     """
     return pack_commit(repository.git, repository.common_dir, base, directory, history=history)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """How a store is made."""
+    """How to create a worker's store."""
 
     base: str
-    """What its first attempt starts from."""
+    """The commit that the worker's first attempt starts from."""
     start: str
-    """What this worker starts from: its base, or what an earlier attempt of it made."""
+    """The commit that this attempt starts from: the base, or the result of an earlier attempt."""
     run_base: str
-    """What its extras were found in."""
+    """The commit in which the extras were found."""
     shallow: frozenset[str]
     mode: Literal["overlay", "bind"]
     owner: tuple[int, int]
     """uid and gid of the worker."""
     excluded: tuple[str, ...]
-    """gitignore patterns of what the agent leaves behind."""
+    """gitignore patterns of files that the agent leaves behind."""
     extras: Extras = NO_EXTRAS
-    """What it has beside its commit's files."""
+    """Files in addition to those of the commit."""
 
 
 def make_store(
     repository: Repository, worktree: Worktree, root: Path, options: StoreOptions
 ) -> Store:
-    """Make everything that one worker's container is given. Nothing of a task has run yet."""
+    """Create all files that one worker's container is given. No code of the task has run yet."""
     store = Store(root=root)
     store.pointer.write_text(f"gitdir: {STORE}\n")
     settings = {**repository.settings(_CARRIED), **SIZE_AND_TIME}
@@ -116,14 +117,14 @@ def make_store(
         _copy_index(worktree, index, git_dir / "index")
         if _is_sparse(repository) and patterns.exists():
             shutil.copyfile(patterns, git_dir / "info" / "sparse-checkout")
-    # Whatever changes from now on, the worker changed.
+    # The time of this file separates the worker's changes from the host's.
     (store.harvest / "made").touch()
     _give_away((store.git, store.harvest, store.out, store.pointer), worktree, options)
     return store
 
 
 def _copy_index(worktree: Worktree, index: Path, copy: Path) -> None:
-    """Copy an index whole: a split one refers to a file beside it."""
+    """Copy an index as a single file: a split index refers to a second file."""
     shutil.copyfile(index, copy)
     if any(worktree.git_dir.glob("sharedindex.*")):
         git = Git(worktree.git_dir, index=copy, work_tree=worktree.path)
@@ -131,7 +132,7 @@ def _copy_index(worktree: Worktree, index: Path, copy: Path) -> None:
 
 
 def _add_earlier(repository: Repository, store: Store, options: StoreOptions) -> None:
-    """Give a worker what an earlier attempt of it made: nobody else is to have that."""
+    """Add the commits of the worker's earlier attempt to its store, for this worker only."""
     names = ("-q", "--delta-base-offset", str(store.git / "objects" / "pack" / "pack"))
     wanted = f"{options.start}\n^{options.base}\n".encode()
     repository.git.run("pack-objects", *names, "--revs", stdin=wanted)
@@ -216,12 +217,12 @@ def _check_out(repository: Repository, store: Store, worktree: Worktree, base: s
         config=repository.without_filters(),
     )
     if _is_sparse(repository):
-        # It knows what is not to be checked out.
+        # The copied index knows which files a sparse checkout leaves out.
         shutil.copyfile(worktree.git_dir / "index", store.root / "index")
     else:
         git.run("read-tree", base)
     git.run("checkout-index", "--all", "--index", "--quiet")
-    # Docker would make a missing mount point itself, as root.
+    # Docker would create a missing mount point itself, as root.
     (store.copy / ".git").write_text("")
 
 
@@ -234,10 +235,12 @@ def _checkout(
 
 
 def settle(repository: Repository, tree: Path, index: Path) -> None:
-    """Make what was checked out in this very second look a second older.
+    """Set back the time of files that were checked out in the current second.
 
-    To git, a file as young as its index may have changed unseen: the first `git add` inside would
-    read them all, and, since the objects there are not to be touched, write them all again.
+    Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
+    `git
+    add` would read all files, and write all their objects again, since it cannot update the
+    existing.
     """
     now = int(time.time())
     young = [path for path in _files_since(tree, now) if not path.endswith("/.git")]
@@ -246,41 +249,41 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
     if young:
         config = {**repository.without_filters(), **SIZE_AND_TIME}
         git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
-        # Not with -q: it hides that the user's own git holds the lock, which is to be waited for.
+        # Without -q, which hides that the user's git holds the lock; the caller waits for it.
         git.succeeds("update-index", "--refresh")
 
 
 def _files_since(tree: Path, moment: int) -> Iterator[str]:
-    """List the files of a tree of the host's making that are not older than `moment`."""
+    """Yield the files of a tree created by the host that are not older than `moment`."""
     for folder, _, files in os.walk(tree):
-        # No file is younger than the last change of the directory it was made in.
+        # No file is newer than the last change of the directory in which it was created.
         if os.stat(folder).st_mtime >= moment:  # noqa: PTH116  # 20,000 files
             paths = (os.path.join(folder, name) for name in files)  # noqa: PTH118
             yield from (path for path in paths if os.lstat(path).st_mtime >= moment)
 
 
 def _give_away(paths: Iterable[Path], worktree: Worktree, options: StoreOptions) -> None:
-    """Let the worker's user own what it may write, when that user is not the caller."""
+    """Make the worker's user the owner of the files it may write, unless it is the caller."""
     if options.owner[0] != os.getuid():
         for path in paths:
             change_owner(path, options.owner, keep=worktree.path)
 
 
 def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
-    """Change the owner of a tree of the host's making, following no link.
+    """Change the owner of a tree that the host created, without following links.
 
     Args:
         root: The tree.
         owner: uid and gid.
-        keep: A worktree whose root directory and `.git` stay the caller's, so that the caller's
-            git goes on trusting it. (An overlay's root takes its rights from the upper layer.)
+        keep: A worktree whose root directory and `.git` keep their owner, so that the caller's git
+            still trusts it. (An overlay's root takes its permissions from the upper layer.)
     """
     uid, gid = owner
-    # By descriptors of the directories: of 20,000 files, each path would be looked up again.
+    # Uses directory descriptors: with 20,000 files, resolving each path again would be slow.
     for folder, directories, files, descriptor in os.fwalk(root):
         kept = keep is not None and Path(folder) == keep
         for name in (*directories, *files):
-            # The user may delete one meanwhile.
+            # The user may delete a file meanwhile.
             with suppress(FileNotFoundError):
                 if not (kept and name == ".git"):
                     os.chown(name, uid, gid, dir_fd=descriptor, follow_symlinks=False)

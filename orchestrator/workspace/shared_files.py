@@ -1,13 +1,13 @@
-"""What the workers of one run tell each other by files; there is no other way between them.
+"""Files that workers of one run share; workers have no other way to communicate.
 
 In every worker's container:
 
-    /run/orchestrator/out       its own, to write to: `findings.md` and `artifacts/`
-    /run/orchestrator/shared    read-only, of a workflow and where the user gave a context:
-                                `context.md`, and of a workflow `findings.md`, `status.md`
-    /run/orchestrator/inputs    read-only, where the task reduces others: what came of them
+    /run/orchestrator/out       writable, for this worker: `findings.md` and `artifacts/`
+    /run/orchestrator/shared    read-only, in a workflow or with a context from the user:
+                                `context.md`, and in a workflow `findings.md`, `status.md`
+    /run/orchestrator/inputs    read-only, if the task reduces others: their results
 
-On the host, in the run's directory: `shared/`, `inputs/N/` and `context.md`, which the user gave.
+On the host, in the run's directory: `shared/`, `inputs/N/` and `context.md`, the user's context.
 """
 
 import json
@@ -39,13 +39,13 @@ from orchestrator.workspace.mounts import Mounts
 SHARED = "/run/orchestrator/shared"
 OUT = "/run/orchestrator/out"
 INPUTS_PLACE = "inputs"
-"""In the run's directory; no worker needs it when the run is over."""
+"""Directory in the run's directory; no worker needs it after the run."""
 RESULTS = "results.json"
-"""In a worker's inputs: the results of all tasks that it reduces."""
+"""File in a worker's inputs with the results of all tasks that it reduces."""
 MOST_DIFF = 8 * 1024**2
-"""Bytes of the diff of one input."""
+"""Largest diff of one input, in bytes."""
 MOST_GIVEN = 256 * 1024
-"""Bytes of the context that a user gives."""
+"""Largest context file of a user, in bytes."""
 _GIVEN = "context.md"
 _READABLE = 0o644
 _VARIABLES = {
@@ -60,17 +60,17 @@ _VARIABLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """A task that another one reduces."""
+    """The result of a task that another task reduces."""
 
     name: str
     """The task's id."""
     result: WorkerResult
     base: str
-    """The commit that its changes are counted from."""
+    """The commit that the task's changes are counted from."""
 
 
 def variables(spec: WorkerSpec, mounts: Mounts) -> dict[str, str]:
-    """Tell a worker where it finds what is shared, by what is mounted for it."""
+    """Return environment variables with the paths of the files that a worker is given."""
     found = {} if spec.name is None else {"ORCHESTRATOR_TASK_ID": spec.name}
     for mount in mounts:
         found |= _VARIABLES.get(mount.target, {})
@@ -78,10 +78,10 @@ def variables(spec: WorkerSpec, mounts: Mounts) -> dict[str, str]:
 
 
 def read_given(top: Path, file: str | None) -> str | None:
-    """Read what the user gives all workers to read.
+    """Return the context file that the user gives to all workers.
 
     Raises:
-        ConfigError: It cannot be read, is no text, or is too long.
+        ConfigError: The file is unreadable, not text, or too long.
     """
     if file is None:
         return None
@@ -90,7 +90,7 @@ def read_given(top: Path, file: str | None) -> str | None:
             content = opened.read(MOST_GIVEN + 1)
     except OSError as error:
         raise ConfigError(
-            f"context file `{file}` cannot be read: {error.strerror or 'it is not a file'}",
+            f"context file `{file}` cannot be read: {error.strerror or 'it is not a regular file'}",
             hint="`--context FILE` takes a text file",
         ) from error
     if len(content) > MOST_GIVEN:
@@ -102,17 +102,17 @@ def read_given(top: Path, file: str | None) -> str | None:
 
 
 def keep_given(directory: RunDirectory, redactor: Redactor, given: str | None) -> None:
-    """Keep what the user gave, for whoever carries the run out.
+    """Store the user's context in the run's directory.
 
     Raises:
-        OSError: There is no room for it.
+        OSError: The disk is full.
     """
     if given is not None:
         _write(directory.path / _GIVEN, redactor.text(given).encode("utf-8", "replace"))
 
 
 class Shared:
-    """What the workers of one run share by files. Used by many threads."""
+    """The files that the workers of one run share. Safe for use by several threads."""
 
     def __init__(
         self,
@@ -123,17 +123,17 @@ class Shared:
         workers: Sequence[WorkerSpec],
         title: str | None = None,
     ) -> None:
-        """Write the files, or write those anew that another process wrote.
+        """Write the shared files, or write them again after another process did.
 
         Args:
-            directory: The run's.
-            repository: Where the commits are.
-            redactor: What knows the secrets.
-            workers: All of the run.
-            title: The workflow's name; None where the workers are to know nothing of each other.
+            directory: The run's directory.
+            repository: The user's repository with the workers' commits.
+            redactor: Knows the secrets.
+            workers: All workers of the run.
+            title: The workflow's name; None if the workers must not know of each other.
 
         Raises:
-            OSError: There is no room for them.
+            OSError: The disk is full.
         """
         self._directory = directory
         self._repository = repository
@@ -163,14 +163,14 @@ class Shared:
             return None
 
     def mounts(self, spec: WorkerSpec, user: tuple[int, int]) -> Mounts:
-        """Return what a worker finds of the others, and what it may write to for them.
+        """Return the mounts of the shared files, and of the directory that the worker may write to.
 
         Args:
             spec: The worker.
             user: Its uid and gid.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: The disk is full.
         """
         place = handover.make_place(self._directory.worker(spec.worker_id), user)
         found = [BindMount(source=place, target=OUT, read_only=False)]
@@ -186,12 +186,12 @@ class Shared:
         return self._directory.path / INPUTS_PLACE / str(spec.worker_id)
 
     def give_inputs(self, spec: WorkerSpec, inputs: Sequence[Input]) -> None:
-        """Write down what came of the tasks that a worker reduces, unless that was done.
+        """Write the results of the tasks that a worker reduces, unless that was done before.
 
-        To be called before it is prepared; it finds the same after any number of attempts.
+        The caller does this before it prepares the worker. Every attempt gets the same files.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: The disk is full.
         """
         place = self._inputs(spec)
         if not inputs or place.is_dir():
@@ -217,25 +217,28 @@ class Shared:
         _write(place / f"{one.name}.diff", self._diff(one))
 
     def _diff(self, one: Input) -> bytes:
-        """Return its diff; one that cannot be had says why."""
+        """Return the diff of a task's commit; if git fails, a comment that says why."""
         commit = one.result.commit
         if commit is None or commit == one.base:
             return b""
         try:
             found = patch(self._repository, base=one.base, tip=commit, limit=MOST_DIFF + 1)
         except OrchestratorError as error:
-            return f"# the diff could not be made: {error.message}\n".encode()
+            return f"# no diff could be created: {error.message}\n".encode()
         if len(found) <= MOST_DIFF:
             return found
-        cut = f"\n# cut at {MOST_DIFF // 1024**2} MiB: git diff {one.base} {commit} has the rest\n"
+        cut = (
+            f"\n# truncated after {MOST_DIFF // 1024**2} MiB; the full diff: git diff "
+            f"{one.base} {commit}\n"
+        )
         return found[:MOST_DIFF] + cut.encode()
 
     def collect(self, spec: WorkerSpec) -> Handover:
-        """Take what a worker handed over, now that it is dead; may be repeated."""
+        """Collect the files that a dead worker handed over; may be repeated."""
         return collect(self._directory.worker(spec.worker_id), self._redactor)
 
     def following(self, emit: Emit) -> Emit:
-        """Return the same to tell events to, such that what all can read follows them."""
+        """Return an event handler that also updates the shared files."""
         if self._title is None:
             return emit
 
@@ -250,7 +253,7 @@ class Shared:
             case WorkerPreparing(worker_id=number):
                 self._put(replace(self._entries[number], state="running"))
             case WorkerRetrying(worker_id=number):
-                self._put(replace(self._entries[number], state=f"failed: {event.reason}, again"))
+                self._put(replace(self._entries[number], state=f"failed: {event.reason}, retrying"))
             case WorkerDone(result=result):
                 self._put(self._ended(result))
             case _:
@@ -266,7 +269,7 @@ class Shared:
         return replace(before, state=state, done=done, findings=found)
 
     def _put(self, entry: Entry) -> None:
-        # On a full disk the others read what was true before.
+        # On a full disk the other workers keep reading the previous state.
         with self._lock, suppress(OSError):
             self._entries[entry.number] = entry
             self._publish()
@@ -285,7 +288,7 @@ class Shared:
 
 
 def collect(directory: Path, redactor: Redactor) -> Handover:
-    """Take what a dead worker handed over; may be repeated.
+    """Collect the files that a dead worker handed over; may be repeated.
 
     Args:
         directory: The worker's state directory.
@@ -294,11 +297,13 @@ def collect(directory: Path, redactor: Redactor) -> Handover:
     try:
         return handover.take(directory, redactor)
     except OSError as error:
-        return Handover(notes=(f"what it handed over could not be taken ({error})",))
+        return Handover(
+            notes=(f"the worker's artifacts and findings could not be collected ({error})",)
+        )
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file for workers, whoever they are, to read; they find all of it or the old one."""
+    """Replace a file atomically and make it readable for all workers' users."""
     scratch = path.with_name(f".{path.name}.new")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""A worker's submodules: their files, their private git directories, what was changed in them."""
+"""The submodules of one worker: their files, private git directories, and the worker's changes."""
 
 import json
 import os
@@ -13,30 +13,30 @@ from orchestrator.git.submodules import FOLDER, RECORD, Submodule
 from orchestrator.text.sanitize import one_line
 
 PATCH = "submodule-{}.patch"
-"""In what a harvest hands over, and in the worker's state directory."""
+"""Name of a patch file in a harvest and in the worker's state directory."""
 _MOST_BYTES = 256 * 1024**2
-"""Of a patch."""
+"""Largest patch that is kept, in bytes."""
 
 
 def lay_out(
     submodules: Iterable[Submodule], tree: Path, scratch: Path, *, index: Git | None
 ) -> tuple[Submodule, ...]:
-    """Write the files of submodules into a tree of the host's making.
+    """Write the files of submodules into a tree that the host created.
 
     Args:
-        submodules: Those of the base.
-        tree: The tree; where a submodule belongs, it has a directory.
-        scratch: A directory for their indexes, named by their numbers.
-        index: Git on the index that tells which of them are still there; None: all are.
+        submodules: Submodules of the base.
+        tree: The tree; it has a directory at the path of each submodule.
+        scratch: Directory for the submodules' index files, named by number.
+        index: Git on the index that tells which submodules still exist; None: all do.
 
     Returns:
-        Those that were written.
+        The submodules that were written.
     """
     written: dict[str, Submodule] = {}
     scratch.mkdir(exist_ok=True)
     for one in submodules:
         place = tree / one.path
-        # A sparse checkout leaves some out; a link in its way leads elsewhere.
+        # A sparse checkout has no such directory, and a link in the path would lead elsewhere.
         if place.resolve() != tree.resolve() / one.path or not place.is_dir():
             continue
         is_inner = any(one.path.startswith(f"{path}/") for path in written)
@@ -61,22 +61,22 @@ def _git(one: Submodule, place: Path, scratch: Path) -> Git:
 
 
 def refresh(submodules: Iterable[Submodule], tree: Path, scratch: Path) -> None:
-    """Tell the indexes of the files as they lie there by now."""
+    """Refresh the submodules' indexes after the last change of their files."""
     for one in submodules:
         _git(one, tree / one.path, scratch).succeeds("update-index", "-q", "--refresh")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubmoduleGitDir:
-    """What a submodule's git directories are to be like."""
+    """Common properties of the git directories of a worker's submodules."""
 
     object_format: str
     settings: str
-    """The text of their configuration, beside what each has of its own."""
+    """Text of their configuration, without the parts that differ between submodules."""
     workspace: str
     store: str
     objects: str
-    """Where the container has the tree, the store, and the base's objects."""
+    """Paths in the container of the tree, the store, and the base's objects."""
 
 
 def make_git_dirs(
@@ -87,7 +87,7 @@ def make_git_dirs(
     store: Path,
     harvest: Path,
 ) -> None:
-    """Make a worker's git directory of every submodule, and one for its harvest."""
+    """Create two git directories for every submodule: for the worker, and for the harvest."""
     for one in submodules:
         tree = f"\tworktree = {_quoted(f'{inside.workspace}/{one.path}')}\n"
         private = store / "modules" / str(one.number)
@@ -118,7 +118,7 @@ def _quoted(value: str) -> str:
 
 
 def files_of(submodules: Iterable[Submodule], tree: Path) -> Iterator[str]:
-    """List the files of submodules in a tree of the host's making."""
+    """List the files of submodules in a tree that the host created."""
     for one in submodules:
         for folder, _, names in os.walk(tree / one.path):
             inside = os.path.relpath(folder, tree)
@@ -126,12 +126,12 @@ def files_of(submodules: Iterable[Submodule], tree: Path) -> Iterator[str]:
 
 
 def point_to(submodules: Iterable[Submodule], tree: Path, store: str) -> None:
-    """Write what a worker sees as `.git` of every submodule.
+    """Write the `.git` file of every submodule that the worker sees.
 
     Args:
-        submodules: Those that were laid out.
-        tree: The worker's own tree, or what lies over it.
-        store: Where the container has the worker's store.
+        submodules: The submodules that were written into the tree.
+        tree: The worker's own tree, or the upper layer over it.
+        store: Path of the worker's store in the container.
     """
     for one in submodules:
         place = tree / one.path
@@ -140,21 +140,23 @@ def point_to(submodules: Iterable[Submodule], tree: Path, store: str) -> None:
 
 
 def write_submodules(submodules: Iterable[Submodule], *directories: Path) -> None:
-    """Write down, for the harvest, which submodules a worker was given: path and commit."""
+    """Record for the harvest which submodules a worker was given: path to number and commit."""
     text = json.dumps({one.path: [one.number, one.commit] for one in submodules})
     for directory in directories:
         (directory / RECORD).write_text(text)
 
 
 def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
-    """Keep what a worker changed in submodules, which is on no branch; say where.
+    """Keep patches of a worker's changes in submodules, and return notes with their paths.
+
+    A branch cannot contain such changes.
 
     Args:
         root: The worker's state directory.
-        out: What the harvest handed over.
+        out: Directory of the harvest.
 
     Raises:
-        OSError: There is no room.
+        OSError: The disk is full.
     """
     try:
         given = json.loads((root / RECORD).read_text())
@@ -168,8 +170,8 @@ def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
 
 
 def _keep_patch(path: str, made: Path, kept: Path) -> str | None:
-    """Copy one, unless it is not what it should be: the worker's user wrote it."""
-    note = f"changes in the submodule {one_line(path)} are on no branch, "
+    """Copy a patch, unless it is malformed or too large: the worker's user wrote it."""
+    note = f"changes in the submodule {one_line(path)} are on no branch "
     try:
         file = open_regular(made)
     except NotRegularError:
@@ -181,4 +183,4 @@ def _keep_patch(path: str, made: Path, kept: Path) -> str | None:
             return note + "and too large to be kept"
         with kept.open("wb") as copy:
             shutil.copyfileobj(file, copy)
-    return note + f"but in {kept}"
+    return note + f"but kept in {kept}"

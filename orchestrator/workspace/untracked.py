@@ -1,7 +1,8 @@
-"""Choose which untracked files of the user's checkout every worker gets a copy of.
+"""Choose the untracked files of the user's checkout that every worker gets a copy of.
 
-`--copy` names them, or the file `.worktreeinclude` that other worktree tools read too. Both are
-patterns as in `.gitignore`. What may hold a secret is only taken where it is named by itself.
+`--copy` names them, or the file `.worktreeinclude` that other worktree tools read too. Both contain
+patterns as in `.gitignore`. A file that may hold a secret is only copied if a pattern without
+wildcards names it.
 """
 
 import os
@@ -22,12 +23,12 @@ from orchestrator.text.sanitize import one_line
 
 LIST = ".worktreeinclude"
 _MOST_BYTES = 256 * 1024
-"""Of the list."""
+"""Largest size of the list, in bytes."""
 _LARGE = 100 * 1024**2
 _SHOWN = 3
 _WILD = re.compile(r"[*?\[\\]")
 _THIRD_PARTY = frozenset({"node_modules", "site-packages"})
-"""What lies in these was downloaded by everybody, whatever its name."""
+"""Directories with downloaded packages, which hold no secrets whatever the names of their files."""
 _SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".gcloud"})
 _SECRET_FILES = (
     ".env", ".env.*", "*.env", ".envrc", ".npmrc", ".pypirc", ".netrc", "_netrc", ".pgpass",
@@ -42,14 +43,14 @@ _HARMLESS = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
 
 @dataclass(frozen=True)
 class Copies:
-    """What workers get a copy of."""
+    """The files that workers get a copy of."""
 
     files: tuple[str, ...] = ()
-    """Paths below the repository's top; also links, which are copied as links."""
+    """Paths relative to the repository's top. Symbolic links are copied as links."""
     ignored: tuple[str, ...] = ()
-    """Directories that git ignores as a whole, with a `/` at the end."""
+    """Directories that git ignores as a whole, with `/` at the end."""
     size: int = 0
-    """Bytes of all files."""
+    """Total size of all files, in bytes."""
     notices: tuple[str, ...] = ()
 
 
@@ -57,15 +58,15 @@ NO_COPIES = Copies()
 
 
 def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
-    """Find the files that are to be copied. Starts no process where none are asked for.
+    """Find the files to copy. No process is started if no file is requested.
 
     Args:
-        repository: The user's.
-        patterns: `--copy`: untracked files, ignored or not.
+        repository: The user's repository.
+        patterns: Values of `--copy`: untracked files, ignored or not.
 
     Raises:
-        ConfigError: A pattern with wildcards takes a file that may hold a secret, or the list
-            cannot be read.
+        ConfigError: A pattern with wildcards matches a file that may hold a secret, or the list is
+            unreadable.
     """
     listed = _listed(repository.top)
     if not patterns and not listed:
@@ -86,7 +87,7 @@ def choose_copies(repository: Repository, patterns: Sequence[str]) -> Copies:
 
 
 def is_secret(path: str) -> bool:
-    """Tell by its name whether a file may hold a secret."""
+    """Return whether a file may hold a secret, judging by its name."""
     *folders, name = path.lower().split("/")
     if _THIRD_PARTY.intersection(folders) or any(fnmatchcase(name, one) for one in _HARMLESS):
         return False
@@ -98,16 +99,17 @@ def is_secret(path: str) -> bool:
 
 
 def held_back(folder: Path) -> frozenset[str]:
-    """List what must not go into an image that is built from a folder.
+    """Return the paths that must not enter an image that is built from a folder.
 
-    That is git's own directory, workers' worktrees, and untracked files that are logs or may hold a
-    secret. What git tracks is the project's own.
+    These are git's own directory, workers' worktrees, and untracked files that are logs or may hold
+    a
+    secret. Tracked files are part of the project and may enter.
 
     Args:
-        folder: The context of the build, in a repository or not.
+        folder: The build context, in a repository or not.
 
     Returns:
-        Paths below it, with `/`; what lies in a directory among them is meant too.
+        Paths relative to the folder, with `/`; a directory stands for everything in it.
     """
     tracked = _tracked(folder)
     found: set[str] = set()
@@ -132,7 +134,7 @@ def _is_log(path: str) -> bool:
 
 
 def _tracked(folder: Path) -> frozenset[str]:
-    """List the paths below a folder that git tracks; none where there is no repository."""
+    """Return the paths below a folder that git tracks; none outside a repository."""
     try:
         repository = Repository(folder)
         listed = repository.git.run("ls-files", "-z", "--full-name")
@@ -145,7 +147,7 @@ def _tracked(folder: Path) -> frozenset[str]:
 
 
 def secret_lines(top: Path, copies: Copies) -> dict[str, str]:
-    """Read the variables in copied files such as `.env`: their values are to be shown nowhere."""
+    """Return the variables in copied files such as `.env`, whose values must not be shown."""
     found: dict[str, str] = {}
     for path in copies.files:
         name = path.rpartition("/")[2]
@@ -172,7 +174,7 @@ def _listed(top: Path) -> tuple[str, ...]:
     except FileNotFoundError:
         return ()
     except NotRegularError as error:
-        raise ConfigError(f"`{LIST}` is not a file") from error
+        raise ConfigError(f"`{LIST}` is not a regular file") from error
     except OSError as error:
         raise ConfigError(f"`{LIST}` cannot be read: {error.strerror}") from error
     if len(text) > _MOST_BYTES:
@@ -186,14 +188,14 @@ def _came_with_the_repository(repository: Repository) -> bool:
 
 
 def _matching(repository: Repository, patterns: Sequence[str]) -> set[str]:
-    """Return the untracked files that patterns choose, each by itself."""
+    """Return the untracked files that match patterns; a directory is never matched as a whole."""
     if not patterns:
         return set()
     with tempfile.NamedTemporaryFile(prefix="orchestrator-copy-") as file:
         file.write(os.fsencode("\n".join(patterns) + "\n"))
         file.flush()
         found = _ls_files(repository, f"--exclude-from={file.name}")
-    # A repository inside is shown as a directory; that of a worker is one.
+    # git lists a nested repository, such as a worker's worktree, as a directory.
     reserved = repository.reserved()
     return {path for path in found if not path.endswith("/") and not is_reserved(path, reserved)}
 
@@ -204,7 +206,7 @@ def _ls_files(repository: Repository, *which: str) -> set[str]:
 
 
 def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
-    """Leave those directories out in which git happens to ignore every file there is now."""
+    """Return the directories that an ignore rule matches; in others only the files may match."""
     folders = sorted(path for path in collapsed if path.endswith("/"))
     if not folders:
         return []
@@ -219,13 +221,13 @@ def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
 
 
 def _covered(path: str, collapsed: set[str]) -> bool:
-    """Return whether git ignores a file, by itself or with a directory above it."""
+    """Return whether git ignores a file, or a directory above it."""
     ends = (place for place, letter in enumerate(path, start=1) if letter == "/")
     return path in collapsed or any(path[:end] in collapsed for end in ends)
 
 
 def _secrets(paths: set[str], patterns: Sequence[str]) -> list[str]:
-    """List the files that may hold a secret, and that no pattern names by itself."""
+    """Return the files that may hold a secret and that no pattern names without wildcards."""
     named = {one.rstrip().removeprefix("/") for one in patterns if not _WILD.search(one)}
     return sorted(path for path in paths - named if is_secret(path))
 
@@ -234,14 +236,14 @@ def _refuse_secrets(paths: set[str], patterns: Sequence[str]) -> None:
     found = _secrets(paths, patterns)
     if found:
         raise ConfigError(
-            f"`copy` would take what may hold a secret: {_some(found)}",
-            hint=f"name it, if workers are to have it: `--copy {one_line(found[0])}`; or narrow "
-            "the pattern",
+            f"`copy` matches files that may hold a secret: {_some(found)}",
+            hint=f"if workers need such a file, name it: `--copy {one_line(found[0])}`; "
+            "otherwise narrow the pattern",
         )
 
 
 def _measure(top: Path, files: Sequence[str]) -> tuple[int, set[str]]:
-    """Add up the bytes of all files, and find the links that lead out of the repository."""
+    """Return the total size of all files, and the links that lead out of the repository."""
     size, outside = 0, set()
     for path in files:
         full = f"{top}/{path}"
@@ -268,21 +270,21 @@ def _notices(
 ) -> Iterator[str]:
     if kept_back:
         yield (
-            f"not copied, for it may hold a secret: {_some(kept_back)}; "
-            f"`--copy {one_line(kept_back[0])}` copies it"
+            f"not copied because they may hold a secret: {_some(kept_back)}; copy them "
+            f"with `--copy {one_line(kept_back[0])}`"
         )
     if outside:
-        yield f"not copied, for it is a link out of the repository: {_some(outside)}"
+        yield f"not copied because they are links out of the repository: {_some(outside)}"
     missing = [one for one in patterns if _is_in_vain(one, chosen.files)]
     if missing:
         yield f"`copy` matches no untracked file: {_some(missing)}"
     if chosen.size > _LARGE:
         size = f"{len(chosen.files)} untracked files, {chosen.size // 1024**2} MiB"
-        yield f"{size}, are copied into every worktree"
+        yield f"{size}, will be copied into every worktree"
 
 
 def _is_in_vain(pattern: str, files: Sequence[str]) -> bool:
-    """Return whether a pattern chose nothing, as far as that can be told without git."""
+    """Return whether a pattern matched nothing, as far as this is known without git."""
     if pattern.startswith("!"):
         return False
     if _WILD.search(pattern):

@@ -92,7 +92,7 @@ class TestWhatItDecides:
         switch.act()
         switch.act()
         assert killer.killed == ["1"]
-        assert "workers 1: nobody stopped them" in (killer.run / deadman.LOG).read_text()
+        assert "workers 1: killed after their deadline" in (killer.run / deadman.LOG).read_text()
 
     def test_who_is_idle_endless_or_gone_is_left_alone(
         self, killer: Killer, now: Callable[[float], None]

@@ -58,7 +58,7 @@ class TestWarnings:
         worker, found, _ = watched(repo, local_engine, task, silence=1.0)
         assert worker.status is Status.SUCCESS
         said = [(event.trigger, event.detail, event.stops) for event in found]
-        assert said == [("silence", "it printed nothing for 1 s", False)] * 2
+        assert said == [("silence", "the agent printed nothing for 1 s", False)] * 2
 
     def test_an_error_that_comes_again_and_again(
         self, repo: Path, local_engine: LocalEngine
@@ -81,7 +81,7 @@ class TestWarnings:
         _, found, _ = watched(repo, local_engine, task, prompts=0.5)
         said = said.removesuffix("\\n").strip()
         asked = [(event.trigger, event.detail) for event in found]
-        assert asked == [("needs_input", f"it waits for an answer: {said}")]
+        assert asked == [("needs_input", f"the agent waits for an answer: {said}")]
 
     def test_a_question_that_was_passed_is_none(
         self, repo: Path, local_engine: LocalEngine
@@ -97,7 +97,7 @@ class TestWarnings:
         )
         paths = ("src/", "*.md")
         _, found, _ = watched(repo, local_engine, task, paths=paths)
-        detail = "it changed files out of its scope: a.txt, b/old, b/out, src.py"
+        detail = "the agent changed files out of its scope: a.txt, b/old, b/out, src.py"
         assert [(event.trigger, event.detail) for event in found] == [("out_of_scope", detail)]
 
     def test_what_git_ignores_is_no_change(self, repo: Path, local_engine: LocalEngine) -> None:
@@ -232,7 +232,7 @@ class TestResults:
             limits=Limits(grace=GRACE),
         )  # fmt: skip
         (worker,) = ParallelRunner(config, repo, engine=local_engine).run()
-        asked = "it waits for an answer: Overwrite? (y/n)"
+        asked = "the agent waits for an answer: Overwrite? (y/n)"
         assert worker.message == f"stopped at its deadline of 2 s; noticed before: {asked}"
         assert self.noticed(worker) == [("needs_input", asked)]
 

@@ -42,7 +42,7 @@ def test_paths_are_listed_to_a_bound(
     found = changes(Repository(repo), base=base, tip=tip)
     assert found.files == ("f00", "f01", "f02")
     assert (found.total, found.insertions) == (10, 10)
-    assert found.notes == ("it changed 10 files, of which 3 are listed",)
+    assert found.notes == ("10 files changed, of which 3 are listed",)
     assert not found.is_whole
     assert len(list(changed_paths(Repository(repo), base=base, tip=tip))) == 10
 
@@ -65,7 +65,7 @@ def test_where_lines_cannot_be_counted_paths_are_listed(repo: Path, base: str) -
     assert found.files == ("lines", "other")
     assert found.insertions == 0
     assert len(found.notes) == 1
-    assert found.notes[0].startswith("the lines that it changed were not counted (`git diff-tree`")
+    assert found.notes[0].startswith("the changed lines were not counted (`git diff-tree`")
 
 
 def test_a_comparison_with_nothing_fails(repo: Path, base: str) -> None:

@@ -222,7 +222,7 @@ def test_refused_commits_beside_the_branch_stay_on_disk(
     for worker in result.results:
         assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.HARVEST_REFUSED)
         message = worker.message or ""
-        assert "commits beside its branch were refused" in message
+        assert "commits that are not on the worker's branch were refused" in message
         assert f"all that it wrote is kept in {worker.log}" in message
         assert "hasDotgit" in message
     report = cleanup(repo, engine=local_engine, wanted=Wanted())

@@ -146,10 +146,10 @@ def test_a_list_that_is_a_link_or_a_fifo_is_not_read(ground: Ground, tmp_path: P
     ground.hand_over([], {})
     (ground.out / "kept").rename(tmp_path / "elsewhere")
     (ground.out / "kept").symlink_to(tmp_path / "elsewhere")
-    assert "left no `kept`" in (ground.bring_in().refused or "")
+    assert "the harvest has no `kept`" in (ground.bring_in().refused or "")
     (ground.out / "kept").unlink()
     os.mkfifo(ground.out / "kept")
-    assert "is not a file" in (ground.bring_in().refused or "")
+    assert "is not a regular file" in (ground.bring_in().refused or "")
 
 
 def test_names_are_made_safe(ground: Ground) -> None:
@@ -183,4 +183,4 @@ def test_what_takes_too_long_to_check_is_named(
     ground.hand_over([one], {"heads/one": one})
     kept = ground.bring_in()
     assert kept.refs == ()
-    assert "there was no time left" in kept.notes[0]
+    assert "no time was left" in kept.notes[0]

@@ -87,7 +87,7 @@ class TestPatches:
         (out / "submodule-0.patch").write_text("patch")
         (note,) = keep_patches(root, out)
         kept = root / "submodule-0.patch"
-        assert note == f"changes in the submodule lib are on no branch, but in {kept}"
+        assert note == f"changes in the submodule lib are on no branch but kept in {kept}"
         assert kept.read_text() == "patch"
 
     def test_none_is_none(self, root: Path, out: Path) -> None:

@@ -20,7 +20,7 @@ from tests.assurance.fuzz.objects import Thing, number, raw_delta, whole
 from tests.support.repository import git, make_repository
 
 BRANCH = "architect/parallel-1"
-UNREADABLE = ("what was left out is not known: the harvest's notes cannot be read",)
+UNREADABLE = ("unknown what was left out: the harvest's notes are unreadable",)
 
 
 class Ground:
@@ -176,7 +176,7 @@ def test_a_bare_repository_in_disguise_is_refused(ground: Ground, place: str, he
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("ref: refs/heads/main\n")
     ground.hand_over(ground.commit_files())
-    ground.refused("a git directory lies in the tree")
+    ground.refused("the tree contains a git directory")
 
 
 def test_a_file_named_head_alone_is_no_repository(ground: Ground) -> None:
@@ -213,7 +213,7 @@ def commit_id(ground: Ground) -> bytes:
     return object_id(ground, "HEAD")
 
 
-NO_ID = "gave no commit"
+NO_ID = "no commit id"
 TIPS: dict[str, tuple[Callable[[Ground], bytes], str]] = {
     "empty": (lambda _: b"", NO_ID),
     "a ref": (lambda _: b"refs/heads/main", NO_ID),

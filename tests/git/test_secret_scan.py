@@ -44,7 +44,7 @@ def test_a_value_is_found_in_any_new_commit(repo: Path) -> None:
     commit(repo, **{"a file": b"x" * 5000 + b"\n" + base64.b64encode(VALUE.encode()) + b"\n"})
     commit(repo, **{"a file": b"taken out again"})
     assert found(repo, base) == {"TOKEN": "a file"}
-    assert leak_notes(search(repo, base), "b") == ("`b` holds the value of `TOKEN` in a file",)
+    assert leak_notes(search(repo, base), "b") == ("`b` contains the value of `TOKEN` in a file",)
 
 
 def test_a_commit_message_is_looked_at_too(repo: Path) -> None:
@@ -58,7 +58,7 @@ def test_every_place_is_named_to_a_bound(repo: Path) -> None:
     commit(repo, f"use {VALUE}", a=VALUE.encode(), b=b"x " + VALUE.encode())
     commit(repo, f"use {VALUE} again", c=b"nothing")
     (note,) = leak_notes(search(repo, base), "w")
-    assert note == "`w` holds the value of `TOKEN` in a commit's message, a, b"
+    assert note == "`w` contains the value of `TOKEN` in a commit's message, a, b"
     commit(repo, **{f"d{number}": f"{number} {VALUE}".encode() for number in range(9)})
     (note,) = leak_notes(search(repo, base), "w")
     assert note.endswith("a commit's message, a, b, d0, d1 and further places")
@@ -117,7 +117,7 @@ def test_small_files_come_first(repo: Path, monkeypatch: pytest.MonkeyPatch) -> 
     searched = search(repo, base)
     assert searched.found == {"TOKEN": ["b"]}
     assert searched.missed is not None
-    assert searched.missed.endswith("was searched for secrets (objects left: 1)")
+    assert searched.missed.endswith("were searched for secrets (objects left: 1)")
 
 
 @pytest.mark.parametrize(

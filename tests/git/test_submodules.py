@@ -12,7 +12,7 @@ from tests.support.repository import git, make_repository
 from tests.support.runs import configured
 from tests.support.submodules import LOCAL, with_submodules
 
-ABSENT = "submodules that are not on this machine are empty for the workers: {}; `git submodule"
+ABSENT = "workers get empty directories for submodules that are not on this machine: {}; fetch "
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_changes_in_one_are_told(repo: Path, local_engine: LocalEngine) -> None:
         emit=lambda event: notices.append(str(getattr(event, "message", ""))),
     )  # fmt: skip
     runner.execute()
-    told = "submodules have uncommitted changes, which the workers do not see: vendor/lib"
+    told = "workers do not see the uncommitted changes in submodules: vendor/lib"
     assert told in notices
 
 

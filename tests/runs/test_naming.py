@@ -284,5 +284,5 @@ def test_a_name_that_holds_a_secret(
     config = configured(COMMIT, branch="much-too-long-to-guess/{n}")
     isolation = config.isolation.model_copy(update={"secrets": ("TOKEN",)})
     config = config.model_copy(update={"isolation": isolation})
-    with pytest.raises(ConfigError, match="holds the value of a secret"):
+    with pytest.raises(ConfigError, match="contains the value of a secret"):
         ParallelRunner(config, repo, engine=local_engine).execute()

@@ -117,7 +117,7 @@ def test_a_worker_beyond_its_steps_is_stopped(repo: Path, local_engine: LocalEng
     )
     assert within.status is Status.SUCCESS
     assert (beyond.status, beyond.reason) == (Status.PARTIAL, Reason.MAX_STEPS)
-    assert beyond.message == "stopped: it went beyond 2 steps"
+    assert beyond.message == "stopped: the worker exceeded 2 steps"
     assert (beyond.steps, beyond.files_modified) == (3, ["w"])
 
 

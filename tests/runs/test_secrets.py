@@ -61,7 +61,7 @@ def test_a_worker_reads_its_secret_and_its_name_is_taken_out(
     (result,) = shell_run(repo, local_engine, task, isolation=isolation).results
     assert result.files_modified == ["[redacted:DEPLOY_TOKEN]"]
     assert result.message == (
-        "`architect/parallel-1` holds the value of `DEPLOY_TOKEN` in the name of a file in the "
+        "`architect/parallel-1` contains the value of `DEPLOY_TOKEN` in the name of a file in the "
         "top directory"
     )
     assert VALUE not in kept(repo)

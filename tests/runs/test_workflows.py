@@ -290,7 +290,7 @@ def test_a_conflict_names_the_tasks_and_the_files(repo: Path, local_engine: Loca
     )  # fmt: skip
     assert (done["both"].status, done["both"].reason) == (Status.FAILED, Reason.CONFLICT)
     assert (
-        done["both"].message == "`two` and what `one` made cannot be merged: both changed `a.txt`"
+        done["both"].message == "`two` and the work of `one` cannot be merged: both changed `a.txt`"
     )
     assert done["after"].message == "skipped: task `both` failed"
     assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
@@ -389,7 +389,7 @@ def test_a_scope_holds_for_changes_that_are_not_listed(
     assert (result.files_modified, result.files_total) == (["src/a"], 2)
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
     assert result.message == (
-        "it changed `z.txt`, which is not in `src`; it changed 2 files, of which 1 are listed"
+        "it changed `z.txt`, which is not in `src`; 2 files changed, of which 1 are listed"
     )
 
 

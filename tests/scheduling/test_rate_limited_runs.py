@@ -293,7 +293,7 @@ class TestBudgetOfTheRun:
         first, second = result.results
         assert first.status is Status.SUCCESS
         assert (second.status, second.reason) == (Status.PARTIAL, Reason.BUDGET)
-        assert second.message == "stopped: it has taken 70 of 60 tokens"
+        assert second.message == "stopped: the worker has used 70 of 60 tokens"
         assert (second.tokens, second.files_modified) == (70, ["x"])
 
     def test_tokens_of_one_worker_count_when_it_ends_too(

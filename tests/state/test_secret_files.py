@@ -47,7 +47,10 @@ def test_all_that_cannot_be_had_are_named(tmp_path: Path) -> None:
         "secret `A` is not set in the environment; secret `B` is shorter than 8 bytes; "
         "secret `C` is larger than 16 KiB"
     )
-    assert caught.value.hint == "set it, or read it from a file with `--secret A=@FILE`"
+    assert (
+        caught.value.hint
+        == "set the variable, or read the secret from a file with `--secret A=@FILE`"
+    )
 
 
 def test_a_disk_is_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +114,7 @@ def test_nothing_is_written_where_somebody_was_first(memory: Path, tmp_path: Pat
     (tmp_path / "trap" / "worker-1").mkdir(parents=True)
     (tmp_path / "trap" / "worker-1").chmod(0o755)
     (memory / "orchestrator-run").symlink_to(tmp_path / "trap")
-    with pytest.raises(EngineError, match="belongs to somebody else"):
+    with pytest.raises(EngineError, match="belongs to another user"):
         secrets.laid_out("run", 1, OWNER).__enter__()
     forget("run", {})
     assert names(tmp_path / "trap") == ["worker-1"]
@@ -123,7 +126,7 @@ def test_what_is_anothers_is_not_ours(memory: Path, monkeypatch: pytest.MonkeyPa
     secrets = read_secrets(("A",), {"A": "long enough"})
     (memory / "orchestrator-run").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: OWNER[0] + 1)
-    with pytest.raises(EngineError, match="belongs to somebody else"):
+    with pytest.raises(EngineError, match="belongs to another user"):
         secrets.laid_out("run", 1, OWNER).__enter__()
     (memory / "orchestrator-run" / "private").write_text("theirs")
     assert secret_files.read_private("run", "private", {}) is None

@@ -76,7 +76,10 @@ def test_killed_workers_die_at_their_deadline_and_their_work_is_kept(
     done = orchestrator("resume", "--json", cwd=repo)
     assert (done.returncode, done.results[1]["status"]) == (5, "timeout")
     message, (noticed,) = done.results[1]["message"], done.results[1]["interventions"]
-    assert "unwatched; noticed before: it waits for an answer: Go on? (y/n)" in message
+    assert (
+        "while no process watched it; noticed before: the agent waits for an answer: Go on? (y/n)"
+        in message
+    )
     assert noticed["trigger"] == "needs_input"
     assert git(repo, "show", "architect/parallel-1:work.txt") == "begun"
 

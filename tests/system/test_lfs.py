@@ -71,6 +71,6 @@ def test_what_was_never_fetched_is_told(repo: Path) -> None:
     stored(repo, CONTENT).unlink()
     command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none")
     done = orchestrator(*command, "true", cwd=repo)
-    assert "files of git-lfs that are not on this machine are pointers for the workers: a.bin; " \
-        "`git lfs pull` fetches them" in done.stderr  # fmt: skip
+    assert "workers get pointers for files of git-lfs that are not on this machine: a.bin; " \
+"fetch them with `git lfs pull`" in done.stderr  # fmt: skip
     assert printed(run_one(repo, "cat a.bin")) == pointer(CONTENT)

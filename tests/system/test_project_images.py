@@ -116,7 +116,7 @@ def test_an_image_without_git_is_told(docker_engine: DockerEngine, shop: Path) -
     with pytest.raises(ImageBuildError) as caught:
         builder(docker_engine, []).build_worker("opencode", project=project)
     assert "  there is no git in this image" in caught.value.message
-    assert caught.value.hint == "agents work with git: let the image's Dockerfile install it"
+    assert caught.value.hint == "agents need git: install it in the image's Dockerfile"
 
 
 def test_an_image_without_python_is_told_to_those_who_need_it(

@@ -200,7 +200,7 @@ def test_a_secret_in_a_commit_is_told(repo: Path) -> None:
     done = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", task, cwd=repo, env=TOKEN)
     result = done.results[1]
     assert result["status"] == "success"
-    told = "`architect/parallel-1` holds the value of `DEPLOY_TOKEN` in kept.txt"
+    told = "`architect/parallel-1` contains the value of `DEPLOY_TOKEN` in kept.txt"
     assert result["message"] == told
     assert told in done.stderr
     clean = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", "echo x > x", cwd=repo, env=TOKEN)

@@ -252,8 +252,8 @@ def test_tasks_share_by_files_and_write_to_their_own_alone(repo: Path) -> None:
     found = results(done)
     assert found["evil"]["artifacts"] == ["kept.txt"]
     assert found["evil"]["message"] == (
-        "its `findings.md` is no file that can be read; "
-        "2 of its artifacts were no files, and were left out"
+        "the worker's `findings.md` is not a readable file; "
+        "2 of the worker's artifacts were not regular files and were left out"
     )
     said = (Path(found["sum"]["log"]) / "stdout.log").read_text()
     assert "WRITTEN" not in said

@@ -88,7 +88,7 @@ def test_what_was_cut_short_is_gone_on_with(place: Path, monkeypatch: pytest.Mon
             taken(place)
     make_place(place.parent, USER)
     assert taken(place) == Handover(
-        ("a",), ("1 of its artifacts were no files, and were left out",)
+        ("a",), ("1 of the worker's artifacts were not regular files and were left out",)
     )
     assert findings(place.parent) == "first\n"
 
@@ -133,7 +133,7 @@ PLANTED = (_fifo, _directory, _socket, _link)
 @pytest.mark.parametrize("plant", PLANTED)
 def test_findings_that_are_no_file_are_left_out(place: Path, plant: Callable[[Path], None]) -> None:
     plant(place / "findings.md")
-    assert taken(place).notes == ("its `findings.md` is no file that can be read",)
+    assert taken(place).notes == ("the worker's `findings.md` is not a readable file",)
     assert findings(place.parent) == ""
     assert not place.exists()
 
@@ -146,7 +146,7 @@ def test_artifacts_that_are_no_files_are_removed(
     (place / "artifacts" / "fine").write_text("f")
     handed = taken(place)
     assert handed.artifacts == ("fine",)
-    assert handed.notes == ("1 of its artifacts were no files, and were left out",)
+    assert handed.notes == ("1 of the worker's artifacts were not regular files and were left out",)
     assert [path.name for path in (place.parent / "artifacts").iterdir()] == ["fine"]
 
 
@@ -162,7 +162,7 @@ def test_artifacts_that_are_no_directory_are_left_out(
 ) -> None:
     (place / "artifacts").rmdir()
     plant(place / "artifacts")
-    assert taken(place) == Handover((), ("its `artifacts` is no directory",))
+    assert taken(place) == Handover((), ("the worker's `artifacts` is not a directory",))
     assert not os.path.lexists(place.parent / "artifacts")
 
 
@@ -187,7 +187,9 @@ def test_directories_inside_each_other_without_end_are_left_out(place: Path) -> 
         os.chdir(here)
     (place / "artifacts" / "fine").write_text("f")
     handed = taken(place)
-    assert handed == Handover(("fine",), ("1 of its artifacts lay too deep, and were left out",))
+    assert handed == Handover(
+        ("fine",), ("1 of the worker's artifacts had too long a path and were left out",)
+    )
     assert not place.exists()
 
 
@@ -206,7 +208,7 @@ def test_long_findings_are_cut(place: Path) -> None:
     (place / "findings.md").write_text("x" * (MOST_FINDINGS + 1))
     os.truncate(place / "findings.md", 10 * 1024**3)
     notes = taken(place).notes
-    assert notes == ("its findings are longer than 64 KiB: the rest was left out",)
+    assert notes == ("the worker's findings are longer than 64 KiB: the rest was left out",)
     assert len(findings(place.parent)) == MOST_FINDINGS
 
 
@@ -237,7 +239,7 @@ def test_no_more_are_listed_than_a_result_can_hold(place: Path) -> None:
         (place / "artifacts" / f"{number:04}").touch()
     handed = taken(place)
     assert len(handed.artifacts) == MOST_LISTED
-    assert handed.notes == (f"only {MOST_LISTED} of its artifacts are listed",)
+    assert handed.notes == (f"only {MOST_LISTED} of the worker's artifacts are listed",)
 
 
 def test_a_name_that_is_no_text_is_spelt_out(place: Path) -> None:

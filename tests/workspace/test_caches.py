@@ -133,14 +133,14 @@ def test_what_a_run_found_first_it_finds_again(repo: Path, tmp_path: Path) -> No
         place / "1-aaaaaaaa" / "npm"
     )
     assert first.notices == (
-        "lock files changed since the caches were made: `orchestrator cache warm`",
+        "lock files changed since the caches were created: run `orchestrator cache warm`",
     )
     (place / "1-aaaaaaaa" / "npm").rmdir()
     (place / "1-aaaaaaaa").rmdir()
     again = find_caches(repository, base, ("npm", "uv"), tmp_path, warms=False)
     assert again.lower("npm") == place / "2-bbbbbbbb" / "npm"
     assert again.lower("uv") is None
-    assert "nothing is cached for uv: `orchestrator cache warm`" in again.notices
+    assert "nothing is cached for uv: run `orchestrator cache warm`" in again.notices
 
 
 def test_what_was_made_for_the_same_lock_files_comes_first(

@@ -134,7 +134,7 @@ def test_nothing_is_mounted_through_a_link(tmp_path: Path, mode: Mode, name: str
 @pytest.mark.parametrize(
     ("paths", "said"),
     [
-        ((), "names no directory"),
+        ((), "does not name a directory"),
         (("src/*.py",), "wildcards"),
         ((".",), "the whole repository"),
         (("../x",), "leads out"),
@@ -164,7 +164,7 @@ def test_what_would_be_written_elsewhere_is_refused(
     repo: Path, tmp_path: Path, local_engine: LocalEngine
 ) -> None:
     config = confined("src").model_copy(update={"project": Project(dotenv=".env")})
-    with pytest.raises(ConfigError, match="in none of the `paths`"):
+    with pytest.raises(ConfigError, match="not in any of the `paths`"):
         ParallelRunner(config, repo, engine=local_engine).execute()
     inner = with_submodules(tmp_path / "inner")
     with pytest.raises(ConfigError, match="submodules"):

@@ -81,13 +81,13 @@ class TestChoice:
         copies = choose_copies(Repository(repo), ())
         assert copies.files == ("conf/app.local",)
         assert copies.notices == (
-            "not copied, for it may hold a secret: `.env`; `--copy .env` copies it",
+            "not copied because they may hold a secret: `.env`; copy them with `--copy .env`",
         )
         assert chosen(repo, ".env") == [".env", "conf/app.local"]
 
     def test_a_list_that_is_no_file(self, repo: Path) -> None:
         os.mkfifo(repo / LIST)
-        with pytest.raises(ConfigError, match="not a file"):
+        with pytest.raises(ConfigError, match="not a regular file"):
             chosen(repo)
 
     def test_links_out_of_the_repository_stay(self, repo: Path) -> None:
@@ -97,7 +97,7 @@ class TestChoice:
         copies = choose_copies(Repository(repo), ["deps/"])
         assert copies.files == ("deps/a/index.js", "deps/b.js", "deps/in")
         assert copies.notices == (
-            "not copied, for it is a link out of the repository: `deps/etc`, `deps/out`",
+            "not copied because they are links out of the repository: `deps/etc`, `deps/out`",
         )
 
     def test_a_repository_inside_is_not_taken(self, repo: Path) -> None:
@@ -113,7 +113,7 @@ class TestChoice:
         with (repo / "deps" / "big").open("wb") as file:
             file.truncate(101 * 1024**2)
         (notice,) = choose_copies(Repository(repo), ["deps/"]).notices
-        assert notice == "3 untracked files, 101 MiB, are copied into every worktree"
+        assert notice == "3 untracked files, 101 MiB, will be copied into every worktree"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ class TestRuns:
         worker = run_one(repo, local_engine, task, ".env")
         printed = (Path(worker.log or "") / "stdout.log").read_text()
         assert printed == 'export API_KEY="[redacted:API_KEY]"\nPORT=12345678\n'
-        assert "holds the value of `API_KEY` in stolen" in (worker.message or "")
+        assert "contains the value of `API_KEY` in stolen" in (worker.message or "")
 
     def test_what_it_makes_beside_them_is_kept(self, repo: Path, local_engine: LocalEngine) -> None:
         worker = run_one(repo, local_engine, "echo 2 > data/two.csv", "data/*")

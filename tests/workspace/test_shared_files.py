@@ -83,7 +83,7 @@ def test_the_context_follows_the_run(directory: RunDirectory, shared: Shared) ->
     tell(WorkerDone(result=result(3)))
     assert read(directory) == (
         "# review\n\n## Task Status\n- [ ] auth - Agent 1 (running)\n"
-        "- [ ] api - Agent 2 (failed: oom, again)\n- [x] ui - Agent 3 (complete)\n\n"
+        "- [ ] api - Agent 2 (failed: oom, retrying)\n- [x] ui - Agent 3 (complete)\n\n"
         "## Findings\n\n### ui (Agent 3)\n- Found 3 accessibility issues\n\n"
     )
     assert (
@@ -162,7 +162,7 @@ def test_a_context_that_is_no_text_is_refused(
 
 def test_a_context_that_is_no_file_is_not_waited_for(repo: Path, local_engine: LocalEngine) -> None:
     os.mkfifo(repo / "context.md")
-    with pytest.raises(ConfigError, match="cannot be read: it is not a file"):
+    with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
         shell_run(repo, local_engine, "true", context="context.md")
 
 
@@ -277,7 +277,7 @@ def test_a_long_diff_is_cut(
     diff = (directory.path / "inputs" / "3" / "auth.diff").read_text()
     assert diff == (
         f"{(git(repo, 'diff', base, tip) + chr(10))[:100]}"
-        f"\n# cut at 0 MiB: git diff {base} {tip} has the rest\n"
+        f"\n# truncated after 0 MiB; the full diff: git diff {base} {tip}\n"
     )
 
 
@@ -285,7 +285,7 @@ def test_a_diff_that_cannot_be_had_says_why(directory: RunDirectory, shared: Sha
     gone = "0123456789" * 4
     shared.give_inputs(UI, [Input(name="auth", result=result(1, commit=gone), base="HEAD")])
     diff = (directory.path / "inputs" / "3" / "auth.diff").read_text()
-    assert diff.startswith("# the diff could not be made: `git diff-tree` failed")
+    assert diff.startswith("# no diff could be created: `git diff-tree` failed")
 
 
 def test_a_worker_hands_over(repo: Path, local_engine: LocalEngine) -> None:
@@ -296,7 +296,7 @@ def test_a_worker_hands_over(repo: Path, local_engine: LocalEngine) -> None:
     )
     (worker,) = shell_run(repo, local_engine, task).results
     assert (worker.status, worker.artifacts) == (Status.SUCCESS, ["deep/report.txt"])
-    assert worker.message == "1 of its artifacts were no files, and were left out"
+    assert worker.message == "1 of the worker's artifacts were not regular files and were left out"
     assert worker.files_modified == []
     root = Path(str(worker.log))
     assert (root / "artifacts" / "deep" / "report.txt").read_text() == "r\n"

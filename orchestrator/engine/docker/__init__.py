@@ -1,4 +1,4 @@
-"""The Docker engine, through the Docker SDK; nothing outside this package imports `docker`."""
+"""The Docker engine, on the Docker SDK; no other package imports `docker`."""
 
 from orchestrator.engine.docker.engine import DockerEngine
 

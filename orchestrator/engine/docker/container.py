@@ -1,4 +1,4 @@
-"""One container of the Docker engine, and how a `ContainerSpec` becomes the SDK's arguments."""
+"""Handle of one Docker container, and the calls that work on any container by its id."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ from orchestrator.engine.docker.replay import replay
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineUnavailableError
 
-# A kernel's OOM notice may reach the daemon a moment after the exit it caused.
+# The daemon may learn of the kernel's OOM kill a moment after the process has exited.
 _OOM_NOTICE_SECONDS = 0.5
 _SIGKILLED = 137
 _NEVER = "0001-"
-"""How the engine writes a moment that has not come."""
+"""Prefix of the timestamp that Docker uses for "not yet"."""
 
 repeatable = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
@@ -34,18 +34,18 @@ repeatable = retry(
     wait=wait_exponential(multiplier=0.1, max=1),
     reraise=True,
 )
-"""For calls that may be made twice: never a start, never a task."""
+"""Retry decorator for calls that are safe to repeat: never a start, never a task."""
 patient = retry(
     retry=retry_if_exception_type(EngineUnavailableError),
     stop=stop_after_delay(60),
     wait=wait_exponential(multiplier=0.2, max=2),
     reraise=True,
 )
-"""For such calls in the middle of a run: a daemon may be restarted under it."""
+"""Retry decorator for safe calls during a run: survives a restart of the daemon."""
 
 
 class DockerContainer:
-    """See `orchestrator.engine.protocol.Container`."""
+    """Implements `orchestrator.engine.protocol.Container`."""
 
     def __init__(
         self,
@@ -60,30 +60,30 @@ class DockerContainer:
         self._killed = False
         self.ports = ports
         self.guard: DockerContainer | None = None
-        """What holds its network, and goes with it."""
+        """The container that owns the network namespace; removed together with this container."""
         self._stream = None if adopted else self._attach()
 
     @property
     def id(self) -> str:
-        """The engine's name for it."""
+        """The engine's identifier of the container."""
         return self._id
 
     def _attach(self) -> "CancellableStream[Any]":
-        # Before the start, so that no first byte is lost; demux keeps stdout and stderr apart.
+        # Attached before the start, so that no byte is lost; demux keeps stdout and stderr apart.
         with translated("attach to the container"):
             return self._client.attach(
                 self._id, stdout=True, stderr=True, stream=True, logs=False, demux=True
             )
 
     def start(self) -> None:
-        """Start it; the engine leaves one alone that runs or ran already."""
+        """Start the container, unless it was started before."""
         if self.state().started_at is not None:
             return
         with translated("start the container"):
             self._client.start(self._id)
 
     def state(self) -> ContainerState:
-        """Return how far it has come."""
+        """Return when the container started and ended."""
         state = self._state()
         return ContainerState(
             started_at=_moment(state["StartedAt"]), ended_at=_moment(state["FinishedAt"])
@@ -91,11 +91,11 @@ class DockerContainer:
 
     @patient
     def again(self) -> "DockerContainer | None":
-        """Find it again, once the engine answers."""
+        """Reconnect after the daemon hung up, waiting for it; None when the container is gone."""
         return adopt(self._client, self._id)
 
     def logs(self) -> Iterator[LogChunk]:
-        """Yield all output until the end."""
+        """Yield all output until the container ends."""
         if self._stream is None:
             yield from replay(self._client, self._id)
             return
@@ -107,14 +107,14 @@ class DockerContainer:
                     yield LogChunk(stream="stderr", data=stderr)
 
     def wait(self, timeout: float | None) -> ExitStatus:
-        """Block until it ends, or raise TimeoutError."""
+        """Block until the container ends, or raise TimeoutError."""
         started = time.monotonic()
         try:
             with translated("wait for the container"):
-                # requests takes fractions of a second; the SDK's stubs do not know.
+                # requests accepts fractions of a second; the SDK's stubs do not declare this.
                 exit_code = self._client.wait(self._id, timeout=timeout)["StatusCode"]  # type: ignore[arg-type]
         except EngineUnavailableError as error:
-            # docker-py gives the same exceptions for a time-out and for a daemon that hung up.
+            # docker-py raises the same exceptions for a timeout and for a daemon that hung up.
             if timeout is not None and time.monotonic() - started >= timeout:
                 raise TimeoutError(f"still running after {timeout} s") from error
             raise
@@ -137,7 +137,7 @@ class DockerContainer:
 
     @repeatable
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
-        """Send a signal; one that has ended is left alone."""
+        """Send a signal to the main process; a container that has ended is left alone."""
         state = self._state()
         if not state["Running"]:
             return
@@ -148,20 +148,23 @@ class DockerContainer:
                 self._killed = signal == "SIGKILL"
                 self._client.kill(self._id, signal)
             except docker.errors.APIError as error:
-                if error.status_code not in (404, 409):  # gone, or ended in between
+                if error.status_code not in (
+                    404,
+                    409,
+                ):  # 404: the container is gone; 409: it has ended meanwhile
                     raise
 
     def usage(self) -> Usage | None:
-        """Measure what it uses now."""
+        """Return current resource usage, or None when the container is not running."""
         return measure(self._client, self._id)
 
     def close(self) -> None:
-        """Let go of the output stream."""
+        """Close the output stream."""
         if self._stream is not None:
             self._stream.close()
 
     def remove(self) -> None:
-        """Remove it and its anonymous volumes; repeatable."""
+        """Remove the container and its anonymous volumes; may be repeated."""
         remove_container(self._client, self._id)
         if self.guard is not None:
             self.guard.close()
@@ -169,7 +172,7 @@ class DockerContainer:
 
 
 def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None:
-    """Take over a container, and the one that holds its network."""
+    """Return a handle of an existing container, with the container that owns its network."""
     with translated("inspect the container"):
         try:
             found = client.inspect_container(container_id)
@@ -201,7 +204,7 @@ def _moment(text: str) -> datetime | None:
 
 @patient
 def remove_container(client: docker.APIClient, container_id: str) -> None:
-    """Remove a container with force; already gone is no error."""
+    """Remove a container by force; a container that is already gone is no error."""
     with translated("remove the container"):
         try:
             client.remove_container(container_id, v=True, force=True)
@@ -214,7 +217,7 @@ def remove_container(client: docker.APIClient, container_id: str) -> None:
 
 
 def measure(client: docker.APIClient, container_id: str) -> Usage | None:
-    """Return what a container uses now, or None when it does not run."""
+    """Return a container's current resource usage, or None when it is not running."""
     with translated("measure the container"):
         try:
             stats = client.stats(container_id, stream=False, one_shot=True)
@@ -236,7 +239,7 @@ def _memory_in_use(stats: Mapping[str, Any]) -> int | None:
     if usage is None:
         return None
     detail = stats.get("stats", {})
-    # The page cache that can be dropped is not the worker's need (as `docker stats` shows it);
-    # the key differs between cgroup v1 and v2.
+    # Page cache that the kernel can drop is no need of the worker; `docker stats` subtracts it too.
+    # The key differs between cgroup v1 and v2.
     cache = detail.get("total_inactive_file", detail.get("inactive_file", 0))
     return max(int(usage) - int(cache), 0)

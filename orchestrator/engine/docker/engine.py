@@ -1,4 +1,4 @@
-"""The Docker engine: checks, containers, networks and what is left of them."""
+"""The Docker engine: check the daemon, start containers, list and remove leftovers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,15 +29,15 @@ from orchestrator.engine.protocol import EngineFeatures, Leftover, Measurement, 
 from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
 from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedError
 
-# Each worker holds two connections (its output, its end); docker-py's default pool is smaller.
+# Each worker holds two connections (output stream, wait); docker-py's default pool is smaller.
 _CONNECTIONS = 64
 _TIMEOUT = 60
 _VOLUME = 1024**3
-"""Bytes of each volume that an image declares; they count as the worker's memory."""
+"""Bytes of each volume that an image declares; tmpfs volumes count against the worker's memory."""
 
 
 class DockerEngine(DockerImages):
-    """See `orchestrator.engine.protocol.Engine`."""
+    """Implements `orchestrator.engine.protocol.Engine`."""
 
     name = "docker"
 
@@ -53,9 +53,9 @@ class DockerEngine(DockerImages):
         super().__init__(client)
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
-        """Make sure that a run can start here."""
+        """Check that a run can start here."""
         info = self._info()
-        with translated("ask the Docker engine what it is"):
+        with translated("query the Docker engine"):
             version = self._client.version()
         check_engine(self._client.base_url, version, info)
         for image in images:
@@ -65,7 +65,7 @@ class DockerEngine(DockerImages):
         if runtime is not None and runtime not in runtimes:
             raise UnsupportedError(
                 f"the Docker engine has no runtime `{runtime}`",
-                hint=f"it has: {', '.join(runtimes)}",
+                hint=f"its runtimes are: {', '.join(runtimes)}",
             )
         return EngineFeatures(
             overlay=self._may_overlay(info),
@@ -78,22 +78,22 @@ class DockerEngine(DockerImages):
 
     @repeatable
     def _info(self) -> dict[str, Any]:
-        with translated("ask the Docker engine what it is"):
+        with translated("query the Docker engine"):
             info: dict[str, Any] = self._client.info()
         return info
 
     @cached_property
     def _seccomp(self) -> str | None:
-        """The system calls that containers may make; None where the daemon cannot filter them."""
+        """The seccomp profile of containers; None if the daemon cannot filter system calls."""
         return profile() if is_supported(self._info()) else None
 
     @staticmethod
     def _may_overlay(info: Mapping[str, Any]) -> bool:
-        """Return whether the daemon mounts on this very machine, and not in a virtual one."""
+        """Return whether the daemon mounts on this machine itself, not in a virtual machine."""
         return "Docker Desktop" not in info.get("OperatingSystem", "")
 
     def create(self, spec: ContainerSpec) -> DockerContainer:
-        """Create and attach; on any failure nothing is left."""
+        """Create a container and attach to it; a failure leaves nothing behind."""
         spec = self._with_volumes_in_memory(spec)
         if spec.network_of is not None:
             return self._create_in_network_of(spec, spec.network_of)
@@ -111,15 +111,16 @@ class DockerEngine(DockerImages):
     def _create_in_network_of(self, spec: ContainerSpec, other: str) -> DockerContainer:
         holder = self.adopt(other)
         if holder is None:
-            raise EngineError("the container whose network was to be shared is gone")
-        # What has a guard shares that one's network itself.
+            raise EngineError("the container whose network should be shared is gone")
+        # A container with a guard uses its guard's network, so the guard is the owner to share
+        # with.
         sharing = _sharing(spec, holder.guard or holder)
         container = create(self._client, sharing, seccomp=self._seccomp)
         container.ports = holder.ports
         return container
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
-        """Create, attach, start; on any failure nothing is left."""
+        """Create, attach to and start a container; a failure leaves nothing behind."""
         container = self.create(spec)
         try:
             container.start()
@@ -129,7 +130,7 @@ class DockerEngine(DockerImages):
         return container
 
     def adopt(self, container_id: str) -> DockerContainer | None:
-        """Find a container by its id, and the one that holds its network."""
+        """Return a handle of an existing container, with the container that owns its network."""
         return adopt(self._client, container_id)
 
     def enter(
@@ -145,7 +146,7 @@ class DockerEngine(DockerImages):
 
     @patient
     def _with_volumes_in_memory(self, spec: ContainerSpec) -> ContainerSpec:
-        """Cover the volumes that the image declares: on disk they would have no limit."""
+        """Mount a tmpfs over each volume that the image declares: a volume on disk has no limit."""
         mounted = {mount.target for mount in spec.mounts}
         declared = set(self._config_of(spec.image).get("Volumes") or {}) - mounted
         tmpfs = (TmpfsMount(target=path, size=_VOLUME) for path in sorted(declared))
@@ -153,7 +154,7 @@ class DockerEngine(DockerImages):
 
     @repeatable
     def exposed_ports(self, image: str) -> tuple[int, ...]:
-        """Read what the image says of itself."""
+        """Return the TCP ports that an image declares with `EXPOSE`, in ascending order."""
         config = self._config_of(image).get("ExposedPorts") or {}
         ports = (port.partition("/") for port in config)
         return tuple(sorted(int(port) for port, _, way in ports if way == "tcp"))
@@ -164,7 +165,7 @@ class DockerEngine(DockerImages):
         return found.get("Config") or {}
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
-        """Make a bridge whose containers cannot reach each other."""
+        """Create a bridge network whose containers cannot reach each other."""
         with translated("create the network"):
             network_id: str = self._client.create_network(
                 name,
@@ -177,12 +178,12 @@ class DockerEngine(DockerImages):
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
     ) -> None:
-        """Close the host itself to what runs in a network, from the host's own side."""
+        """Block the host for a network's containers, from the host's own network namespace."""
         close_host(self._client, name, network, egress, labels, seccomp=self._seccomp)
 
     @repeatable
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
-        """Measure the running containers that carry all of `labels`."""
+        """Return the usage of running containers that carry all of `labels`."""
         filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
         with translated("list the running containers"):
             running = self._client.containers(filters=filters)
@@ -197,7 +198,7 @@ class DockerEngine(DockerImages):
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
         """List containers, networks and volumes that carry all of `labels`."""
         filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
-        with translated("list what is left"):
+        with translated("list leftover objects"):
             containers = self._client.containers(all=True, filters=filters)
             networks = self._client.networks(filters=filters)
             volumes = self._client.volumes(filters=filters)["Volumes"] or []
@@ -209,7 +210,7 @@ class DockerEngine(DockerImages):
 
     @repeatable
     def remove(self, leftover: Leftover) -> None:
-        """Remove one object; already gone is no error."""
+        """Remove one object; an object that is already gone is no error."""
         if leftover.kind == "container":
             remove_container(self._client, leftover.id)
             return
@@ -223,10 +224,10 @@ class DockerEngine(DockerImages):
                 return
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to the daemon."""
         self._client.close()
 
 
 def _sharing(spec: ContainerSpec, other: DockerContainer) -> ContainerSpec:
-    """Leave out what is said where the network is held."""
+    """Return the specification for a container that joins another container's network."""
     return replace(spec, network=f"{SHARED_NETWORK}{other.id}", extra_hosts={}, ports={})

@@ -1,4 +1,4 @@
-"""Every exception of docker-py and requests becomes one of ours here, and nowhere else."""
+"""Translate exceptions of docker-py and requests into the orchestrator's exceptions."""
 
 import os
 from collections.abc import Iterator
@@ -17,24 +17,27 @@ from orchestrator.errors import (
 )
 
 _START = (
-    "start it with `sudo systemctl start docker`; where there is none, `make setup` in a clone of "
-    "orchestrator installs it"
+    "start it with `sudo systemctl start docker`; if Docker is not installed, run "
+    "`make setup` in a clone of orchestrator"
 )
-_JOIN = "`sudo usermod -aG docker $USER`, then log in anew"
-# What the daemon says when a host port cannot be bound (moby, libnetwork: portallocator and
-# docker-proxy).
+_JOIN = "`sudo usermod -aG docker $USER`, then log in again"
+# Phrases in the daemon's error when a host port cannot be bound (moby, libnetwork: portallocator
+# and docker-proxy).
 _PORT_TAKEN = ("port is already allocated", "address already in use")
 
 
 @contextmanager
 def translated(action: str) -> Iterator[None]:
-    """Run a block of SDK calls; `action` says what they do, as in `start the container`.
+    """Translate the exceptions of SDK calls in the block.
+
+    Args:
+        action: What the calls do, for the error message, as in `start the container`.
 
     Raises:
         EngineUnavailableError: The daemon cannot be reached or hung up.
         ImageNotFoundError: The daemon lacks the image.
         PortTakenError: A host port is in use.
-        EngineError: Any other refusal.
+        EngineError: The daemon refused for any other reason.
     """
     try:
         yield
@@ -51,7 +54,7 @@ def translated(action: str) -> Iterator[None]:
         if _is_connection(error):
             raise _unreachable(action, error) from error
         raise EngineError(f"cannot {action}: {error}") from error
-    # urllib3's own: docker-py reads streams past requests, so a hang-up midway comes as it is.
+    # docker-py reads streams without requests, so a hang-up in the middle raises urllib3's errors.
     except (
         requests.exceptions.RequestException,
         urllib3.exceptions.HTTPError,
@@ -77,7 +80,7 @@ def _is_connection(error: BaseException) -> bool:
 
 def _unreachable(action: str, error: BaseException) -> EngineUnavailableError:
     root = _root(error)
-    # The socket's own words, which the SDK wraps in the names of three classes.
+    # The socket's own error text; the SDK's text also has the names of three classes.
     said = (isinstance(root, OSError) and root.strerror) or str(error)
     return EngineUnavailableError(
         f"cannot {action}: the Docker engine does not answer ({said})", hint=_remedy(root)

@@ -1,11 +1,11 @@
-"""Keeps a worker's network away from the machine, its networks and its neighbours.
+"""Block a worker's network from reaching the host, private networks and other workers.
 
-A container of ours joins the network first, sets packet filter rules in its own network namespace,
-and stays. The worker's container then shares that namespace: it is bound by the rules, and has no
-capability to change them.
+A guard container joins the worker's network first, sets packet filter rules in its own network
+namespace, and keeps running. The worker's container then shares that namespace: the rules bind it,
+and it has no capability to change them.
 
-A second container of ours, one for each run, closes the host itself from the host's own side: what
-addresses the host has, and which it gets later, makes no difference there.
+A second helper container, one for each run, blocks the host from the host's own namespace. Its
+rules do not list addresses, so they also cover addresses that the host gets later.
 """
 
 import ipaddress
@@ -26,11 +26,11 @@ from orchestrator.text.sanitize import one_line
 
 _READY = b"guarded"
 _CLOSED = b"counter packets"
-"""How `nft` lists the last rule of the host's table; an error quotes what we wrote instead."""
+"""Part of the last rule as `nft` lists it. An error message quotes the rule as written instead."""
 _FAILED = b"Error"
 _SCRIPT = f'printf %s "$RULES" | nft -f - && echo {_READY.decode()} && exec sleep infinity'
-# The table belongs to the `nft` that made it: whatever ends that process takes the table away, so
-# that nothing of it is ever left on the host.
+# The table belongs to the `nft` process that created it: when the process ends for any reason, the
+# kernel removes the table, so that nothing stays on the host.
 _HOST_SCRIPT = """\
 printf %s "$RULES" | nft -c -f - || exit
 { printf '%s\\n' "$RULES" "list table inet $TABLE"; exec sleep infinity; } | nft -i 2>&1"""
@@ -41,13 +41,13 @@ _PIDS = 16
 def start_guard(
     client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
 ) -> DockerContainer:
-    """Start the container that holds a worker's network, and wait until its rules stand.
+    """Start the guard container that owns a worker's network, and wait until its rules are active.
 
     Args:
-        client: The daemon.
+        client: The Docker client.
         spec: The worker's container.
-        egress: What it may reach.
-        seccomp: The profile of system calls; None where the daemon cannot filter them.
+        egress: Destinations that the worker may reach.
+        seccomp: The seccomp profile; None if the daemon cannot filter system calls.
 
     Raises:
         PortTakenError: A host port of `spec.ports` is in use.
@@ -66,7 +66,7 @@ def start_guard(
 def create(
     client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
 ) -> DockerContainer:
-    """Create a container and attach to it."""
+    """Create a container and attach to its output."""
     with translated("create the container"):
         created = client.create_container(**create_arguments(client, spec, seccomp=seccomp))
     try:
@@ -83,7 +83,8 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
         name=f"{spec.name}-network",
         image=egress.image,
         command=("sh", "-c", _SCRIPT),
-        # Nothing of a worker runs here. Only root's capabilities take effect, and it has just one.
+        # No code of a worker runs here. Capabilities take effect only for root, which has just this
+        # one.
         user="0:0",
         capabilities=("NET_ADMIN",),
         workdir="/",
@@ -101,7 +102,7 @@ def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -
 
 
 def gateway_of(client: docker.APIClient) -> str:
-    """Return the machine's own address on the default bridge."""
+    """Return the host's address on the default bridge."""
     with translated("inspect the default network"):
         settings: dict[str, Any] = client.inspect_network("bridge")["IPAM"]["Config"][0]
     first = next(ipaddress.ip_network(settings["Subnet"]).hosts())
@@ -112,13 +113,13 @@ def _await_ready(guard: DockerContainer) -> None:
     problem = _problem(guard, _READY)
     if problem is not None:
         raise EngineError(
-            f"cannot close the worker's network: {problem}",
+            f"cannot block the worker's network: {problem}",
             hint="use `--network none`, or rebuild the base image: `orchestrator image build`",
         )
 
 
 def _problem(container: DockerContainer, ready: bytes) -> str | None:
-    """Wait until a container says that its rules stand, or give what it says instead."""
+    """Return None once a container reports active rules, else the error that it printed."""
     said = b""
     for chunk in container.logs():
         said += chunk.data
@@ -138,7 +139,7 @@ def close_host(
     *,
     seccomp: str | None,
 ) -> None:
-    """Start the container that closes the host to a network, and wait until its rules stand.
+    """Start the helper that blocks the host for a network, and wait until its rules are active.
 
     Raises:
         EngineError: The rules could not be set; no container is left.
@@ -169,7 +170,7 @@ def _host_spec(
         name=name,
         image=image,
         command=("sh", "-c", _HOST_SCRIPT),
-        # Nothing of a worker runs here or reaches it: it has no port, no file and no input.
+        # No code of a worker runs here or reaches this container: no port, no file, no input.
         user="0:0",
         capabilities=("NET_ADMIN",),
         workdir="/",

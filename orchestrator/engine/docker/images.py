@@ -1,4 +1,4 @@
-"""Images, through the Docker SDK."""
+"""Inspect, pull, import, build and tag images, with the Docker SDK."""
 
 import errno
 import json
@@ -28,27 +28,27 @@ from orchestrator.text.sanitize import one_line
 _NAMELESS = "<none>:<none>"
 _LAST_LINES = 15
 _LARGEST_IGNORE = 1024**2
-"""Bytes of a `.dockerignore`."""
-# The daemon paints what a step writes to stderr.
+"""Largest size of a `.dockerignore`, in bytes."""
+# The daemon colours what a build step writes to stderr.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class DockerImages:
-    """See `orchestrator.engine.image_protocol.ImageEngine`."""
+    """Implements `orchestrator.engine.image_protocol.ImageEngine`."""
 
     def __init__(self, client: docker.APIClient) -> None:
         self._client = client
 
     def image_id(self, image: str) -> str | None:
-        """Return the id of an image the daemon has, or None."""
+        """Return the id of an image, or None when the daemon does not have the image."""
         info = self.image_info(image)
         return info.id if info else None
 
     def image_info(self, image: str) -> ImageInfo | None:
-        """Describe an image the daemon has, or None."""
+        """Return a description of an image, or None when the daemon does not have the image."""
         with translated(f"inspect the image `{image}`"):
             try:
-                # Decorated in docker-py, which hides its types.
+                # docker-py decorates this method, which hides its types.
                 found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
             except docker.errors.NotFound:
                 return None
@@ -60,29 +60,30 @@ class DockerImages:
         )
 
     def labelled_images(self, label: str) -> Mapping[str, ImageInfo]:
-        """Return the images that have a label, by each of their names."""
+        """Return the images that have a label, by image name; each of an image's names is a key."""
         with translated("list the images"):
             found = self._client.images(filters={"label": label})
         images = ((name, one) for one in found for name in one["RepoTags"] or ())
         return {name: _listed(one) for name, one in images if name != _NAMELESS}
 
     def pull(self, image: str, *, progress: Progress) -> None:
-        """Fetch an image from its registry."""
+        """Pull an image from its registry."""
         repository, tag = _split(image)
         with _building(f"pull `{image}`"):
             stream = self._client.pull(repository, tag=tag, stream=True, decode=True)
             _follow(stream, action=f"pull `{image}`", progress=progress)
 
     def import_image(self, tarball: Path, *, tag: str, labels: Mapping[str, str]) -> None:
-        """Make an image of one layer out of a root file system."""
+        """Create an image with one layer from a root file system."""
         repository, name = _split(tag)
-        # JSON's quoting is the Dockerfile's, but for `$`, which is a variable there.
+        # JSON quoting is valid in a Dockerfile except for `$`, which starts a variable there.
         changes = [f"LABEL {json.dumps(k)}={json.dumps(v)}" for k, v in labels.items()]
         with _building(f"import `{tag}`"), self._in_the_place_of(tag, labels):
             answer = self._client.import_image_from_file(
                 str(tarball), repository=repository, tag=name, changes=changes
             )
-            # A refusal midway comes with status 200, as a line of the answer.
+            # The daemon reports a refusal in the middle with status 200 and an error line in the
+            # answer.
             lines = (json.loads(line) for line in answer.splitlines() if line.strip())
             _follow(lines, action=f"import `{tag}`", progress=lambda _: None)
 
@@ -99,7 +100,7 @@ class DockerImages:
         target: str | None = None,
         left_out: frozenset[str] = frozenset(),
     ) -> None:
-        """Build an image from a folder, but for some of its files; no unnamed image is left."""
+        """Build an image from a folder without the files in `left_out`; leave no unnamed image."""
         steps = Steps()
         with (
             _building(f"build `{tag}`"),
@@ -115,7 +116,7 @@ class DockerImages:
                 labels=dict(labels),
                 nocache=not use_cache,
                 target=target,
-                # Containers of the steps go away, also that of the step that failed.
+                # Remove the containers of build steps, including that of a failed step.
                 rm=True,
                 forcerm=True,
                 decode=True,
@@ -127,14 +128,14 @@ class DockerImages:
 
     @contextmanager
     def _in_the_place_of(self, tag: str, labels: Mapping[str, str]) -> Iterator[None]:
-        """Remove the image that has the name now, once another has it, if it is one of ours."""
+        """Remove the old image of `tag` after the block has replaced it, if it carries `labels`."""
         before = self.image_info(tag) if labels else None
         yield
         if before is not None and labels.keys() <= before.labels.keys():
             remove_unnamed(self._client, before.id, parents=True)
 
     def tag(self, image: str, *, tag: str) -> None:
-        """Give an image a second name."""
+        """Add a name to an image."""
         repository, name = _split(tag)
         with translated(f"tag `{image}`"):
             self._client.tag(image, repository, tag=name, force=True)
@@ -144,7 +145,7 @@ class DockerImages:
 def _archive(
     context: Path, dockerfile: str, left_out: frozenset[str]
 ) -> Iterator[tuple[IO[bytes], str]]:
-    """Pack what a build sees, as the SDK does; give the archive and the Dockerfile's name in it.
+    """Pack the build context as the SDK does; yield the archive and the Dockerfile's name in it.
 
     Raises:
         OSError: A file cannot be read.
@@ -156,7 +157,7 @@ def _archive(
     inside = name or dockerfile
     paths = sorted(exclude_paths(root, ignored, dockerfile=inside))
     files = [path for path in paths if not _is_below(path.replace(os.sep, "/"), left_out)]
-    # A Dockerfile from elsewhere lies beside the context's files, and is not copied with them.
+    # A Dockerfile from outside the context is added to the archive, but excluded from `COPY`.
     beside: list[tuple[str, str]] = []
     if text is not None:
         beside = [(".dockerignore", "\n".join([*ignored, inside])), (inside, text)]
@@ -166,10 +167,12 @@ def _archive(
 
 
 def _ignore_lines(listed: Path) -> list[str]:
-    """Read a context's `.dockerignore`; a build may see its lines, so that no link is followed.
+    """Return the lines of a context's `.dockerignore`, without following a link.
+
+    A build can see these lines: a link could expose a file of the host.
 
     Raises:
-        ImageBuildError: It cannot be read, is a link, is no file or is too large.
+        ImageBuildError: The file is unreadable, a link, not a regular file, or too large.
     """
     try:
         with open_regular(listed) as file:
@@ -180,7 +183,7 @@ def _ignore_lines(listed: Path) -> list[str]:
         what = "a link, which is not followed" if error.errno == errno.ELOOP else "unreadable"
         raise ImageBuildError(f"{listed} is {what}") from error
     if len(data) > _LARGEST_IGNORE:
-        raise ImageBuildError(f"{listed} has more than {_LARGEST_IGNORE} bytes")
+        raise ImageBuildError(f"{listed} is larger than {_LARGEST_IGNORE} bytes")
     return data.decode(errors="surrogateescape").splitlines()
 
 
@@ -190,7 +193,7 @@ def _is_below(path: str, folders: frozenset[str]) -> bool:
 
 
 def _listed(image: Mapping[str, Any]) -> ImageInfo:
-    """Describe an image as a list of them does."""
+    """Convert an entry of the daemon's image list."""
     created = datetime.fromtimestamp(image["Created"], UTC).isoformat()
     labels = image.get("Labels") or {}
     return ImageInfo(id=image["Id"], size=image["Size"], created=created, labels=labels)
@@ -198,13 +201,13 @@ def _listed(image: Mapping[str, Any]) -> ImageInfo:
 
 def _split(image: str) -> tuple[str, str | None]:
     repository, tag = parse_repository_tag(image)
-    # Without a tag, docker-py would pull every one there is.
+    # Without a tag, docker-py would pull every tag of the repository.
     return repository, tag or "latest"
 
 
 @contextmanager
 def _building(action: str) -> Iterator[None]:
-    """Whatever the daemon refuses here is about the image, not about the engine."""
+    """Translate the daemon's refusals into ImageBuildError, as the image is at fault."""
     try:
         with translated(action):
             yield
@@ -217,10 +220,10 @@ def _building(action: str) -> Iterator[None]:
 
 
 def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress) -> None:
-    """Read a stream of the daemon's to its end.
+    """Read the daemon's progress stream to its end.
 
     Raises:
-        ImageBuildError: It tells of an error.
+        ImageBuildError: The stream contains an error.
     """
     last: deque[str] = deque(maxlen=_LAST_LINES)
     for event in stream:
@@ -232,7 +235,8 @@ def _follow(stream: Iterable[dict[str, Any]], *, action: str, progress: Progress
 
 
 def _lines(event: Mapping[str, Any]) -> list[str]:
-    # Progress bars come several times a second and layer; their beginnings and ends do without.
+    # Progress bars arrive several times a second for each layer. The events at a layer's beginning
+    # and end have no bar and are enough.
     if event.get("progressDetail"):
         return []
     text = _COLOUR.sub("", str(event.get("stream") or event.get("status") or ""))

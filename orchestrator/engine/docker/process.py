@@ -1,4 +1,4 @@
-"""A command beside a container's own, over the connection that the daemon hands over for it."""
+"""A command inside a running container (`docker exec`), over a raw connection to the daemon."""
 
 import struct
 import time
@@ -17,14 +17,14 @@ _CHUNK = 64 * 1024
 _HEADER = struct.Struct(">BxxxL")
 _STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
 _ABSENT = frozenset({404, 409})
-"""What the daemon says of a container that is gone, has ended, or is paused."""
+"""The daemon's status codes for a container that is gone, has ended, or is paused."""
 _NOTICE = 5.0
-"""Seconds by which the daemon knows of an end that the output has shown."""
+"""Seconds within which the daemon knows that a command has ended, after its output has ended."""
 _TICK = 0.05
 
 
 class DockerProcess:
-    """See `orchestrator.engine.protocol.InnerProcess`."""
+    """Implements `orchestrator.engine.protocol.InnerProcess`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class DockerProcess:
         terminal: TerminalSize | None,
         env: Mapping[str, str],
     ) -> None:
-        """Start it, as the container's user and in its directory."""
+        """Start the command with the container's user and working directory."""
         self._client = client
         self._terminal = terminal is not None
         with translated("start a command in the container"):
@@ -46,20 +46,20 @@ class DockerProcess:
                 )["Id"]  # fmt: skip
             except docker.errors.APIError as error:
                 if error.status_code in _ABSENT:
-                    raise NotRunningError("the container does not run") from error
+                    raise NotRunningError("the container is not running") from error
                 raise
             connection: Any = client.exec_start(self._id, tty=self._terminal, socket=True)
-        # The connection itself, past what wraps it: it can be written to, and is given time.
+        # The socket itself, without docker-py's wrappers: it is writable, and has no read timeout.
         self._socket = getattr(connection, "_sock", connection)
         self._socket.settimeout(None)
-        # Its first bytes may have come with the answer's head, and wait in that buffer.
+        # The first bytes of output may already be in the buffer of the HTTP response.
         self._response = connection._response
         self._reader = self._response.raw._fp.fp
         if terminal is not None:
             self.resize(terminal)
 
     def output(self) -> Iterator[LogChunk]:
-        """Yield all output until it ends."""
+        """Yield all output until the command ends."""
         with translated("read the command's output"):
             if self._terminal:
                 while data := self._reader.read1(_CHUNK):
@@ -72,18 +72,19 @@ class DockerProcess:
                     yield LogChunk(stream=_STREAMS[stream], data=data)
 
     def write(self, data: bytes) -> None:
-        """Give it input."""
+        """Send input to the command."""
         with translated("write to the command"):
             self._socket.sendall(data)
 
     def resize(self, size: TerminalSize) -> None:
-        """Change the size of its terminal; one that has just started has none for a moment."""
+        """Change the size of the command's terminal, retrying while it is being set up."""
         deadline = time.monotonic() + 1
         while True:
             try:
                 self._client.exec_resize(self._id, height=size.rows, width=size.columns)
             except docker.errors.DockerException:
-                # The size of a window is worth no error; neither is that of one that is gone.
+                # A wrong window size is not worth an error, and a command that has ended needs no
+                # size.
                 if time.monotonic() >= deadline:
                     return
                 time.sleep(_TICK)
@@ -91,7 +92,7 @@ class DockerProcess:
                 return
 
     def wait(self) -> int:
-        """Return its exit code."""
+        """Return the command's exit code."""
         deadline = time.monotonic() + _NOTICE
         while True:
             with translated("ask how the command ended"):
@@ -102,9 +103,9 @@ class DockerProcess:
             if not state["Running"] and state["ExitCode"] is not None:
                 return int(state["ExitCode"])
             if time.monotonic() >= deadline:
-                raise EngineError("the engine does not know how the command ended")
+                raise EngineError("the engine did not report how the command ended")
             time.sleep(_TICK)
 
     def close(self) -> None:
-        """Let go of its input and output."""
+        """Close the command's input and output."""
         self._response.close()

@@ -1,4 +1,4 @@
-"""A container's output as the daemon kept it, for a process that did not start it."""
+"""Read the daemon's copy of a container's output, to resume a run of another process."""
 
 import threading
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Stream
 
 _AHEAD = 16
-"""Chunks that may wait for the reader."""
+"""Maximum number of chunks queued for the reader."""
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 
 def replay(client: docker.APIClient, container_id: str) -> Iterator[LogChunk]:
     """Yield the output from the first byte kept until the container ends.
 
-    The SDK does not keep stdout and stderr of a log apart, so each is read on its own.
+    The SDK mixes stdout and stderr of a container's log, so each stream is requested separately.
 
     Raises:
         EngineError: The output cannot be read.

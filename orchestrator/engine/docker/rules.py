@@ -1,4 +1,4 @@
-"""Packet filter rules, as text for `nft`: for a worker's own network, and for the host's side."""
+"""Write packet filter rules for `nft`: for a worker's network namespace and for the host."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -13,34 +13,39 @@ CLOSED = (
     "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",
     "240.0.0.0/4",
 )  # fmt: skip
-"""What no worker reaches: every block that the IANA registry of special-purpose IPv4 addresses
-does not call globally reachable, multicast, the former 6to4 relays (RFC 7526), and the address of
-Azure's host agent. Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24."""
+"""Destinations that no worker reaches.
+
+Every block that the IANA registry of special-purpose IPv4 addresses does not call globally
+reachable, multicast, the former 6to4 relays (RFC 7526), and the address of Azure's host agent.
+Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24.
+"""
 MOST_FLOWS = 1000
-"""Connections and flows that one worker may have open at one time."""
+"""Connections and flows that one worker may have open at the same time."""
 NEW_FLOWS = 50
-"""Connections and flows a second that one worker may open for long: what has ended stays in the
-host's connection table for up to two minutes."""
+"""Sustained rate of new connections and flows of one worker, per second. An ended connection stays
+in the host's connection table for up to two minutes.
+"""
 _BURST = 1000
-"""Those that it may open at once, before that rate holds."""
+"""Connections and flows that a worker may open at once, before the rate applies."""
 RESOLVER = "127.0.0.11"
-"""Where the engine answers questions for names, inside a container: its daemon does the work."""
+"""Address of Docker's DNS resolver inside a container; the daemon outside answers the queries."""
 LOCAL_FLOWS = 4000
-"""Flows to the engine's resolver that one worker may have open at one time."""
+"""Flows to Docker's resolver that one worker may have open at the same time."""
 QUESTIONS = 200
-"""Packets a second that one worker may send to the engine's resolver for long."""
+"""Sustained rate of packets from one worker to Docker's resolver, per second."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 _WAYS = ("udp", "tcp")
 
 
 def guard_rules(egress: Egress, *, gateway: str) -> str:
-    """Write the rules for the network namespace of one worker.
+    """Return the rules for the network namespace of one worker.
 
     Args:
-        egress: What stays reachable.
-        gateway: The address that stands for the host.
+        egress: Destinations that stay reachable.
+        gateway: The host's address on the default bridge.
     """
-    # What is too much is dropped, and not refused: TCP tries again by itself, and so only waits.
+    # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
+    # waits.
     lines = [
         f"ip daddr {RESOLVER} limit rate over {QUESTIONS}/second burst {_BURST} packets drop",
         f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',
@@ -60,10 +65,10 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
 
 
 def _untracked() -> list[str]:
-    """Write the rules that keep flows inside of a container out of the kernel's table of flows.
+    """Return the rules that exempt flows inside a container from connection tracking.
 
-    The memory of that table is nobody's, and its buckets are the whole machine's. Only the engine's
-    resolver needs it, because its address is translated.
+    No container's limit covers the memory of the tracking table, and its buckets serve the whole
+    machine. Only the engine's resolver needs tracking, because its address is translated.
     """
     return [
         f'oifname "lo" ip saddr != {RESOLVER} ip daddr != {RESOLVER} notrack',
@@ -72,16 +77,17 @@ def _untracked() -> list[str]:
 
 
 def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> str:
-    """Write the rules by which the host itself is closed to one bridge, whatever addresses it has.
+    """Return the rules that block all addresses of the host for one bridge.
 
-    They look at packets before addresses are translated, so that published ports of other
-    containers are closed too. What the host only forwards is not their affair.
+    The rules see packets before address translation, so that published ports of other containers
+    are
+    blocked too. Packets that the host only forwards are not affected.
 
     Args:
-        name: Of the table, which its maker owns: it goes away when that process ends.
-        interface: The bridge's name.
-        egress: What stays reachable.
-        gateway: The address that stands for the host.
+        name: Name of the table; its owner is the `nft` process, and the table goes when that ends.
+        interface: Name of the bridge.
+        egress: Destinations that stay reachable.
+        gateway: The host's address on the default bridge.
     """
     lines = [
         f'iifname != "{interface}" accept',
@@ -95,7 +101,7 @@ def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> st
 
 
 def _table(name: str, *parts: str) -> str:
-    """Write a table on one line, as `nft -i` wants it."""
+    """Return a table on a single line, as `nft -i` requires."""
     return f"table inet {name} {{ {' '.join(parts)} }}\n"
 
 
@@ -116,7 +122,7 @@ def _match(address: str, port: int | None, *, gateway: str) -> str:
 
 
 def resolvers() -> Iterator[str]:
-    """Yield the name servers that the engine's own resolver asks from inside the namespace."""
+    """Yield the name servers that Docker's resolver queries from inside the namespace."""
     lines = (line for path in _RESOLV if path.exists() for line in path.read_text().splitlines())
     found = {words[1] for line in lines if (words := line.split())[:1] == ["nameserver"]}
     for address in sorted(found):
@@ -126,7 +132,7 @@ def resolvers() -> Iterator[str]:
 
 
 def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> list[str]:
-    """Return the machine's own IPv4 addresses, public ones too (as the kernel lists them)."""
+    """Return the host's own IPv4 addresses, public addresses included, as the kernel lists them."""
     found, address = set(), ""
     for line in table.read_text().splitlines():
         words = line.split()

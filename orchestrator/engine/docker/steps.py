@@ -1,4 +1,4 @@
-"""What the steps of a build leave on the daemon beside the image that was asked for."""
+"""Remove the intermediate images that the steps of a build leave on the daemon."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,16 +14,16 @@ _CACHED = " ---> Using cache"
 
 
 class Steps:
-    """The images that the steps of one build make, as the daemon tells of them."""
+    """Tracks the images that the steps of one build create, from the daemon's progress stream."""
 
     def __init__(self) -> None:
-        """Know of none yet."""
+        """Start with an empty list."""
         self.made: list[str] = []
-        """Their ids, the oldest first; what was taken from the cache is not among them."""
+        """Image ids, oldest first, without images that came from the build cache."""
         self._new = False
 
     def following(self, stream: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield what the daemon tells, and note which images it makes."""
+        """Pass the stream through and record which images the build creates."""
         for event in stream:
             self._note(event)
             yield event
@@ -31,7 +31,7 @@ class Steps:
     def _note(self, event: Mapping[str, Any]) -> None:
         text = str(event.get("stream") or "")
         if step := _STEP.match(text):
-            # The first step of a stage names an image, and makes none.
+            # The first step of a stage (`FROM`) names an existing image and creates none.
             self._new = step[1].upper() != "FROM"
         elif text.startswith(_CACHED):
             self._new = False
@@ -39,7 +39,7 @@ class Steps:
             self.made.append(image[1])
 
     def remove(self, client: docker.APIClient) -> None:
-        """Remove those images that have no name and that no other image stands on."""
+        """Remove the recorded images that have no name and no child image."""
         for image in reversed(self.made):
             remove_unnamed(client, image, parents=False)
 
@@ -48,9 +48,9 @@ def remove_unnamed(client: docker.APIClient, image: str, *, parents: bool) -> No
     """Remove an image, unless it has a name, is in use, or is gone.
 
     Args:
-        client: The daemon.
-        image: Its id.
-        parents: Remove also what it stands on, as far as that has no name either.
+        client: The Docker client.
+        image: Id of the image.
+        parents: Whether to remove its unnamed parent images too.
     """
     with suppress(docker.errors.APIError):
         if not client.inspect_image(image)["RepoTags"]:  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Refuse engines that a run cannot use, by name, before anything is made."""
+"""Reject container engines that a run cannot use, before anything is created."""
 
 import os
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from typing import Any
 from orchestrator.errors import UnsupportedError
 
 _HINT = (
-    "use Docker on this machine, started by root: `unset DOCKER_HOST`, or set it to `unix://PATH`"
+    "use a local Docker daemon that root started: `unset DOCKER_HOST`, or set it to `unix://PATH`"
 )
 
 
 def check_address() -> None:
-    """Refuse an address that no connection can be tried to.
+    """Reject a `DOCKER_HOST` that docker-py cannot even try.
 
     Raises:
         UnsupportedError: `DOCKER_HOST` is an SSH address.
@@ -23,7 +23,7 @@ def check_address() -> None:
 
 
 def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
-    """Refuse an engine that would fail in the middle of a run.
+    """Reject an engine that would fail in the middle of a run.
 
     Args:
         base_url: The address, as docker-py holds it.
@@ -51,7 +51,7 @@ def check_engine(base_url: str, version: Mapping[str, Any], info: Mapping[str, A
 
 def _remote(address: str) -> UnsupportedError:
     return UnsupportedError(
-        f"an engine that is not reached by a Unix socket is not supported (`{address}`): it does "
-        "not see the files of this machine",
+        "an engine that is not reached over a Unix socket is not supported "
+        f"(`{address}`): it does not see the files of this machine",
         hint=_HINT,
     )

@@ -1,4 +1,4 @@
-"""Our images: the base, one for each agent program, and those of projects."""
+"""Build the base image, the image of each agent program, and the images of projects."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,41 +26,41 @@ from orchestrator.engine.images.recipes import (
 from orchestrator.errors import ImageBuildError, OrchestratorError
 
 RECIPE = "orchestrator.recipe"
-"""Label: what the image was made from, as a hash."""
+"""Label: hash of the files and base that the image was built from."""
 
 PROJECT = "orchestrator.project"
-"""Label: the file that says how the image of a project is made."""
+"""Label: path of the file with the build instructions of a project's image."""
 AGENT = "orchestrator.agent"
-"""Label: the agent program that was put into the image of a project."""
+"""Label: the agent program that was added to a project's image."""
 
 _DIGEST_LENGTH = 12
-# What Dockerfile.worker and its script print.
+# Keys are lines that Dockerfile.worker and its script print when they fail.
 _HINTS = {
-    "there is no git in this image": "agents work with git: let the image's Dockerfile install it",
-    "there is no python3 in this image": "the agent is a Python program: let the image's "
-    "Dockerfile install `python3`",
-    "does not start in this image": "it needs glibc, and a Python program one of the versions "
-    "it was written for",
+    "there is no git in this image": "agents need git: install it in the image's Dockerfile",
+    "there is no python3 in this image": "the agent is a Python program: "
+    "install `python3` in the image's Dockerfile",
+    "does not start in this image": "the agent program needs glibc and, if it is "
+    "written in Python, a supported Python version",
 }
 _UPSTREAM = f"debian:{SUITE}-slim"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageStatus:
-    """One of our images, as it is now."""
+    """Current state of one of the orchestrator's images."""
 
     tag: str
     info: ImageInfo | None
-    """None when it is missing."""
+    """None when the image is missing."""
     stale: bool
-    """It was made by us, from something else than what it would be made from now."""
+    """Whether a build would now use other files or another base than the image was built from."""
     project: str | None = None
-    """The file that says how it is made, when it is a project's own."""
+    """Path of the file with the build instructions, for a project's own image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuilder:
-    """Makes our images; what is there already and up to date is kept."""
+    """Builds the orchestrator's images; an image that is up to date is not built again."""
 
     engine: ImageEngine
     environ: Mapping[str, str]
@@ -68,10 +68,10 @@ class ImageBuilder:
     use_cache: bool = True
 
     def build_base(self, own: str | None = None) -> None:
-        """Make `BASE_IMAGE`, or let it be the image `own`.
+        """Build `BASE_IMAGE`, or tag the image `own` as `BASE_IMAGE`.
 
         Raises:
-            ImageBuildError: It can be neither built nor bootstrapped.
+            ImageBuildError: The image can be neither built nor bootstrapped.
         """
         if own is not None:
             self._adopt(own)
@@ -87,12 +87,12 @@ class ImageBuilder:
     def build_worker(
         self, agent: str, tag: str | None = None, *, project: ProjectImage | None = None
     ) -> str:
-        """Make the image with that agent program, and name it.
+        """Build the image with an agent program and return its name.
 
         Args:
             agent: The agent program.
-            tag: What to call the image. Default: our own name for it.
-            project: What it is made on. Default: `BASE_IMAGE`.
+            tag: Name of the new image. Default: the orchestrator's name for this agent's image.
+            project: The project whose image is the base. Default: `BASE_IMAGE`.
 
         Raises:
             ImageBuildError: A step failed.
@@ -108,7 +108,8 @@ class ImageBuilder:
         installer = INSTALLERS[agent]
         args = {"BASE": base, "INSTALLER": installer, "AGENT": agent}
         if installer == "npm":
-            # What npm brings runs anywhere, so the project's image need not have npm.
+            # Programs that npm installs do not depend on the base, so the project's image need not
+            # have npm.
             args["BUILDER"] = BASE_IMAGE
         args |= index_args(installer, self.environ)
         with _explained():
@@ -116,10 +117,10 @@ class ImageBuilder:
         return name
 
     def build_project(self, project: ProjectImage) -> str:
-        """Make a project's own image, without an agent, and name it.
+        """Build or pull a project's own image, without an agent, and return its name.
 
         Raises:
-            ImageBuildError: A step failed, or it cannot be pulled.
+            ImageBuildError: A build step failed, or the image cannot be pulled.
         """
         if project.image is not None:
             if not self.use_cache or self.engine.image_id(project.image) is None:
@@ -143,7 +144,7 @@ class ImageBuilder:
         return tag
 
     def _keeps(self, tag: str, labels: Mapping[str, str]) -> bool:
-        """Return whether an image can stay as it is."""
+        """Return whether an existing image is up to date."""
         if not self.use_cache or _recipe_of(self.engine, tag) != labels[RECIPE]:
             return False
         self.progress(f"{tag} is up to date")
@@ -166,7 +167,9 @@ class ImageBuilder:
         return True
 
     def _bootstrap_base(self, labels: Mapping[str, str]) -> None:
-        self.progress("no registry to pull from: bootstrapping from packages, about half a minute")
+        self.progress(
+            "no registry is reachable: bootstrapping the base from packages, about half a minute"
+        )
         with tempfile.TemporaryDirectory(prefix="orchestrator-base-") as folder:
             tarball = Path(folder) / "base.tar"
             bootstrap(tarball, base_packages())
@@ -194,13 +197,13 @@ class ImageBuilder:
 
 
 def project_tag(project: ProjectImage, agent: str | None = None) -> str:
-    """Name a project's image, or the one with an agent on top: the same content, the same name."""
+    """Return the name of a project's image, with or without an agent; equal content, equal name."""
     digest = project.digest[:_DIGEST_LENGTH]
     return f"{PROJECT_IMAGES}:{agent}-{digest}" if agent else f"{PROJECT_IMAGES}:{digest}"
 
 
 def image_statuses(engine: ImageEngine) -> tuple[ImageStatus, ...]:
-    """Return which of our images are there, and which would be made anew."""
+    """Return the state of all images of the orchestrator, and of projects' images."""
     base = engine.image_id(BASE_IMAGE) or ""
     wanted = {BASE_IMAGE: base_recipe()}
     wanted |= {worker_image(agent): agent_recipe(agent, base) for agent in INSTALLERS}
@@ -221,12 +224,12 @@ def _project_status(tag: str, info: ImageInfo) -> ImageStatus:
 
 
 def _project_recipe(labels: Mapping[str, str]) -> str | None:
-    """Condense what an image would be made from now; None when its project is gone."""
+    """Return the hash that a build would record now, or None when the project is gone."""
     agent = labels.get(AGENT)
     try:
         digest = read_project(Path(labels[PROJECT])).digest
     except (OrchestratorError, ValueError):
-        # Anybody can label an image, with what is no path.
+        # Any user of the daemon can set this label to something that is no path.
         return None
     if agent is None:
         return digest
@@ -240,7 +243,7 @@ def _recipe_of(engine: ImageEngine, tag: str) -> str | None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Say what to do when an agent's program does not fit on its base."""
+    """Add a hint to the error when an agent program does not fit the base image."""
     try:
         yield
     except ImageBuildError as error:

@@ -1,4 +1,4 @@
-"""Make a root file system out of Debian packages. No other module starts mmdebstrap."""
+"""Build a root file system from Debian packages. No other module starts mmdebstrap."""
 
 import contextlib
 import os
@@ -18,15 +18,14 @@ _TIMEOUT = 900.0
 _GRACE = 10.0
 _LAST_LINES = 15
 _HINT = (
-    "`apt-get install mmdebstrap`, "
-    "or use an image of your own: `orchestrator image build --base IMAGE`"
+    "`apt-get install mmdebstrap`, or use your own image: `orchestrator image build --base IMAGE`"
 )
-# What nobody reads in a container. debian:trixie-slim leaves the same out.
+# Files that containers do not need. debian:trixie-slim omits the same paths.
 _WITHOUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*")
 
 
 def bootstrap(tarball: Path, packages: Sequence[str], *, timeout: float = _TIMEOUT) -> None:
-    """Write a minimal Debian with `packages` to `tarball`.
+    """Write a minimal Debian root file system with `packages` to `tarball`.
 
     Raises:
         ImageBuildError: mmdebstrap is missing, failed, or took longer than `timeout` seconds.
@@ -37,7 +36,11 @@ def bootstrap(tarball: Path, packages: Sequence[str], *, timeout: float = _TIMEO
     with tempfile.TemporaryFile() as log:
         code = _run([program, *_arguments(tarball, packages)], log=log, timeout=timeout)
         if code != 0:
-            how = f"still ran after {timeout:.0f} s" if code is None else f"ended with {code}"
+            how = (
+                f"did not finish within {timeout:.0f} s"
+                if code is None
+                else f"ended with exit code {code}"
+            )
             raise ImageBuildError(
                 f"cannot bootstrap an image: `mmdebstrap` {how}\n{_tail(log)}", hint=_HINT
             )
@@ -45,13 +48,13 @@ def bootstrap(tarball: Path, packages: Sequence[str], *, timeout: float = _TIMEO
 
 def _arguments(tarball: Path, packages: Sequence[str]) -> list[str]:
     return [
-        # Others than root need a user namespace to unpack files of root's.
+        # Users other than root need a user namespace to unpack files that belong to root.
         f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
         "--variant=minbase",
         f"--include={','.join(packages)}",
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in _WITHOUT),
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-        # mmdebstrap copies these from the machine it runs on.
+        # mmdebstrap copies these two files from the host.
         '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
         SUITE,
         str(tarball),
@@ -59,8 +62,8 @@ def _arguments(tarball: Path, packages: Sequence[str]) -> list[str]:
 
 
 def _run(command: list[str], *, log: IO[bytes], timeout: float) -> int | None:
-    """Return the exit code, or None when it had to be ended."""
-    # A session of its own, so that all it started can be ended with it.
+    """Return the exit code, or None when the command was killed after the timeout."""
+    # A new session, so that one signal ends the command and all its children.
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
     )
@@ -74,7 +77,7 @@ def _run(command: list[str], *, log: IO[bytes], timeout: float) -> int | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # SIGTERM lets it unmount what it mounted.
+    # On SIGTERM mmdebstrap unmounts its file systems.
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)

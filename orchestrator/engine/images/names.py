@@ -1,27 +1,27 @@
 """Names of images, and the hint for a missing image."""
 
 BASE_IMAGE = "orchestrator/base:latest"
-"""git and Python: what `shell` tasks run in, and what harvests every worker's work."""
+"""Image with git and Python: runs `shell` tasks and harvests the work of every worker."""
 
 
 PROJECT_IMAGES = "orchestrator/project"
-"""The repository of images that are made from a project's own Dockerfile."""
+"""Repository name of images that are built from a project's own Dockerfile."""
 
 
 def worker_image(agent: str) -> str:
-    """Name the image that workers with this agent program run in."""
+    """Return the name of the worker image with this agent program."""
     return f"orchestrator/worker:{agent}"
 
 
 def image_hint(image: str) -> str:
-    """Return what to do when the engine does not have an image."""
+    """Return a hint on how to get an image that the engine does not have."""
     agent = "shell" if image == BASE_IMAGE else image.removeprefix(worker_image(""))
     if agent != image:
-        return f"`orchestrator image build --agent {agent}` makes it"
+        return f"build it with `orchestrator image build --agent {agent}`"
     if image.startswith(PROJECT_IMAGES):
-        return "`orchestrator image build --from PATH` makes the images of projects"
-    return "pull or build it"
+        return "build the project's image with `orchestrator image build --from PATH`"
+    return "pull or build the image"
 
 
 DEFAULT_IMAGE = worker_image("architect")
-"""What the `architect` agent runs in."""
+"""Image of the `architect` agent."""

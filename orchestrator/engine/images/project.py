@@ -1,4 +1,4 @@
-"""A project's own image: what its Dockerfile or its devcontainer.json says."""
+"""Read how to build a project's own image, from its Dockerfile or devcontainer.json."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.text.sanitize import one_line
 
 _NAMES: Final = (".devcontainer/devcontainer.json", ".devcontainer.json", "Dockerfile")
-"""What is looked for in a folder, the first that is there counts."""
+"""Files searched for in a project folder; the first that exists is used."""
 LOCK_FILES: Final = (
     ".dockerignore",
     "uv.lock",
@@ -30,15 +30,16 @@ LOCK_FILES: Final = (
     "Gemfile.lock",
 )
 _LARGEST: Final = 1024**2
-"""Bytes of a devcontainer.json."""
+"""Largest size of a devcontainer.json, in bytes."""
 _LARGEST_SOURCE: Final = 64 * 1024**2
-"""Bytes of a Dockerfile or lock file that the digest is made from."""
+"""Bytes of a Dockerfile or lock file that enter the digest; the rest is ignored."""
 _REFUSED: Final = {
-    "features": "write what they install into a Dockerfile, and name it as `build.dockerfile`",
-    "dockerComposeFile": "name the Dockerfile of the service: `--from FILE`",
+    "features": "write the installation into a Dockerfile and name that file as `build.dockerfile`",
+    "dockerComposeFile": "pass the Dockerfile of the service: `--from FILE`",
 }
 _NEEDLESS: Final = frozenset({"$schema", "name", "customizations", "settings", "extensions"})
-# What is never closed goes on to the end, lest its end be looked for again and again.
+# An unclosed string or comment matches to the end of the text. Otherwise the search for its end
+# would start again at every character.
 _STRING = r'("(?:\\.|[^"\\])*(?:"|\Z))'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])")
@@ -46,22 +47,24 @@ _TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])")
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectImage:
-    """How a project's image is made."""
+    """Build instructions of a project's image."""
 
     source: Path
-    """The file that says so."""
+    """The Dockerfile or devcontainer.json that holds the instructions."""
     digest: str
-    """What it is made from, condensed: the files that say so, and what locks dependencies."""
+    """Hash of the source files and of the lock files that pin dependencies."""
     image: str | None = None
-    """It is there ready made under this name; else it is built from the following."""
+    """Name of a ready-made image; None: the image is built from `dockerfile` in `context`."""
     dockerfile: Path
     context: Path
     args: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     left_out: frozenset[str] = frozenset()
-    """Paths below the context, with `/`, that the build does not see: `untracked.held_back`."""
+    """Paths below the context, with `/`, hidden from the build: `untracked.held_back`."""
     unused: tuple[str, ...] = ()
-    """Keys of the source that say nothing of the image, or nothing that is understood here."""
+    """Keys of the source file that are ignored, because they do not concern the image or are
+    unknown.
+    """
 
 
 class _Build(BaseModel):
@@ -81,14 +84,14 @@ class _Devcontainer(BaseModel):
 
 
 def read_project(path: Path) -> ProjectImage:
-    """Read how the image of the project in a folder, or the one of a file, is made.
+    """Read the build instructions of a project folder or of one file.
 
     Raises:
-        ConfigError: There is nothing of the kind, or it asks for what cannot be honoured.
+        ConfigError: There is no such file, or it asks for something that is not supported.
     """
     source = _find(path.resolve())
     if leads_out(source, source.parent if path.is_file() else path.resolve()):
-        raise ConfigError(f"{source}: is a link that leads out of the project")
+        raise ConfigError(f"{source} is a link that leads out of the project")
     if source.suffix == ".json":
         return _read_devcontainer(source)
     return ProjectImage(
@@ -106,7 +109,9 @@ def _find(path: Path) -> Path:
     if source is None:
         what = "no Dockerfile and no devcontainer.json" if path.is_dir() else "no such file"
         raise ConfigError(
-            f"{what}: {path}", hint="`--from` takes one of them, or a folder with one of them"
+            f"{what}: {path}",
+            hint="`--from` takes a Dockerfile, a devcontainer.json, or a folder with either "
+            "of these",
         )
     return source
 
@@ -115,7 +120,7 @@ def _read_devcontainer(source: Path) -> ProjectImage:
     said = _parse(source)
     for key, hint in _REFUSED.items():
         if said.get(key):
-            raise ConfigError(f"{source}: `{key}` cannot be honoured", hint=hint)
+            raise ConfigError(f"{source}: `{key}` is not supported", hint=hint)
     try:
         container = _Devcontainer.model_validate(said)
     except ValidationError as error:
@@ -130,7 +135,7 @@ def _of_devcontainer(source: Path, container: _Devcontainer) -> ProjectImage:
     top = next((p.parent for p in source.parents if p.name == ".devcontainer"), source.parent)
     build = container.build or _Build(dockerfile=source.name)
     if container.build is None and container.image is None:
-        raise ConfigError(f"{source}: neither `image` nor `build.dockerfile`")
+        raise ConfigError(f"{source}: either `image` or `build.dockerfile` is required")
     dockerfile = _inside(top, source, "build.dockerfile", build.dockerfile)
     context = _inside(top, source, "build.context", build.context)
     return ProjectImage(
@@ -158,20 +163,21 @@ def _lock_files(folder: Path) -> Iterator[Path]:
 
 
 def leads_out(path: Path, folder: Path) -> bool:
-    """Check whether links lead from a path below a folder to a place outside of it.
+    """Check whether symbolic links lead from a path below a folder to a place outside.
 
-    A build sees no such file, and reading it could show a file of the host or never end.
+    Such a file is hidden from a build: reading it could expose a file of the host or block for
+    ever.
     """
     return not path.resolve().is_relative_to(folder.resolve())
 
 
 def _inside(top: Path, source: Path, key: str, value: str) -> Path:
-    """A project nobody read must not send the user's home to a build."""
+    """Return an existing path inside the project; builds must not see any other file."""
     path = (source.parent / value).resolve()
     if not path.is_relative_to(top):
         raise ConfigError(
             f"{source}: `{key}` leads out of the project: {one_line(value)}",
-            hint=f"it must stay below {top}",
+            hint=f"the path must stay below {top}",
         )
     if not (path.is_dir() if key == "build.context" else path.is_file()):
         raise ConfigError(f"{source}: `{key}`: no such file: {one_line(value)}")
@@ -183,8 +189,8 @@ def _refuse_variables(source: Path, container: _Devcontainer) -> None:
     values = [container.image, build and build.target, *(build.args.values() if build else ())]
     if any(value and "${" in value for value in values):
         raise ConfigError(
-            f"{source}: variables such as `${{localEnv:NAME}}` cannot be honoured",
-            hint="write the value",
+            f"{source}: variables such as `${{localEnv:NAME}}` are not supported",
+            hint="write the value itself",
         )
 
 
@@ -195,14 +201,14 @@ def _unused(container: _Devcontainer) -> Iterator[str]:
 
 
 def _parse(source: Path) -> dict[str, Any]:
-    """Read JSON with comments and trailing commas, as editors write it."""
+    """Parse JSON with comments and trailing commas, as used in devcontainer.json files."""
     text = _COMMENT.sub(r"\1", _text(source, most=_LARGEST))
     try:
         said = json.loads(_TRAILING_COMMA.sub(r"\1", text))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{source}: no valid JSON: {one_line(str(error))}") from error
+        raise ConfigError(f"{source}: invalid JSON: {one_line(str(error))}") from error
     if not isinstance(said, dict):
-        raise ConfigError(f"{source}: must be a JSON object")
+        raise ConfigError(f"{source}: must contain a JSON object")
     return said
 
 
@@ -211,7 +217,7 @@ def _text(file: Path, *, most: int | None = None) -> str:
         with open_regular(file, follow=True) as content:
             data = content.read((_LARGEST_SOURCE if most is None else most) + 1)
         if most is not None and len(data) > most:
-            raise ConfigError(f"{file}: more than {most} bytes")
+            raise ConfigError(f"{file}: larger than {most} bytes")
         return data.decode(errors="surrogateescape" if most is None else "replace")
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What our images are made from: the files, their hash, and what a build is told of the machine."""
+"""Files, hashes and build arguments of the orchestrator's own images."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ INSTALLERS: Final = {
     "mini": "pip",
     "aider": "pip",
 }
-"""The agents there is an image for, and what installs each."""
+"""Agents that have an image, with the package manager that installs each."""
 
 _PACKAGE = Path(__file__).parents[2]
 _SCRIPT = "images/install-agent.sh"
@@ -39,63 +39,67 @@ _INDEX_VARIABLES = {
 
 
 def build_files() -> Path:
-    """Find the folder with the Dockerfiles: in an installed package, or in the source checkout.
+    """Return the folder with the Dockerfiles, in the installed package or in the source checkout.
 
     Raises:
-        ImageBuildError: They are in neither.
+        ImageBuildError: The Dockerfiles are in neither place.
     """
     for folder in (_PACKAGE / "_images", _PACKAGE.parent):
         if (folder / WORKER_FILE).is_file():
             return folder
     raise ImageBuildError(
-        f"`{WORKER_FILE}` is missing from this installation", hint="install `orchestrator` again"
+        f"`{WORKER_FILE}` is missing from this installation", hint="reinstall `orchestrator`"
     )
 
 
 def base_packages() -> tuple[str, ...]:
-    """List the packages of the base."""
+    """Return the Debian packages of the base image."""
     return tuple((build_files() / PACKAGES_FILE).read_text().split())
 
 
 def agent_files(agent: str) -> tuple[str, ...]:
-    """Name what an agent's image is made from, the Dockerfile first, below `build_files()`."""
+    """Return the files that an agent's image is built from, relative to `build_files()`.
+
+    The Dockerfile comes first.
+    """
     ending = "txt" if INSTALLERS[agent] == "pip" else "sh"
     return WORKER_FILE, _SCRIPT, f"images/agents/{agent}.{ending}"
 
 
 def base_recipe() -> str:
-    """Condense what the base is made from."""
-    # Not the upstream image's id: the base may be bootstrapped on one day and built on the next.
+    """Return the hash of the base image's build files."""
+    # The upstream image's id is not part of the hash: the base may be bootstrapped from packages on
+    # one day and built on the upstream image on the next.
     return recipe_hash(SUITE, *_texts((BASE_FILE, PACKAGES_FILE)))
 
 
 def agent_recipe(agent: str, base: str) -> str:
-    """Condense what an agent's image is made from on that base."""
+    """Return the hash of an agent image's build files and of its base."""
     return recipe_hash(*_texts(agent_files(agent)), base)
 
 
 def recipe_hash(*ingredients: str) -> str:
-    """Condense what an image is made from; the order counts, and where one ends."""
+    """Return a hash of the ingredients; their order and their boundaries count."""
     return hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
 
 
 def ca_bundle(environ: Mapping[str, str], default: Path = _DEFAULT_BUNDLE) -> Path | None:
-    """Find the certificates this machine trusts: an image build needs them to fetch packages."""
+    """Return the certificates that this machine trusts; image builds fetch packages with them."""
     named = (Path(environ[name]) for name in _BUNDLE_VARIABLES if environ.get(name))
     return next((path for path in (*named, default) if path.is_file()), None)
 
 
 def proxy_args(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return this machine's proxies as build arguments.
+    """Return this machine's proxy settings as build arguments.
 
-    The engine knows these by itself: they are set while it builds, and leave no trace in an image.
+    Docker predefines these arguments: they are set during the build and do not enter the image.
     """
     names = (name for lower in _PROXY_VARIABLES for name in (lower, lower.upper()))
     return {name: environ[name] for name in names if environ.get(name)}
 
 
 def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return this machine's package index as a build argument of the stage that installs."""
+    """Return this machine's package index as a build argument for the installing stage."""
     argument, names = _INDEX_VARIABLES[installer]
     index = next((environ[name] for name in names if environ.get(name)), None)
     return {argument: index} if index else {}
@@ -103,7 +107,7 @@ def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def build_context(files: Iterable[str], bundle: Path | None) -> Iterator[Path]:
-    """Lay out what a build sees: these files and the certificates, and nothing else of ours."""
+    """Create a temporary build context with these files and the certificates, and nothing else."""
     with tempfile.TemporaryDirectory(prefix="orchestrator-build-") as name:
         folder = Path(name)
         for file in files:

@@ -109,7 +109,8 @@ def kept() -> Iterator[Protection]:
          "check_size(git, base=origin.base, tip=commit, room=origin.room)", "pass"),
         ("no secret in a name", "_without_secrets([name for name, _ in rows], redactor)",
          "[name for name, _ in rows], ()"),
-        ("what is refused is told", "refused = \"commits beside its branch were refused\" if",
+        ("what is refused is told",
+         "refused = \"commits that are not on the worker's branch were refused\" if",
          "refused = None if"),
         ("the last good commit is found", "if self.let_in(chain[middle]) is None:", "if False:"),
     )  # fmt: skip

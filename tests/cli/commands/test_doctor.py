@@ -89,7 +89,7 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
 def test_an_agent_s_image_may_be_missing_the_base_may_not(machine, capsys):
     machine((BASE_IMAGE,))
     assert run(["doctor"]) == 0
-    hint = "\n    hint: `orchestrator image build --agent {}` makes it\n".format
+    hint = "\n    hint: build it with `orchestrator image build --agent {}`\n".format
     agent = f"! image: {DEFAULT_IMAGE} is missing (needed by `--agent-cli architect`)"
     agent += hint("architect")
     assert agent in capsys.readouterr().out
@@ -191,7 +191,7 @@ class TestConfiguration:
         assert "✓ configuration: mine.yaml" in lines
         assert "✗ runtimes: no `kata`; configured: runc, runsc" in lines
         at = lines.index("✗ image: my/image is missing")
-        assert lines[at + 1] == "    hint: pull or build it"
+        assert lines[at + 1] == "    hint: pull or build the image"
         assert lines[-2:] == [
             "✗ machine: memory: 64.0 GiB is more than the machine has",
             "    hint: at most 32768m",

@@ -176,7 +176,7 @@ class TestLogs:
             assert shown.out.endswith("hello\n")
             assert shown.err == (
                 f"error: the process of run {run_id} died before its workers were done\n\n"
-                f"hint: take it over: `orchestrator resume {run_id}`\n"
+                f"hint: resume the run: `orchestrator resume {run_id}`\n"
             )
 
 

@@ -221,7 +221,7 @@ def test_a_dry_run_shows_what_workers_get_and_says_what_it_did_not_check(monkeyp
     ("arguments", "message"),
     [
         (["--allow", "not a host"], "`--allow`: cannot resolve `not a host`"),
-        (["--runtime", "runsc"], "with runtime `runsc` the network cannot be closed"),
+        (["--runtime", "runsc"], "with runtime `runsc`, workers on a network cannot"),
         (["--agent-cli", "nobody"], "nobody"),
         (["--base", "nowhere"], "no such commit: `nowhere`"),
     ],
@@ -247,7 +247,7 @@ def test_outside_a_repository(tmp_path, monkeypatch, capsys):
     assert run(["parallel", "a"]) == 3
     assert capsys.readouterr().err == (
         f"error: not a git repository: {tmp_path}\n\n"
-        "hint: run inside one, or make one with `git init`\n"
+        "hint: run the command inside a repository, or create a repository with `git init`\n"
     )
 
 

@@ -152,7 +152,7 @@ def test_a_base_is_fetched_first(repository, tmp_path, capsys):
     for base in (":/no such text", "HEAD:file", "-q", "nothing", "^HEAD"):
         assert run([*command, f"--base={base}", "--dry-run"]) == 3
     assert run([*command, "--fetch"]) == 3
-    assert "`HEAD` is no branch of a remote" in capsys.readouterr().err
+    assert "`HEAD` is not a branch of a remote" in capsys.readouterr().err
     git(repository, "remote", "set-url", "origin", str(tmp_path / "gone"))
     assert run([*command, "--base", "origin/main", "--fetch"]) == 3
     assert "`git fetch` failed" in capsys.readouterr().err

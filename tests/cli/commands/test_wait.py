@@ -82,7 +82,7 @@ def test_a_run_whose_process_died(repo, tmp_path, capsys):
     assert capsys.readouterr() == (
         "",
         f"error: the process of run {run_id} died before its workers were done\n\n"
-        f"hint: take it over: `orchestrator resume {run_id}`\n",
+        f"hint: resume the run: `orchestrator resume {run_id}`\n",
     )
 
 

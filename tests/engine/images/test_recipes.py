@@ -286,13 +286,13 @@ def test_every_file_of_an_agent_is_one_s_there_is_an_image_for() -> None:
 @pytest.mark.parametrize(
     ("image", "hint"),
     [
-        (worker_image("claude"), "`orchestrator image build --agent claude` makes it"),
-        (BASE_IMAGE, "`orchestrator image build --agent shell` makes it"),
+        (worker_image("claude"), "build it with `orchestrator image build --agent claude`"),
+        (BASE_IMAGE, "build it with `orchestrator image build --agent shell`"),
         (
             "orchestrator/project:claude-0123",
-            "`orchestrator image build --from PATH` makes the images of projects",
+            "build the project's image with `orchestrator image build --from PATH`",
         ),
-        ("mine:1", "pull or build it"),
+        ("mine:1", "pull or build the image"),
     ],
 )
 def test_a_missing_image_comes_with_the_command_that_makes_it(image: str, hint: str) -> None:

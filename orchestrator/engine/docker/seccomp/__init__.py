@@ -1,4 +1,4 @@
-"""The system calls that a container of ours may make, as a seccomp profile for the daemon."""
+"""The seccomp profile: the system calls that workers' and helpers' containers may make."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 
 @cache
 def profile() -> str:
-    """Return the profile as the daemon takes it: one line of JSON."""
+    """Return the profile in the daemon's format: JSON on one line."""
     text = files(__package__).joinpath("profile.json").read_text()
     return json.dumps(json.loads(text), separators=(",", ":"))
 
 
 def is_supported(info: Mapping[str, Any]) -> bool:
-    """Return whether the daemon, which `info` describes, can filter system calls."""
+    """Return whether the daemon that `info` describes can filter system calls."""
     return any("name=seccomp" in option for option in info.get("SecurityOptions") or ())

@@ -1,5 +1,5 @@
 # Hands over links, FIFOs, sockets, devices, and what is huge or deep, where findings and artifacts go.
-#: note its `findings.md` is no file that can be read; .* lay too deep.*; .* were no files
+#: note the worker's `findings.md` is not a readable file; .* had too long a path.*; .* were not regular files
 #: never done=
 OUT=/run/orchestrator/out
 mkfifo $OUT/findings.md

@@ -1,7 +1,7 @@
 # Prints its secret in many spellings, reports it, and commits it: as text, message, author and name.
 #: options --secret ATTACK_TOKEN
 #: ends failed agent_failed
-#: note holds the value of `ATTACK_TOKEN`
+#: note contains the value of `ATTACK_TOKEN`
 value=$(cat "$ORCHESTRATOR_SECRETS/ATTACK_TOKEN" 2> /dev/null || echo "$ATTACK_TOKEN")
 report "value=$value"; echo "$value" >&2
 printf %s "$value" | base64; printf %s "$value" | xxd -p; printf %s "$value" | od -An -tx1
