@@ -1,106 +1,22 @@
-"""The aider adapter, against everything the real program was seen to print."""
+"""What is particular to the aider adapter; `test_adapters.py` has what holds for all."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orchestrator.agents import load_agent
 from orchestrator.agents.aider import AiderAgent
-from orchestrator.agents.base import (
-    AgentCommand,
-    AgentOutcome,
-    AgentOutput,
-    AgentProgress,
-    AgentSettings,
-)
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ExitStatus
+from orchestrator.agents.base import AgentOutcome, AgentProgress
 from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from tests.support.agents import command, judge_text
 
-RECORDED = Path(__file__).parents[1] / "data" / "agents" / "aider"
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED
-NO_KEY = "litellm.AuthenticationError: AuthenticationError: OpenAIException - Incorrect "
-LOCK = (
-    "OSError: [Errno 2] No such file or directory: '/home/ann/repo/.git/worktrees/{}/config.lock'"
-)
 DOWN = "litellm.InternalServerError: InternalServerError: OpenAIException - {}"
-Expected = tuple[int, Status, Reason | None, int, float | None, int | None, str | None]
-
-# name: exit code, then status, reason, steps, cost, tokens, message.
-OUTCOMES: dict[str, Expected] = {
-    "ok": (0, SUCCESS, None, 1, 0.003, 1050, None),
-    "commit": (0, SUCCESS, None, 1, 0.003, 1050, None),
-    "auth": (0, FAILED, Reason.AUTH, 0, None, None, NO_KEY.strip()),
-    "badflag": (
-        2,
-        FAILED,
-        Reason.AGENT_ERROR,
-        0,
-        None,
-        None,
-        "aider: error: unrecognized arguments: --bogus",
-    ),
-    # Of a worktree whose repository is out of reach; workers have a store of their own.
-    "worktree": (
-        1,
-        FAILED,
-        Reason.AGENT_ERROR,
-        0,
-        None,
-        None,
-        LOCK.format("-architect-parallel-1"),
-    ),
-    "sigterm": (137, FAILED, Reason.AGENT_ERROR, 1, 0.003, 1050, "ended by SIGKILL"),
-    "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
-    # Recorded from workers.
-    "worker-ok": (0, SUCCESS, None, 1, 0.0048, 1833, None),
-    "worker-edit": (0, SUCCESS, None, 2, 0.01, 4060, None),
-    "worker-reflections": (0, PARTIAL, Reason.MAX_STEPS, 4, 0.03, 11724,
-                           "Only 3 reflections allowed, stopping."),
-    "worker-stopped": (143, FAILED, Reason.AGENT_ERROR, 4, 0.03, 11724, "ended by SIGTERM"),
-    "worker-auth": (0, FAILED, Reason.AUTH, 0, None, None,
-                    f"{NO_KEY}API key provided: sk-xxx"),
-    "worker-429": (0, FAILED, Reason.RATE_LIMITED, 0, None, None,
-                   "litellm.RateLimitError: RateLimitError: OpenAIException - Rate limit reached"),
-    "worker-500": (0, FAILED, Reason.AGENT_ERROR, 0, None, None,
-                   DOWN.format("The server had an error")),
-    "worker-nonet": (0, FAILED, Reason.AGENT_ERROR, 0, None, None,
-                     DOWN.format("Connection error.")),
-}  # fmt: skip
 
 ANSWER = "Tokens: 1.0k sent, 50 received. Cost: $0.0030 message, $0.0030 session.\n"
 
 
-def outcome_of(stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:
-    output = AgentOutput(stdout=stdout, stderr=stderr)
-    return AiderAgent().outcome(output, ExitStatus(exit_code=exit_code, oom_killed=False))
-
-
 def outcome_of_text(tmp_path: Path, text: str, exit_code: int = 0) -> AgentOutcome:
-    out, err = tmp_path / "out", tmp_path / "err"
-    out.write_text(text)
-    err.write_text("")
-    return outcome_of(out, err, exit_code)
-
-
-def command(task: str = "fix it", model: str | None = None, **asked: Any) -> AgentCommand:
-    config = ParallelConfig(tasks=(task,), **asked)
-    spec = WorkerSpec(worker_id=1, task=task, model=model)
-    return AiderAgent().command(spec, AgentSettings.of(config))
-
-
-def test_every_recording_is_expected_to_mean_something() -> None:
-    assert {path.stem for path in RECORDED.iterdir()} == OUTCOMES.keys()
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-def test_recorded_output_is_understood(name: str) -> None:
-    exit_code, *expected = OUTCOMES[name]
-    got = outcome_of(RECORDED / f"{name}.out", RECORDED / f"{name}.err", exit_code)
-    found = [got.status, got.reason, got.steps, got.cost, got.tokens, got.message]
-    assert found == expected
+    return judge_text("aider", tmp_path, text, exit_code=exit_code)
 
 
 @pytest.mark.parametrize(
@@ -221,36 +137,9 @@ def test_its_answers_are_counted_while_it_runs() -> None:
 
 
 def test_the_command_asks_nobody_anything() -> None:
-    asked = command("--help me", "claude-x", max_steps=7, budget_per_worker=0.5)
+    asked = command("aider", "--help me", "claude-x", max_steps=7, budget_per_worker=0.5)
     assert asked.argv[:3] == ("python3", "-I", "-c")
     assert asked.argv[4] == "aider"
     assert {"--yes-always", "--no-check-update", "--analytics-disable"} < {*asked.argv}
     assert asked.argv[-3:] == ("--model", "anthropic/claude-x", "--message=--help me")
-    assert asked.default_env == {"AIDER_MODEL": "gpt-4o"}
-    assert "--model" not in command().argv
-
-
-def test_api_base_reaches_every_provider() -> None:
-    env = command(api_base="http://gateway:4000").env
-    assert env["OPENAI_API_BASE"] == env["ANTHROPIC_API_BASE"] == "http://gateway:4000"
-    assert "OPENAI_API_BASE" not in command().env
-
-
-def test_it_has_no_profiles() -> None:
-    config = ParallelConfig(tasks=("t",), agent="review", budget_per_worker=1, max_steps=2)
-    said = AiderAgent().unsupported(AgentSettings.of(config))
-    assert said == "`--agent review` (it has no profiles)"
-
-
-def test_the_key_that_is_missing_is_that_of_the_model() -> None:
-    agent = AiderAgent()
-    assert agent.missing_key(None, {}) == "OPENAI_API_KEY"
-    assert agent.missing_key(None, {"AIDER_MODEL": "claude-x"}) == "ANTHROPIC_API_KEY"
-    assert agent.missing_key("gemini/x", {"GEMINI_API_KEY": "k"}) is None
-
-
-def test_it_is_found_by_its_name() -> None:
-    agent = load_agent("aider")
-    assert isinstance(agent, AiderAgent)
-    assert (agent.name, agent.image) == ("aider", "orchestrator/worker:aider")
-    assert agent.ignored_files == (".aider*",)
+    assert "--model" not in command("aider").argv

@@ -1,4 +1,4 @@
-"""The architect adapter, against everything the real program was seen to print."""
+"""What is particular to the architect adapter; `test_adapters.py` has what holds for all."""
 
 import json
 from pathlib import Path
@@ -6,74 +6,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents import load_agent
 from orchestrator.agents.architect import ArchitectAgent
-from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentSettings
-from orchestrator.engine.protocol import ExitStatus
+from orchestrator.agents.base import AgentOutcome, AgentSettings
 from orchestrator.results import Reason, Status
 from orchestrator.worker_spec import WorkerSpec
+from tests.support import agents
+from tests.support.agents import judge, judge_text
 
-RECORDED = Path(__file__).parents[1] / "data" / "agents" / "architect"
+RECORDED = agents.RECORDED / "architect"
 SUCCESS, PARTIAL, FAILED, TIMEOUT = Status.SUCCESS, Status.PARTIAL, Status.FAILED, Status.TIMEOUT
-
-# name: exit code, then status, reason, steps, cost, tokens.
-OUTCOMES: dict[str, tuple[int, Status, Reason | None, int, float | None, int | None]] = {
-    "ok": (0, SUCCESS, None, 1, 0.006, 2100),
-    "ok-quiet": (0, SUCCESS, None, 1, 0.006, 2100),
-    "claude": (0, SUCCESS, None, 1, 0.0075, 2100),
-    "envbase": (0, SUCCESS, None, 1, 0.006, 2100),
-    "ll81": (0, SUCCESS, None, 1, 0.006, 2100),
-    "ll81q": (0, SUCCESS, None, 1, 0.006, 2100),
-    "oaiprefix": (0, SUCCESS, None, 1, 0.0075, 2100),
-    "report": (0, SUCCESS, None, 1, 0.006, 2100),
-    "ro-nohome": (0, SUCCESS, None, 1, 0.006, 2100),
-    "ro-nonroot": (0, SUCCESS, None, 1, 0.006, 2100),
-    "worktree": (0, SUCCESS, None, 1, 0.006, 2100),
-    "maxsteps": (2, PARTIAL, Reason.MAX_STEPS, 2, 0.006, 2100),
-    "budget": (2, PARTIAL, Reason.BUDGET, 0, 0.003, 1050),
-    "timeout5": (2, TIMEOUT, Reason.TIMEOUT, 1, 0.003, 1050),
-    "sigterm": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
-    "sigterm-init": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
-    "sigterm-late": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
-    "sigterm-init-late": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
-    "sigterm-grace30": (130, PARTIAL, Reason.CANCELLED, 1, 0.003, 1050),
-    "sigterm-short-grace": (137, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "oom": (137, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "auth": (1, FAILED, Reason.AUTH, 0, None, None),
-    "nokey": (1, FAILED, Reason.AUTH, 0, None, None),
-    "onlylitellmkey": (1, FAILED, Reason.AUTH, 0, None, None),
-    "ll81k": (1, FAILED, Reason.AUTH, 0, None, None),
-    "err500": (1, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "noconn": (1, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "unkmodel": (1, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "badagent": (1, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "badcfg1": (1, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "badcfg2": (1, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    # The program gives 4, authentication, because an agent is named `author_bot`.
-    "badcfg3": (4, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "badcfgpath": (2, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    "badflag": (2, FAILED, Reason.AGENT_ERROR, 0, None, None),
-    # Both were cut at 6 kB, within the debug log that comes before the report.
-    "ok-nolitellmlog": (0, PARTIAL, Reason.NO_REPORT, 0, None, None),
-    "success": (1, FAILED, Reason.AGENT_ERROR, 0, None, None),
-}
-MESSAGES = {
-    "ok": "Done: wrote hello.txt",
-    "budget": "Budget exceeded. Total cost: $0.0030. Steps completed: 0.",
-    "sigterm-short-grace": "ended by SIGKILL",
-    "oom": "ended by SIGKILL",
-    "badagent": "Error: Agent 'nosuch' not found. Available agents: build, plan, resume, review "
-    "Available agents: build, plan, resume, review",
-    "badcfg1": 'Unexpected error: while parsing a flow sequence in "/cfg.yaml", line 2, column 10 '
-    "expected ',' or ']', but got '<stream end>' in \"/cfg.yaml\", line 3, column 1",
-    "badflag": "Error: No such option '--bogus'. Did you mean '--verbose'?",
-    "ok-nolitellmlog": "the agent exited with 0, but printed no report",
-}
-
-
-def outcome_of(stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:
-    output = AgentOutput(stdout=stdout, stderr=stderr)
-    return ArchitectAgent().outcome(output, ExitStatus(exit_code=exit_code, oom_killed=False))
 
 
 def outcome_of_report(
@@ -82,10 +23,8 @@ def outcome_of_report(
     """Judge the recorded success, some of its fields being changed; `...` leaves one out."""
     fields = json.loads((RECORDED / "ok.out").read_text()) | changed
     report = {key: value for key, value in fields.items() if value is not ...}
-    out, err = tmp_path / "out", tmp_path / "err"
-    out.write_text(json.dumps(report, indent=2) + "\n")
-    err.write_text(stderr)
-    return outcome_of(out, err, exit_code)
+    said = json.dumps(report, indent=2) + "\n"
+    return judge_text("architect", tmp_path, said, stderr=stderr, exit_code=exit_code)
 
 
 def settings(**changed: Any) -> AgentSettings:
@@ -104,32 +43,12 @@ def spec(task: str = "fix it", model: str | None = None) -> WorkerSpec:
     return WorkerSpec(worker_id=1, task=task, model=model)
 
 
-def test_every_recording_is_expected_to_mean_something() -> None:
-    assert {path.stem for path in RECORDED.iterdir()} == OUTCOMES.keys()
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-def test_recorded_output_is_understood(name: str) -> None:
-    exit_code, *expected = OUTCOMES[name]
-    got = outcome_of(RECORDED / f"{name}.out", RECORDED / f"{name}.err", exit_code)
-    assert [got.status, got.reason, got.steps, got.cost, got.tokens] == expected
-    assert got.message is not None
-    assert got.message.isprintable()
-    assert len(got.message) <= 200
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_messages_say_what_happened(name: str) -> None:
-    got = outcome_of(RECORDED / f"{name}.out", RECORDED / f"{name}.err", OUTCOMES[name][0])
-    assert got.message == MESSAGES[name]
-
-
 def test_a_report_within_the_debug_log_of_litellm_is_found(tmp_path: Path) -> None:
     log = (RECORDED / "ok-nolitellmlog.out").read_bytes() * 25  # 147 kB were seen
     after = b"23:56:57 - LiteLLM:DEBUG: logging_worker.py:582 - [LoggingWorker] atexit: No queue\n"
     stdout = tmp_path / "out"
     stdout.write_bytes(log + b"\n" + (RECORDED / "ok.out").read_bytes() + after)
-    got = outcome_of(stdout, RECORDED / "ok.err", 0)
+    got = judge("architect", stdout, RECORDED / "ok.err", 0)
     assert (got.status, got.steps, got.cost) == (SUCCESS, 1, 0.006)
 
 
@@ -218,10 +137,7 @@ def test_what_the_model_refused_is_told_apart_by_exact_names(
     ],
 )
 def test_without_a_report_stderr_is_asked(tmp_path: Path, stderr: str, reason: Reason) -> None:
-    out, err = tmp_path / "out", tmp_path / "err"
-    out.write_bytes(b"")
-    err.write_text(stderr)
-    got = outcome_of(out, err, 1)
+    got = judge_text("architect", tmp_path, "", stderr=stderr, exit_code=1)
     assert (got.status, got.reason) == (FAILED, reason)
     assert got.message == (stderr.strip() or "exited with 1")
 
@@ -254,9 +170,8 @@ def test_a_cost_that_cannot_be_is_unknown(
 
 
 def test_an_infinite_cost_is_unknown(tmp_path: Path) -> None:
-    stdout = tmp_path / "out"
-    stdout.write_text('{"status":"success","stop_reason":"llm_done","steps":1,"cost":1e999}')
-    got = outcome_of(stdout, RECORDED / "ok.err", 0)
+    said = '{"status":"success","stop_reason":"llm_done","steps":1,"cost":1e999}'
+    got = judge_text("architect", tmp_path, said, exit_code=0)
     assert (got.status, got.cost) == (SUCCESS, None)
 
 
@@ -307,11 +222,6 @@ def test_every_option_reaches_the_program() -> None:
     }
 
 
-@pytest.mark.parametrize("task", ["--help", "-", "--", "- a list\n- of things", "--model x"])
-def test_a_task_that_begins_with_a_dash_is_an_argument(task: str) -> None:
-    assert ArchitectAgent().command(spec(task), settings()).argv[-2:] == ("--", task)
-
-
 @pytest.mark.parametrize(
     ("timeout", "grace", "inner"),
     [
@@ -344,10 +254,3 @@ def test_only_keys_and_addresses_of_models_are_passed_on() -> None:
 
 def test_it_says_nothing_while_it_runs() -> None:
     assert ArchitectAgent().progress_reader()('{"cost": 1, "steps": 1}') is None
-
-
-def test_it_is_found_by_its_name() -> None:
-    agent = load_agent("architect")
-    assert isinstance(agent, ArchitectAgent)
-    assert agent.name == "architect"
-    assert agent.ignored_files == (".architect/",)

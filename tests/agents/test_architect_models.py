@@ -2,17 +2,12 @@
 
 import pytest
 
-from orchestrator.agents.architect import ArchitectAgent
-from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.agents.base import AgentCommand
+from tests.support.agents import command
 
 
 def _command(model: str | None, *, api_base: str | None = None) -> AgentCommand:
-    spec = WorkerSpec(worker_id=1, task="t", model=model)
-    settings = AgentSettings(
-        profile="build", max_steps=50, budget=None, timeout=None, grace=10.0, api_base=api_base
-    )
-    return ArchitectAgent().command(spec, settings)
+    return command("architect", model=model, api_base=api_base)
 
 
 def _model(command: AgentCommand) -> str | None:

@@ -1,4 +1,4 @@
-"""The gemini adapter, against everything the real program was seen to print."""
+"""What is particular to the gemini adapter; `test_adapters.py` has what holds for all."""
 
 import json
 import subprocess
@@ -7,81 +7,25 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents import load_agent
-from orchestrator.agents.base import AgentCommand, AgentOutcome, AgentOutput, AgentSettings
+from orchestrator.agents.base import AgentOutcome
 from orchestrator.agents.gemini import GeminiAgent
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from tests.support.agents import command, json_text, judge_text
 
-RECORDED = Path(__file__).parents[1] / "data" / "agents" / "gemini"
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED
-
-# name: exit code, then status, reason, steps, tokens, message.
-OUTCOMES: dict[str, tuple[int, Status, Reason | None, int, int | None, str]] = {
-    "stream": (0, SUCCESS, None, 2, 2100, "Done: wrote hello.txt"),
-    # Of `--output-format json`, which is not asked for.
-    "ok": (0, PARTIAL, Reason.NO_REPORT, 0, None, "the agent exited with 0, but printed no report"),
-    "auth": (145, FAILED, Reason.AUTH, 0, None, "the model's API answered 401"),
-    # Killed while it tried again and again.
-    "nobase": (137, FAILED, Reason.AGENT_ERROR, 0, None, "ended by SIGKILL"),
-    "sigterm": (137, FAILED, Reason.AGENT_ERROR, 1, None, "ended by SIGKILL"),
-    "sigterm-init": (137, FAILED, Reason.AGENT_ERROR, 1, None, "ended by SIGKILL"),
-    # Recorded before its end.
-    "worktree": (0, PARTIAL, Reason.NO_REPORT, 1, None, "the agent exited with 0, but printed "
-    "no report"),
-    "badflag": (
-        1, FAILED, Reason.AGENT_ERROR, 0, None,
-        "-h, --help                      Show help  [boolean]",
-    ),
-    "notrust": (
-        55, FAILED, Reason.AGENT_ERROR, 0, None,
-        "\ufffd[31mGemini CLI is not running in a trusted directory. To proceed, either use "
-        "`--skip-trust`, set the `GEMINI_CLI_TRUST_WORKSPACE=true` environment variable, or trust "
-        "this directory in interactive mo\u2026",
-    ),
-}  # fmt: skip
-
-
-def outcome_of(stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:
-    output = AgentOutput(stdout=stdout, stderr=stderr)
-    return GeminiAgent().outcome(output, ExitStatus(exit_code=exit_code, oom_killed=False))
 
 
 def outcome_of_events(tmp_path: Path, exit_code: int, *events: dict[str, Any]) -> AgentOutcome:
-    out, err = tmp_path / "out", tmp_path / "err"
-    out.write_text("".join(json.dumps(event) + "\n" for event in events))
-    err.write_text("")
-    return outcome_of(out, err, exit_code)
+    return judge_text("gemini", tmp_path, json_text(*events), exit_code=exit_code)
 
 
 def outcome_of_stderr(tmp_path: Path, exit_code: int, said: str) -> AgentOutcome:
-    (tmp_path / "out").write_text("")
-    (tmp_path / "err").write_text(said)
-    return outcome_of(tmp_path / "out", tmp_path / "err", exit_code)
+    return judge_text("gemini", tmp_path, "", stderr=said, exit_code=exit_code)
 
 
 def result(status: str, message: str | None = None) -> dict[str, Any]:
     error = {} if message is None else {"error": {"type": "unknown", "message": message}}
     return {"type": "result", "status": status, **error, "stats": {"total_tokens": 7}}
-
-
-def command(task: str = "fix it", model: str | None = None, **asked: Any) -> AgentCommand:
-    settings = AgentSettings.of(ParallelConfig(tasks=(task,), **asked))
-    return GeminiAgent().command(WorkerSpec(worker_id=1, task=task, model=model), settings)
-
-
-def test_every_recording_is_expected_to_mean_something() -> None:
-    assert {path.stem for path in RECORDED.iterdir()} == OUTCOMES.keys()
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-def test_recorded_output_is_understood(name: str) -> None:
-    exit_code, status, reason, steps, tokens, message = OUTCOMES[name]
-    got = outcome_of(RECORDED / f"{name}.out", RECORDED / f"{name}.err", exit_code)
-    assert (got.status, got.reason, got.steps, got.tokens) == (status, reason, steps, tokens)
-    assert (got.message, got.cost) == (message, None)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +94,9 @@ def test_several_tools_at_once_are_one_step() -> None:
 
 def test_the_command_names_every_setting(tmp_path: Path) -> None:
     """What the shell does before it starts the program leaves the settings where it looks."""
-    given = command("--help me", "gemini-2.5-pro", max_steps=7, api_base="http://gw:1/v1beta/")
+    given = command(
+        "gemini", "--help me", "gemini-2.5-pro", max_steps=7, api_base="http://gw:1/v1beta/"
+    )
     assert given.argv[-2:] == ("gemini-2.5-pro", "--prompt=--help me")
     assert given.env["GOOGLE_GEMINI_BASE_URL"] == "http://gw:1"
     words = ("sh", "-c", 'printf "%s;" "$GEMINI_API_KEY" "$@"', "sh")
@@ -163,22 +109,6 @@ def test_the_command_names_every_setting(tmp_path: Path) -> None:
     written = json.loads((tmp_path / ".gemini" / "settings.json").read_text())
     assert written["model"] == {"maxSessionTurns": 7}
     assert written["security"]["auth"]["selectedType"] == "gemini-api-key"
-
-
-def test_a_key_is_wanted_unless_the_server_is_ones_own() -> None:
-    agent = GeminiAgent()
-    assert agent.missing_key(None, {}) == "GEMINI_API_KEY"
-    assert agent.missing_key(None, {"GEMINI_API_KEY": "k"}) is None
-    assert agent.missing_key(None, {"GOOGLE_GEMINI_BASE_URL": "http://x"}) is None
-
-
-def test_budget_and_profile_are_refused() -> None:
-    config = ParallelConfig(tasks=("t",), budget_per_worker=1, agent="reviewer")
-    unsupported = load_agent("gemini").unsupported(AgentSettings.of(config))
-    assert unsupported is not None
-    assert "--budget-per-worker" in unsupported
-    assert "--agent reviewer" in unsupported
-    assert load_agent("gemini").unsupported(AgentSettings.of(ParallelConfig(tasks=("t",)))) is None
 
 
 def test_the_limit_of_turns_told_on_stderr_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The opencode adapter, against everything the real program was seen to print."""
+"""What is particular to the opencode adapter; `test_adapters.py` has what holds for all."""
 
 import json
 import subprocess
@@ -7,55 +7,19 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agents import load_agent
-from orchestrator.agents.base import (
-    AgentCommand,
-    AgentOutcome,
-    AgentOutput,
-    AgentProgress,
-    AgentSettings,
-)
+from orchestrator.agents.base import AgentCommand, AgentOutcome, AgentProgress
 from orchestrator.agents.opencode import OpencodeAgent
-from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ExitStatus
 from orchestrator.results import Reason, Status
-from orchestrator.worker_spec import WorkerSpec
+from tests.support.agents import command, json_text, judge_text
 
-RECORDED = Path(__file__).parents[1] / "data" / "agents" / "opencode"
 SUCCESS, PARTIAL, FAILED = Status.SUCCESS, Status.PARTIAL, Status.FAILED
-DONE = "Done: wrote hello.txt"
-
-# name: exit code, then status, reason, steps, cost, tokens, message.
-OUTCOMES: dict[str, tuple[int, Status, Reason | None, int, float | None, int | None, str]] = {
-    "ok": (0, SUCCESS, None, 2, 0.006, 2100, DONE),
-    "net": (0, SUCCESS, None, 2, 0.006, 2100, DONE),
-    "auth": (1, FAILED, Reason.AUTH, 0, None, None, "Incorrect API key provided: sk-xxx"),
-    "badmodel": (1, FAILED, Reason.AGENT_ERROR, 0, None, None,
-                 "Unexpected server error. Check server logs for details."),
-    "badflag": (1, FAILED, Reason.AGENT_ERROR, 0, None, None, "[boolean] [default: false]"),
-    # Its own limit of steps did not stop it; cut at 6 kB.
-    "steps": (124, FAILED, Reason.AGENT_ERROR, 4, 0.012, 4200, "exited with 124"),
-    "sigterm": (137, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGKILL"),
-    "sigterm-init": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
-    "sigterm-early": (143, FAILED, Reason.AGENT_ERROR, 0, None, None, "ended by SIGTERM"),
-    # Recorded before its end.
-    "worktree": (0, PARTIAL, Reason.NO_REPORT, 0, None, None, "the agent exited with 0, but "
-    "printed no report"),
-}  # fmt: skip
-
-
-def outcome_of(stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:
-    output = AgentOutput(stdout=stdout, stderr=stderr)
-    return OpencodeAgent().outcome(output, ExitStatus(exit_code=exit_code, oom_killed=False))
 
 
 def outcome_of_events(
     tmp_path: Path, exit_code: int, *events: dict[str, Any], stderr: str = ""
 ) -> AgentOutcome:
-    out, err = tmp_path / "out", tmp_path / "err"
-    out.write_text("".join(json.dumps(event) + "\n" for event in events))
-    err.write_text(stderr)
-    return outcome_of(out, err, exit_code)
+    said = json_text(*events)
+    return judge_text("opencode", tmp_path, said, stderr=stderr, exit_code=exit_code)
 
 
 def step(reason: str = "stop", cost: object = 0.01) -> dict[str, Any]:
@@ -67,27 +31,9 @@ def error(name: str, **data: object) -> dict[str, Any]:
     return {"type": "error", "error": {"name": name, "data": data}}
 
 
-def command(task: str = "fix it", model: str | None = None, **asked: Any) -> AgentCommand:
-    settings = AgentSettings.of(ParallelConfig(tasks=(task,), **asked))
-    return OpencodeAgent().command(WorkerSpec(worker_id=1, task=task, model=model), settings)
-
-
 def config_of(given: AgentCommand) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(given.env["OPENCODE_CONFIG_CONTENT"])
     return config
-
-
-def test_every_recording_is_expected_to_mean_something() -> None:
-    assert {path.stem for path in RECORDED.iterdir()} == OUTCOMES.keys()
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-def test_recorded_output_is_understood(name: str) -> None:
-    exit_code, status, reason, steps, cost, tokens, message = OUTCOMES[name]
-    got = outcome_of(RECORDED / f"{name}.out", RECORDED / f"{name}.err", exit_code)
-    assert (got.status, got.reason, got.steps, got.tokens) == (status, reason, steps, tokens)
-    assert got.cost == (None if cost is None else pytest.approx(cost))
-    assert got.message == message
 
 
 @pytest.mark.parametrize(
@@ -155,11 +101,11 @@ def test_a_model_without_a_price_has_no_known_cost(tmp_path: Path, cost: object)
     ],
 )
 def test_a_bare_name_gets_its_provider(asked: str | None, given: str) -> None:
-    assert command(model=asked).argv[-2:] == ("--model", given)
+    assert command("opencode", model=asked).argv[-2:] == ("--model", given)
 
 
 def test_the_task_comes_on_stdin(tmp_path: Path) -> None:
-    given = command('--help "me"', "gpt-4o", agent="plan")
+    given = command("opencode", '--help "me"', "gpt-4o", agent="plan")
     start = given.argv.index("opencode")
     argv = (*given.argv[:start], "sh", "-c", 'cat; echo ":$ANTHROPIC_BASE_URL"')
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
@@ -186,7 +132,7 @@ def test_the_task_comes_on_stdin(tmp_path: Path) -> None:
     ],
 )
 def test_the_base_url_is_that_of_the_models_provider(model: str, base: str, seen: str) -> None:
-    given = command(model=model, api_base=base)
+    given = command("opencode", model=model, api_base=base)
     provider, name = given.argv[-1].split("/")
     entry = config_of(given)["provider"][provider]
     assert entry["options"]["baseURL"] == seen
@@ -195,13 +141,5 @@ def test_the_base_url_is_that_of_the_models_provider(model: str, base: str, seen
 
 
 def test_helpers_whose_cost_is_not_told_are_kept_out_of_a_budget() -> None:
-    assert config_of(command(budget_per_worker=1))["permission"] == {"task": "deny"}
-    assert "permission" not in config_of(command())
-
-
-def test_the_key_is_that_of_the_models_provider() -> None:
-    agent = load_agent("opencode")
-    assert agent.missing_key("gpt-4o", {"ANTHROPIC_API_KEY": "k"}) == "OPENAI_API_KEY"
-    assert agent.missing_key(None, {"ANTHROPIC_API_KEY": "k"}) is None
-    assert agent.missing_key("google/g", {"GOOGLE_GENERATIVE_AI_API_KEY": "k"}) is None
-    assert agent.missing_key("mine/llama", {}) is None
+    assert config_of(command("opencode", budget_per_worker=1))["permission"] == {"task": "deny"}
+    assert "permission" not in config_of(command("opencode"))

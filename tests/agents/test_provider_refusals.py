@@ -8,40 +8,29 @@ from typing import Any
 import pytest
 
 from orchestrator.agents import load_agent
-from orchestrator.agents.base import AgentOutcome, AgentOutput, AgentProgress, AgentSettings
+from orchestrator.agents.base import AgentProgress, AgentSettings
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.protocol import ExitStatus
 from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status
 from orchestrator.runs.preflight import check_settings
+from tests.support.agents import json_text, judge_text
 
 LONG = "Rate limit reached for gpt-4o in organization org-0123456789 on tokens per min (TPM): " * 3
 SAID = f"litellm.RateLimitError: RateLimitError: {LONG}. Please try again in 1.5s."
 REPORT = {"is_error": True, "subtype": "success", "num_turns": 1}
 
 
-def outcome(tmp_path: Path, agent: str, out: str, *, code: int = 1, err: str = "") -> AgentOutcome:
-    (tmp_path / "out").write_text(out)
-    (tmp_path / "err").write_text(err)
-    output = AgentOutput(stdout=tmp_path / "out", stderr=tmp_path / "err")
-    return load_agent(agent).outcome(output, ExitStatus(exit_code=code, oom_killed=False))
-
-
-def lines(*events: dict[str, Any]) -> str:
-    return "".join(json.dumps(event) + "\n" for event in events)
-
-
 OUTPUTS = {
-    "architect": lines({"status": "failed", "stop_reason": "llm_error", "steps": 0,
+    "architect": json_text({"status": "failed", "stop_reason": "llm_error", "steps": 0,
                         "output": f"Unrecoverable LLM error: {SAID}"}),
-    "claude": lines({**REPORT, "api_error_status": 429, "result": f"API Error: {SAID}"}),
-    "codex": lines({"type": "turn.failed", "error": {
+    "claude": json_text({**REPORT, "api_error_status": 429, "result": f"API Error: {SAID}"}),
+    "codex": json_text({"type": "turn.failed", "error": {
         "message": f"last status: 429 Too Many Requests: {SAID}"}}),
-    "opencode": lines({"type": "error", "error": {
+    "opencode": json_text({"type": "error", "error": {
         "name": "APIError", "data": {"statusCode": 429, "message": SAID}}}),
-    "mini": lines({"mini_version": "2.4.6", "exit_status": "RateLimitError", "said": SAID}),
+    "mini": json_text({"mini_version": "2.4.6", "exit_status": "RateLimitError", "said": SAID}),
     "aider": f"{SAID}\n",
-    "shell": lines({"status": "failed", "reason": "rate_limited", "retry_after": 1.5}),
+    "shell": json_text({"status": "failed", "reason": "rate_limited", "retry_after": 1.5}),
 }  # fmt: skip
 
 
@@ -49,15 +38,15 @@ OUTPUTS = {
 def test_when_to_come_again_is_read_also_where_the_message_is_cut(
     tmp_path: Path, agent: str
 ) -> None:
-    got = outcome(tmp_path, agent, OUTPUTS[agent])
+    got = judge_text(agent, tmp_path, OUTPUTS[agent], exit_code=1)
     assert (got.status, got.reason) == (Status.FAILED, Reason.RATE_LIMITED)
     assert got.retry_after == 1.5
 
 
 def test_gemini_says_it_in_its_result(tmp_path: Path) -> None:
     error = {"message": "[API Error: You exceeded your quota. Please retry in 36.5s.]"}
-    said = lines({"type": "result", "status": "error", "error": error, "stats": {}})
-    got = outcome(tmp_path, "gemini", said, code=429 % 256)
+    said = json_text({"type": "result", "status": "error", "error": error, "stats": {}})
+    got = judge_text("gemini", tmp_path, said, exit_code=429 % 256)
     assert (got.reason, got.retry_after) == (Reason.RATE_LIMITED, 36.5)
 
 
@@ -71,7 +60,7 @@ def test_gemini_says_it_in_its_result(tmp_path: Path) -> None:
     ],
 )
 def test_a_subscription_s_limit_is_one_too(tmp_path: Path, said: str) -> None:
-    got = outcome(tmp_path, "claude", lines({**REPORT, "result": said}))
+    got = judge_text("claude", tmp_path, json_text({**REPORT, "result": said}), exit_code=1)
     assert got.reason is Reason.RATE_LIMITED
     assert got.retry_after is not None
     assert 0 <= got.retry_after <= 86_400
@@ -83,12 +72,13 @@ def test_the_moment_that_claude_prints_goes_before_its_words(tmp_path: Path) -> 
         return {"type": "rate_limit_event", "rate_limit_info": info}
 
     report = {**REPORT, "result": "You've hit your session limit \u00b7 resets 3pm (UTC)"}
-    got = outcome(tmp_path, "claude", lines(event("allowed", 9000), event("rejected", 500), report))
+    said = json_text(event("allowed", 9000), event("rejected", 500), report)
+    got = judge_text("claude", tmp_path, said, exit_code=1)
     assert got.retry_after is not None
     assert 490 < got.retry_after < 501
     # One that was let in after all says nothing of the end.
-    fine = lines(event("rejected", 500), event("allowed", 9000), {**REPORT, "is_error": False})
-    assert outcome(tmp_path, "claude", fine, code=0).retry_after is None
+    fine = json_text(event("rejected", 500), event("allowed", 9000), {**REPORT, "is_error": False})
+    assert judge_text("claude", tmp_path, fine, exit_code=0).retry_after is None
 
 
 def test_claude_s_tokens_are_counted_once_for_each_answer() -> None:

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agents import load_agent
-from orchestrator.agents.base import AgentOutput
-from orchestrator.engine.protocol import ExitStatus
+from tests.support.agents import RECORDED, judge
 
-RECORDED = Path(__file__).parents[1] / "data" / "agents"
 DONE = "Done: wrote hello.txt"
 EDIT = "Changing.\n\nbase.txt\n```\n<<<<<<< SEARCH\nbase\n=======\nnew base\n>>>>>>> REPLACE\n```"
 SUMMARIES = {
@@ -33,9 +30,7 @@ SUMMARIES = {
 def summary_of(agent: str, stdout: Path, *, exit_code: int = 0) -> str | None:
     stderr = stdout.with_suffix(".err")
     stderr.touch()
-    output = AgentOutput(stdout=stdout, stderr=stderr)
-    status = ExitStatus(exit_code=exit_code, oom_killed=False)
-    return load_agent(agent).outcome(output, status).summary
+    return judge(agent, stdout, stderr, exit_code).summary
 
 
 def said_by_shell(tmp_path: Path, said: str) -> str | None:

@@ -1,0 +1,49 @@
+"""Agent adapters: what they make of an output, and how they start their program."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.agents import load_agent
+from orchestrator.agents.base import AgentCommand, AgentOutcome, AgentOutput, AgentSettings
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.protocol import ExitStatus
+from orchestrator.worker_spec import WorkerSpec
+
+RECORDED = Path(__file__).parents[1] / "data" / "agents"
+"""What the real programs printed, in a directory for each adapter."""
+
+
+def judge(agent: str, stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:
+    """Return what an adapter makes of a program's output and exit code."""
+    output = AgentOutput(stdout=stdout, stderr=stderr)
+    return load_agent(agent).outcome(output, ExitStatus(exit_code=exit_code, oom_killed=False))
+
+
+def judge_text(
+    agent: str, directory: Path, stdout: str, *, exit_code: int, stderr: str = ""
+) -> AgentOutcome:
+    """Write an output into a directory, and return what an adapter makes of it."""
+    out, err = directory / "out", directory / "err"
+    out.write_text(stdout)
+    err.write_text(stderr)
+    return judge(agent, out, err, exit_code)
+
+
+def json_text(*events: Mapping[str, Any]) -> str:
+    """Write one JSON object a line."""
+    return "".join(f"{json.dumps(event)}\n" for event in events)
+
+
+def settings(**asked: Any) -> AgentSettings:
+    """Return the settings of a run that asks for some and leaves the others as they are."""
+    return AgentSettings.of(ParallelConfig(tasks=("t",), **asked))
+
+
+def command(
+    name: str, /, task: str = "fix it", model: str | None = None, **asked: Any
+) -> AgentCommand:
+    """Return how an adapter starts its program."""
+    spec = WorkerSpec(worker_id=1, task=task, model=model)
+    return load_agent(name).command(spec, settings(**asked))
