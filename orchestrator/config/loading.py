@@ -285,10 +285,23 @@ def _merged(layers: Layers) -> ParallelConfig:
         return merge(layers if _any_task(layers) else (_SOME_TASK, *layers))
     except ValidationError as error:
         problems = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
-        raise mistakes(problems, contradiction_hint(problems[0])) from error
+        raise mistakes(problems, _contradiction_hint(problems[0])) from error
 
 
-def contradiction_hint(problem: str) -> str:
+def check_contradictions(config: ParallelConfig) -> None:
+    """Refuse settings that are valid for the run and for a task, but not together.
+
+    Raises:
+        ConfigError: Two settings contradict each other.
+    """
+    try:
+        ParallelConfig.model_validate(dict(config))
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(problem, hint=_contradiction_hint(problem)) from error
+
+
+def _contradiction_hint(problem: str) -> str:
     """Return what to do about settings that contradict each other."""
     return next(_HINTS[start] for start in _HINTS if problem.startswith(start))
 

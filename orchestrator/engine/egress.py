@@ -3,9 +3,12 @@
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.spec import Egress
 from orchestrator.errors import ConfigError, UnsupportedError
 
 HOST = "host.docker.internal"
@@ -50,6 +53,46 @@ def check_shared_network(runtime: str | None) -> None:
             f"with runtime `{runtime}`, a worker cannot share a network with its services",
             hint="remove either `runtime` or the services",
         )
+
+
+def check_allow(configs: Sequence[ParallelConfig]) -> None:
+    """Refuse allowed hosts where no worker has a network.
+
+    Args:
+        configs: The settings of the run, or of each of its tasks.
+
+    Raises:
+        ConfigError: The option would be accepted and ignored.
+    """
+    allowed = any(config.isolation.allow for config in configs)
+    if allowed and not any("open" in config.networks for config in configs):
+        raise ConfigError(
+            "`--allow` names a host, but no worker has a network: `network` is `none`",
+            hint="leave it out, or use `--network open`",
+        )
+
+
+def worker_egress(
+    config: ParallelConfig, names: Iterable[str], inherited_env: Mapping[str, str]
+) -> Egress | None:
+    """Return what a worker may reach; None if none of its containers has a network.
+
+    Args:
+        config: The settings of the worker.
+        names: The variables that its agent program is known to read.
+        inherited_env: The variables of the caller that the agent program gets.
+
+    Raises:
+        UnsupportedError: The network of the runtime could not be closed to this machine.
+        ConfigError: An allowed host cannot be resolved.
+    """
+    if "open" not in config.networks:
+        return None
+    check_runtime(config.isolation.runtime)
+    urls = list(base_urls(names, {**inherited_env, **config.isolation.env}))
+    if config.api_base is not None:
+        urls.append(config.api_base)
+    return Egress(image=BASE_IMAGE, allowed=allowed_destinations(config.isolation.allow, urls))
 
 
 def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 
+from orchestrator.agents.checks import choose_agent
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
@@ -17,7 +18,6 @@ from orchestrator.errors import ConfigError
 from orchestrator.events import Emit
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult, Status
-from orchestrator.runs.preflight import choose_agent
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workspace.caches import WHEELS, environment, remove_generations
 

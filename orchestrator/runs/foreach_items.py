@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 
+from orchestrator.agents.checks import choose_agent
 from orchestrator.cleanup.remove import cleanup
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected
@@ -16,7 +17,6 @@ from orchestrator.events import Emit, ignore
 from orchestrator.execution.output import log_files
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult, Status
-from orchestrator.runs.preflight import choose_agent
 from orchestrator.runs.reservation import base_commit
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory

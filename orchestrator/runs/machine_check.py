@@ -1,6 +1,6 @@
 """Check that the machine has the processors and memory that a run asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from orchestrator.config.presets import PRESETS
 from orchestrator.config.run import ParallelConfig
@@ -11,25 +11,26 @@ from orchestrator.errors import ConfigError
 _GIB = 1024**3
 
 
-def check_machine(config: ParallelConfig, features: EngineFeatures) -> None:
-    """Refuse a worker that is larger than the machine.
+def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterator[ConfigError]:
+    """Yield an error for each resource of a worker that the machine does not have.
 
-    Raises:
-        ConfigError: It would never have what was asked for.
+    Args:
+        config: The settings of the worker.
+        features: The machine of the engine.
     """
     cpus, memory = config.limits.cpus, config.limits.memory
     if cpus is not None and cpus > features.cpus:
-        raise ConfigError(
+        yield ConfigError(
             f"cpus: {cpus:g} is more than the machine has", hint=f"at most {features.cpus}"
         )
     if memory > features.memory and _was_asked_for(config, memory):
-        raise ConfigError(
+        yield ConfigError(
             f"memory: {_gib(memory)} is more than the machine has",
             hint=f"at most {features.memory // 1024**2}m",
         )
     for name, service in config.project.services.items():
         if service.cpus > features.cpus or service.memory > features.memory:
-            raise ConfigError(
+            yield ConfigError(
                 f"service `{name}` may use more than the machine has",
                 hint=f"at most {features.cpus} CPUs and {features.memory // 1024**2}m",
             )

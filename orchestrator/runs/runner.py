@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.agents.base import Agent
+from orchestrator.agents.checks import missing_keys
 from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.orphans import abandoned
 from orchestrator.cleanup.remove import cleanup
@@ -20,7 +21,7 @@ from orchestrator.runs.capacity import check_disk, check_worktrees
 from orchestrator.runs.dry_run import RunPlan
 from orchestrator.runs.machine_check import crowding, roominess
 from orchestrator.runs.naming import name_workers
-from orchestrator.runs.preflight import RunRequest, check_request, check_run, missing_keys
+from orchestrator.runs.preflight import RunRequest, check_request, check_run
 from orchestrator.runs.recorder import Recorder, announce
 from orchestrator.runs.reservation import RecordedRun, reserve, undo
 from orchestrator.runs.shared_resources import prepare_shared, release_shared

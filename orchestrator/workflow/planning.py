@@ -149,6 +149,18 @@ def config_of(
     return config.model_copy(update={**update, "tasks": (task.task,), "models": ()})
 
 
+def distinct_settings(
+    config: ParallelConfig, workflow: Workflow, programs: Programs
+) -> list[tuple[ParallelConfig, list[Task]]]:
+    """Return the distinct settings of the tasks, each with the tasks that have these settings."""
+    found: dict[str, tuple[ParallelConfig, list[Task]]] = {}
+    for task in workflow.tasks:
+        own = config_of(config, task, programs)
+        key = own.model_copy(update={"tasks": ("-",)}).model_dump_json()
+        found.setdefault(key, (own, []))[1].append(task)
+    return list(found.values())
+
+
 def demand_of(
     config: ParallelConfig, task: Task, programs: Programs = NO_PROGRAMS, *, cpus: float
 ) -> Demand:

@@ -7,10 +7,10 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import LONGEST_WORD, AgentSettings
+from orchestrator.agents.checks import check_length
 from orchestrator.agents.long_task import on_stdin
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
-from orchestrator.runs.preflight import check_settings
 from orchestrator.worker_spec import WorkerSpec
 
 TASK = "-e '%s' \\n $HOME\n" + "\u20ac" * 300_000 + "\n\n"
@@ -33,18 +33,18 @@ def test_programs_that_read_stdin(name: str, end: str | None) -> None:
     assert "--" not in argv
     if end is not None:
         assert argv[-1] == end
-    check_settings(config, agent)
+    check_length(config, agent)
 
 
 @pytest.mark.parametrize("name", ["architect", "gemini", "aider", "mini"])
 def test_programs_that_take_an_argument_alone(name: str) -> None:
     agent = load_agent(name)
     with pytest.raises(ConfigError, match=f"`{name}` would be started with an argument of 2000.."):
-        check_settings(ParallelConfig(tasks=("x" * 200_000,), agent_cli=name), agent)
-    check_settings(ParallelConfig(tasks=("x" * 130_000,), agent_cli=name), agent)
+        check_length(ParallelConfig(tasks=("x" * 200_000,), agent_cli=name), agent)
+    check_length(ParallelConfig(tasks=("x" * 130_000,), agent_cli=name), agent)
 
 
 def test_more_than_the_kernel_takes_in_all() -> None:
     config = ParallelConfig(tasks=("x" * 1024**2,), agent_cli="shell")
     with pytest.raises(ConfigError, match="a program takes 1048576 at most"):
-        check_settings(config, load_agent("shell"))
+        check_length(config, load_agent("shell"))

@@ -9,10 +9,10 @@ import pytest
 
 from orchestrator.agents import load_agent
 from orchestrator.agents.base import AgentProgress, AgentSettings
+from orchestrator.agents.checks import check_supported
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError
 from orchestrator.results import Reason, Status
-from orchestrator.runs.preflight import check_settings
 from tests.support.agents import json_text, judge_text
 
 LONG = "Rate limit reached for gpt-4o in organization org-0123456789 on tokens per min (TPM): " * 3
@@ -100,14 +100,14 @@ def test_tokens_that_nobody_can_count_are_refused(agent: str, name: str) -> None
     config = ParallelConfig(tasks=("t",), agent_cli=agent, **{name: 1000})
     option = f"--{name.replace('_', '-')}"
     with pytest.raises(ConfigError, match=f"`{agent}` cannot keep `{option}` "):
-        check_settings(config, load_agent(agent))
+        check_supported(config, load_agent(agent))
 
 
 @pytest.mark.parametrize("agent", ["codex", "gemini"])
 def test_a_total_that_nobody_can_count_is_refused_by_its_name(agent: str) -> None:
     config = ParallelConfig(tasks=("t",), agent_cli=agent, budget_total=1.0)
     with pytest.raises(ConfigError, match=f"`{agent}` cannot keep `--budget-total` "):
-        check_settings(config, load_agent(agent))
+        check_supported(config, load_agent(agent))
 
 
 @pytest.mark.parametrize("agent", ["claude", "opencode", "aider", "shell"])

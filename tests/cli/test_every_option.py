@@ -302,8 +302,9 @@ def test_one_task_with_a_network_is_enough_for_a_host(
     (repo / "flow.yaml").write_text(
         "tasks: [{id: a, task: 'true', network: none}, {id: b, task: 'true', network: open}]"
     )
+    (repo / "mine.yaml").write_text("container: {network: none}")
     command = ["spec", "run", "flow.yaml", "--agent-cli", "shell", "--dry-run"]
-    assert run([*command, "--network", "none", "--allow", "10.9.8.7"]) == 0
+    assert run([*command, "--config", "mine.yaml", "--allow", "10.9.8.7"]) == 0
 
 
 # --- Settings: each is seen in one run with all of them, as `parallel` and as a workflow.

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.agents.architect import ArchitectAgent
 from orchestrator.agents.base import AgentSettings
+from orchestrator.agents.checks import choose_agent, missing_keys
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.agents.unsupported import unsupported_settings
 from orchestrator.config.container import Isolation, Limits
@@ -14,11 +15,19 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import room
 from orchestrator.engine.images.names import BASE_IMAGE, DEFAULT_IMAGE
 from orchestrator.engine.protocol import EngineFeatures
-from orchestrator.errors import AuthenticationError, ConfigError, UnsupportedError
+from orchestrator.errors import (
+    AuthenticationError,
+    ConfigError,
+    EngineUnavailableError,
+    OrchestratorError,
+    UnsupportedError,
+)
 from orchestrator.events import Notice
-from orchestrator.runs.machine_check import check_machine, crowding
-from orchestrator.runs.preflight import RunRequest, check_run, choose_agent, missing_keys
+from orchestrator.runs.machine_check import crowding, machine_problems
+from orchestrator.runs.preflight import RunRequest, check_run
+from orchestrator.runs.problems import Problems
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.workflow.model import Task, WorkerSettings, Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import fingerprint
 from tests.support.runs import configured
@@ -153,13 +162,12 @@ class TestMachine:
         ],
     )  # fmt: skip
     def test_a_worker_larger_than_it(self, limits, what, hint):
-        with pytest.raises(ConfigError) as caught:
-            check_machine(config(limits=limits), machine())
-        assert (caught.value.message, caught.value.hint) == (what, hint)
+        (error,) = machine_problems(config(limits=limits), machine())
+        assert (error.message, error.hint) == (what, hint)
 
     def test_a_preset_and_the_default_are_no_wish(self):
-        check_machine(config(), machine(cpus=1, memory=2 * GIB))
-        check_machine(config(preset="trusted"), machine(memory=8 * GIB))
+        assert not [*machine_problems(config(), machine(cpus=1, memory=2 * GIB))]
+        assert not [*machine_problems(config(preset="trusted"), machine(memory=8 * GIB))]
 
     @pytest.mark.parametrize(
         ("cpus", "memory", "limits", "workers"),
@@ -188,8 +196,8 @@ class TestMachine:
     @pytest.mark.parametrize("wish", [{"cpus": 9}, {"memory": 33 * GIB}])
     def test_a_service_larger_than_it(self, wish):
         project = Project(services={"db": Service(image="a", **wish)})
-        with pytest.raises(ConfigError, match="service `db` may use more than the machine has"):
-            check_machine(config(project=project), machine())
+        (error,) = machine_problems(config(project=project), machine())
+        assert error.message == "service `db` may use more than the machine has"
 
     def test_one_worker_is_told_of_too(self):
         # The default, or a preset's value, is no wish to be refused.
@@ -209,6 +217,106 @@ class TestMachine:
         ).run()  # fmt: skip
         assert [line for line in told if "room for `--workers 1`" in line] == told
         assert len(told) == 1
+
+
+class TestSeveralProblems:
+    def test_each_has_a_line_with_its_hint(
+        self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("TOKEN", raising=False)
+        before = fingerprint(repo)
+        cpus = local_engine.check(images=(), runtime=None).cpus
+        wrong = configured(
+            "true",
+            base="nowhere",
+            agent="review",
+            image="missing",
+            limits=Limits(cpus=cpus + 1, memory=10**15),
+            isolation=Isolation(network="none", allow=("10.9.8.7",), secrets=("TOKEN",)),
+        )
+        with pytest.raises(ConfigError) as caught:
+            ParallelRunner(wrong, repo, engine=local_engine, agent=Plain()).run()
+        first, *lines = caught.value.message.split("\n")
+        assert first == "7 problems prevent the run:"
+        expected = (
+            "`--allow` names a host, but no worker has a network", "`nowhere`",
+            "`shell` cannot keep `--agent review`", "`missing`",
+            f"cpus: {cpus + 1} is more than the machine has", "memory: ", "`TOKEN`",
+        )  # fmt: skip
+        for line, part in zip(lines, expected, strict=True):
+            assert part in line
+            assert line.startswith("  ")
+            assert "(hint: " in line or part == "`missing`"
+        assert caught.value.exit_code == 3
+        assert fingerprint(repo) == before
+
+    def test_a_dry_run_lists_what_needs_no_engine(self, repo: Path) -> None:
+        wrong = configured("true", base="nowhere", agent="review")
+        with pytest.raises(ConfigError, match=r"2 problems prevent the run:\n  .*nowhere"):
+            ParallelRunner(wrong, repo, agent=Plain()).plan()
+
+    def test_tasks_that_share_a_problem_are_one_line(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        settings = (WorkerSettings(), WorkerSettings(timeout=5), WorkerSettings(agent="review"))
+        tasks = tuple(
+            Task(id=f"t{number}", task="true", settings=own)
+            for number, own in enumerate(settings, start=1)
+        )
+        runner = ParallelRunner(
+            configured("-", base="nowhere"), repo, engine=local_engine, agent=Plain(),
+            workflow=Workflow(name="flow", tasks=tasks),
+        )  # fmt: skip
+        with pytest.raises(ConfigError) as caught:
+            runner.run()
+        first, base, agent = caught.value.message.split("\n")
+        assert first == "2 problems prevent the run:"
+        assert base.startswith("  task `t1`: ")
+        assert "`nowhere`" in base
+        assert agent.startswith("  task `t3`: `shell` cannot keep `--agent review`")
+
+    def test_a_runtime_that_is_not_there_lacks_nothing_else(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
+        wrong = configured(
+            "true", agent="review", isolation=Isolation(runtime="nosuch", network="open")
+        )
+        with pytest.raises(ConfigError) as caught:
+            check_run(RunRequest(config=wrong, root=repo, agent=Plain()), local_engine)
+        assert "2 problems prevent the run" in caught.value.message
+        assert "the local engine has no runtime `nosuch`" in caught.value.message
+        assert "cannot be closed" not in caught.value.message
+
+    @pytest.mark.parametrize(
+        ("errors", "code"),
+        [
+            ((ConfigError("a"), UnsupportedError("b")), 3),
+            ((ConfigError("a"), AuthenticationError("b")), 4),
+            ((EngineUnavailableError("a"), AuthenticationError("b"), ConfigError("c")), 7),
+        ],
+    )
+    def test_the_exit_code_is_that_of_the_gravest(self, errors, code):
+        problems = Problems()
+        for error in errors:
+            problems.add(error)
+        with pytest.raises(OrchestratorError) as caught:
+            problems.raise_all()
+        assert caught.value.exit_code == code
+
+    def test_one_problem_is_raised_as_it_is(self):
+        problems, error = Problems(), UnsupportedError("a", hint="b")
+        problems.add(error)
+        problems.add(UnsupportedError("a", hint="b"))
+        with pytest.raises(UnsupportedError) as caught:
+            problems.raise_all()
+        assert caught.value is error
+
+    def test_of_very_many_the_first_are_listed(self):
+        problems = Problems()
+        for number in range(60):
+            problems.add(ConfigError(f"problem {number}"))
+        with pytest.raises(ConfigError, match=r"(?s)60 problems .*\n  problem 49\n  and 10 more$"):
+            problems.raise_all()
 
 
 def test_a_runtime_that_is_not_there_is_told_as_that(repo: Path, local_engine: LocalEngine) -> None:

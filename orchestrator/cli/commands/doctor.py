@@ -12,6 +12,13 @@ from typing import Literal
 import humanize
 import typer
 
+from orchestrator.agents.checks import (
+    check_length,
+    check_supported,
+    choose_agent,
+    inherited,
+    missing_keys,
+)
 from orchestrator.cli.options import Config, Json
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.config.loading import config_file, load_config
@@ -24,8 +31,7 @@ from orchestrator.errors import OrchestratorError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git import command as git
 from orchestrator.git.repository import Repository, find_top
-from orchestrator.runs.machine_check import check_machine, crowding
-from orchestrator.runs.preflight import check_settings, choose_agent, inherited, missing_keys
+from orchestrator.runs.machine_check import crowding, machine_problems
 from orchestrator.state.secret_files import read_secrets
 from orchestrator.workspace.overlay_probe import may_overlay, probe
 
@@ -94,7 +100,8 @@ def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
 def _agent(config: ParallelConfig) -> Iterator[Check]:
     try:
         agent, _ = choose_agent(config, None)
-        check_settings(config, agent)
+        check_supported(config, agent)
+        check_length(config, agent)
         read_secrets(config.isolation.secrets, os.environ)
     except OrchestratorError as error:
         yield _failed("agent", error)
@@ -162,7 +169,7 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
     yield _worktrees(engine, features, runtime if runtime in features.runtimes else None)
     for image, required in _images(config).items():
         yield _image(engine, image, required=required)
-    yield _machine(features, config)
+    yield from _machine(features, config)
 
 
 def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
@@ -250,11 +257,12 @@ def _image(engine: Engine, image: str, *, required: bool) -> Check:
     )
 
 
-def _machine(features: EngineFeatures, config: ParallelConfig) -> Check:
-    try:
-        check_machine(config, features)
-    except OrchestratorError as error:
-        return _failed("machine", error)
+def _machine(features: EngineFeatures, config: ParallelConfig) -> Iterator[Check]:
+    problems = [_failed("machine", error) for error in machine_problems(config, features)]
+    yield from problems or [_room(features, config)]
+
+
+def _room(features: EngineFeatures, config: ParallelConfig) -> Check:
     memory = humanize.naturalsize(features.memory, binary=True)
     machine = f"{features.cpus} CPUs, {memory} RAM"
     crowded = crowding(config, features)

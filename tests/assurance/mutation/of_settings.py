@@ -113,7 +113,14 @@ def preflight() -> Iterator[Protection]:
         "runs/preflight.py",
         (PREFLIGHT,),
         ("no run without a key",
-         "        if missing is not None:\n            raise missing\n", ""),
+         "        if missing is not None:\n            of_task.add(missing)\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "runs/problems.py",
+        (PREFLIGHT,),
+        ("a check that finds a problem stops the run",
+         "            self.add(error)\n            return Attempt()\n",
+         "            return Attempt()\n"),
     )  # fmt: skip
     yield from patches(
         "runs/machine_check.py",
@@ -144,7 +151,7 @@ def doors() -> Iterator[Protection]:
         ("numbers as they are spelled", "self if self.written is None else", "self if True else"),
     )  # fmt: skip
     yield from patches(
-        "runs/preflight.py",
+        "agents/checks.py",
         ("tests/agents/test_long_task.py", "tests/cli/test_input_decoding.py"),
         ("arguments that a program can take", "if max(words) > LONGEST_WORD:", "if False:"),
         ("variables that a program can take", "variables[longest] > LONGEST_WORD:", "False:"),

@@ -73,7 +73,7 @@ def sharing() -> Iterator[Protection]:
          "refused before: no task that is a command has a place for them"),
     )  # fmt: skip
     yield from patches(
-        "runs/preflight.py",
+        "workflow/checks.py",
         ("tests/runs/test_workflows.py",),
         ("no results in a command", 'config.agent_cli == "shell" and task.results_at', "False"),
     )  # fmt: skip

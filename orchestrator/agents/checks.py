@@ -1,0 +1,134 @@
+"""Check that an agent program can honour the settings of a run."""
+
+from collections.abc import Mapping
+
+from orchestrator.agents import load_agent
+from orchestrator.agents.base import (
+    LONGEST_LINE,
+    LONGEST_WORD,
+    Agent,
+    AgentCommand,
+    AgentSettings,
+)
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import AuthenticationError, ConfigError
+from orchestrator.text.sanitize import is_text, one_line
+from orchestrator.workflow.planning import plan_workers
+
+
+def choose_agent(config: ParallelConfig, agent: Agent | None) -> tuple[Agent, str]:
+    """Return the adapter of the agent program, and the image it runs in.
+
+    Raises:
+        ConfigError: No installed package offers the agent program.
+    """
+    chosen = agent or load_agent(config.agent_cli)
+    return chosen, config.image or chosen.image
+
+
+def check_supported(config: ParallelConfig, agent: Agent) -> None:
+    """Refuse settings that the agent program would ignore.
+
+    Raises:
+        ConfigError: A setting can be enforced neither by the program nor from outside.
+    """
+    settings = AgentSettings.of(config)
+    unsupported = agent.unsupported(settings)
+    if unsupported is not None:
+        unsupported = _as_it_was_asked(unsupported, config)
+        raise ConfigError(
+            f"`{agent.name}` cannot keep {unsupported}",
+            hint="leave it out, or choose another program with `--agent-cli`",
+        )
+
+
+def check_length(config: ParallelConfig, agent: Agent) -> None:
+    """Refuse a command line or variables too long to start the agent program with.
+
+    Raises:
+        ConfigError: An argument or a variable is too long, or all of them are together.
+    """
+    settings = AgentSettings.of(config)
+    for spec in plan_workers(config):
+        # An adapter that breaks is to break now, not when its worktree is made.
+        _check_length(agent.command(spec, settings), config, agent.name)
+
+
+def _check_length(command: AgentCommand, config: ParallelConfig, program: str) -> None:
+    env = {**command.env, **config.isolation.env}
+    variables = {name: _size(f"{name}={value}") for name, value in env.items()}
+    words = [_size(word) for word in command.argv]
+    longest = max(variables, key=lambda name: variables[name], default=None)
+    if longest is not None and variables[longest] > LONGEST_WORD:
+        raise ConfigError(
+            f"variable `{one_line(longest, limit=60)}` is {variables[longest]} bytes long: "
+            f"a program takes {LONGEST_WORD} at most",
+            hint="put it into a file: `--secret NAME=@FILE`, `--copy FILE`, or a file of a commit",
+        )
+    if max(words) > LONGEST_WORD:
+        raise ConfigError(
+            f"a task is too long: `{program}` would be started with an argument of {max(words)} "
+            f"bytes, and takes {LONGEST_WORD} at most",
+            hint="put the text into a file of the repository, and name the file in the task",
+        )
+    if sum(words) + sum(variables.values()) > LONGEST_LINE:
+        raise ConfigError(
+            f"a task and the variables are {sum(words) + sum(variables.values())} bytes long: "
+            f"a program takes {LONGEST_LINE} at most",
+            hint="put the text into a file of the repository, and name the file in the task",
+        )
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
+    """Name the total instead of the worker's share of it, if only the total was given."""
+    if config.budget_per_worker is None:
+        unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
+    if config.tokens_per_worker is None:
+        unsupported = unsupported.replace("`--tokens-per-worker`", "`--tokens-total`")
+    return unsupported
+
+
+def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the caller that the agent program gets.
+
+    Raises:
+        ConfigError: A variable is not UTF-8 text.
+    """
+    found = {name: environ[name] for name in agent.inherited_env if name in environ}
+    for name, value in found.items():
+        if not is_text(value):
+            raise ConfigError(
+                f"environment variable `{name}` is not UTF-8 text",
+                hint="it would be passed on to the worker: set it again, or unset it",
+            )
+    return found
+
+
+def missing_keys(
+    config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
+) -> AuthenticationError | None:
+    """Return an error that names the models without a key, if there are any.
+
+    A server or an image of the user's own may need none, or bring its own.
+    """
+    if config.api_base is not None or config.image is not None:
+        return None
+    secrets = {entry.partition("=")[0]: "a file" for entry in config.isolation.secrets}
+    environment = {**secrets, **inherited_env, **config.isolation.env}
+    needs: dict[str, str] = {}
+    for model in dict.fromkeys(spec.model for spec in plan_workers(config)):
+        key = agent.missing_key(model, environment)
+        if key is not None:
+            needs["the default model" if model is None else f"`{model}`"] = key
+    if not needs:
+        return None
+    wants = ", ".join(f"{model} needs `{key}`" for model, key in needs.items())
+    return AuthenticationError(
+        f"no API key: {wants}",
+        hint=f"`export {next(iter(needs.values()))}=...`, or give it with `--env-file FILE`; "
+        "`--api-base URL` is for a server of your own",
+    )

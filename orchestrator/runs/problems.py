@@ -1,0 +1,89 @@
+"""Collect what prevents a run, so that the user learns every problem at once."""
+
+from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar
+
+from orchestrator.errors import (
+    AuthenticationError,
+    ConfigError,
+    EngineError,
+    OrchestratorError,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_MOST = 50
+"""Problems that a message lists."""
+_GRAVEST: tuple[type[OrchestratorError], ...] = (EngineError, AuthenticationError)
+
+
+class Attempt(Generic[T]):
+    """The result of a check, unless the check found a problem."""
+
+    def __init__(self, *values: T) -> None:
+        self._values = values
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the check found a problem."""
+        return not self._values
+
+    @property
+    def value(self) -> T:
+        """Return the result of a check that found no problem."""
+        return self._values[0]
+
+
+class Problems:
+    """Runs checks and collects the errors that they raise."""
+
+    def __init__(self) -> None:
+        """Start without problems."""
+        self._found: dict[tuple[str, str | None], tuple[str | None, OrchestratorError]] = {}
+        self._task: str | None = None
+
+    def of_task(self, task: str | None) -> "Problems":
+        """Return a view of the same collection that names a task in the problems it adds."""
+        view = Problems()
+        view._found, view._task = self._found, task
+        return view
+
+    def attempt(self, check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Attempt[T]:
+        """Run a check and collect the error that it raises, if any."""
+        try:
+            return Attempt(check(*args, **kwargs))
+        except OrchestratorError as error:
+            self.add(error)
+            return Attempt()
+
+    def add(self, error: OrchestratorError) -> None:
+        """Collect an error. Tasks share most settings: only the first with a problem is named."""
+        self._found.setdefault((error.message, error.hint), (self._task, error))
+
+    def raise_all(self) -> None:
+        """Raise what was collected; several problems become one error, with a line for each.
+
+        Raises:
+            OrchestratorError: The only problem, or the list of all. The list is an `EngineError` if
+                a problem is one, else an `AuthenticationError` if a problem is one, else a
+                `ConfigError`.
+        """
+        for task, error in self._found.values():
+            if task is not None:
+                error.message = f"task `{task}`: {error.message}"
+        errors = [error for _, error in self._found.values()]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise _kind(errors)(_listed(errors)) from errors[0]
+
+
+def _kind(errors: list[OrchestratorError]) -> type[OrchestratorError]:
+    found = (kind for kind in _GRAVEST if any(isinstance(error, kind) for error in errors))
+    return next(found, ConfigError)
+
+
+def _listed(errors: list[OrchestratorError]) -> str:
+    lines = [f"\n  {error}" for error in errors[:_MOST]]
+    more = [f"\n  and {len(errors) - _MOST} more"] if len(errors) > _MOST else []
+    return f"{len(errors)} problems prevent the run:{''.join([*lines, *more])}"

@@ -1,0 +1,45 @@
+"""Check that the tasks of a workflow can honour the settings of the run."""
+
+from collections.abc import Sequence
+
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.workflow.model import Task, Workflow
+
+
+def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
+    """Refuse tasks that write in a run that is read-only.
+
+    Raises:
+        ConfigError: The `mode` of a task is `rw`.
+    """
+    writers = [task.id for task in workflow.tasks if task.mode == "rw"]
+    if config.isolation.read_only and writers:
+        raise ConfigError(
+            f"task `{writers[0]}`: `mode` is `rw`, but the run is read-only",
+            hint="leave `mode` out, or run without `read_only`",
+        )
+
+
+def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
+    """Refuse commands that the words of other workers would be put into.
+
+    Args:
+        config: The settings of the tasks.
+        tasks: Tasks with equal settings.
+
+    Raises:
+        ConfigError: A shell would run what other workers said.
+    """
+    for task in tasks:
+        if config.agent_cli == "shell" and task.results_at:
+            raise ConfigError(
+                f"task `{task.id}` holds `{{{{results}}}}` and is a command: "
+                "a shell would run what other workers said",
+                hint="the command finds the results in the file `$ORCHESTRATOR_RESULTS`",
+            )
+
+
+def merges(workflow: Workflow) -> bool:
+    """Return whether a task starts from the merged results of several tasks."""
+    return any(len(task.depends_on) + len(task.earlier) > 1 for task in workflow.tasks)
