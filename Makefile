@@ -1,5 +1,7 @@
 # make setup   a Docker engine that answers, a virtual environment, the images
+# make test-fast  tests without processes and containers, for every save (seconds)
 # make test    all tests, real containers included       make check   everything but tests
+# make test-all   test, agents, attacks, faults, fuzz and mutation (hours)
 # make docs    build the documentation as a site
 # make demo    see it work                               make bench   measure
 # make agents  every agent program in each way to fail (a quarter of an hour)
@@ -8,8 +10,8 @@
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
 
 PYTHON ?= python3
-# Tests of one file share what they set up. Files are taken in their order: those with containers,
-# which take long, come first, and thousands of short tests fill the end.
+# Tests of one file share what they set up. Files are taken in the order of tests/support/cost.py:
+# those with containers, which take long, come first, and thousands of short tests fill the end.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 # Agent programs that `make test` runs, beside architect; `make agents` runs the others too.
 TESTED := claude codex
@@ -20,7 +22,8 @@ export PYTHON
 # Where it is set, every start of a program would compile all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images agent-images test agents attacks check docs demo bench faults mutation clean
+.PHONY: setup images agent-images test test-fast test-all agents attacks check docs demo bench \
+  faults fuzz mutation clean
 
 setup: images
 
@@ -44,6 +47,11 @@ agent-images: images
 
 test: agent-images
 	$(BIN)/pytest -m 'not bench and not agents' $(PYTEST_ARGS)
+
+test-fast: $(STAMP)
+	$(BIN)/pytest -m fast -n 2 -q
+
+test-all: test agents attacks faults fuzz mutation
 
 agents: agent-images
 	$(BIN)/pytest -m agents $(PYTEST_ARGS)
@@ -71,6 +79,9 @@ attacks: images
 
 faults: images
 	$(BIN)/pytest -n 4 --faults 220 tests/assurance/faults
+
+fuzz: images
+	$(BIN)/pytest -n 3 --fuzz-cases 2000 tests/assurance/fuzz
 
 mutation: images
 	$(BIN)/python -m tests.assurance.mutation.check --report docs/protections.md

@@ -14,6 +14,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.engine.protocol import Leftover
 from orchestrator.errors import EngineUnavailableError
+from tests.support import cost
 from tests.support.images import build_agent_image
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import make_repository
@@ -35,6 +36,27 @@ def pytest_configure() -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file for `-m fast` that has no fast test."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    asked = config.getoption("markexpr") == "fast"
+    return True if asked and is_test and not cost.may_be_fast(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by what they cost, and begin with those that take longest."""
+    cost.mark(items)
+    cost.order(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Hold a fast test to what its mark says."""
+    with cost.guarded(item):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -814,6 +814,7 @@ class TestHostileFile:
         "parallel_runs: {agent: -x}\n",
     )
 
+    @pytest.mark.process
     @pytest.mark.parametrize("text", [*SAID, *REFUSED])
     def test_it_is_refused_and_steers_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys

@@ -32,6 +32,8 @@ COVERED: Mapping[str, tuple[str, str]] = {
     "make demo": ("tests/system/agents/test_demo.py", "demo.py"),
     "make test": (".ci/run", "make test"),
     "make check": (".ci/run", "make check"),
+    "make test-fast": ("Makefile", "-m fast"),
+    "make test-all": ("Makefile", "test-all: test agents"),
     "make agents": ("Makefile", "-m agents"),
     "make attacks": ("Makefile", "--every-caller tests/assurance/attacks"),
     ".venv/bin/python docs/demo/record.py": ("tests/system/agents/test_demo.py", "record.py"),

@@ -13,7 +13,12 @@ from orchestrator.engine.protocol import ContainerEngine
 from tests.support.containers import USER, Run, Starter, finish
 
 
-@pytest.fixture(params=["local", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(
+    params=[
+        pytest.param("local", marks=pytest.mark.process),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ]
+)
 def engine(request: pytest.FixtureRequest) -> ContainerEngine:
     """Either engine: what passes here holds for both."""
     engine: ContainerEngine = request.getfixturevalue(f"{request.param}_engine")

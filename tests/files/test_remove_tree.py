@@ -70,6 +70,7 @@ def as_an_ordinary_user(act: Callable[[], None]) -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.process
 def test_locked_directories_are_unlocked(place: Path) -> None:
     as_an_ordinary_user(lambda: _remove_what_is_locked(place))
     assert [path.name for path in place.iterdir()] == ["done"]

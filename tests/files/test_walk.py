@@ -41,6 +41,7 @@ def open_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.process
 def test_a_directory_that_is_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> None:
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     for folder in (outside, tree / "deep" / "inner"):

@@ -1,7 +1,11 @@
 """Throw-away repositories, and what must not change in them."""
 
+import atexit
+import functools
 import hashlib
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 
@@ -15,6 +19,17 @@ def git(repo: Path, *arguments: str) -> str:
 
 def make_repository(path: Path) -> Path:
     """Make a repository with two commits and a few files."""
+    shutil.copytree(_template(), path, symlinks=True, dirs_exist_ok=True)
+    # The index knows files by their inodes.
+    git(path, "update-index", "-q", "--refresh")
+    return path
+
+
+@functools.cache
+def _template() -> Path:
+    """Make, once per process, the repository that all others are copies of."""
+    path = Path(tempfile.mkdtemp(prefix="orchestrator-tests-")) / "template"
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
     subprocess.run(["git", "init", "-q", "-b", "main", str(path)], check=True, timeout=60)
     git(path, "config", "user.name", "user")
     git(path, "config", "user.email", "user@example.org")

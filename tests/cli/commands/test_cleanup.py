@@ -166,6 +166,7 @@ def test_without_an_engine_and_with_nothing_to_ask_it_all_is_well(monkeypatch, c
     assert shown.err.startswith("nothing to clean up\nthe engine was not asked: cannot connect")
 
 
+@pytest.mark.process
 def test_outside_a_repository_there_is_nothing_to_clean(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["parallel-cleanup"]) == 0

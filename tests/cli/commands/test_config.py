@@ -136,6 +136,7 @@ class TestValidate:
             "hint: `orchestrator init` writes one that fits the project\n"
         )
 
+    @pytest.mark.process
     def test_outside_of_a_repository(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "x.yaml").write_text("{}")

@@ -24,6 +24,7 @@ def write(program: Path, script: str) -> None:
     program.chmod(0o755)
 
 
+@pytest.mark.process
 def test_it_is_told_the_packages_and_where_to_write(program: Path, tmp_path: Path) -> None:
     write(program, 'for last; do :; done; printf "%s\\n" "$@" >"$last"')
     bootstrap(tmp_path / "base.tar", ("git", "python3"))
@@ -33,6 +34,7 @@ def test_it_is_told_the_packages_and_where_to_write(program: Path, tmp_path: Pat
     assert arguments[-2:] == ["trixie", str(tmp_path / "base.tar")]
 
 
+@pytest.mark.process
 def test_its_last_lines_are_shown_when_it_fails(program: Path, tmp_path: Path) -> None:
     write(program, "seq 100; printf 'E: \\033[31mno mirror\\n' >&2; exit 25")
     with pytest.raises(ImageBuildError) as caught:
@@ -53,6 +55,7 @@ def test_a_missing_program_comes_with_a_hint(
     assert "apt-get install mmdebstrap" in (caught.value.hint or "")
 
 
+@pytest.mark.process
 def test_it_is_ended_in_time_with_all_it_started(program: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     write(program, f"sleep 300 & echo $! >{pid_file}; trap 'exit 1' TERM; wait")

@@ -1,0 +1,52 @@
+"""What a test costs is derived, and a fast test is held to it."""
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import cost
+
+TESTS = cost.ROOT / "tests"
+
+
+def test_what_a_file_imports_decides(tmp_path: Path) -> None:
+    pure, direct = tmp_path / "pure.py", tmp_path / "direct.py"
+    pure.write_text("import os\nfrom orchestrator.git import command\n")
+    direct.write_text("def f():\n    import subprocess\n")
+    indirect = tmp_path / "indirect.py"
+    indirect.write_text("from tests.support.runs import shell_run\n")
+    found = [cost.starts_processes(file) for file in (pure, direct, indirect)]
+    assert found == [False, True, True]
+
+
+def test_a_fast_file_is_a_packages() -> None:
+    assert cost.may_be_fast(TESTS / "scheduling" / "test_budget.py")
+    assert not cost.may_be_fast(TESTS / "docs" / "test_pages.py")
+    assert not cost.may_be_fast(TESTS / "runs" / "test_runner.py")
+
+
+def test_fixtures_decide_too(request: pytest.FixtureRequest) -> None:
+    fixtures = request.session._fixturemanager  # type: ignore[attr-defined]
+    names = ("repo", "local_engine", "home", "tmp_path")
+    found = {name: fixtures.getfixturedefs(name, request.node)[-1].func for name in names}
+    assert [name for name, func in found.items() if cost.uses_starter(func)] == [*names[:2]]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("what", ["process", "connection", "nothing"])
+def test_a_fast_test_that_starts_something_fails(request: pytest.FixtureRequest, what: str) -> None:
+    def do() -> None:
+        if what == "process":
+            subprocess.run(["true"], check=True)
+        elif what == "connection":
+            with socket.socket(socket.AF_UNIX) as here:
+                here.connect(str(request.path))
+
+    with cost.guarded(request.node):
+        if what == "nothing":
+            do()
+        else:
+            with pytest.raises(pytest.fail.Exception, match="mark it `process`"):
+                do()
