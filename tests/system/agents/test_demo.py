@@ -80,7 +80,7 @@ def test_prints_the_tables_of_the_recorded_picture(demo: Demo) -> None:
 
 
 def test_the_recorded_picture_is_of_the_demos_command() -> None:
-    assert f"$ orchestrator {COMMAND}" in " ".join(_recorded_lines())
+    assert f"$ orchestrator {COMMAND}" in " ".join(" ".join(_recorded_lines()).split())
     assert "docs/demo/terminal.svg" in (ROOT / "README.md").read_text()
 
 
