@@ -13,7 +13,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import HALF_MADE
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.workspace.artifacts import ARTIFACTS, HANDED
-from orchestrator.workspace.mounts import CHECKED, PROBE
+from orchestrator.workspace.layout import CHECKED, PROBE
 from orchestrator.workspace.shared_files import INPUTS_PLACE
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED)

@@ -20,7 +20,8 @@ from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.stages import Work, setup_job
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.furnish import Extras
-from orchestrator.workspace.mounts import CHECKED, Workspace
+from orchestrator.workspace.layout import CHECKED
+from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
 
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})

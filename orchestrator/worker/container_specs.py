@@ -16,8 +16,8 @@ from orchestrator.text.sanitize import one_line
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.workspace.caches import environment
-from orchestrator.workspace.mounts import HARVEST, HOME, OUT, Workspace
-from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE
+from orchestrator.workspace.layout import HARVEST, HOME, OBJECTS, OUT, STORE, WORKSPACE
+from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.shared_files import variables
 
 _TMP = "/tmp"  # noqa: S108  # the container's own

@@ -30,7 +30,7 @@ from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import NO_CACHES, Caches
-from orchestrator.workspace.mounts import Mode
+from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.shared_files import Shared
 
 

@@ -26,7 +26,8 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.confined import confined_to
 from orchestrator.workspace.furnish import Extras
-from orchestrator.workspace.mounts import Workspace, worker_user
+from orchestrator.workspace.mounts import Workspace
+from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
 
 

@@ -19,8 +19,8 @@ from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
-from orchestrator.workspace.mounts import CACHES, Mode, Mounts
-from orchestrator.workspace.private_git import change_owner
+from orchestrator.workspace.layout import CACHES, Mode, Mounts
+from orchestrator.workspace.owner import change_owner
 
 TARGET = "/caches"
 _FRESH = "fresh"

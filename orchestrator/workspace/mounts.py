@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
-from typing import Literal
 
-from orchestrator.engine.spec import BindMount, OverlayMount, TmpfsMount
+from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
 from orchestrator.files.remove_tree import _names, remove_tree
 from orchestrator.git.lfs import tell_index_again
@@ -29,31 +28,19 @@ from orchestrator.workspace.confined import (
     make_scratch,
     scratch,
 )
-from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE, change_owner
-
-HOME = "/home/worker"
-HARVEST = "/harvest"
-OUT = "/out"
-PROBE = "probe"
-CACHES = "caches"
-"""Directory in a worker's state directory with its layers over the shared caches."""
-CHECKED = "checked"
-"""Directory in a worker's state directory with a fresh checkout of the worker's commit."""
-WRITTEN = "/written"
-SWEPT = "/swept"
-"""Where the harvest's container mounts overlays only so that the kernel cleans them up."""
-_OWN_USERS = 20_000
-"""Added to the worker's number: user ids that ordinary systems do not use."""
-
-Mode = Literal["overlay", "bind"]
-Mounts = tuple[BindMount | OverlayMount | TmpfsMount, ...]
-
-
-def worker_user(worker_id: int) -> tuple[int, int]:
-    """Return uid and gid of a worker: those of the caller, or for root a separate user."""
-    if os.getuid() == 0:
-        return _OWN_USERS + worker_id, _OWN_USERS + worker_id
-    return os.getuid(), os.getgid()
+from orchestrator.workspace.layout import (
+    CACHES,
+    HARVEST,
+    OBJECTS,
+    OUT,
+    STORE,
+    SWEPT,
+    WORKSPACE,
+    WRITTEN,
+    Mode,
+    Mounts,
+)
+from orchestrator.workspace.owner import change_owner
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
 from orchestrator.errors import EngineError, UnsupportedError
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
-from orchestrator.workspace.mounts import PROBE, Mode, worker_user
-from orchestrator.workspace.private_git import WORKSPACE
+from orchestrator.workspace.layout import PROBE, WORKSPACE, Mode
+from orchestrator.workspace.owner import worker_user
 
 _PROBE_TIMEOUT = 60.0
 

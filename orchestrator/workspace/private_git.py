@@ -17,7 +17,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,11 +30,10 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.threads import meanwhile
 from orchestrator.workspace.copy_untracked import rules
 from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Target, WorktreeFiller
+from orchestrator.workspace.layout import OBJECTS, STORE, WORKSPACE
+from orchestrator.workspace.owner import change_owner
 from orchestrator.workspace.submodules import SubmoduleGitDir
 
-STORE = "/git"
-OBJECTS = "/git-objects"
-WORKSPACE = "/workspace"
 # Settings that make line endings and file modes mean the same in the container. None of them names
 # a program.
 _CARRIED = (
@@ -267,25 +265,3 @@ def _give_away(paths: Iterable[Path], worktree: Worktree, options: StoreOptions)
     if options.owner[0] != os.getuid():
         for path in paths:
             change_owner(path, options.owner, keep=worktree.path)
-
-
-def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
-    """Change the owner of a tree that the host created, without following links.
-
-    Args:
-        root: The tree.
-        owner: uid and gid.
-        keep: A worktree whose root directory and `.git` keep their owner, so that the caller's git
-            still trusts it. (An overlay's root takes its permissions from the upper layer.)
-    """
-    uid, gid = owner
-    # Uses directory descriptors: with 20,000 files, resolving each path again would be slow.
-    for folder, directories, files, descriptor in os.fwalk(root):
-        kept = keep is not None and Path(folder) == keep
-        for name in (*directories, *files):
-            # The user may delete a file meanwhile.
-            with suppress(FileNotFoundError):
-                if not (kept and name == ".git"):
-                    os.chown(name, uid, gid, dir_fd=descriptor, follow_symlinks=False)
-    if root != keep:
-        os.lchown(root, uid, gid)

@@ -34,7 +34,7 @@ from orchestrator.workflow.reduce_prompt import INPUTS
 from orchestrator.workflow.shared_findings import Entry, bulletin, merged_findings, title_of
 from orchestrator.workspace import artifacts as handover
 from orchestrator.workspace.artifacts import Handover
-from orchestrator.workspace.mounts import Mounts
+from orchestrator.workspace.layout import Mounts
 
 SHARED = "/run/orchestrator/shared"
 OUT = "/run/orchestrator/out"

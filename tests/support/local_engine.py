@@ -43,8 +43,7 @@ from orchestrator.engine import (
     Usage,
 )
 from orchestrator.engine.images.names import BASE_IMAGE
-from orchestrator.workspace.mounts import HARVEST
-from orchestrator.workspace.private_git import OBJECTS, STORE, WORKSPACE
+from orchestrator.workspace.layout import HARVEST, OBJECTS, STORE, WORKSPACE
 from tests.support.local_process import LocalProcess
 
 _CHUNK = 64 * 1024

@@ -16,7 +16,7 @@ from orchestrator.results import CheckResult, Reason, Status, exit_code
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.workspace.private_git import WORKSPACE
+from orchestrator.workspace.layout import WORKSPACE
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import configured, shell_run

@@ -16,8 +16,9 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.text.path_patterns import directories
 from orchestrator.workflow.model import Task, WorkerSettings, Workflow
 from orchestrator.workflow.parsing.reader import read_workflow
-from orchestrator.workspace.mounts import SWEPT, Mode, Workspace, worker_user
-from orchestrator.workspace.private_git import WORKSPACE
+from orchestrator.workspace.layout import SWEPT, WORKSPACE, Mode
+from orchestrator.workspace.mounts import Workspace
+from orchestrator.workspace.owner import worker_user
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
 from tests.support.runs import branches, configured, show

@@ -14,16 +14,10 @@ from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import Worktree, open_worktree
 from orchestrator.state.worker_directory import Store
-from orchestrator.workspace.mounts import HARVEST, OUT, WRITTEN, Mode, Workspace, worker_user
-from orchestrator.workspace.private_git import (
-    OBJECTS,
-    STORE,
-    WORKSPACE,
-    StoreOptions,
-    base_objects,
-    change_owner,
-    make_store,
-)
+from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE, WRITTEN, Mode
+from orchestrator.workspace.mounts import Workspace
+from orchestrator.workspace.owner import change_owner, worker_user
+from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
 from tests.support.repository import git
 
 

@@ -20,7 +20,6 @@ def workspace() -> Iterator[Protection]:
         ("pointer read-only", 'target=f"{WORKSPACE}/.git", read_only=True',
          'target=f"{WORKSPACE}/.git", read_only=False'),
         ("objects read-only", "target=OBJECTS, read_only=True", "target=OBJECTS, read_only=False"),
-        ("no root inside", "if os.getuid() == 0:", "if False:"),
         ("read-only store", "target=STORE, read_only=self.read_only",
          "target=STORE, read_only=False"),
         ("read-only checkout", "target=WORKSPACE, read_only=self.read_only",
@@ -98,6 +97,12 @@ def workspace() -> Iterator[Protection]:
         ("no content by its name alone", "if one.oid in known)", ")"),
     )  # fmt: skip
     yield from patches(
+        "workspace/owner.py", ("tests/workspace/test_private_git.py",),
+        ("no root inside", "if os.getuid() == 0:", "if False:"),
+        ("owners changed without following links",
+         "dir_fd=descriptor, follow_symlinks=False)", "dir_fd=descriptor)"),
+    )  # fmt: skip
+    yield from patches(
         "git/submodules.py", ("tests/git/test_submodules.py",),
         ("names of submodules lead nowhere else", ' and _is_usable(name):', ":"),
     )  # fmt: skip
@@ -107,8 +112,6 @@ def workspace() -> Iterator[Protection]:
         ("no gc of the worker's",
          "[gc]\\n\\tauto = 0\\n[maintenance]\\n\\tauto = false\\n", ""),
         ("settings are one line each", '.replace("\\n", " ")', ""),
-        ("owners changed without following links",
-         "dir_fd=descriptor, follow_symlinks=False)", "dir_fd=descriptor)"),
         ("filters off in a worker's checkout",
          '        index=store.root / "index",\n        config=repository.without_filters(),\n',
          '        index=store.root / "index",\n'),
