@@ -24,12 +24,13 @@ def remove_tree(path: Path) -> None:
     spare = (path / f"{secrets.token_hex(8)}-{number}" for number in count())
     stuck: set[str] = set()
     _unlock(path)
-    while names := _names(path) - stuck:
+    while names := entry_names(path) - stuck:
         stuck |= {name for name in names if not _removed(path / name, spare)}
     _remove_empty(path)
 
 
-def _names(directory: Path) -> set[str]:
+def entry_names(directory: Path) -> set[str]:
+    """Return the names in a directory; none if it cannot be read."""
     try:
         return set(os.listdir(directory))  # noqa: PTH208  # only names are needed
     except OSError:

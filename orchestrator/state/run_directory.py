@@ -32,7 +32,7 @@ from orchestrator.events import Event, WorkerMeasured, WorkerOutput
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import open_regular
 from orchestrator.results import RunResult, WorkerResult
-from orchestrator.state.run_record import RunRecord, _hidden, _private
+from orchestrator.state.run_record import RunRecord
 
 _KILL = "kill"
 _ATTEMPT = ".attempt-"
@@ -111,14 +111,7 @@ class RunDirectory:
         fcntl.flock(self._lease, fcntl.LOCK_EX)
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
-        # Values of the caller's variables may be secrets, so they are not written to the disk.
-        without = {
-            "config": _private(record.config),
-            "programs": {name: _private(config) for name, config in record.programs.items()},
-            "workflow": _hidden(record.workflow),
-        }
-        plan = record.model_dump_json(indent=2, exclude=without)
-        write_atomically(self.path / "run.json", plan)
+        write_atomically(self.path / "run.json", record.public_json())
 
     def take_over(self, inherited: int | None = None) -> bool:
         """Lock the lease of a run whose process is dead; return False if another process has it.

@@ -38,8 +38,17 @@ class RunRecord(BaseModel):
     warms: bool = False
     """Whether the run creates the shared caches for other runs."""
 
+    def public_json(self) -> str:
+        """Return the record as JSON without the values of variables, which may be secrets."""
+        without = {
+            "config": _private_fields(self.config),
+            "programs": {name: _private_fields(config) for name, config in self.programs.items()},
+            "workflow": _private_fields_of_tasks(self.workflow),
+        }
+        return self.model_dump_json(indent=2, exclude=without)
 
-def _private(config: ParallelConfig) -> dict[str, Any]:
+
+def _private_fields(config: ParallelConfig) -> dict[str, Any]:
     """Return the fields of the settings that are not recorded."""
     return {
         "project": {"services": dict.fromkeys(config.project.services, _SERVICE)},
@@ -49,7 +58,7 @@ def _private(config: ParallelConfig) -> dict[str, Any]:
     }
 
 
-def _hidden(workflow: Workflow | None) -> dict[str, Any]:
+def _private_fields_of_tasks(workflow: Workflow | None) -> dict[str, Any]:
     """Return the fields of a workflow that are not recorded."""
     tasks = {
         place: {"settings": {"services": dict.fromkeys(task.settings.services, _SERVICE)}}

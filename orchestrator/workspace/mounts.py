@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
-from orchestrator.files.remove_tree import _names, remove_tree
+from orchestrator.files.remove_tree import entry_names, remove_tree
 from orchestrator.git.lfs import tell_index_again
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import Worktree
@@ -244,4 +244,4 @@ def _holds_no_objects(objects: Path) -> bool:
     folders = (objects, objects / "info", objects / "pack")
     if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
         return False
-    return [_names(folder) for folder in folders] == [{"info", "pack"}, {"alternates"}, set()]
+    return [entry_names(folder) for folder in folders] == [{"info", "pack"}, {"alternates"}, set()]

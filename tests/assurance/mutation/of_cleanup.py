@@ -52,10 +52,14 @@ def cleanup() -> Iterator[Protection]:
         ("uncommitted work is not clean", " and is_clean(repository, worker)", ""),
     )  # fmt: skip
     yield from patches(
+        "state/run_record.py",
+        ("tests/state/test_run_record.py",),
+        ("the caller's variables not recorded", "exclude=without", "exclude={}"),
+    )  # fmt: skip
+    yield from patches(
         "state/run_directory.py",
         ("tests/state/test_run_record.py",),
         ("records are the user's own", "self.path.chmod(0o700)", "self.path.chmod(0o755)"),
-        ("the caller's variables not recorded", "exclude=without", "exclude={}"),
         ("results are read to a bound", "file.read(most + 1)", "file.read()"),
         ("results that are too large are not understood",
          "return content if len(content) <= most else None", "return content"),
