@@ -414,13 +414,13 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_work_is_carried_over_when_asked",
     ("context",): "tests/workspace/test_shared_files.py::test_a_context_is_given_to_every_worker",
     ("closed_stages",): (
-        "tests/config/test_settings.py::test_its_commands_are_closed_unless_an_option_has_others"
+        "tests/config/test_untrusted_file.py::test_its_commands_are_closed_unless_an_option_has_others"
     ),
     ("auto_workers",): (
         "tests/scheduling/test_admission.py::test_with_auto_all_that_workers_may_use_is_set_aside"
     ),
     ("max_workers",): (
-        "tests/config/test_settings.py"
+        "tests/config/test_validation.py"
         "::test_a_named_file_and_the_environment_raise_the_number_of_workers"
     ),
     ("max_worktrees",): f"{CAPACITY}::test_one_more_is_refused_with_those_that_could_go",

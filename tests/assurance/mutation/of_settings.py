@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.assurance.mutation.protection import Protection, patches
 
-SETTINGS = "tests/config/test_settings.py"
+SETTINGS = "tests/config"
 STAGES = "tests/worker/test_stages.py"
 PREFLIGHT = "tests/runs/test_preflight.py"
 
@@ -175,7 +175,7 @@ def doors() -> Iterator[Protection]:
          "with open_regular(listed, follow=True) as file:"),
     )  # fmt: skip
     yield from patches(
-        "config/run.py", ("tests/config/test_settings.py -k HostileFile",),
+        "config/run.py", ("tests/config/test_untrusted_file.py -k HostileFile",),
         ("no model that is an option", 'if name.lstrip().startswith("-"):', "if False:"),
         ("deadlines that clocks know",
          "min(self.timeout_per_worker, _LONGEST_TIMEOUT)", "self.timeout_per_worker"),

@@ -1,0 +1,167 @@
+"""Settings of other tools' files, and of the agents in a configuration file."""
+
+import json
+
+import pytest
+
+from orchestrator.config.run import ParallelConfig, Provider, RateLimit
+from orchestrator.errors import ConfigError
+from tests.support.settings import load, mistakes, write
+
+OF_MAX_WORKERS = "must be a whole number from 1 to 10 (`max_workers`) or `auto`"
+
+
+class TestAutomatosx:
+    def test_its_workers(self, tmp_path):
+        text = '{"execution": {"maxConcurrentAgents": 4, "parallelDelegationEnabled": true}}'
+        assert load(file=write(tmp_path, text, "automatosx.config.json")).workers == 4
+
+    def test_its_range_and_what_is_not_there_yet(self, tmp_path):
+        text = json.dumps({
+            "execution": {"maxConcurrentAgents": 11, "parallelDelegationEnabled": 0,
+                          "maxConcurentAgents": 1},
+            "providers": {"gemini-cli": {"rateLimit": {"enabled": 1, "refilRate": 2}}},
+        })  # fmt: skip
+        file = write(tmp_path, text, "automatosx.config.json")
+        assert mistakes(file=file) == [
+            f"{file}:1: `execution.parallelDelegationEnabled` is `0`: must be `true` or `false`",
+            f"{file}:1: `execution.maxConcurentAgents` is unknown, did you mean "
+            "`execution.maxConcurrentAgents`?",
+            f"{file}:1: `execution.maxConcurrentAgents` is `11`: {OF_MAX_WORKERS}",
+            f"{file}:1: `providers.gemini-cli.rateLimit.enabled` is `1`: must be `true` or `false`",
+            f"{file}:1: `providers.gemini-cli.rateLimit.refilRate` is unknown, did you mean "
+            "`providers.gemini-cli.rateLimit.refillRate`?",
+        ]
+
+    def test_no_parallel_delegation_is_one_at_a_time(self, tmp_path):
+        for agents in ("", '"maxConcurrentAgents": 4, '):
+            text = f'{{"execution": {{{agents}"parallelDelegationEnabled": false}}}}'
+            file = write(tmp_path, text, "automatosx.config.json")
+            assert load(file=file).workers == 1
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("automatosx.config.json",
+             '{"providers": {"gemini-cli": {"rateLimit": '
+             '{"enabled": true, "capacity": 100, "refillRate": 10}}}}'),
+            ("x.yaml", "providers: {gemini-cli: {rate_limit: {capacity: 100, refill_rate: 10}}}"),
+            ("x.yaml", "providers: {gemini-cli: {rateLimit: {}}}"),
+        ],
+    )  # fmt: skip
+    def test_its_rate_limits_in_either_spelling(self, tmp_path, name, text):
+        limit = RateLimit(enabled=True, capacity=100, refill_rate=10.0)
+        config = load(file=write(tmp_path, text, name))
+        assert config.providers == {"gemini-cli": Provider(rate_limit=limit)}
+        assert ParallelConfig.model_validate_json(config.model_dump_json()) == config
+
+    def test_wrong_rate_limits_are_told_where_they_stand(self, tmp_path):
+        text = """\
+providers:
+  gemini-cli:
+    rate_limit:
+      capacity: 0
+      refill_rate: fast
+  claude:
+    rateLimit: {refillRate: 1, refill_rate: 1}
+"""
+        file = write(tmp_path, text)
+        where = "providers.gemini-cli.rateLimit"
+        assert mistakes(file=file) == [
+            f"{file}:7: `providers.claude.rateLimit.refillRate` is set twice, in two spellings",
+            f"{file}:4: `{where}.capacity` is `0`: must be a whole number, at least 1",
+            f'{file}:5: `{where}.refillRate` is `"fast"`: must be a number above 0',
+        ]
+
+    def test_a_provider_has_a_usable_name(self, tmp_path):
+        file = write(tmp_path, "providers: {bad name: {}}")
+        (mistake,) = mistakes(file=file)
+        assert mistake.startswith(f"{file}:1: `providers`: a name must consist of letters")
+
+    def test_workers_under_both_names(self, tmp_path):
+        text = "parallel_runs: {workers: 2}\nexecution: {maxConcurrentAgents: 4}"
+        file = write(tmp_path, text)
+        assert mistakes(file=file) == [
+            f"{file}:2: `execution.maxConcurrentAgents` was already set by "
+            f"{file}:1: `parallel_runs.workers`"
+        ]
+
+
+class TestAgents:
+    """Defaults for one agent program."""
+
+    TEXT = """\
+parallel_runs: {max_steps: 5, image: general}
+container: {env: {A: general, B: general}}
+agents:
+  shell: {max_steps: 7, model: m, image: own, env: {B: own, C: own}}
+  architect: {max_steps: 9}
+"""
+
+    @pytest.mark.parametrize(
+        ("options", "environ", "steps"),
+        [
+            ({}, {}, 9),
+            ({"agent_cli": "shell"}, {}, 7),
+            ({}, {"ORCHESTRATOR_AGENT_CLI": "shell"}, 7),
+            ({"agent_cli": "shell"}, {"ORCHESTRATOR_MAX_STEPS": "8"}, 8),
+            ({"agent_cli": "shell", "max_steps": "3"}, {"ORCHESTRATOR_MAX_STEPS": "8"}, 3),
+        ],
+    )
+    def test_they_hold_for_the_program_that_is_run(self, tmp_path, options, environ, steps):
+        config = load(options, environ=environ, file=write(tmp_path, self.TEXT))
+        assert config.max_steps == steps
+
+    def test_what_they_leave_out_is_the_general_s(self, tmp_path):
+        file = write(tmp_path, self.TEXT)
+        shell = load({"agent_cli": "shell"}, file=file)
+        assert (shell.model, shell.image) == ("m", "own")
+        assert shell.isolation.env == {"A": "general", "B": "own", "C": "own"}
+        assert (load(file=file).model, load(file=file).image) == (None, "general")
+
+    def test_mistakes_in_every_program_s_are_told(self, tmp_path):
+        text = """\
+agents:
+  shel: {}
+  shell: {max_steps: 0, network: none, modle: x}
+  architect:
+    env: {A: 3}
+  """
+        file = write(tmp_path, text)
+        assert mistakes(file=file) == [
+            f"{file}:2: `agents.shel` is unknown, did you mean `agents.shell`?",
+            f"{file}:3: `agents.shell.network` is unknown, `network` belongs under `container`",
+            f"{file}:3: `agents.shell.modle` is unknown, did you mean `agents.shell.model`?",
+            f"{file}:3: `agents.shell.max_steps` is `0`: must be a whole number, at least 1",
+            f"{file}:5: `agents.architect.env`, variable `A`: must be text; quote values that "
+            f"look like numbers",
+        ]
+
+    @pytest.mark.parametrize("key", ["image: x", "api_base: x", "env: {A: b}"])
+    def test_they_are_no_way_around_what_needs_a_named_file(self, tmp_path, key):
+        file = write(tmp_path, f"agents: {{shell: {{{key}}}}}")
+        with pytest.raises(ConfigError, match="not accepted from a file"):
+            load(top=tmp_path)
+        assert load(file=file)
+
+    def test_a_longer_time_than_the_user_s_preset_is_refused(self, tmp_path):
+        write(tmp_path, "agents: {shell: {timeout_per_worker: 9000}}")
+        options = {"agent_cli": "shell", "preset": "untrusted"}
+        with pytest.raises(ConfigError, match=r"agents\.shell\.timeout_per_worker. gives workers"):
+            load(options, top=tmp_path)
+        assert load({**options, "timeout_per_worker": "9"}, top=tmp_path).timeout == 9
+
+
+def test_what_is_at_the_top_is_not_given_twice(tmp_path):
+    assert load(file=write(tmp_path, "ports: [80]")).isolation.ports == {"PORT": 80}
+    file = write(tmp_path, "container: {ports: [80]}\nports: [81]")
+    assert mistakes(file=file) == [
+        f"{file}:2: `ports` was already set by {file}:1: `container.ports`"
+    ]
+
+
+def test_a_key_in_the_wrong_place_is_told_the_right_one(tmp_path):
+    file = write(tmp_path, "workers: 3\ncontainer: {checks: 3, agent: x}")
+    assert f"{file}:1: `workers` is unknown, `workers` belongs under `parallel_runs`" in mistakes(
+        file=file
+    )

@@ -1,0 +1,309 @@
+"""What a configuration file that nobody named may set, and what it may not."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from orchestrator.config.fields import FIELDS
+from orchestrator.config.loading import FileCheck, check_file, load_config
+from orchestrator.config.run import ParallelConfig
+from orchestrator.config.untrusted_file import BOUNDED, NAMED_ONLY
+from orchestrator.errors import ConfigError
+from tests.support.ci_parsers import commands_in
+from tests.support.settings import DOCUMENTED, load, write
+
+
+class TestGuest:
+    """A file that nobody named: whoever wrote the repository wrote it."""
+
+    SEEN = "is not accepted from a file that was found in the repository"
+    WIDER = "gives workers more permissions or larger limits than without the file"
+
+    def refused(self, tmp_path, text, **rest) -> list[str]:
+        file = write(tmp_path, text)
+        with pytest.raises(ConfigError) as caught:
+            load(top=tmp_path, **rest)
+        assert caught.value.hint == f"pass `--config {file}` if you trust the author of that file"
+        assert load(file=file, top=tmp_path, **rest)
+        assert load(environ={"ORCHESTRATOR_CONFIG": str(file)}, top=tmp_path)
+        lines = [line.strip() for line in caught.value.message.splitlines()]
+        return [line.removeprefix(f"{file}:") for line in lines if str(file) in line]
+
+    @pytest.mark.parametrize(
+        ("block", "key", "value"),
+        [
+            ("parallel_runs", "agent_cli", "shell"),
+            ("parallel_runs", "api_base", "http://evil.invalid"),
+            ("parallel_runs", "base", "'stash@{0}'"),
+            ("parallel_runs", "image", "evil"),
+            ("parallel_runs", "include_uncommitted", "true"),
+            ("parallel_runs", "tasks", "[env]"),
+            ("container", "allow", "[db]"),
+            ("container", "copy", "[.env]"),
+            ("container", "env", "{OPENAI_API_BASE: 'http://evil.invalid'}"),
+            ("container", "runtime", "evil"),
+            ("container", "secrets", "[NPM_TOKEN]"),
+        ],
+    )
+    def test_what_hands_out_what_is_the_user_s(self, tmp_path, block, key, value):
+        text = f"{block}: {{{key}: {value}}}"
+        assert self.refused(tmp_path, text) == [f"1: `{block}.{key}` {self.SEEN}"]
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [("cpus", 3), ("memory", "5g"), ("pids", 513), ("open_files", 5000), ("tmp", "2g"),
+         ("disk", "9g"), ("inodes", 2_000_000), ("log_limit", "2g"), ("grace", 60)],
+    )  # fmt: skip
+    def test_a_limit_above_what_holds(self, tmp_path, key, value):
+        found = self.refused(tmp_path, f"container: {{{key}: {value}}}")
+        assert found == [f"1: `container.{key}` {self.WIDER}"]
+
+    def test_more_worktrees_than_there_may_be(self, tmp_path):
+        found = self.refused(tmp_path, "parallel_runs: {max_workers: 11}")
+        assert found == [f"1: `parallel_runs.max_workers` {self.WIDER}"]
+        found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
+        assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
+
+    def test_a_worker_that_may_write_where_it_may_only_look(self, tmp_path):
+        closed = {"options": {"read_only": True}}
+        write(tmp_path, "container: {read_only: true}")
+        assert load(top=tmp_path).isolation.read_only
+        environ = {"ORCHESTRATOR_READ_ONLY": "true"}
+        write(tmp_path, "container: {read_only: false}")
+        assert load(closed["options"], top=tmp_path).isolation.read_only
+        assert load(top=tmp_path, environ=environ).isolation.read_only
+
+    def test_a_setup_that_may_more(self, tmp_path):
+        text = "setup: [make]\nsetup_timeout: 0\ncontainer:\n  setup_network: open"
+        closed = {"options": {"preset": "untrusted"}}
+        assert self.refused(tmp_path, text, **closed) == [
+            f"4: `container.setup_network` {self.WIDER}",
+            f"2: `setup_timeout` {self.WIDER}",
+        ]
+        write(tmp_path, "setup: [make]\nsetup_timeout: 9\ncontainer: {setup_network: none}")
+        assert load(top=tmp_path).project.setup == ("make",)
+
+    def test_checks_that_may_more(self, tmp_path):
+        text = "checks: [{run: make, timeout: 601}]\ncontainer:\n  check_network: open"
+        closed = {"options": {"preset": "untrusted"}}
+        assert self.refused(tmp_path, text, **closed) == [
+            f"3: `container.check_network` {self.WIDER}",
+            f"1: `checks` {self.WIDER}",
+        ]
+        write(tmp_path, "checks: [make]\ncontainer: {check_network: none}")
+        assert load(top=tmp_path).project.checks[0].run == "make"
+
+    @pytest.mark.parametrize("key", ["setup_network", "check_network"])
+    def test_it_opens_no_network_though_the_agent_has_one(self, tmp_path, key):
+        text = f"setup: [make]\nchecks: [make]\ncontainer: {{{key}: open}}"
+        assert self.refused(tmp_path, text) == [f"3: `container.{key}` {self.WIDER}"]
+        opened = {key: "open"}
+        assert getattr(load(opened, top=tmp_path).isolation, key) == "open"
+
+    def test_its_commands_are_closed_unless_an_option_has_others(self, tmp_path):
+        text = "setup: [a]\nteardown: [b]\nchecks: [c]"
+        file = write(tmp_path, text)
+        found = load(top=tmp_path)
+        assert found.closed_stages == ("setup", "teardown", "checks")
+        assert (found.setup_network, found.teardown_network) == ("none", "none")
+        assert found.isolation.network == "open"
+        assert found.networks == {"open", "none"}
+        mine = load({"setup": ("mine",), "checks": ("mine",)}, top=tmp_path)
+        assert (mine.closed_stages, mine.setup_network) == (("teardown",), "open")
+        opened = load({"setup_network": "open"}, top=tmp_path)
+        assert (opened.closed_stages[0], opened.setup_network) == ("setup", "open")
+        for named in (load(file=file), load(environ={"ORCHESTRATOR_CONFIG": str(file)})):
+            assert (named.closed_stages, named.teardown_network) == ((), "open")
+        assert ParallelConfig.model_validate_json(found.model_dump_json()) == found
+
+    @pytest.mark.parametrize("place", ["orchestrator.yaml", ".orchestrator/config.yaml"])
+    @pytest.mark.parametrize("kind", ["link", "folder", "fifo", "dangling"])
+    def test_a_link_shows_nothing_of_what_it_leads_to(self, tmp_path, place, kind):
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "config.yaml").write_text("private-word: x\n")
+        top = tmp_path / "top"
+        file = top / place
+        file.parent.mkdir(parents=True)
+        if kind == "fifo":
+            os.mkfifo(file)
+        elif kind == "folder" and "/" in place:
+            file.parent.rmdir()
+            file.parent.symlink_to(elsewhere)
+        elif kind == "folder":
+            file.mkdir()
+        else:
+            file.symlink_to(elsewhere / ("config.yaml" if kind == "link" else "nothing"))
+        with pytest.raises(ConfigError) as caught:
+            load(top=top)
+        assert "private-word" not in caught.value.message
+        assert str(file) in caught.value.message
+        if kind == "link":
+            with pytest.raises(ConfigError, match="private-word"):
+                load(file=file, top=top)
+
+    def test_the_repository_itself_may_be_behind_a_link(self, tmp_path):
+        (tmp_path / "top").mkdir()
+        write(tmp_path / "top", "parallel_runs: {workers: 4}")
+        (tmp_path / "link").symlink_to("top")
+        assert load(top=tmp_path / "link").workers == 4
+
+    @pytest.mark.parametrize("preset", ["ci", "trusted"])
+    def test_a_preset_that_gives_more(self, tmp_path, preset):
+        found = self.refused(tmp_path, f"parallel_runs: {{preset: {preset}}}")
+        assert found == [f"1: `parallel_runs.preset` {self.WIDER}"]
+
+    def test_the_preset_of_the_user_stands(self, tmp_path):
+        text = """\
+parallel_runs:
+  timeout_per_worker: 0
+container:
+  network: open
+  history: full
+  memory: 2g
+  idle_timeout: 5
+"""
+        assert self.refused(tmp_path, text, options={"preset": "untrusted"}) == [
+            f"6: `container.memory` {self.WIDER}",
+            f"4: `container.network` {self.WIDER}",
+            f"5: `container.history` {self.WIDER}",
+            f"2: `parallel_runs.timeout_per_worker` {self.WIDER}",
+        ]
+
+    def test_what_it_may_say(self, tmp_path):
+        text = """\
+parallel_runs: {models: [m], workers: 10, agent: plan,
+  max_steps: 9, budget_per_worker: 5, timeout_per_worker: 0, fail_on: all,
+  preset: untrusted}
+container: {cpus: 2, memory: 4g, idle_timeout: 5, history: shallow, ports: [3000],
+  network: open}
+"""
+        write(tmp_path, text)
+        config = load(top=tmp_path)
+        assert (config.workers, config.limits.memory) == (10, 4 * 1024**3)
+        assert config.isolation.ports == {"PORT": 3000}
+
+    def test_a_stronger_layer_may_loosen(self, tmp_path):
+        write(tmp_path, "container: {memory: 8g, network: open}")
+        assert load({"memory": "8g"}, top=tmp_path).limits.memory == 8 * 1024**3
+
+    def test_the_documented_block_is_taken(self, tmp_path):
+        write(tmp_path, DOCUMENTED.replace("timeout_per_worker: null", "timeout_per_worker: 900"))
+        assert load(top=tmp_path).timeout == 900
+
+
+def test_every_setting_is_judged_for_a_file_that_nobody_named():
+    """Who adds a key decides: a repository's file may say it, may not, or may not loosen it."""
+    harmless = {
+        "agent", "budget_per_worker", "budget_total", "caches", "dotenv", "enforce",
+        "fail_fast", "fail_on", "max_steps", "rate_limit_wait", "tokens_per_worker",
+        "tokens_total",
+        "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
+        "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
+        "teardown", "timeout_per_worker", "workers",
+        # Removes only workers that are merged and clean: nothing is lost by it.
+        "retention",
+        # New names alone, and no directory outside of the repository (`_leads_outside`).
+        "branch", "worktree_dir",
+    }  # fmt: skip
+    judged = {*NAMED_ONLY, *BOUNDED}
+    assert {name for name, field in FIELDS.items() if field not in judged} == harmless
+
+
+class TestCheckFile:
+    """A file by itself, whoever will name it."""
+
+    def test_mistakes_and_what_needs_a_named_file(self, tmp_path):
+        file = write(tmp_path, "container: {memory: 9g, cpus: x}\nagents: {shell: {image: i}}")
+        check = check_file(file)
+        assert check.problems == [f'{file}:1: `container.cpus` is `"x"`: must be a number above 0']
+        assert check.named_only == [f"{file}:2: `agents.shell.image` {TestGuest.SEEN}"]
+
+    def test_what_loosens_is_found_for_every_program_and_told_once(self, tmp_path):
+        text = """\
+parallel_runs: {preset: untrusted, max_worktrees: 30}
+agents: {shell: {timeout_per_worker: 9}, architect: {}}
+"""
+        file = write(tmp_path, text)
+        check = check_file(file)
+        assert check.problems == []
+        assert check.named_only == [f"{file}:1: `parallel_runs.max_worktrees` {TestGuest.WIDER}"]
+
+    def test_what_does_not_go_together(self, tmp_path):
+        file = write(tmp_path, "container: {ports: [80], network: none}")
+        assert check_file(file).problems == [f"{file}: ports cannot be published with network none"]
+
+    def test_an_agent_program_that_is_not_there(self, tmp_path):
+        file = write(tmp_path, "parallel_runs: {agent_cli: shel}")
+        (problem,) = check_file(file).problems
+        assert problem.startswith(f"{file}:1: `parallel_runs.agent_cli` is `shel`: must be one of ")
+
+    def test_a_file_that_is_right(self, tmp_path):
+        right = FileCheck(problems=[], named_only=[], closed=())
+        assert check_file(write(tmp_path, DOCUMENTED)) == right
+        assert check_file(write(tmp_path, "setup: [make]")).closed == ("setup",)
+
+
+class TestHostileFile:
+    """A file of a repository that is made to be printed, to cost time, or to break us."""
+
+    SAID = (
+        '"\\e[31m\\u202e##vso[a.b]c": 1\n',
+        '"##[add-mask]x": 1\n"::add-mask::x": 2\n"x\\n::add-mask::x": 3\n"--- x": 4\n',
+        'checks: [{run: x, name: "##vso[a.b]c\\n::add-mask::x", timeout: y}]\n',
+        "!<##vso[a.b]c> x\n",
+        "%TAG ! tag:x,2000:##vso[a.b]\n---\n!a x\n",
+        '{"##[add-mask]x": 1, "##[add-mask]x": 2}',
+    )
+    REFUSED = (
+        "parallel_runs: {timeout_per_worker: 1e999}\n",
+        "parallel_runs: {timeout_per_worker: .nan}\n",
+        '{"parallel_runs": {"timeout_per_worker": NaN}}',
+        f"parallel_runs: {{workers: {'9' * 5000}}}\n",
+        'parallel_runs: {model: "\\ud800"}\n',
+        'setup: ["\\ud800"]\n',
+        "setup: [a\0b]\n",
+        "a: &a [x, x]\nb: [*a, *a]\n",
+        "[" * 100_000,
+        "- " * 5000,
+        "parallel_runs: {}\nparallel_runs: {}\n",
+        "!!python/object/apply:os.system ['touch pwned']\n",
+        "<<: {setup: [x]}\n",
+        '"' + "\\n" * 120_000,
+        "dotenv: ../../x\nports: [80]\n",
+        "dotenv: a/.git/hooks/x\nports: [80]\n",
+        'parallel_runs: {model: "--proxy=http://a.example"}\n',
+        'parallel_runs: {models: [" -x"]}\n',
+        "parallel_runs: {agent: -x}\n",
+    )
+
+    @pytest.mark.process
+    @pytest.mark.parametrize("text", [*SAID, *REFUSED])
+    def test_it_is_refused_and_steers_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys
+    ) -> None:
+        monkeypatch.setenv("TF_BUILD", "True")
+        write(tmp_path, text)
+        monkeypatch.chdir(tmp_path)
+        assert run(["config", "validate", "orchestrator.yaml"]) == 3
+        shown = capsys.readouterr()
+        assert commands_in(shown.out, shown.err) == []
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown.err)
+        assert len(shown.err) < 2000
+        assert not (tmp_path / "pwned").exists()
+
+    def test_not_every_mistake_of_thousands_is_told(self, tmp_path: Path) -> None:
+        text = "".join(f"k{number}: 1\n" for number in range(2000))
+        file = write(tmp_path, text)
+        with pytest.raises(ConfigError) as caught:
+            load_config(options={"tasks": ["x"]}, environ={}, top=None, file=file)
+        assert caught.value.message.startswith("2000 mistakes in the configuration:\n")
+        assert caught.value.message.endswith("\n  and 1950 more")
+
+    def test_a_deadline_that_no_clock_knows_is_a_long_one(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "parallel_runs: {timeout_per_worker: 1e308}\n")
+        config = load_config(options={"tasks": ["x"]}, environ={}, top=None, file=file)
+        assert config.timeout == 1e9

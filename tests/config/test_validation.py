@@ -1,0 +1,176 @@
+"""Every mistake in the settings is reported at once, with its place."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.loading import load_config
+from orchestrator.errors import ConfigError
+from tests.support.settings import load, mistakes, write
+
+OF_MAX_WORKERS = "must be a whole number from 1 to 10 (`max_workers`) or `auto`"
+
+
+def test_all_mistakes_of_all_sources_are_listed_with_their_places(tmp_path):
+    text = """\
+parallel_runs:
+  worker: 3
+  workers: 11
+  agent: ""
+  max_steps: "50"
+  image: true
+  cpus: 2
+  budget_per_worker: -1
+container:
+  memory: 3x
+  pids: 1.5
+  env: {A: 3}
+  network: yes
+  ports: [80, 99999]
+foo: 1
+"""
+    file = write(tmp_path, text)
+    found = mistakes(
+        {"tasks": None, "workers": "x", "models": "a,,b", "memory": "8m", "env": ("NOPE", "=3")},
+        environ={"ORCHESTRATOR_WORKER": "3", "ORCHESTRATOR_GRACE": "-1"},
+        file=file,
+    )
+    assert sorted(found) == sorted([
+        f"{file}:2: `parallel_runs.worker` is unknown, did you mean `parallel_runs.workers`?",
+        f"{file}:3: `parallel_runs.workers` is `11`: {OF_MAX_WORKERS}",
+        f"{file}:4: `parallel_runs.agent` is ``: must be text that is not empty",
+        f'{file}:5: `parallel_runs.max_steps` is `"50"`: must be a whole number, at least 1',
+        f"{file}:6: `parallel_runs.image` is `true`: must be text",
+        f"{file}:7: `parallel_runs.cpus` is unknown, `cpus` belongs under `container`",
+        f"{file}:8: `parallel_runs.budget_per_worker` is `-1`: must be a number above 0",
+        f"{file}:10: `container.memory` is `3x`: a size must be a number with a unit, such as "
+        f"512m or 4g",
+        f"{file}:11: `container.pids` is `1.5`: must be a whole number, at least 8",
+        f"{file}:12: `container.env`, variable `A`: must be text; quote values that look like "
+        f"numbers",
+        f'{file}:13: `container.network` is `yes`: must be one of `none`, `open`',
+        f"{file}:14: `container.ports` contains `99999`: must be a list, each item a whole number "
+        "from 1 to 65535 or a mapping of names, each with whole number from 1 to 65535",
+        f"{file}:15: `foo` is unknown",
+        "environment variable `ORCHESTRATOR_WORKER` is unknown, did you mean "
+        "`ORCHESTRATOR_WORKERS`?",
+        "environment variable `ORCHESTRATOR_GRACE` is `-1`: must be a number, at least 0",
+        "option `--workers` is `x`: must be a whole number from 1 to 10 or `auto`",
+        "option `--models`: a model name must not be empty",
+        "option `--memory` is `8m`: must be a size of at least 16m, such as 512m or 4g",
+        "option `--env`: `NOPE` is not set in the environment",
+        "option `--env`: a variable must be `NAME=value` or `NAME`",
+        "no task was given",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["0", "11", "-1", "x", "2.5", "nan"])
+def test_workers_are_from_one_to_ten(value):
+    bound = OF_MAX_WORKERS if value == "11" else OF_MAX_WORKERS.replace(" (`max_workers`)", "")
+    assert mistakes({"workers": value}) == [f"option `--workers` is `{value}`: {bound}"]
+
+
+def test_a_named_file_and_the_environment_raise_the_number_of_workers(tmp_path):
+    named = write(tmp_path, "parallel_runs: {max_workers: 64, workers: 20}")
+    assert load(file=named).workers == 20
+    assert load({"workers": "64"}, file=named).workers == 64
+    assert mistakes({"workers": "65"}, file=named) == [
+        "option `--workers` is `65`: must be a whole number from 1 to 64 (`max_workers`) or `auto`"
+    ]
+    raised = {"ORCHESTRATOR_MAX_WORKERS": "12"}
+    assert load({"workers": "12"}, environ=raised).workers == 12
+    assert mistakes({"workers": "13"}, environ=raised) == [
+        "option `--workers` is `13`: must be a whole number from 1 to 12 (`max_workers`) or `auto`"
+    ]
+    assert mistakes({"workers": "13"}, environ={"ORCHESTRATOR_MAX_WORKERS": "many"}) == [
+        "environment variable `ORCHESTRATOR_MAX_WORKERS` is `many`: must be a whole number from 1 "
+        "to 1000",
+        "option `--workers` is `13`: must be a whole number from 1 to 10 (`max_workers`) or `auto`",
+    ]
+
+
+def test_a_wrong_value_is_reported_even_where_a_stronger_source_wins(tmp_path):
+    file = write(tmp_path, "parallel_runs: {workers: 99}")
+    assert mistakes({"workers": "2"}, file=file) == [
+        f"{file}:1: `parallel_runs.workers` is `99`: {OF_MAX_WORKERS}"
+    ]
+
+
+def test_what_does_not_go_together_is_found_across_sources():
+    found = mistakes({"ports": "3000"}, environ={"ORCHESTRATOR_NETWORK": "none"})
+    assert found == ["ports cannot be published with network none"]
+
+
+def test_a_missing_task_has_a_hint():
+    with pytest.raises(ConfigError) as caught:
+        load({"tasks": ()})
+    assert caught.value.message == "no task was given"
+    assert caught.value.hint == (
+        'pass one as `orchestrator parallel "TASK"`, or several with `--task`'
+    )
+
+
+def test_values_that_may_be_secret_are_not_shown(tmp_path):
+    file = write(tmp_path, "parallel_runs: {api_base: [s3cret]}\ncontainer: {env: {A: [s3cret]}}")
+    found = mistakes({"env": ("A\0=s3cret",)}, file=file)
+    assert len(found) == 3
+    assert "s3cret" not in "".join(found)
+
+
+def test_a_value_cannot_steer_the_terminal():
+    (found,) = mistakes({"workers": "\x1b[2J\nx"})
+    assert found.startswith("option `--workers` is `\ufffd[2J x`")
+
+
+def test_mistakes_inside_of_a_value_have_their_own_lines(tmp_path):
+    text = """\
+services:
+  db:
+    image: 3
+    memory: 3x
+    imag: x
+    env:
+      A: 3
+    tmpfs: [data, /data, 3]
+  web: {}
+  x: y
+"""
+    file = write(tmp_path, text)
+    kinds = "`image`, `command`, `env`, `port`, `health`, `health_timeout`, `variables`, `tmpfs`, "
+    assert mistakes(file=file) == [
+        f"{file}:3: `services.db.image` is `3`: must be text that is not empty",
+        f"{file}:7: `services.db.env.A`: must be text",
+        f"{file}:8: `services.db.tmpfs[1]` is `data`: must be text",
+        f"{file}:8: `services.db.tmpfs[3]` is `3`: must be text",
+        f"{file}:4: `services.db.memory` is `3x`: a size must be a number with a unit, such as "
+        f"512m or "
+        "4g",
+        f"{file}:5: `services.db.imag` is unknown, did you mean `services.db.image`?",
+        f"{file}:9: `services.web` needs `image`",
+        f'{file}:10: `services.x` is `"y"`: must be a mapping with {kinds}`cpus`, `memory`, `pids`',
+    ]
+
+
+class TestAuto:
+    """`workers: auto` is as many as the machine has room for."""
+
+    def test_it_goes_by_what_a_worker_may_use(self, tmp_path: Path) -> None:
+        cpus = len(os.sched_getaffinity(0))
+        half = self.workers(tmp_path, {"workers": "auto", "cpus": "0.5", "memory": "16m"})
+        assert half == min(10, cpus * 2)
+        assert self.workers(tmp_path, {"workers": "auto", "memory": "1t"}) == 1
+        two = {"workers": "auto", "cpus": "0.1", "memory": "16m", "tasks": ("a", "b")}
+        assert self.workers(tmp_path, two) == 2
+
+    def test_a_stronger_number_beats_it_and_it_beats_a_weaker_one(self, tmp_path: Path) -> None:
+        file = tmp_path / "settings.yaml"
+        file.write_text("parallel_runs: {workers: auto}\n")
+        assert self.workers(tmp_path, {"workers": "7"}, file=file) == 7
+        file.write_text("parallel_runs: {workers: 7}\n")
+        assert self.workers(tmp_path, {"workers": "auto", "memory": "1t"}, file=file) == 1
+
+    def workers(self, top: Path, options: Mapping[str, object], file: Path | None = None) -> int:
+        given = {"tasks": ("t",) * 10, **options}
+        return load_config(options=given, environ={}, top=top, file=file).workers
