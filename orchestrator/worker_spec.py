@@ -1,6 +1,6 @@
 """The specification of a worker: its task, its model and its names."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 DEFAULT_MODEL = "default"
 
@@ -12,6 +12,9 @@ class WorkerSpec(BaseModel):
 
     worker_id: int
     task: str
+    """The task that the user gave."""
+    rendered: str | None = Field(default=None, exclude=True)
+    """The task with the results of others in it, made when the worker starts and never kept."""
     model: str | None
     name: str | None = None
     """Id of the worker's task, in a workflow."""
@@ -21,6 +24,11 @@ class WorkerSpec(BaseModel):
     """Path of the worktree, relative to the repository's top or absolute; null for the default."""
     branch_name: str | None = None
     """Name of the branch; null for the default."""
+
+    @property
+    def prompt(self) -> str:
+        """The text that the agent program gets: the task, with the results of others in it."""
+        return self.task if self.rendered is None else self.rendered
 
     @property
     def model_name(self) -> str:

@@ -104,7 +104,7 @@ class AiderAgent:
         """Return the command line."""
         model = () if spec.model is None else ("--model", litellm.with_provider(spec.model))
         return AgentCommand(
-            argv=(*starter(), *_COMMAND, *model, f"--message={spec.task}"),
+            argv=(*starter(), *_COMMAND, *model, f"--message={spec.prompt}"),
             env=_ENVIRONMENT | litellm.own_server(settings.api_base),
             default_env={_MODEL: litellm.DEFAULT_MODEL},
         )

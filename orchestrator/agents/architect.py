@@ -112,7 +112,7 @@ class ArchitectAgent:
         given = (word for name, value in options.items() if value for word in (name, value))
         fixed = ("architect", "run", "--json", "--quiet", "--confirm-mode", "yolo")
         return AgentCommand(
-            argv=(*fixed, *given, "--", spec.task),
+            argv=(*fixed, *given, "--", spec.prompt),
             env=litellm.ENVIRONMENT | _api_environment(settings.api_base),
         )
 

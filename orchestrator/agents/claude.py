@@ -139,7 +139,7 @@ class ClaudeAgent:
         }
         given = (word for name, value in options.items() if value for word in (name, value))
         command = (*_COMMAND, *given)
-        task = spec.task
+        task = spec.prompt
         return AgentCommand(
             # Without a task on its command line, `claude` reads it from stdin.
             argv=on_stdin(task, command) if is_long(task) else (*command, "--", task),

@@ -132,7 +132,7 @@ class CodexAgent:
         )
         model = () if spec.model is None else ("--model", spec.model)
         command = (*_WITH_KEY, *_COMMAND, *given, *model)
-        task = spec.task
+        task = spec.prompt
         # `-` makes codex read the task from stdin.
         argv = on_stdin(task, (*command, "-")) if is_long(task) else (*command, "--", task)
         return AgentCommand(argv=argv)

@@ -122,7 +122,7 @@ class GeminiAgent:
                 json.dumps(_settings(settings)),
                 *_COMMAND,
                 *model,
-                f"--prompt={spec.task}",
+                f"--prompt={spec.prompt}",
             ),
             env=_ENVIRONMENT | _api_environment(settings.api_base),
         )

@@ -81,7 +81,7 @@ class MiniAgent:
                 *("-c", "mini.yaml", "-c", f"agent.step_limit={settings.max_steps}"),
                 *_limits(settings),
                 *model,
-                *("-t", spec.task),
+                *("-t", spec.prompt),
             ),
             env={
                 **_ENVIRONMENT,

@@ -144,7 +144,7 @@ class OpencodeAgent:
         given = () if profile is None else ("--agent", profile)
         model = ("--model", _qualified(spec.model))
         return AgentCommand(
-            argv=on_stdin(spec.task, (*_WITH_VERSION, *_COMMAND, *given, *model)),
+            argv=on_stdin(spec.prompt, (*_WITH_VERSION, *_COMMAND, *given, *model)),
             env=_ENVIRONMENT
             | {"OPENCODE_CONFIG_CONTENT": json.dumps(_config(spec.model, settings))},
         )

@@ -79,7 +79,7 @@ class ShellAgent:
             "ORCHESTRATOR_API_BASE": settings.api_base,
         }
         return AgentCommand(
-            argv=_argv(spec.task),
+            argv=_argv(spec.prompt),
             env={name: value for name, value in env.items() if value is not None},
         )
 

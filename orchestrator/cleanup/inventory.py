@@ -74,6 +74,10 @@ class RecordedWorker:
         """The worker's state directory."""
         return self.directory.worker(self.number)
 
+    def attempts(self) -> list[tuple[int, Path]]:
+        """Return the number and the state directory of each attempt that was given up."""
+        return self.directory.attempts(self.number)
+
     @property
     def config(self) -> ParallelConfig:
         """The configuration of the worker."""
@@ -97,7 +101,7 @@ class RecordedWorker:
         if checkpoints.launch() is not None:
             return False
         # A container of setup starts without a checkpoint before it.
-        return not self.config.project.setup and not self.directory.attempts(self.number)
+        return not self.config.project.setup and not self.attempts()
 
     def copies(self) -> frozenset[str]:
         """Name the copies of untracked files in its worktree that nobody changed."""

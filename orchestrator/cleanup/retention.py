@@ -11,7 +11,8 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.changes import changes
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import HALF_MADE
-from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.worker.result_builder import abandoned, with_attempts
 from orchestrator.workspace.artifacts import ARTIFACTS, HANDED
 from orchestrator.workspace.layout import CHECKED, PROBE
 from orchestrator.workspace.shared_files import INPUTS_PLACE
@@ -45,30 +46,18 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
     """
     if worker.directory.result(worker.number) is not None:
         return
-    result = WorkerResult(
-        worker_id=worker.number,
-        branch=worker.spec.branch,
-        model=worker.spec.model_name,
-        status=Status.FAILED,
-        reason=Reason.CANCELLED,
-        message="its run died, and was cleaned up",
-        worktree_path=str(worker.path),
-        task=worker.spec.task,
-        attempts=len(worker.directory.attempts(worker.number)) + 1,
-        commit=commit,
-        log=str(worker.directory.worker(worker.number)),
-    )
+    changed = None
     with suppress(OrchestratorError, OSError):
         changed = changes(repository, base=worker.base, tip=commit or worker.base)
-        result = result.model_copy(
-            update={
-                "files_modified": list(changed.files),
-                "files_total": changed.total,
-                "insertions": changed.insertions,
-                "deletions": changed.deletions,
-            }
-        )
-    worker.directory.write_result(result)
+    result = abandoned(
+        worker.spec,
+        path=worker.path,
+        directory=worker.state,
+        commit=commit,
+        changes=changed,
+    )
+    earlier = (Checkpoints(path).given_up() for _, path in worker.attempts())
+    worker.directory.write_result(with_attempts(result, [one for one in earlier if one]))
 
 
 def drop_scratch(
@@ -91,8 +80,7 @@ def drop_scratch(
         remove_tree(workers[0].directory.path / PROBE)
     for worker in workers:
         if worker.number not in present:
-            attempts = (path for _, path in worker.directory.attempts(worker.number))
-            for state in (worker.directory.worker(worker.number), *attempts):
+            for state in (worker.state, *(path for _, path in worker.attempts())):
                 freed += _drop(state, refused_too=worker.number in refused_too)
     return freed
 

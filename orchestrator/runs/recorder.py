@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
 from orchestrator.runs.notification_messages import notification
 from orchestrator.runs.notifications import Notifier
-from orchestrator.state.run_directory import RunDirectory
+from orchestrator.runs.reservation import ClaimedRun
 from orchestrator.state.run_record import RunRecord
 from orchestrator.state.status_file import StatusFile
 from orchestrator.text.redact import Redactor
@@ -30,25 +30,28 @@ class Recorder:
     """Tells an event, without its secrets, to the run's record and to whoever watches."""
 
     def __init__(
-        self, directory: RunDirectory, emit: Emit, redactor: Redactor, *, notify: str | None = None
+        self, claimed: ClaimedRun, emit: Emit, redactor: Redactor, *, notify: str | None = None
     ) -> None:
         self._notifier = Notifier(notify, failed=self._not_notified) if notify else None
-        self._directory = directory
+        self._directory = claimed.directory
+        self._outcome = claimed.outcome
         self._emit = emit
         self._redactor = redactor
-        self._status = StatusFile(directory)
+        self._status = StatusFile(claimed.directory)
         self._broken = False
 
     def __call__(self, event: Event) -> None:
-        event = self._redactor.model(event)
-        # What is told of a run that is left open is not the end of it.
-        if not (self._directory.left_open and isinstance(event, WorkerDone | RunDone)):
+        is_open = self._outcome.resumable
+        is_result = isinstance(event, WorkerDone | RunDone)
+        # Secrets were removed from results when they were written.
+        event = event if is_result else self._redactor.model(event)
+        # The result of a worker that a resumed run continues is not its last.
+        if not (is_open and is_result):
             self._directory.log_event(event)
             self._status(event)
         self._tell(event)
         if self._notifier is None:
             return
-        is_open = self._directory.left_open
         message = notification(self._directory.run_id, event, is_open=is_open)
         if message is not None:
             self._notifier.tell(message)

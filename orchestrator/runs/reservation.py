@@ -1,12 +1,13 @@
 """Claim a run's numbers, and write down what it is to do."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.cleanup.inventory import base_ref
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
+from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.runs.capacity import check_worktrees
@@ -24,14 +25,15 @@ _COMMANDS = ("setup", "teardown", "checks")
 
 
 @dataclass(frozen=True)
-class RecordedRun:
-    """A run that is on disk: its plan, and its directory with the lease held."""
+class ClaimedRun:
+    """A run whose lease this process holds."""
 
     record: RunRecord
     directory: RunDirectory
+    outcome: RunOutcome = field(default_factory=RunOutcome)
 
 
-def reserve(checked: CheckedRun, *, warms: bool = False) -> RecordedRun:
+def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
     """Make the run's directory, record and branches; the lease is held from here on.
 
     Raises:
@@ -77,7 +79,7 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> RecordedRun:
                 raise RepositoryError(f"the run could not be recorded: {error}") from error
             raise
     _keep_private(request, record)
-    return RecordedRun(record, directory)
+    return ClaimedRun(record, directory)
 
 
 def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> None:
@@ -112,15 +114,15 @@ def _keep_private(request: CheckedRequest, record: RunRecord) -> None:
         keep_inputs(record.run_id, inputs, os.environ)
 
 
-def undo(repository: Repository, recorded: RecordedRun) -> None:
+def undo(repository: Repository, claimed: ClaimedRun) -> None:
     """Remove everything that `reserve` made: nothing of the run has begun."""
-    record = recorded.record
+    record = claimed.record
     for worker in record.workers:
         repository.drop_branch(worker.branch, at=record.base)
     keep = base_ref(record)
     if keep is not None:
         repository.git.run("update-ref", "-d", keep)
-    remove_tree(recorded.directory.path)
+    remove_tree(claimed.directory.path)
 
 
 def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult
 from orchestrator.runs.preflight import RunRequest, check_run
 from orchestrator.runs.recorder import Recorder, announce
-from orchestrator.runs.reservation import RecordedRun
+from orchestrator.runs.reservation import ClaimedRun
 from orchestrator.runs.shared_resources import prepare_shared, release_shared, remove_helpers
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.history import RunHistory
@@ -85,15 +85,15 @@ class ResumedRun:
         config = config.model_copy(update={"base": record.base, "context": None})
         with connected(self._engine) as engine:
             if _is_done(directory, record):
-                return self._conclude(directory, record, engine)
+                return self._conclude(ClaimedRun(record, directory), engine)
             checked = check_run(self._request(config, record, inputs), engine)
             _claim_again(checked.request.repository, directory, record)
             redactor, notify = checked.request.redactor, config.triggers.notify
-            recorder = Recorder(directory, self._emit, redactor, notify=notify)
+            claimed = ClaimedRun(record, directory)
+            recorder = Recorder(claimed, self._emit, redactor, notify=notify)
             remove_helpers(engine, directory.run_id)
-            recorded = RecordedRun(record, directory)
-            run = prepare_shared(checked, recorded, recorder, self._cancel, resumed=True)
-            with release_shared(engine, directory, recorder):
+            run = prepare_shared(checked, claimed, recorder, self._cancel, resumed=True)
+            with release_shared(engine, claimed, recorder):
                 announce(recorder, record, run.notices)
                 return run_workers(run, record.workers, since=record.created_at)
 
@@ -120,16 +120,14 @@ class ResumedRun:
             environ={**os.environ, **inputs.environ},
         )
 
-    def _conclude(
-        self, directory: RunDirectory, record: RunRecord, engine: ContainerEngine
-    ) -> RunResult:
+    def _conclude(self, claimed: ClaimedRun, engine: ContainerEngine) -> RunResult:
         """Do what was left to do when the last worker had its result."""
-        with RunHistory(directory, record) as history:
+        with RunHistory(claimed.directory, claimed.record) as history:
             result = history.result()
-        recorder = Recorder(directory, self._emit, Redactor())
-        with release_shared(engine, directory, recorder):
+        recorder = Recorder(claimed, self._emit, Redactor())
+        with release_shared(engine, claimed, recorder):
             with suppress(OSError):
-                directory.write_run_result(result)
+                claimed.directory.write_run_result(result)
             self._emit(RunDone(result=result))
         return result
 

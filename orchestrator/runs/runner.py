@@ -23,7 +23,7 @@ from orchestrator.runs.machine_check import crowding, roominess
 from orchestrator.runs.naming import name_workers
 from orchestrator.runs.preflight import RunRequest, check_request, check_run
 from orchestrator.runs.recorder import Recorder, announce
-from orchestrator.runs.reservation import RecordedRun, reserve, undo
+from orchestrator.runs.reservation import ClaimedRun, reserve, undo
 from orchestrator.runs.shared_resources import prepare_shared, release_shared
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
@@ -172,14 +172,13 @@ class ParallelRunner:
         """
         with connected(self._engine) as engine:
             checked, notices = self._checked(engine)
-            recorded = reserve(checked, warms=self._warms)
-            record, directory = recorded.record, recorded.directory
+            claimed = reserve(checked, warms=self._warms)
             redactor, notify = checked.request.redactor, self._config.triggers.notify
-            recorder = Recorder(directory, self._emit, redactor, notify=notify)
-            with release_shared(engine, directory, recorder):
-                run = self._shared(checked, recorded, recorder)
-                announce(recorder, record, (*notices, *run.notices))
-                return run_workers(run, record.workers)
+            recorder = Recorder(claimed, self._emit, redactor, notify=notify)
+            with release_shared(engine, claimed, recorder):
+                run = self._shared(checked, claimed, recorder)
+                announce(recorder, claimed.record, (*notices, *run.notices))
+                return run_workers(run, claimed.record.workers)
 
     def reserve(self) -> RunDirectory:
         """Claim the run's numbers and write down what it is to do, for another process to do it.
@@ -192,10 +191,10 @@ class ParallelRunner:
         """
         with connected(self._engine) as engine:
             checked, notices = self._checked(engine)
-            recorded = reserve(checked)
-            recorder = Recorder(recorded.directory, self._emit, checked.request.redactor)
-            announce(recorder, recorded.record, notices)
-            return recorded.directory
+            claimed = reserve(checked)
+            recorder = Recorder(claimed, self._emit, checked.request.redactor)
+            announce(recorder, claimed.record, notices)
+            return claimed.directory
 
     def _checked(self, engine: ContainerEngine) -> tuple[CheckedRun, tuple[str, ...]]:
         checked = check_run(self._request, engine)
@@ -227,11 +226,11 @@ class ParallelRunner:
         told = f"merged and older than {self._config.retention}: removed worker {numbers}"
         return [told] if numbers else []
 
-    def _shared(self, checked: CheckedRun, recorded: RecordedRun, recorder: Recorder) -> RunContext:
+    def _shared(self, checked: CheckedRun, claimed: ClaimedRun, recorder: Recorder) -> RunContext:
         try:
-            return prepare_shared(checked, recorded, recorder, self._cancel, resumed=False)
+            return prepare_shared(checked, claimed, recorder, self._cancel, resumed=False)
         except (OrchestratorError, OSError) as error:
-            undo(checked.request.repository, recorded)
+            undo(checked.request.repository, claimed)
             if isinstance(error, OSError):
                 raise RepositoryError(f"the run could not be prepared: {error}") from error
             raise

@@ -18,7 +18,7 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
 from orchestrator.git.submodules import ready_submodules
 from orchestrator.runs.recorder import Recorder
-from orchestrator.runs.reservation import RecordedRun
+from orchestrator.runs.reservation import ClaimedRun
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget
@@ -41,19 +41,19 @@ HOST_ROLE = "host"
 
 @contextmanager
 def release_shared(
-    engine: ContainerEngine, directory: RunDirectory, recorder: "Recorder"
+    engine: ContainerEngine, claimed: ClaimedRun, recorder: Recorder
 ) -> Iterator[None]:
-    """Remove, at the end, what a run shares, and give up its lease."""
+    """Remove what a run shares at its end, unless it is to be resumed, and release its lease."""
     try:
         yield
     finally:
-        if not directory.left_open:
-            _clean_up(engine, directory, recorder)
+        if not claimed.outcome.resumable:
+            _clean_up(engine, claimed.directory, recorder)
         recorder.close()
-        directory.release()
+        claimed.directory.release()
 
 
-def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: "Recorder") -> None:
+def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: Recorder) -> None:
     for problem in _sweep(engine, directory.run_id):
         # The results stand; what is left is found by its labels.
         recorder(Notice(message=f"not all was removed ({problem})"))
@@ -73,7 +73,7 @@ def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
 
 
 def prepare_shared(
-    checked: CheckedRun, recorded: RecordedRun, emit: Emit, cancel: Cancel, *, resumed: bool
+    checked: CheckedRun, claimed: ClaimedRun, emit: Emit, cancel: Cancel, *, resumed: bool
 ) -> RunContext:
     """Make what all workers need: the objects of the base, and a network.
 
@@ -81,7 +81,7 @@ def prepare_shared(
         OrchestratorError: It could not be made.
         OSError: There is no room for it.
     """
-    request, record, directory = checked.request, recorded.record, recorded.directory
+    request, record, directory = checked.request, claimed.record, claimed.directory
     repository, config, base = request.repository, request.settings.config, record.base
     switch = _switch(checked, directory, record.workers if resumed else ())
     history = config.isolation.history
@@ -114,6 +114,7 @@ def prepare_shared(
         network="none",
         emit=shared.following(emit),
         cancel=cancel,
+        outcome=claimed.outcome,
         pace=StartThrottle(config.stagger, config.providers, just_started=resumed),
         ports=PortBlocks(directory, repository.common_dir),
         shared=shared,

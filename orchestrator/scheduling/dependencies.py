@@ -109,8 +109,8 @@ def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
         # A command finds the results in a file: in its text, a shell would run them.
         return spec
     said = [(one.name, run.redactor.model(one.result)) for one in inputs]
-    prompt = render_prompt(spec.task, said, places=flow.task.results_at)
-    return spec.model_copy(update={"task": prompt})
+    rendered = render_prompt(spec.task, said, places=flow.task.results_at)
+    return spec.model_copy(update={"rendered": rendered})
 
 
 def _earlier(run: RunContext, one: Earlier) -> WorkerResult:

@@ -16,10 +16,15 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, Skipped, make_queue
 from orchestrator.scheduling.start_gate import StartGate
-from orchestrator.worker.attempts import RetryLater, attempt, with_attempt_totals
+from orchestrator.worker.attempts import RetryLater, attempt
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
-from orchestrator.worker.lifecycle import failure
+from orchestrator.worker.result_builder import (
+    earlier_results,
+    failed,
+    skipped,
+    with_attempts,
+)
 from orchestrator.worker_spec import WorkerSpec
 
 
@@ -37,7 +42,7 @@ def run_workers(
     try:
         results = _Slots(run, workers).results()
     finally:
-        run.switch.close(forget=not run.directory.left_open)
+        run.switch.close(forget=not run.outcome.resumable)
     duration = time.monotonic() - started
     if since is not None:
         duration = (datetime.now(UTC) - since).total_seconds()
@@ -48,7 +53,7 @@ def run_workers(
         engine=run.features.version,
         duration=duration,
     )
-    if not run.directory.left_open:
+    if not run.outcome.resumable:
         with suppress(OSError):  # a full disk: the workers' results say the same
             run.directory.write_run_result(result)
     run.emit(RunDone(result=result))
@@ -177,7 +182,7 @@ class _Slots:
             self._waiting.append(_Turn(worker, due=time.monotonic() + came.delay, again=True))
             return
         self._keep(worker.spec, came)
-        if self._run.config.fail_fast and _has_failed(came) and not self._run.directory.left_open:
+        if self._run.config.fail_fast and _has_failed(came) and not self._run.outcome.resumable:
             why = f"cancelled: worker {worker.number} failed ({came.reason})"
             self._run.cancel.press(kill=False, why=why)
 
@@ -210,7 +215,7 @@ def _finish(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
     run = worker.run
     if worker.cancel.asked and not worker.has_begun():
         why = f"{worker.cancel.why} before it started"
-        result: WorkerResult | RetryLater = failure(worker, Reason.CANCELLED, why)
+        result: WorkerResult | RetryLater = failed(worker, Reason.CANCELLED, why)
         _give_back(worker)
     else:
         try:
@@ -222,12 +227,12 @@ def _finish(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
             with suppress(OSError), (run.directory.path / "internal-error.log").open("a") as file:
                 file.write(said)
             worker = _as_it_is(worker)
-            result = failure(worker, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
-            result = with_attempt_totals(worker, result)
+            result = failed(worker, Reason.INTERNAL_ERROR, f"internal error: {error!r}")
+            result = with_attempts(result, earlier_results(worker))
     if isinstance(result, RetryLater):
         return result
     run.ports.release(worker.number)
-    return _kept(run, result)
+    return _record(run, result)
 
 
 def _as_it_is(worker: WorkerContext) -> WorkerContext:
@@ -236,33 +241,30 @@ def _as_it_is(worker: WorkerContext) -> WorkerContext:
 
 
 def _attempt(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
-    asked = worker.spec.task
     try:
         worker = apply_dependencies(worker, done)
     except MergeConflict as error:
         _give_back(worker)
-        return failure(worker, Reason.CONFLICT, error.message)
+        return failed(worker, Reason.CONFLICT, error.message)
     except EngineUnavailableError:
         raise
     except (OrchestratorError, OSError) as error:
         if worker.has_begun():
             # Its container may run, and what it wrote is to be harvested.
             raise UnfinishedError(str(error)) from error
-        return failure(_as_it_is(worker), Reason.SETUP_FAILED, str(error))
-    came = attempt(worker)
-    # The results of others that it was given are in their own results.
-    return came if isinstance(came, RetryLater) else came.model_copy(update={"task": asked})
+        return failed(_as_it_is(worker), Reason.SETUP_FAILED, str(error))
+    return attempt(worker)
 
 
-def _kept(run: RunContext, result: WorkerResult) -> WorkerResult:
-    """Make a result durable, and tell of it."""
+def _record(run: RunContext, result: WorkerResult) -> WorkerResult:
+    """Remove secrets from a result, write it, and report it."""
     result = run.redactor.model(result)
     try:
         run.directory.write_result(result)
     except OSError as error:
-        # What cannot be kept can still be shown; the other workers' results must not go with it.
-        # A resume makes it again, and needs what the run was given.
-        run.directory.left_open = True
+        # A result that cannot be written can still be shown, and the results of the other workers
+        # must not be lost with it. A resumed run makes it again.
+        run.outcome.leave_resumable()
         number = result.worker_id
         run.emit(Notice(message=f"the result of worker {number} could not be kept ({error})"))
     run.emit(WorkerDone(result=result))
@@ -270,19 +272,18 @@ def _kept(run: RunContext, result: WorkerResult) -> WorkerResult:
 
 
 def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
-    if worker.run.directory.left_open:
+    if worker.run.outcome.resumable:
         return _left_open(worker, UnfinishedError("it waits for another worker's end"))
-    result = failure(worker, skip.reason or Reason.DEPENDENCY, skip.message)
-    if skip.reason is None:
-        result = result.model_copy(update={"status": Status.SUCCESS, "reason": None})
+    result = skipped(worker, skip.reason, skip.message)
     _give_back(worker)
-    return _kept(worker.run, result)
+    return _record(worker.run, result)
 
 
 def _broke(worker: WorkerContext) -> WorkerResult:
-    result = failure(worker, Reason.BUDGET, "nothing of the run's budget is left")
+    why = "nothing of the run's budget is left"
+    result = failed(worker, Reason.BUDGET, why, status=Status.PARTIAL)
     _give_back(worker)
-    return _kept(worker.run, result.model_copy(update={"status": Status.PARTIAL}))
+    return _record(worker.run, result)
 
 
 def _give_back(worker: WorkerContext) -> None:
@@ -292,11 +293,11 @@ def _give_back(worker: WorkerContext) -> None:
 
 
 def _left_open(worker: WorkerContext, error: OrchestratorError) -> WorkerResult:
-    """Report a worker whose end is not known: its result is not written, a resume makes it."""
+    """Report a worker whose end is not known: its result is not written, a resumed run makes it."""
     run = worker.run
-    run.directory.left_open = True
+    run.outcome.leave_resumable()
     later = f"`orchestrator resume {run.directory.run_id}` sees to it once that is mended"
-    result = failure(worker, Reason.ENGINE_ERROR, f"{error.message}; {later}")
-    result = with_attempt_totals(worker, result)
+    result = failed(worker, Reason.ENGINE_ERROR, f"{error.message}; {later}")
+    result = run.redactor.model(with_attempts(result, earlier_results(worker)))
     run.emit(WorkerDone(result=result))
     return result

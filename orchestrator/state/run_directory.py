@@ -60,8 +60,6 @@ class RunDirectory:
         self.run_id = path.name
         self._lease: IO[str] | None = None
         self._events = threading.Lock()
-        self.left_open = False
-        """Whether the run must be resumed later, because its engine went away."""
 
     def worker(self, worker_id: int) -> Path:
         """State directory of one worker."""

@@ -17,10 +17,15 @@ from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Notice, WorkerRetrying
 from orchestrator.git.repository import ATTEMPTS
 from orchestrator.git.worktree import clear_place, open_worktree
-from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.results import Reason, WorkerResult
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.lifecycle import run_worker
+from orchestrator.worker.result_builder import (
+    cancelled,
+    earlier_results,
+    with_attempts,
+    with_note,
+)
 
 RETRIED: Mapping[Reason, bool] = {
     Reason.AGENT_FAILED: True,
@@ -78,13 +83,13 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         EngineUnavailableError: The engine went away; a resumed run continues from here.
         UnfinishedError: The work could not be harvested; a resumed run tries again.
     """
-    earlier = _earlier(worker)
+    earlier = earlier_results(worker)
     given_up = worker.checkpoints.given_up()
     if given_up is not None:
         earlier = [*earlier, given_up]
     under_way = given_up is None and worker.checkpoints.prepared
     if earlier and not under_way and worker.cancel.asked:
-        return _summed_up(_called_off(worker, earlier[-1]), earlier)
+        return with_attempts(cancelled(worker, earlier[-1]), earlier[:-1])
     left = worker.budget.after(earlier)
     if given_up is not None:
         try:
@@ -93,51 +98,10 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
                 raise ConfigError("nothing of its budget is left")
             _archive_attempt(worker, given_up)
         except (OrchestratorError, OSError) as error:
-            return _summed_up(_with_note(given_up, f"no further attempt ({error})"), earlier)
+            last = with_note(given_up, f"no further attempt ({error})")
+            return with_attempts(last, earlier[:-1])
     result = run_worker(replace(worker, budget=left))
-    result = result.model_copy(update={"attempts": len(earlier) + 1})
-    return _again(worker, result, earlier) or _summed_up(result, [*earlier, result])
-
-
-def with_attempt_totals(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
-    """Add the earlier attempts of a worker to a result that does not include them."""
-    earlier = _earlier(worker)
-    result = result.model_copy(update={"attempts": len(earlier) + 1})
-    return _summed_up(result, [*earlier, result])
-
-
-def _earlier(worker: WorkerContext) -> list[WorkerResult]:
-    found = (Checkpoints(path).given_up() for _, path in worker.attempts())
-    return [result for result in found if result is not None]
-
-
-def _summed_up(result: WorkerResult, attempts: Sequence[WorkerResult]) -> WorkerResult:
-    """Let a last result say what all attempts cost together, and name all that they left."""
-    tokens = [one.tokens for one in attempts if one.tokens is not None]
-    return result.model_copy(
-        update={
-            "cost": sum(one.cost for one in attempts),
-            "cost_known": any(one.cost_known for one in attempts),
-            "tokens": sum(tokens) if tokens else None,
-            "kept_refs": list(dict.fromkeys(ref for one in attempts for ref in one.kept_refs)),
-        }
-    )
-
-
-def _with_note(result: WorkerResult, note: str) -> WorkerResult:
-    return result.model_copy(update={"message": "; ".join(filter(None, (result.message, note)))})
-
-
-def _called_off(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
-    """Return the result of a worker that was cancelled while it waited to be started again."""
-    why = f"{worker.cancel.why} before attempt {last.attempts + 1}"
-    said = f"{why}; attempt {last.attempts}: {last.reason}: {last.message}"
-    cancelled: dict[str, object] = {"reason": Reason.CANCELLED, "message": said}
-    tip = worker.run.repository.resolve(worker.branch_ref)
-    if tip != last.commit:
-        nothing = {"files_modified": [], "files_total": 0, "insertions": 0, "deletions": 0}
-        cancelled |= {"commit": tip, **nothing}
-    return last.model_copy(update={"status": Status.FAILED, **cancelled})
+    return _again(worker, result, earlier) or with_attempts(result, earlier)
 
 
 def _again(

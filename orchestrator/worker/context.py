@@ -18,6 +18,7 @@ from orchestrator.events import Emit
 from orchestrator.execution.cancel import Cancel, WorkerCancel
 from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
 from orchestrator.execution.ports import PortBlocks, WorkerPorts
+from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.execution.token_bucket import provider_of
 from orchestrator.git.lfs import NO_CONTENT, Content
@@ -60,6 +61,7 @@ class RunContext:
     one."""
     emit: Emit
     cancel: Cancel
+    outcome: RunOutcome
     pace: StartThrottle
     ports: PortBlocks
     shared: Shared

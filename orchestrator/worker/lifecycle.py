@@ -1,8 +1,6 @@
 """One worker from start to finish: the story of the product, read this first."""
 
 from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 
 from orchestrator.agents.base import AgentOutcome, AgentOutput
@@ -22,6 +20,7 @@ from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.dotenv import write_dotenv
 from orchestrator.worker.harvest import harvest_worker
 from orchestrator.worker.prepare import ready_workspace
+from orchestrator.worker.result_builder import NO_CHANGES, Finish, failed, finished
 from orchestrator.worker.services import Services
 from orchestrator.worker.stages import set_up, tear_down
 from orchestrator.workspace.caches import publish
@@ -29,7 +28,6 @@ from orchestrator.workspace.caches import publish
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
 _SHOWN = 5
 """Files that a message names."""
-_NOTHING = Changes()
 
 
 def run_worker(worker: WorkerContext) -> WorkerResult:
@@ -52,7 +50,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         except EngineUnavailableError:
             raise
         except (OrchestratorError, OSError) as error:
-            return failure(worker, Reason.SETUP_FAILED, str(error))
+            return failed(worker, Reason.SETUP_FAILED, str(error))
         if isinstance(before, WorkerLog):
             with before as log:
                 ending = run_task(worker, workspace, log, services)
@@ -65,10 +63,19 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         verdict = _publish(worker, verdict)
     harvested, verdict = harvest_worker(worker, workspace, verdict)
     handed = worker.run.shared.collect(worker.spec)
-    harvested = replace(harvested, notes=(*notes, *harvested.notes, *handed.notes))
     checks, verdict = check(worker, workspace, harvested.tip, verdict)
-    result = _result(worker, ending, outcome, harvested, verdict)
-    return result.model_copy(update={"checks": checks, "artifacts": list(handed.artifacts)})
+    changed, listing_notes = _changes(worker, harvested)
+    finish = Finish(
+        ending=ending,
+        outcome=outcome,
+        verdict=_in_scope(worker, verdict, changed, harvested.tip),
+        harvested=harvested,
+        changes=changed,
+        checks=checks,
+        artifacts=handed.artifacts,
+        notes=(*notes, *harvested.notes, *handed.notes, *listing_notes),
+    )
+    return finished(worker, finish)
 
 
 def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:
@@ -104,11 +111,11 @@ def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
 def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
     """Compare with the base; the work is in, so a comparison that fails is a note and no more."""
     if harvested.tip == worker.base:
-        return _NOTHING, ()
+        return NO_CHANGES, ()
     try:
         changed = changes(worker.run.repository, base=worker.base, tip=harvested.tip)
     except (OrchestratorError, OSError) as error:
-        return _NOTHING, (f"what it changed could not be listed ({error})",)
+        return NO_CHANGES, (f"what it changed could not be listed ({error})",)
     return changed, changed.notes
 
 
@@ -145,73 +152,3 @@ def _strayed(worker: WorkerContext, changed: Changes, tip: str) -> tuple[list[st
         count += len(strayed)
         shown += strayed[: _SHOWN - len(shown)]
     return shown, count - len(shown)
-
-
-def _result(
-    worker: WorkerContext,
-    ending: Ending,
-    outcome: AgentOutcome | None,
-    harvested: Harvested,
-    verdict: Verdict,
-) -> WorkerResult:
-    spec = worker.spec
-    changed, notes = _changes(worker, harvested)
-    verdict = _in_scope(worker, verdict, changed, harvested.tip)
-    cost = None if outcome is None else outcome.cost
-    messages = [verdict.message, *harvested.notes, *notes]
-    refused = verdict.reason is Reason.RATE_LIMITED
-    return WorkerResult(
-        worker_id=spec.worker_id,
-        branch=spec.branch,
-        model=spec.model_name,
-        status=verdict.status,
-        steps=0 if outcome is None else outcome.steps,
-        cost=cost or 0.0,
-        duration=round(ending.duration, 3),
-        files_modified=list(changed.files),
-        files_total=changed.total,
-        worktree_path=str(worker.run.repository.top / spec.directory),
-        name=spec.name,
-        required=spec.required,
-        task=spec.task,
-        reason=verdict.reason,
-        message="; ".join(message for message in messages if message) or None,
-        exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
-        summary=None if outcome is None else outcome.summary,
-        base=worker.base,
-        commit=harvested.tip,
-        kept_refs=list(harvested.kept_refs),
-        insertions=changed.insertions,
-        deletions=changed.deletions,
-        tokens=None if outcome is None else outcome.tokens,
-        retry_after=None if outcome is None or not refused else outcome.retry_after,
-        cost_known=cost is not None,
-        ports=dict(ending.ports),
-        limits_hit=list(ending.limits_hit),
-        interventions=list(ending.interventions),
-        peak_memory=ending.peak_memory,
-        started_at=ending.started_at,
-        log=str(worker.directory),
-    )
-
-
-def failure(worker: WorkerContext, reason: Reason, message: str) -> WorkerResult:
-    """Return the result of a worker whose end was not seen: what it starts from, and its branch."""
-    spec, commit = worker.spec, worker.base
-    with suppress(OrchestratorError):
-        tip = worker.run.repository.resolve(worker.branch_ref)
-        commit = worker.base if tip == worker.run.base else tip
-    return WorkerResult(
-        worker_id=spec.worker_id,
-        branch=spec.branch,
-        model=spec.model_name,
-        status=Status.FAILED,
-        worktree_path=str(worker.run.repository.top / spec.directory),
-        name=spec.name,
-        required=spec.required,
-        task=spec.task,
-        reason=reason,
-        message=message,
-        base=worker.base,
-        commit=commit,
-    )

@@ -1,0 +1,196 @@
+"""The results of workers: no other module creates or changes one.
+
+finished        the container ended, and its work was harvested
+failed          the worker never started, or its end was not seen
+skipped         the worker will never run
+cancelled       the worker waited for another attempt, which is not made
+abandoned       the run of the worker died, and is cleaned up
+with_attempts   a result, with the cost of the earlier attempts
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.agents.base import AgentOutcome
+from orchestrator.errors import OrchestratorError
+from orchestrator.execution.verdict import Verdict
+from orchestrator.git.changes import Changes
+from orchestrator.git.quarantine import Harvested
+from orchestrator.results import CheckResult, Reason, Status, WorkerResult
+from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.endings import Ending
+from orchestrator.worker.context import WorkerContext
+from orchestrator.worker_spec import WorkerSpec
+
+NO_CHANGES = Changes()
+_NO_OUTCOME = AgentOutcome(status=Status.FAILED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finish:
+    """Everything that is known of a worker that came to its end."""
+
+    ending: Ending
+    outcome: AgentOutcome | None
+    """The report of the agent; None if there is nothing to read."""
+    verdict: Verdict
+    harvested: Harvested
+    changes: Changes = NO_CHANGES
+    checks: Sequence[CheckResult] = ()
+    artifacts: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    """Messages for the user."""
+
+
+def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
+    """Return the result of a worker whose container ended and whose work was harvested."""
+    spec, ending, verdict = worker.spec, finish.ending, finish.verdict
+    outcome, changes = finish.outcome or _NO_OUTCOME, finish.changes
+    messages = filter(None, (verdict.message, *finish.notes))
+    return WorkerResult(
+        worker_id=spec.worker_id,
+        branch=spec.branch,
+        model=spec.model_name,
+        status=verdict.status,
+        steps=outcome.steps,
+        cost=outcome.cost or 0.0,
+        duration=round(ending.duration, 3),
+        files_modified=list(changes.files),
+        files_total=changes.total,
+        worktree_path=str(worker.run.repository.top / spec.directory),
+        name=spec.name,
+        required=spec.required,
+        task=spec.task,
+        reason=verdict.reason,
+        message="; ".join(messages) or None,
+        attempts=_attempt_number(worker),
+        exit_code=None if ending.exit_status is None else ending.exit_status.exit_code,
+        summary=outcome.summary,
+        base=worker.base,
+        commit=finish.harvested.tip,
+        kept_refs=list(finish.harvested.kept_refs),
+        insertions=changes.insertions,
+        deletions=changes.deletions,
+        checks=list(finish.checks),
+        artifacts=list(finish.artifacts),
+        tokens=outcome.tokens,
+        retry_after=outcome.retry_after if verdict.reason is Reason.RATE_LIMITED else None,
+        cost_known=outcome.cost is not None,
+        ports=dict(ending.ports),
+        limits_hit=list(ending.limits_hit),
+        interventions=list(ending.interventions),
+        peak_memory=ending.peak_memory,
+        started_at=ending.started_at,
+        log=str(worker.directory),
+    )
+
+
+def failed(
+    worker: WorkerContext, reason: Reason | None, message: str, *, status: Status = Status.FAILED
+) -> WorkerResult:
+    """Return the result of a worker that never started, or whose end was not seen.
+
+    It names the base of the worker, and the commit of its branch.
+    """
+    spec, commit = worker.spec, worker.base
+    with suppress(OrchestratorError):
+        tip = worker.run.repository.resolve(worker.branch_ref)
+        commit = worker.base if tip == worker.run.base else tip
+    return WorkerResult(
+        worker_id=spec.worker_id,
+        branch=spec.branch,
+        model=spec.model_name,
+        status=status,
+        worktree_path=str(worker.run.repository.top / spec.directory),
+        name=spec.name,
+        required=spec.required,
+        task=spec.task,
+        reason=reason,
+        message=message,
+        attempts=_attempt_number(worker),
+        base=worker.base,
+        commit=commit,
+    )
+
+
+def skipped(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:
+    """Return the result of a worker that will never run: a success if there is no reason."""
+    status = Status.SUCCESS if reason is None else Status.FAILED
+    return failed(worker, reason, message, status=status)
+
+
+def cancelled(worker: WorkerContext, last: WorkerResult) -> WorkerResult:
+    """Return the result of a worker that was cancelled while it waited for another attempt."""
+    why = f"{worker.cancel.why} before attempt {last.attempts + 1}"
+    said = f"{why}; attempt {last.attempts}: {last.reason}: {last.message}"
+    update: dict[str, object] = {"reason": Reason.CANCELLED, "message": said}
+    tip = worker.run.repository.resolve(worker.branch_ref)
+    if tip != last.commit:
+        nothing = {"files_modified": [], "files_total": 0, "insertions": 0, "deletions": 0}
+        update |= {"commit": tip, **nothing}
+    return last.model_copy(update={"status": Status.FAILED, **update})
+
+
+def abandoned(
+    spec: WorkerSpec, *, path: Path, directory: Path, commit: str | None, changes: Changes | None
+) -> WorkerResult:
+    """Return the result of a worker whose run died and is cleaned up.
+
+    Args:
+        spec: The worker.
+        path: Where its worktree was.
+        directory: Its state directory.
+        commit: The commit that its branch pointed at.
+        changes: What that commit changed, if that is known.
+    """
+    listed = changes or NO_CHANGES
+    return WorkerResult(
+        worker_id=spec.worker_id,
+        branch=spec.branch,
+        model=spec.model_name,
+        status=Status.FAILED,
+        files_modified=list(listed.files),
+        files_total=None if changes is None else changes.total,
+        worktree_path=str(path),
+        name=spec.name,
+        required=spec.required,
+        task=spec.task,
+        reason=Reason.CANCELLED,
+        message="its run died, and was cleaned up",
+        commit=commit,
+        insertions=listed.insertions,
+        deletions=listed.deletions,
+        log=str(directory),
+    )
+
+
+def with_attempts(result: WorkerResult, earlier: Sequence[WorkerResult]) -> WorkerResult:
+    """Return a last result with the cost of all attempts, and the refs that they left."""
+    attempts = [*earlier, result]
+    tokens = [one.tokens for one in attempts if one.tokens is not None]
+    return result.model_copy(
+        update={
+            "attempts": len(attempts),
+            "cost": sum(one.cost for one in attempts),
+            "cost_known": any(one.cost_known for one in attempts),
+            "tokens": sum(tokens) if tokens else None,
+            "kept_refs": list(dict.fromkeys(ref for one in attempts for ref in one.kept_refs)),
+        }
+    )
+
+
+def with_note(result: WorkerResult, note: str) -> WorkerResult:
+    """Return a result that says more."""
+    return result.model_copy(update={"message": "; ".join(filter(None, (result.message, note)))})
+
+
+def earlier_results(worker: WorkerContext) -> list[WorkerResult]:
+    """Return the results of the attempts that were given up, the first one first."""
+    found = (Checkpoints(path).given_up() for _, path in worker.attempts())
+    return [result for result in found if result is not None]
+
+
+def _attempt_number(worker: WorkerContext) -> int:
+    return len(earlier_results(worker)) + 1
