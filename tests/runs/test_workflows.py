@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agents.base import AgentCommand, AgentSettings
+from orchestrator.agents.shell import ShellAgent
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.run import Triggers
 from orchestrator.engine.protocol import ContainerEngine
@@ -14,7 +16,9 @@ from orchestrator.events import Event, Notice
 from orchestrator.git import changes as listing
 from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_directory import RunDirectory
 from orchestrator.worker.context import WorkerContext
+from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
 from orchestrator.workflow.planning import run_config
 from tests.support.local_engine import LocalEngine
@@ -333,6 +337,36 @@ def test_no_shell_reads_what_other_workers_said(repo: Path, local_engine: LocalE
     assert branches(repo) == []
     done = run_workflow(repo, local_engine, evil, reads)
     assert done["reduce"].summary == "{{results}}"
+
+
+class Repeats(ShellAgent):
+    """Prints its prompt, whatever it is."""
+
+    name = "repeats"
+
+    def command(self, spec: WorkerSpec, settings: AgentSettings) -> AgentCommand:  # noqa: ARG002
+        return AgentCommand(argv=("echo", spec.prompt))
+
+
+def test_the_prompt_has_the_results_of_others_and_the_task_is_what_was_asked(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    reduce = task("reduce", "All of: {{results}}", "one", inputs=["one"], results_at=(0,))
+    flow = Workflow(name="flow", tasks=(task("one", "first words"), reduce))
+    runner = ParallelRunner(
+        configured("-", workers=1, agent_cli="claude"),
+        repo,
+        engine=local_engine,
+        workflow=flow,
+        agent=Repeats(),
+    )
+    done = by_name(runner.execute())
+    assert "first words" in str(done["reduce"].summary)
+    assert "{{results}}" not in str(done["reduce"].summary)
+    assert done["reduce"].task == "All of: {{results}}"
+    record = RunDirectory(next((repo / ".git/orchestrator/runs").iterdir())).record()
+    assert record is not None
+    assert [spec.prompt for spec in record.workers] == [spec.task for spec in record.workers]
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_made(
