@@ -37,8 +37,8 @@ def check_supported(config: ParallelConfig, agent: Agent) -> None:
     if unsupported is not None:
         unsupported = _as_it_was_asked(unsupported, config)
         raise ConfigError(
-            f"`{agent.name}` cannot keep {unsupported}",
-            hint="leave it out, or choose another program with `--agent-cli`",
+            f"`{agent.name}` does not support {unsupported}",
+            hint="remove the option, or choose another program with `--agent-cli`",
         )
 
 
@@ -50,7 +50,7 @@ def check_length(config: ParallelConfig, agent: Agent) -> None:
     """
     settings = AgentSettings.of(config)
     for spec in plan_workers(config):
-        # An adapter that breaks is to break now, not when its worktree is made.
+        # Called once here so that an adapter's failure shows before anything is created.
         _check_length(agent.command(spec, settings), config, agent.name)
 
 
@@ -61,20 +61,21 @@ def _check_length(command: AgentCommand, config: ParallelConfig, program: str) -
     longest = max(variables, key=lambda name: variables[name], default=None)
     if longest is not None and variables[longest] > LONGEST_WORD:
         raise ConfigError(
-            f"variable `{one_line(longest, limit=60)}` is {variables[longest]} bytes long: "
-            f"a program takes {LONGEST_WORD} at most",
-            hint="put it into a file: `--secret NAME=@FILE`, `--copy FILE`, or a file of a commit",
+            f"variable `{one_line(longest, limit=60)}` has {variables[longest]} bytes, "
+            f"but a program accepts {LONGEST_WORD} at most",
+            hint="pass the value in a file: `--secret NAME=@FILE`, `--copy FILE`, or a file "
+            "of a commit",
         )
     if max(words) > LONGEST_WORD:
         raise ConfigError(
-            f"a task is too long: `{program}` would be started with an argument of {max(words)} "
-            f"bytes, and takes {LONGEST_WORD} at most",
+            f"a task is too long: `{program}` would be started with an argument of "
+            f"{max(words)} bytes, but accepts {LONGEST_WORD} at most",
             hint="put the text into a file of the repository, and name the file in the task",
         )
     if sum(words) + sum(variables.values()) > LONGEST_LINE:
         raise ConfigError(
-            f"a task and the variables are {sum(words) + sum(variables.values())} bytes long: "
-            f"a program takes {LONGEST_LINE} at most",
+            f"a task and the variables have {sum(words) + sum(variables.values())} "
+            f"bytes together, but a program accepts {LONGEST_LINE} at most",
             hint="put the text into a file of the repository, and name the file in the task",
         )
 
@@ -111,9 +112,9 @@ def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
 def missing_keys(
     config: ParallelConfig, agent: Agent, inherited_env: Mapping[str, str]
 ) -> AuthenticationError | None:
-    """Return an error that names the models without a key, if there are any.
+    """Return an error that names the models without an API key, or None.
 
-    A server or an image of the user's own may need none, or bring its own.
+    The user's own server or image may need no key, or contain one.
     """
     if config.api_base is not None or config.image is not None:
         return None
@@ -129,6 +130,6 @@ def missing_keys(
     wants = ", ".join(f"{model} needs `{key}`" for model, key in needs.items())
     return AuthenticationError(
         f"no API key: {wants}",
-        hint=f"`export {next(iter(needs.values()))}=...`, or give it with `--env-file FILE`; "
-        "`--api-base URL` is for a server of your own",
+        hint=f"`export {next(iter(needs.values()))}=...`, or pass the key with `--env-file "
+        "FILE`; use `--api-base URL` for your own server",
     )

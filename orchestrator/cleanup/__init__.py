@@ -1,1 +1,1 @@
-"""Remove, back up, restore and recover what runs left behind."""
+"""Remove, back up, restore and recover the worktrees, branches and containers of past runs."""

@@ -1,4 +1,4 @@
-"""Keep work that would be lost as commits under `refs/orchestrator/backup/`, and bring it back.
+"""Back up a worker's unmerged work as commits under `refs/orchestrator/backup/`.
 
 The ref of worker N of a run is `<run>/<N>`; after a restore, the next is `<run>.2/<N>`.
 """
@@ -13,12 +13,12 @@ _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
 
 
 def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None) -> str | None:
-    """Return the commit that holds what would be lost, or None when all of it is merged.
+    """Return a commit with all unmerged work of a worker, or None if there is none.
 
     Args:
         repository: The repository.
         worker: The worker.
-        tip: What its branch points at.
+        tip: The commit of the worker's branch.
     """
     worktree = worker.worktree()
     kept = tip
@@ -27,7 +27,7 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
             worktree.git_dir,
             worktree.path,
             parent=head_of(repository, worktree) or worker.base,
-            message=f"architect: what was not committed in {worker.spec.directory}",
+            message=f"architect: uncommitted changes in {worker.spec.directory}",
             scratch=worker.directory.path / f"index-{worker.number}",
             identity=repository.identity(),
             config=repository.without_filters(),
@@ -41,7 +41,7 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
 
 
 def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> str:
-    """Name a ref for `commit` that holds nothing which `commit` does not reach."""
+    """Return a ref for `commit`: a free ref, or one whose commit is an ancestor."""
     for round_number in count(1):
         suffix = "" if round_number == 1 else f".{round_number}"
         ref = f"{BACKUPS}{worker.directory.run_id}{suffix}/{worker.number}"
@@ -52,11 +52,11 @@ def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> s
 
 
 def list_backups(repository: Repository) -> list[tuple[str, int, str]]:
-    """Return every backup's run, worker number and ref, the oldest first."""
+    """Return every backup as (run, worker, ref), oldest first."""
     found = worker_refs(repository.git, BACKUPS, "--sort=committerdate")
     return [(run_id.partition(".")[0], number, ref) for run_id, number, ref in found]
 
 
 def list_attempts(repository: Repository) -> list[tuple[str, int, str]]:
-    """Return the run, worker number and ref of all work of attempts that were given up."""
+    """Return the refs with the work of failed attempts as (run, worker, ref)."""
     return worker_refs(repository.git, ATTEMPTS)

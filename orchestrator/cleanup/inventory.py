@@ -1,4 +1,4 @@
-"""What runs left in the repository: whose it is, how old, and whether it can go without loss."""
+"""Inventory of past runs' workers: owner, age, and whether their removal would lose work."""
 
 import os
 import time
@@ -32,7 +32,7 @@ _SIGNS_OF_LIFE = ("run.json", "lease", "events.ndjson")
 
 @dataclass(frozen=True)
 class RecordedWorker:
-    """A worker of a run that has a record."""
+    """A worker in the record of a run."""
 
     directory: RunDirectory
     record: RunRecord
@@ -40,30 +40,30 @@ class RecordedWorker:
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """The worker's number."""
         return self.spec.worker_id
 
     @property
     def path(self) -> Path:
-        """Where its worktree is, or was."""
+        """Path of the worker's worktree, which may be gone."""
         return self.record.top / self.spec.directory
 
     @property
     def ref(self) -> str:
-        """Its branch."""
+        """The ref of the worker's branch."""
         return f"refs/heads/{self.spec.branch}"
 
     @property
     def base(self) -> str:
-        """What it started from: what others made, or what its run did."""
+        """The commit that the worker started from: its own base, or else the run's."""
         return self.directory.base_of(self.number) or self.record.base
 
     def has_made(self, commit: str) -> bool:
-        """Return whether a commit is more than what others made that it started from."""
+        """Return whether a commit contains work beyond the commits that the worker started from."""
         return commit != self.directory.base_of(self.number)
 
     def worktree(self) -> Worktree | None:
-        """Return its worktree, or None when there is none, or something else in its place."""
+        """Return the worktree; None if it is gone or replaced by something else."""
         try:
             return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
         except RepositoryError:
@@ -87,12 +87,12 @@ class RecordedWorker:
         return config_of(record.config, record.workflow[self.spec.name], record.programs)
 
     def is_stranded(self) -> bool:
-        """Return whether the worker of a dead run may have written what is on no branch yet."""
+        """Return whether the worker's run died before some of its work was harvested."""
         store, checkpoints = Store(root=self.state), Checkpoints(self.state)
         if self._never_ran(checkpoints):
             return False
         wrote = store.upper.is_dir() or store.copy.is_dir()
-        # What was accepted may not be in the worktree yet, whatever is left of the scratch.
+        # Accepted commits may not be in the worktree yet, even if the store is gone.
         begun = store.git.is_dir() or checkpoints.harvested() is not None
         return wrote and begun and self.directory.result(self.number) is None
 
@@ -100,19 +100,19 @@ class RecordedWorker:
         """Return whether no container that could write to the worker's files was ever started."""
         if checkpoints.launch() is not None:
             return False
-        # A container of setup starts without a checkpoint before it.
+        # A container of the setup starts without an earlier checkpoint.
         return not self.config.project.setup and not self.attempts()
 
     def copies(self) -> frozenset[str]:
-        """Name the copies of untracked files in its worktree that nobody changed."""
+        """Return the unchanged copies of untracked files in the worker's worktree."""
         return unchanged(self.directory.worker(self.number), self.path)
 
     def is_present(self, refs: frozenset[str]) -> bool:
-        """Return whether its worktree is there, or its branch among `refs`."""
+        """Return whether the worktree exists, or the branch is in `refs`."""
         return is_left(self.record, self.spec, refs)
 
     def still_owns_its_number(self, repository: Repository) -> bool:
-        """Check that no later run has its number or names. To be called with the lock held."""
+        """Return whether no later run uses its number or names. The caller holds the lock."""
         since = self.directory.run_id[:_TO_THE_SECOND]
         refs = worker_refs(repository)
         return not any(
@@ -124,18 +124,18 @@ class RecordedWorker:
         )
 
     def has_taken(self, other: "RecordedWorker", refs: frozenset[str]) -> bool:
-        """Check whether it has what another worker, of an earlier run, was named after.
+        """Return whether this worker uses the number or names of a worker of an earlier run.
 
         Args:
-            other: The other worker.
-            refs: The branches that exist.
+            other: The worker of the earlier run.
+            refs: The existing branches.
         """
         if self.spec.collides(other.spec):
             return True
         return self.number == other.number and self.is_present(refs)
 
     def age(self) -> float:
-        """Return the seconds since its end; of a run that died, since its last sign of life."""
+        """Return the seconds since the worker's end; for a dead run, since its last write."""
         state = self.directory.worker(self.number)
         result = state / "result.json"
         signs = [self.directory.path / name for name in _SIGNS_OF_LIFE]
@@ -144,7 +144,7 @@ class RecordedWorker:
 
 
 def base_ref(record: RunRecord) -> str | None:
-    """Name the ref that holds a run's base, where the run made that itself."""
+    """Return the ref of the snapshot that a run started from; None without a snapshot."""
     return f"{BASES}{record.run_id}" if record.config.include_uncommitted else None
 
 
@@ -155,9 +155,9 @@ def _times(files: list[Path]) -> Iterator[float]:
 
 
 def owners(repository: Repository) -> dict[int, RecordedWorker]:
-    """Return the worker that each number stands for."""
+    """Return the worker that each number refers to."""
     recorded = [(run, record) for run in all_runs(repository.state_dir) if (record := run.record())]
-    # Ids of one second sort by chance.
+    # Sorted by time, because run ids of the same second sort randomly.
     recorded.sort(key=lambda entry: entry[1].created_at)
     entries = [(run, record, spec) for run, record in recorded for spec in record.workers]
     found = holders_of(entries, worker_refs(repository))
@@ -165,15 +165,15 @@ def owners(repository: Repository) -> dict[int, RecordedWorker]:
 
 
 def worker_refs(repository: Repository) -> frozenset[str]:
-    """List the branches, which those of workers are among."""
+    """Return all branches, including those of workers."""
     listing = ("for-each-ref", "--format=%(refname)", "refs/heads")
     return frozenset(repository.git.text(*listing).splitlines())
 
 
 def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
-    """List the workers whose names come from templates and are in use, or will be.
+    """Yield workers with names from templates whose worktree or branch exists or will be created.
 
-    Their worktree or branch is there, or their run is live and has no result of them.
+    A worktree or branch will be created if the run is live and the worker has no result.
     """
     if not repository.has_noted_names:
         return
@@ -189,7 +189,7 @@ def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
 
 
 def worktrees(repository: Repository) -> frozenset[int]:
-    """Return the numbers of the workers' worktrees, those that live runs will yet make included."""
+    """Return the numbers of existing worktrees, and of those that live runs will create."""
     names = (path.name.removeprefix(DIRECTORIES) for path in repository.top.glob(f"{DIRECTORIES}*"))
     found = {int(name) for name in names if name.isdecimal()}
     found |= {worker.number for worker in named_workers(repository) if worker.path.exists()}
@@ -202,7 +202,7 @@ def worktrees(repository: Repository) -> frozenset[int]:
 
 
 def commit_of(repository: Repository, ref: str) -> str | None:
-    """Return the commit that a ref names, or None."""
+    """Return the commit that a ref points at, or None."""
     try:
         return repository.git.text("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     except GitCommandError:
@@ -210,14 +210,14 @@ def commit_of(repository: Repository, ref: str) -> str | None:
 
 
 def head_of(repository: Repository, worktree: Worktree) -> str | None:
-    """Return the commit a worktree is at: its user may have committed, or checked something out."""
+    """Return the HEAD commit of a worktree, which need not be on the worker's branch."""
     return commit_of(repository, f"worktrees/{worktree.git_dir.name}/HEAD")
 
 
 def is_reached(repository: Repository, commit: str, *places: str) -> bool:
-    """Return whether a ref below `places` reaches `commit` that is no worker's own.
+    """Return whether a ref below `places` reaches `commit`, not counting workers' branches.
 
-    A worker's branch is its own, and so is what it was pushed to.
+    Remote-tracking branches to which a worker's branch was pushed do not count either.
     """
     listing = ("for-each-ref", f"--contains={commit}", "--format=%(refname)", *places)
     refs = repository.git.text(*listing).splitlines()
@@ -227,7 +227,7 @@ def is_reached(repository: Repository, commit: str, *places: str) -> bool:
 
 
 def pushed_refs(repository: Repository) -> frozenset[str]:
-    """Name the remote-tracking refs of workers' branches, by name or as git is told to push."""
+    """Return the remote-tracking refs of workers' branches, by name or by push configuration."""
     own = repository.worker_branches()
     form = "--format=%(refname)%00%(upstream)%00%(push)"
     heads = repository.git.text("for-each-ref", form, _HEADS).split("\n")
@@ -242,7 +242,7 @@ def pushed_refs(repository: Repository) -> frozenset[str]:
 
 
 def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
-    """Return whether a branch, local or remote, has all that a worker committed."""
+    """Return whether a local or remote branch other than the worker's has all of its commits."""
     if worker.is_stranded():
         return False
     worktree = worker.worktree()
@@ -253,7 +253,7 @@ def is_merged(repository: Repository, worker: RecordedWorker) -> bool:
 
 
 def is_pushed(repository: Repository, worker: RecordedWorker) -> bool:
-    """Return whether a remote has all that a worker committed, as far as this repository knows."""
+    """Return whether a remote has all commits of a worker, as far as the repository knows."""
     worktree = worker.worktree()
     head = head_of(repository, worktree) if worktree else None
     made = {commit_of(repository, worker.ref), head} - {None, worker.base}
@@ -268,20 +268,20 @@ def is_on_a_remote(repository: Repository, commit: str) -> bool:
 
 
 def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
-    """Name the refs that keep what a worker left and its branch does not have."""
+    """Return the refs with a worker's commits that its branch does not reach."""
     place = kept_prefix(worker.directory.run_id, worker.number, attempt=1)
     return tuple(repository.git.text("for-each-ref", "--format=%(refname)", place).splitlines())
 
 
 def is_refused(worker: RecordedWorker) -> bool:
-    """Return whether work of a worker is in its state directory alone, as it was refused."""
+    """Return whether refused work of a worker exists only in its state directory."""
     store = Store(root=worker.directory.worker(worker.number))
     wrote = store.upper.is_dir() or store.copy.is_dir()
     return wrote and store.git.is_dir() and worker.directory.result(worker.number) is not None
 
 
 def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
-    """Return whether a worker's worktree has nothing that is not committed."""
+    """Return whether a worker's worktree has no uncommitted changes."""
     worktree = worker.worktree()
     if worktree is None:
         return not worker.path.exists()
@@ -298,24 +298,26 @@ def is_clean(repository: Repository, worker: RecordedWorker) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which workers are to go: those of which all of this is true."""
+    """Selects workers to remove: those that meet all given conditions."""
 
     workers: tuple[int, ...] = ()
     """Only these numbers. Default: all."""
     merged: bool = False
-    """Only those whose branch is merged and whose worktree has nothing uncommitted."""
+    """Only workers whose branch is merged and whose worktree has no uncommitted changes."""
     pushed: bool = False
-    """Only those that a remote has, with nothing uncommitted; with `merged`, either is enough."""
+    """Only workers whose commits a remote has, without uncommitted changes; with `merged`, either
+    condition is enough.
+    """
     older_than: timedelta | None = None
-    """Only those whose end is longer ago."""
+    """Only workers that ended at least this long ago."""
 
     def includes(self, repository: Repository, worker: RecordedWorker, *, present: bool) -> bool:
-        """Return whether a worker is to go.
+        """Return whether the worker should be removed.
 
         Args:
             repository: The repository.
             worker: The worker.
-            present: There is a worktree or a branch of its own.
+            present: Whether the worker has a worktree or a branch.
         """
         if not self.reaches(worker):
             return False
@@ -331,7 +333,7 @@ class Wanted:
         return self.pushed and is_pushed(repository, worker)
 
     def allows_purge(self, repository: Repository, ref: str) -> bool:
-        """Return whether a backup may go: of merged or pushed workers only what is elsewhere."""
+        """Return whether a backup may be removed under the conditions `merged` and `pushed`."""
         if not (self.merged or self.pushed):
             return True
         if self.merged and is_reached(repository, ref, *BRANCHES_AND_REMOTES):
@@ -339,7 +341,7 @@ class Wanted:
         return self.pushed and is_on_a_remote(repository, ref)
 
     def reaches(self, worker: RecordedWorker) -> bool:
-        """Return whether its number and its age are right."""
+        """Return whether the worker's number and age meet the conditions."""
         if self.workers and worker.number not in self.workers:
             return False
         return self.older_than is None or worker.age() >= self.older_than.total_seconds()

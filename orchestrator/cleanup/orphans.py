@@ -1,4 +1,4 @@
-"""What finished runs left in the engine; one object that cannot be removed keeps no other."""
+"""Find and remove the engine's objects of finished runs, independently of each other."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from orchestrator.state.run_directory import RunDirectory
 
 _AT_ONCE = 8
 _ORDER = ("container", "volume", "network")
-"""What is used by another comes after it."""
+"""Order of removal: an object is removed after the objects that use it."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Stuck:
     problem: str
 
     def __str__(self) -> str:
-        """Return which it is and what the engine said."""
+        """Return the object and the engine's error."""
         return f"{self.leftover.kind} {self.leftover.id[:12]}: {self.problem}"
 
 
@@ -43,13 +43,13 @@ def find_leftovers(repository: Repository, engine: ContainerEngine) -> dict[str,
 
 
 def worker_of(leftover: Leftover) -> int | None:
-    """Return the number of the worker it belongs to; None when it is the whole run's."""
+    """Return the number of the object's worker; None if it belongs to the whole run."""
     number = leftover.labels.get(WORKER, "")
     return int(number) if number.isdecimal() else None
 
 
 def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[Stuck]:
-    """Remove objects, and give those that stayed."""
+    """Remove objects, and return those that could not be removed."""
     stuck: list[Stuck] = []
 
     def remove(leftover: Leftover) -> None:
@@ -61,7 +61,7 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
     def place(leftover: Leftover) -> int:
         return _ORDER.index(leftover.kind)
 
-    # An engine that is stuck on one takes a minute to say so.
+    # In parallel, because the engine needs a minute to report an object that it cannot remove.
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="remove") as pool:
         for _, same in groupby(sorted(leftovers, key=place), key=place):
             list(pool.map(remove, same))
@@ -69,12 +69,12 @@ def remove_all(engine: ContainerEngine, leftovers: Iterable[Leftover]) -> list[S
 
 
 def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
-    """Say of every run that is over and has containers all the same what can be done about it."""
+    """Return a notice for each ended run that still has containers, with the command to use."""
     notices = []
     try:
         found = find_leftovers(repository, engine)
     except OrchestratorError:
-        # Whoever asks has work to do with the engine, and is told then.
+        # The caller uses the engine afterwards and gets the error then.
         return []
     for run_id, leftovers in sorted(found.items()):
         containers = any(leftover.kind == "container" for leftover in leftovers)
@@ -89,8 +89,8 @@ def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
 def _notice(run_id: str, *, died: bool) -> str:
     cleanup = f"`orchestrator parallel-cleanup --run {run_id}`"
     if not died:
-        return f"run {run_id} ended and left containers behind: {cleanup} removes them"
+        return f"run {run_id} ended and left containers behind: remove them with {cleanup}"
     return (
-        f"run {run_id} died; its containers are still there: "
-        f"`orchestrator resume {run_id}` or {cleanup}"
+        f"run {run_id} died and its containers still exist: use `orchestrator resume "
+        f"{run_id}` or {cleanup}"
     )

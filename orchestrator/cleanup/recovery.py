@@ -1,4 +1,4 @@
-"""Harvest a worker whose orchestrator died before it could."""
+"""Harvest the work of a worker whose orchestrator died."""
 
 from orchestrator.cleanup.inventory import RecordedWorker
 from orchestrator.engine.images.names import BASE_IMAGE
@@ -14,12 +14,13 @@ from orchestrator.workspace.shared_files import collect
 
 
 def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEngine) -> None:
-    """Harvest a stranded worker: commit what it wrote, check it, move its branch.
+    """Harvest a worker of a dead run: commit its files, check the commits, move its branch.
 
-    Its container must be gone. To be called without the repository's lock.
+    The worker's container must be gone. The caller must not hold the repository lock.
 
     Raises:
-        OrchestratorError: Not all was accepted; its files are still where it wrote them.
+        OrchestratorError: Not all work was accepted; the written files are still in the state
+            directory.
     """
     switch = make_switch(engine, worker.directory.path)
     try:
@@ -57,7 +58,7 @@ def _request(
         shallow=shallow,
         limits=limits,
         cpus=min(limits.cpus or 1.0, features.cpus),
-        # The values of the run's secrets are gone with its process.
+        # The values of the run's secrets were lost with its process.
         redactor=Redactor(),
         resumed=True,
     )

@@ -1,7 +1,7 @@
-"""Remove what finished runs left; nothing that was written is lost, and no live run is touched.
+"""Remove what finished runs left, without losing work and without touching live runs.
 
-Whatever of a worker is dirty or unmerged is first kept as a backup, from where `restore` brings it
-back. Every run is cleaned up with its lease held, so that nobody resumes it meanwhile.
+Uncommitted or unmerged work of a worker is first kept as a backup, from which `restore` recreates
+worktree and branch. The lease of each run is held during its cleanup, so that nobody resumes it.
 """
 
 import os
@@ -39,7 +39,7 @@ from orchestrator.state.secret_files import forget
 
 @dataclass(kw_only=True)
 class _Cleanup:
-    """One clean-up: what it is to do, and what it has done."""
+    """The options and the progress of one cleanup."""
 
     repository: Repository
     engine: ContainerEngine | None
@@ -82,12 +82,12 @@ def cleanup(
     """Remove worktrees, branches and Docker objects of finished runs.
 
     Args:
-        root: Anywhere in the repository.
-        engine: None leaves its objects alone.
-        wanted: Only some workers. Default: all.
-        run_id: Only this run. Default: all.
-        purge: Drop the backups too, old ones and those of attempts included.
-        dry_run: Touch nothing, only say what would be done.
+        root: Any directory in the repository.
+        engine: The engine; None to leave its objects alone.
+        wanted: Conditions for workers. Default: all workers.
+        run_id: Only this run. Default: all runs.
+        purge: Remove backups too, including old ones and those of attempts.
+        dry_run: Only report what would be done.
 
     Raises:
         RepositoryError: There is no repository.
@@ -120,7 +120,7 @@ def cleanup(
 
 
 def _dropped(repository: Repository) -> list[tuple[str, int, str]]:
-    """List what `purge` drops: run, worker's number and ref."""
+    """Return the refs that `purge` removes, as (run, worker, ref)."""
     return [*list_backups(repository), *list_attempts(repository), *list_kept(repository)]
 
 
@@ -140,13 +140,14 @@ def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> No
     if missing:
         numbers = ", ".join(str(number) for number in known) or "none"
         raise ConfigError(
-            f"no such worker: {', '.join(missing)}", hint=f"workers that runs had: {numbers}"
+            f"no such worker: {', '.join(missing)}", hint=f"workers of past runs: {numbers}"
         )
 
 
 def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     with job.repository.lock():
-        # A run that is being made, with the lock held, has no lease for a moment.
+        # A run that is being created has no lease for a moment; its creator holds the repository
+        # lock.
         record = run.record()
         if record is None:
             _drop_unrecorded(job, run)
@@ -160,7 +161,7 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
 
 
 def _drop_unrecorded(job: _Cleanup, run: RunDirectory) -> None:
-    """Remove what a process left that died before it could write down what it was to do."""
+    """Remove the directory of a run that died before it wrote its plan."""
     if (run.path / "run.json").exists() or job.wanted != Wanted() or job.dry_run:
         return
     with run.held() as held:
@@ -192,14 +193,14 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
         job.repository.git.run("update-ref", "-d", keep)
     contained = job.engine is None or bool(occupied)
     if not contained and not unfinished(workers, present):
-        # A run that is not over may be resumed, and needs what it was given.
+        # A run that can be resumed still needs its secret inputs.
         forget(run.run_id, os.environ)
     refused_too = set() if contained else purged
     job.freed += drop_scratch(workers, present=present, refused_too=refused_too)
 
 
 def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set[int | None]:
-    """Remove the engine's objects of the chosen workers; give the workers that still have some."""
+    """Remove the engine's objects of the chosen workers; return workers that still have some."""
     found = job.leftovers.get(run.run_id, [])
     if job.engine is None:
         return set()
@@ -215,7 +216,7 @@ def _remove_leftovers(job: _Cleanup, run: RunDirectory, chosen: set[int]) -> set
 
 
 def _remove_stray(job: _Cleanup) -> None:
-    """Remove what belongs to no run: an `init` that was killed left it."""
+    """Remove objects that belong to no run, such as those of an `init` that was killed."""
     found = job.leftovers.get("", [])
     stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
     job.removed += len(found) - len(stuck)
@@ -234,9 +235,9 @@ def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedW
             note = _salvaged(job, worker, occupied=occupied)
             result = result.model_copy(update={"note": note})
         elif is_refused(worker):
-            verb = "is dropped with it" if job.purge else "is kept in"
+            verb = "is removed together with" if job.purge else "is kept in"
             place = worker.directory.worker(worker.number)
-            result = result.model_copy(update={"note": f"work that was refused {verb} {place}"})
+            result = result.model_copy(update={"note": f"refused work {verb} {place}"})
         backup = _keep_and_remove(job, worker)
     except (OrchestratorError, OSError) as error:
         said = error.message if isinstance(error, OrchestratorError) else str(error)
@@ -249,7 +250,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     repository = job.repository
     with repository.lock():
         if not worker.still_owns_its_number(repository):
-            raise RepositoryError("another run has taken its number meanwhile")
+            raise RepositoryError("another run uses the worker's number by now")
         tip = commit_of(repository, worker.ref)
         kept = None if job.purge else work_to_keep(repository, worker, tip)
         backup = backup_ref(repository, worker, kept) if kept else None
@@ -262,24 +263,28 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
 
 
 def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
-    """Put a dead run's work on its branch before the branch is kept; say what came of it."""
+    """Harvest a dead run's work onto its branch before the backup; return a note on the outcome."""
     if job.engine is None:
-        raise RepositoryError("its run died; its work can only be brought home with the engine")
+        raise RepositoryError("the run died; its work can only be recovered with a running engine")
     if occupied:
-        raise RepositoryError("its run died; its work is brought home when its container is gone")
+        raise RepositoryError(
+            "the run died; its work can be recovered once its container is removed"
+        )
     if job.dry_run:
-        return "its run died; its work would be committed first"
+        return "the run died; its work would be committed first"
     try:
         salvage(worker, job.repository, job.engine)
     except HarvestRefusedError as error:
         kept = worker.directory.worker(worker.number)
-        return f"its run died; its work was refused ({error.message}) and is kept in {kept}"
-    return "its run died; its work was committed first"
+        return f"the run died; its work was refused ({error.message}) and is kept in {kept}"
+    return "the run died; its work was committed first"
 
 
 def _remove(repository: Repository, worker: RecordedWorker, tip: str | None) -> None:
     if worker.path.exists() and worker.worktree() is None:
-        raise RepositoryError(f"{worker.path} is not the worktree any more; it was left alone")
+        raise RepositoryError(
+            f"{worker.path} is no longer the worker's worktree and was left alone"
+        )
     try:
         remove_worktree(repository, worker.path)
     except GitCommandError:

@@ -1,10 +1,10 @@
-"""What a cleanup did with each worker."""
+"""Report of a cleanup."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class CleanedWorker(BaseModel):
-    """What was removed of one worker, or would be."""
+    """What was, or would be, removed of one worker."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -13,31 +13,30 @@ class CleanedWorker(BaseModel):
     branch: str
     worktree: str
     backup: str | None = None
-    """The ref that keeps what was dirty or unmerged."""
+    """The backup ref with uncommitted or unmerged work; null without such work."""
     kept_refs: tuple[str, ...] = ()
-    """Refs that keep what else it left; they stay."""
+    """Refs with further commits of the worker; the cleanup keeps them."""
     note: str | None = None
-    """What became of work that its run could not put on its branch."""
+    """What happened to work that was not on the branch yet."""
     problem: str | None = None
-    """Why it could not be removed."""
+    """Why the worker could not be removed."""
 
 
 class CleanupReport(BaseModel):
-    """What a clean-up did, or would do."""
+    """What a cleanup did, or would do."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     workers: tuple[CleanedWorker, ...]
     live: tuple[str, ...]
-    """Ids of runs that go on, and were not touched."""
+    """Ids of live runs, which were not touched."""
     leftovers: int
-    """Containers, networks and volumes of finished runs that were removed."""
+    """Number of removed containers, networks and volumes of finished runs."""
     problems: tuple[str, ...] = ()
-    """What of those could not be removed, and why."""
+    """Objects that could not be removed, and why."""
     purged: tuple[str, ...] = ()
-    """Backup refs that were dropped."""
+    """Backup refs that were removed."""
     freed: int = 0
-    """Bytes that were removed of files that workers wrote: copies of what is in commits, and what
-    git ignores."""
+    """Bytes of removed files that workers wrote: copies of committed files, and ignored files."""
     unchecked: tuple[str, ...] = ()
-    """Ids of dead runs whose containers could not be looked for."""
+    """Ids of dead runs whose containers could not be checked."""

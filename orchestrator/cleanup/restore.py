@@ -15,7 +15,7 @@ from orchestrator.worker_spec import WorkerSpec
 
 
 class RestoredWorker(BaseModel):
-    """A worker whose branch and worktree are back."""
+    """A worker whose branch and worktree were restored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,21 +24,22 @@ class RestoredWorker(BaseModel):
     branch: str
     worktree: str
     kept_refs: tuple[str, ...] = ()
-    """Refs that keep what else the worker left."""
+    """Refs with further commits of the worker."""
 
 
 def restore(
     root: Path, *, workers: tuple[int, ...] = (), run_id: str | None = None
 ) -> tuple[RestoredWorker, ...]:
-    """Bring back branches and worktrees that a clean-up kept as backups, the newest first.
+    """Restore branches and worktrees from backups, using the newest backup of each worker.
 
     Args:
-        root: Anywhere in the repository.
-        workers: Only these numbers. Default: all that have a backup.
-        run_id: Only of this run; the beginning of its id is enough.
+        root: Any directory in the repository.
+        workers: Only these numbers. Default: all workers with a backup.
+        run_id: Only workers of this run; the beginning of its id is enough.
 
     Raises:
-        ConfigError: There is no such backup, or something is in its way; nothing was restored.
+        ConfigError: There is no such backup, or a worktree or branch is in its way; nothing was
+            restored.
     """
     repository = Repository(root)
     chosen = _choose(repository, workers, run_id)
@@ -62,9 +63,12 @@ def _choose(
         numbers = ", ".join(str(number) for number in sorted(missing))
         what = f"worker {numbers}" if numbers else "any worker"
         kept = [ref for _, number, ref in list_kept(repository) if number in missing]
-        hint = f"backups are under {BACKUPS}: `git for-each-ref {BACKUPS}`"
+        hint = f"list all backups with `git for-each-ref {BACKUPS}`"
         if kept:
-            hint = f"what it left beside its branch is kept: `git branch NAME {kept[0]}`"
+            hint = (
+                "commits of the worker that were not on its branch are kept: `git branch "
+                f"NAME {kept[0]}`"
+            )
         raise ConfigError(f"no backup of {what}", hint=hint)
     return dict(sorted(chosen.items()))
 
@@ -79,15 +83,15 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
     taken = [number for number in chosen if number in live]
     if taken:
         raise ConfigError(
-            f"worker {taken[0]} is one of run {live[taken[0]]}, which is live",
-            hint="restore it when that run has ended and is cleaned up",
+            f"worker {taken[0]} belongs to run {live[taken[0]]}, which is live",
+            hint="restore the worker after that run has ended and was cleaned up",
         )
     owned = owners(repository)
     refs = worker_refs(repository)
     ways = {number: _in_the_way(repository, chosen[number][0], number) for number in chosen}
     for number in chosen:
         if not ways[number] and number in owned and owned[number].is_present(refs):
-            ways[number].append(f"worker {number} of run {owned[number].directory.run_id} is there")
+            ways[number].append(f"worker {number} of run {owned[number].directory.run_id} exists")
     problems = [problem for number in chosen for problem in ways[number]]
     if problems:
         numbers = " ".join(str(number) for number, found in ways.items() if found)
@@ -107,7 +111,7 @@ def _in_the_way(repository: Repository, run_id: str, number: int) -> list[str]:
 
 
 def _spec(repository: Repository, run_id: str, number: int) -> WorkerSpec:
-    """Return a worker as its run recorded it, whatever the configuration says today."""
+    """Return the worker as its run recorded it, regardless of the current configuration."""
     for run in all_runs(repository.state_dir):
         record = run.record() if run.run_id == run_id else None
         for spec in record.workers if record else ():

@@ -1,4 +1,4 @@
-"""What a run that is over keeps in its state directory, and what of that can go."""
+"""Files that a finished run keeps in its state directory, and which of them can be removed."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -19,16 +19,16 @@ from orchestrator.workspace.shared_files import INPUTS_PLACE
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED)
 _MOST_FILES = 100_000
-"""Files that are counted before they are dropped."""
+"""Most files counted before they are removed."""
 _REFUSED = ("git", "harvest", "out", CHECKED)
 
 
 def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> bool:
-    """Return whether a run could go on: a worker has no result, and still has its place.
+    """Return whether a run can be resumed: a worker without result has a worktree or branch.
 
     Args:
-        workers: All of the run's.
-        present: Numbers of those which still have a worktree or a branch.
+        workers: All workers of the run.
+        present: Numbers of the workers that have a worktree or a branch.
     """
     return any(
         worker.number in present and worker.directory.result(worker.number) is None
@@ -37,12 +37,12 @@ def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> b
 
 
 def conclude(repository: Repository, worker: RecordedWorker, commit: str | None) -> None:
-    """Write the result of a worker that its run died without: nobody is to do its task again.
+    """Write the result of a worker whose run died, so that its task is not started again.
 
     Args:
         repository: The repository.
-        worker: The worker, its worktree and branch gone.
-        commit: What its branch pointed at.
+        worker: The worker; its worktree and branch are removed.
+        commit: The last commit of its branch.
     """
     if worker.directory.result(worker.number) is not None:
         return
@@ -63,15 +63,15 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
 def drop_scratch(
     workers: Sequence[RecordedWorker], *, present: Collection[int], refused_too: Collection[int]
 ) -> int:
-    """Drop what the workers of a run that is over need no more; records and logs stay.
+    """Remove files that a finished run's workers no longer need; records and logs are kept.
 
     Args:
-        workers: All of the run's, its lease held.
-        present: Numbers of those which still have a worktree or a branch.
-        refused_too: Numbers of those whose work is dropped even where it was never let in.
+        workers: All workers of the run, whose lease is held.
+        present: Numbers of the workers that have a worktree or a branch.
+        refused_too: Numbers of the workers whose refused work is removed too.
 
     Returns:
-        Bytes of workers' files that were dropped.
+        Total size in bytes of the removed files of workers.
     """
     freed = 0
     if workers and not unfinished(workers, present):

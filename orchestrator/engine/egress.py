@@ -68,7 +68,7 @@ def check_allow(configs: Sequence[ParallelConfig]) -> None:
     if allowed and not any("open" in config.networks for config in configs):
         raise ConfigError(
             "`--allow` names a host, but no worker has a network: `network` is `none`",
-            hint="leave it out, or use `--network open`",
+            hint="remove `--allow`, or use `--network open`",
         )
 
 

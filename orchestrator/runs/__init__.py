@@ -1,1 +1,1 @@
-"""Check, start, resume, repeat or detach one run."""
+"""Check, start, resume, repeat or detach a run."""

@@ -1,7 +1,7 @@
-"""Fill the caches that workers find: one worker, which runs the project's own `setup` alone.
+"""Fill the shared caches: a run of one worker that only executes the project's own `setup`.
 
-Nothing else publishes a cache, and no agent runs here: what later runs find comes from the commands
-of the project and from where those download.
+Nothing else publishes a cache, and no agent runs here: the caches only contain what the project's
+own commands downloaded.
 """
 
 import shlex
@@ -23,24 +23,25 @@ from orchestrator.workspace.caches import WHEELS, environment, remove_generation
 
 
 def warming_config(config: ParallelConfig) -> ParallelConfig:
-    """Describe the run that fills the caches which the runs of a configuration find.
+    """Return the configuration of a run that fills the caches of another configuration.
 
     Raises:
-        ConfigError: There is nothing to fill, or nothing to fill it with.
+        ConfigError: No caches are configured, or there is no `setup` command.
     """
     project = config.project
     if not project.caches:
         raise ConfigError(
-            "no caches are configured", hint="`caches: [pip, npm]` in the file, or `--cache pip`"
+            "no caches are configured",
+            hint="write `caches: [pip, npm]` into the configuration file, or use `--cache pip`",
         )
     if not project.setup:
         raise ConfigError(
             "there is no `setup` command to fill the caches with",
-            hint="`setup: [npm ci]` in the file, or `--setup CMD`",
+            hint="write `setup: [npm ci]` into the configuration file, or use `--setup CMD`",
         )
     if "setup" in config.closed_stages:
         raise ConfigError(
-            "`setup` is not run with an open network: its file was found in the repository",
+            "`setup` is not run with an open network because its file was found in the repository",
             hint="pass `--config FILE` if you trust the author of that file",
         )
     return ParallelConfig(
@@ -81,20 +82,20 @@ class Warming:
         emit: Emit | None = None,
         engine: ContainerEngine | None = None,
     ) -> None:
-        """Take the wishes, as `warming_config` gives them; nothing is touched yet."""
+        """Store the arguments; `config` comes from `warming_config`. Nothing is created yet."""
         self._runner = ParallelRunner(config, root, emit=emit, engine=engine, warms=True)
         self._root = root
         self._engine = engine
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop it; nothing is published."""
+        """Stop the run; nothing is published."""
         self._runner.cancel(kill=kill)
 
     def execute(self) -> RunResult:
         """Fill the caches.
 
         Raises:
-            OrchestratorError: It could not start.
+            OrchestratorError: The run could not start.
         """
         result = self._runner.execute()
         if all(one.status is Status.SUCCESS for one in result.results):

@@ -1,4 +1,4 @@
-"""Whether a repository has room for another run: not too many worktrees, and disk enough."""
+"""Check that a repository has room for another run: number of worktrees, and disk space."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from orchestrator.runs.naming import place_of_worktrees
 from orchestrator.workflow.planning import job_count
 
 ROOM = 256 * 1024**2
-"""Bytes for records, logs and whatever else a run needs before any worker has written a thing."""
+"""Bytes that a run needs for records, logs and other files before any worker has written data."""
 _BLOCK = 4096
 _SUBMODULE = b"-"
 _MIB = 1024**2
@@ -20,12 +20,12 @@ _SINCE = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
-    """Refuse a run that would start with more worktrees than there may be.
+    """Reject a run that would exceed the allowed number of worktrees.
 
-    Workers that wait for a slot have none yet, and do not count.
+    Workers that wait for a slot have no worktree yet and do not count.
 
     Raises:
-        ConfigError: Naming those that could go.
+        ConfigError: The limit would be exceeded; the message lists worktrees that could be removed.
     """
     wanted, most = min(job_count(config), config.workers), config.max_worktrees
     taken = worktrees(repository)
@@ -34,15 +34,16 @@ def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
     raised = f"`ORCHESTRATOR_MAX_WORKTREES={len(taken) + wanted}`"
     if wanted > most:
         raise ConfigError(
-            f"{wanted} workers would have a worktree each, `max_worktrees` is {most}",
-            hint=f"give fewer `--workers`, or raise it: {raised}",
+            f"{wanted} workers would need a worktree each, but `max_worktrees` is {most}",
+            hint=f"use fewer `--workers`, or raise the limit: {raised}",
         )
     lines = "".join(f"\n  {line}" for line in _candidates(repository, taken))
     raise ConfigError(
-        f"there are {len(taken)} worktrees of workers, {wanted} more would be over "
+        f"there are {len(taken)} worktrees of workers; {wanted} more would exceed "
         f"`max_worktrees`, which is {most}{lines}",
-        hint="`orchestrator parallel-cleanup --merged` removes those that are merged and clean; "
-        "without `--merged` the others go too, and `orchestrator restore` brings them back",
+        hint="`orchestrator parallel-cleanup --merged` removes merged, clean worktrees; "
+        "without `--merged` it removes the others too, and `orchestrator restore` "
+        "restores them",
     )
 
 
@@ -51,7 +52,7 @@ def _candidates(repository: Repository, taken: frozenset[int]) -> Iterator[str]:
     for number in sorted(taken):
         worker = recorded.get(number)
         if worker is None:
-            yield f"worker {number}: no run has a record of it"
+            yield f"worker {number}: not in the record of any run"
         elif worker.directory.is_live():
             yield f"worker {number}: its run is live"
         else:
@@ -73,16 +74,16 @@ def _rounded(seconds: float) -> str:
 def check_disk(
     repository: Repository, config: ParallelConfig, *, overlay: bool, copied: int = 0
 ) -> None:
-    """Refuse a run for whose worktrees there is no disk; what workers write is not foreseen.
+    """Reject a run if the disk has no room for its worktrees; later writes are not predicted.
 
     Args:
         repository: The repository.
-        config: The run.
-        overlay: Workers need no copy of their worktree.
-        copied: Bytes of untracked files that each worktree gets.
+        config: The run's configuration.
+        overlay: Whether workers need no copy of their worktree.
+        copied: Bytes of untracked files copied into each worktree.
 
     Raises:
-        ConfigError: There is less than the worktrees will take.
+        ConfigError: Less space is free than the worktrees will take.
     """
     checkout = checkout_size(repository, repository.resolve(config.base))
     if checkout is None:
@@ -94,14 +95,15 @@ def check_disk(
     free = min(shutil.disk_usage(place).free for place in places)
     if needed > free:
         raise ConfigError(
-            f"the worktrees of {jobs} workers need about {-(-needed // _MIB)} MiB of disk, "
-            f"{repository.top} has {free // _MIB} MiB free",
-            hint="`orchestrator parallel-cleanup --merged` removes what earlier runs left",
+            f"the worktrees of {jobs} workers need about {-(-needed // _MIB)} MiB of "
+            f"disk, but {repository.top} has {free // _MIB} MiB free",
+            hint="remove the leftovers of earlier runs with `orchestrator parallel-cleanup "
+            "--merged`",
         )
 
 
 def checkout_size(repository: Repository, commit: str) -> int | None:
-    """Add up what the files of a commit take on a disk; None where git would have to fetch them."""
+    """Return the disk space of a commit's files; None if git would have to fetch some of them."""
     total = 0
     try:
         for entry in repository.git.tree(commit, "-l"):
@@ -115,7 +117,7 @@ def checkout_size(repository: Repository, commit: str) -> int | None:
 
 
 def _history(repository: Repository, config: ParallelConfig) -> int:
-    """Return the most that the copy of the base's objects can take, which a run's workers share."""
+    """Return the largest possible size of the copied base objects, which all workers share."""
     if config.isolation.history == "shallow":
         return 0
     entries = (line.split(": ") for line in repository.git.text("count-objects", "-v").split("\n"))

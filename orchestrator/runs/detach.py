@@ -1,4 +1,4 @@
-"""Start ourselves again, as a process that outlives this one."""
+"""Continue a run in a background process that outlives this one."""
 
 import os
 import subprocess
@@ -8,17 +8,17 @@ from pathlib import Path
 from orchestrator.state.run_directory import RunDirectory
 
 LEASE = "ORCHESTRATOR_LEASE_FD"
-"""Tells the child which descriptor of its is the run's lease."""
+"""Environment variable with the descriptor number of the inherited lease."""
 LOG = "background.log"
 
 
 def go_on_in_background(directory: RunDirectory, *, top: Path) -> int:
-    """Let another process, of a session of its own, go on with a run that was reserved.
+    """Start a process in its own session that carries out a reserved run.
 
-    The run is never without somebody who holds its lease: the child is given ours.
+    The child inherits the lease, so that the run's lease is held without interruption.
 
     Args:
-        directory: The run's, its lease held.
+        directory: The run's directory, its lease held.
         top: The repository's top level.
 
     Returns:
@@ -36,12 +36,12 @@ def go_on_in_background(directory: RunDirectory, *, top: Path) -> int:
             pass_fds=(lease,),
             start_new_session=True,
         )
-    # Nobody is to wait for it.
+    # This process does not wait for the child; without a return code, Popen would warn about that.
     child.returncode = 0
     return child.pid
 
 
 def handed_down() -> int | None:
-    """Return the descriptor of the lease that a parent process handed us, once."""
+    """Return the lease's descriptor from the parent process; a second call returns None."""
     lease = os.environ.pop(LEASE, None)
     return int(lease) if lease and lease.isdecimal() else None

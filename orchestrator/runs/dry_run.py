@@ -1,4 +1,4 @@
-"""What `--dry-run` reports: the plan of a run."""
+"""The plan of a run, as reported by `--dry-run`."""
 
 from pathlib import Path
 
@@ -27,13 +27,13 @@ class RunPlan(BaseModel):
     history: str
     ports: dict[str, int]
     services: dict[str, str]
-    """Name to image."""
+    """Service name to image."""
     caches: tuple[str, ...]
     setup: tuple[str, ...]
     teardown: tuple[str, ...]
     checks: tuple[str, ...]
-    """Their names."""
+    """Names of the checks."""
     env: tuple[str, ...]
-    """Names of the variables in the containers, those passed on included."""
+    """Names of the variables in the containers, inherited variables included."""
     secrets: tuple[str, ...]
     notices: tuple[str, ...]

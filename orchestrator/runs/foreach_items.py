@@ -1,4 +1,4 @@
-"""Where the items of a `foreach` come from: the commit that a run starts from, and a container."""
+"""Sources of the items of a `foreach`: files of the base commit, or the output of a command."""
 
 import os
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.workflow.parsing.foreach import Expand, expander
 
 LONGEST_LIST = 4 * 1024**2
-"""Bytes of a file or an output that items are read from."""
+"""Largest file or output from which items are read, in bytes."""
 _FILES = frozenset({b"100644", b"100755"})
 _STOPPED = "interrupted"
 Watch = Callable[[str], AbstractContextManager[Emit]]
-"""Is given a command, and shows what happens until it is left."""
+"""Called with a command; returns a context that shows the command's run and receives its events."""
 
 
 def _unwatched(command: str) -> AbstractContextManager[Emit]:  # noqa: ARG001
@@ -35,7 +35,7 @@ def _unwatched(command: str) -> AbstractContextManager[Emit]:  # noqa: ARG001
 
 
 class Expansion:
-    """Finds the items of a workflow's tasks; it can be stopped from another thread."""
+    """Finds the items of a workflow's tasks; `cancel` may be called from another thread."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class Expansion:
         engine: ContainerEngine | None = None,
         runs: bool = True,
     ) -> None:
-        """Prepare; nothing is read or run yet.
+        """Store the arguments; nothing is read or run yet.
 
         Args:
-            config: The run's wishes: its base, and for commands its image and limits.
-            root: Anywhere in the repository.
-            watch: Shows the run of a command while it goes on.
+            config: The run's configuration: its base, and image and limits for commands.
+            root: Any directory in the repository.
+            watch: Shows the run of a command.
             engine: Default: the Docker engine.
-            runs: Commands are run; else their tasks stay as they are.
+            runs: Whether to run commands; otherwise tasks with a command are not expanded.
         """
         self._config = config
         self._root = root
@@ -65,10 +65,10 @@ class Expansion:
         self._stopped = False
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the command that runs, and start no other.
+        """Stop the running command, and start no further command.
 
         Args:
-            kill: Do not wait for the grace of its worker.
+            kill: Whether to skip the worker's grace.
         """
         with self._lock:
             self._stopped, runner = True, self._runner
@@ -76,10 +76,10 @@ class Expansion:
             runner.cancel(kill=kill)
 
     def expand(self) -> Expand:
-        """Return what gives the items of a task.
+        """Return the function that returns the items of a task.
 
         Raises:
-            OrchestratorError: There is no commit to start from.
+            OrchestratorError: The base commit does not exist.
         """
         repository = Repository(self._root)
         repository.resolve(self._config.base)
@@ -95,10 +95,10 @@ class Expansion:
         )
 
     def _printed(self, command: str) -> str:
-        """Run a command where the tasks would run, and return what it prints; nothing of it stays.
+        """Run a command in a worker like the tasks, and return its output; the worker is removed.
 
         Raises:
-            ConfigError: It failed, was stopped, or printed too much.
+            ConfigError: The command failed, was stopped, or printed too much.
         """
         with self._watch(command) as emit:
             runner = ParallelRunner(
@@ -133,7 +133,7 @@ class Expansion:
 
 
 def _only(config: ParallelConfig, command: str) -> ParallelConfig:
-    """Return a run's wishes for a command in place of its tasks."""
+    """Return the run's configuration with a command as its only task."""
     return config.model_copy(
         update={
             "tasks": (command,),
@@ -149,7 +149,7 @@ def _only(config: ParallelConfig, command: str) -> ParallelConfig:
 
 
 def _listed(repository: Repository, base: str) -> dict[str, tuple[str, int]]:
-    """Return the object and the size of each file of a commit."""
+    """Return the object id and size of each file of a commit."""
     found = {}
     listing = repository.git.run("ls-tree", "-r", "-l", "-z", "--full-tree", base)
     for entry in filter(None, listing.split(b"\0")):
@@ -165,5 +165,5 @@ def _read(repository: Repository, files: dict[str, tuple[str, int]], path: str) 
         return None
     name, size = files[path]
     if size > LONGEST_LIST:
-        raise ConfigError(f"`{path}` has more than {LONGEST_LIST // 1024**2} MiB")
+        raise ConfigError(f"`{path}` is larger than {LONGEST_LIST // 1024**2} MiB")
     return repository.git.run("cat-file", "blob", name)

@@ -1,4 +1,4 @@
-"""Check that the machine has the processors and memory that a run asks for."""
+"""Check that the machine has the CPUs and memory that a run requests."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,13 +31,13 @@ def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterat
     for name, service in config.project.services.items():
         if service.cpus > features.cpus or service.memory > features.memory:
             yield ConfigError(
-                f"service `{name}` may use more than the machine has",
+                f"service `{name}` may use more CPUs or memory than the machine has",
                 hint=f"at most {features.cpus} CPUs and {features.memory // 1024**2}m",
             )
 
 
 def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
-    """Tell a wish from what a preset or the default says, on machines of any size."""
+    """Return whether the user set the memory; a preset or default fits any machine."""
     preset = PRESETS[config.preset]["limits"].get("memory") if config.preset else None
     return "memory" in config.limits.model_fields_set and memory != preset
 
@@ -45,12 +45,12 @@ def _was_asked_for(config: ParallelConfig, memory: int) -> bool:
 def crowding(
     config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
 ) -> str | None:
-    """Say so when the workers together may use more than there is.
+    """Return a notice if all workers together may use more than the machine has.
 
     Args:
-        config: The run.
-        features: The engine's machine.
-        demands: What each worker may use, where they are not all alike.
+        config: The run's configuration.
+        features: The features of the engine's machine.
+        demands: Resources of each worker, if they differ.
     """
     each = demands or [demand(config, cpus=features.cpus)] * config.workers
     fit = room_for(each, cpus=features.cpus, memory=features.memory)
@@ -58,8 +58,8 @@ def crowding(
     has = f"the machine has {features.cpus} CPUs and {_gib(features.memory)} RAM"
     if most > features.memory and not config.project.services:
         return (
-            f"a worker may use {_gib(most)}, the machine has "
-            f"{_gib(features.memory)} RAM: `--memory` makes it less"
+            f"a worker may use {_gib(most)}, but the machine has "
+            f"{_gib(features.memory)} RAM: reduce it with `--memory`"
         )
     if config.auto_workers or config.workers <= fit:
         return None
@@ -75,12 +75,12 @@ def crowding(
 def roominess(
     config: ParallelConfig, features: EngineFeatures, demands: Sequence[Demand] = ()
 ) -> str | None:
-    """Return how many workers `--workers auto` comes to; None where a number was chosen.
+    """Return a notice about the number that `--workers auto` chose; None for an explicit number.
 
     Args:
-        config: The run.
-        features: The engine's machine.
-        demands: What each worker may use, where they are not all alike.
+        config: The run's configuration.
+        features: The features of the engine's machine.
+        demands: Resources of each worker, if they differ.
     """
     if not config.auto_workers:
         return None

@@ -1,6 +1,6 @@
-"""Choose the numbers of a run's workers, and the names that templates give to them.
+"""Choose the numbers of a run's workers, and their names from templates.
 
-Whatever could be in the way of a worktree or a branch is found here, before anything is made.
+Conflicts with existing worktrees and branches are found here, before anything is created.
 """
 
 import os
@@ -33,18 +33,18 @@ _NAME_MAX = 255
 _LONGEST_PATH = 1024
 _GIT_DIRECTORY = ("HEAD", "objects", "refs")
 _SPECIAL = re.compile(r"[A-Z_]+|[0-9a-f]{40}|[0-9a-f]{64}")
-"""Names that git takes for something else than a branch: `FETCH_HEAD`, the id of a commit."""
-_HINT = "choose another `worktree_dir` or `branch`; `{n}` in it takes the next free number"
+"""Names that git does not take for a branch: `FETCH_HEAD`, the id of a commit."""
+_HINT = "choose another `worktree_dir` or `branch`; with `{n}` in it, the next free number is used"
 
 
 @dataclass(frozen=True)
 class _Conflict:
-    """What is in the way of one worker's names."""
+    """A conflict of one worker's names with something that exists."""
 
     number: int
     message: str
     movable: bool
-    """Whether a worker with another number would have another name."""
+    """Whether another worker number would avoid the conflict."""
 
 
 def name_workers(
@@ -53,16 +53,16 @@ def name_workers(
     base: str,
     plan: Callable[[int], tuple[WorkerSpec, ...]],
 ) -> tuple[WorkerSpec, ...]:
-    """Plan the workers of a run with the lowest block of numbers whose names are free.
+    """Plan the workers of a run, using the lowest block of numbers without conflicts.
 
     Args:
         repository: The repository.
         config: The settings of the run.
         base: The commit that the run starts from.
-        plan: Returns the workers, by the lowest number.
+        plan: Returns the workers for a given first number.
 
     Raises:
-        ConfigError: A name cannot be had.
+        ConfigError: A name has a conflict that another number does not avoid.
     """
     claimed = list(named_workers(repository))
     taken = live_numbers(repository.state_dir) | {worker.number for worker in claimed}
@@ -82,14 +82,14 @@ def name_workers(
 def note_names(
     repository: Repository, workers: Sequence[WorkerSpec], config: ParallelConfig
 ) -> None:
-    """Write down the names of workers, before they have them. To be called with the lock held."""
+    """Record the names of workers before they are used. The caller holds the lock."""
     patterns = [] if config.worktree_dir == WORKTREE_DIR else [_pattern(repository, config)]
     branches = [spec.branch_name for spec in workers if spec.branch_name is not None]
     repository.note_names(patterns, branches)
 
 
 def place_of_worktrees(repository: Repository, config: ParallelConfig) -> Path:
-    """Return the nearest directory that exists of those that worktrees will be in."""
+    """Return the existing directory in which the worktrees' directories will be created."""
     return _existing(_absolute(repository, fixed_part(config.worktree_dir)))
 
 
@@ -102,11 +102,11 @@ def _pattern(repository: Repository, config: ParallelConfig) -> str:
 
 
 def _absolute(repository: Repository, directory: str) -> Path:
-    """Return a path as it was asked for, without `~` and `..`."""
+    """Return an absolute path with `~` and `..` resolved, but not symbolic links."""
     try:
         path = repository.top / Path(directory).expanduser()
     except RuntimeError as error:
-        raise ConfigError(f"`worktree_dir`: {error}", hint="give an absolute path") from error
+        raise ConfigError(f"`worktree_dir`: {error}", hint="use an absolute path") from error
     return Path(os.path.normpath(path))
 
 
@@ -115,7 +115,7 @@ def _existing(path: Path) -> Path:
 
 
 class _Names:
-    """The templates of a run, and what its names must not meet."""
+    """The name templates of a run, and the existing names that they must not conflict with."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _Names:
             self._look()
 
     def named(self, spec: WorkerSpec) -> WorkerSpec:
-        """Return a worker its names."""
+        """Return the worker with its names."""
         number, task_id = spec.worker_id, spec.name
         update: dict[str, str] = {}
         if self._worktree_dir != WORKTREE_DIR:
@@ -148,14 +148,16 @@ class _Names:
         return spec.model_copy(update=update)
 
     def conflicts(self, workers: Sequence[WorkerSpec]) -> Iterator[_Conflict]:
-        """List what is in the way of the workers' names."""
+        """Yield the conflicts of the workers' names."""
         seen: dict[str, int] = {}
         for spec in workers:
             for name in (spec.branch_name, spec.worktree_dir):
-                # Some file systems do not tell capital letters.
+                # Some file systems are case-insensitive.
                 other = seen.setdefault(f"{name}".casefold(), spec.worker_id)
                 if name is not None and other != spec.worker_id:
-                    message = f"workers {other} and {spec.worker_id} would both be `{name}`"
+                    message = (
+                        f"workers {other} and {spec.worker_id} would both have the name `{name}`"
+                    )
                     yield _Conflict(spec.worker_id, message, movable=False)
             if spec.branch_name is not None:
                 yield from self._of_branch(spec.worker_id, spec.branch_name)
@@ -163,10 +165,10 @@ class _Names:
                 yield from self._of_directory(spec)
 
     def _check_top(self) -> None:
-        """Check that worktrees in the repository are in directories that hold nothing of it.
+        """Check that worktrees in the repository are in directories without tracked files.
 
         Raises:
-            ConfigError: The base has files there.
+            ConfigError: The base commit has files in such a directory.
         """
         if leads_outside(self._worktree_dir):
             return
@@ -176,7 +178,7 @@ class _Names:
             if name and is_reserved(name, [first + star]):
                 raise ConfigError(
                     f"`worktree_dir`: the repository has files in `{one_line(name)}`",
-                    hint="give a directory that it has no files in, as `.worktrees/{n}`",
+                    hint="use a directory without tracked files, such as `.worktrees/{n}`",
                 )
 
     def _look(self) -> None:
@@ -191,10 +193,10 @@ class _Names:
         self._refs = frozenset([*refs, *unborn, *(worker.ref for worker in self._claimed)])
 
     def _placed(self, directory: str) -> str:
-        """Return where a worktree will be: from the top, or absolute where it is outside.
+        """Return a worktree's path: relative to the top, or absolute if outside the repository.
 
         Raises:
-            ConfigError: It cannot be there.
+            ConfigError: The path is not possible.
         """
         if not leads_outside(directory):
             return directory
@@ -202,13 +204,13 @@ class _Names:
         path = wanted.parent.resolve() / wanted.name
         if set(",:\\") & set(str(path)) or not is_text(str(path)) or not str(path).isprintable():
             raise ConfigError(
-                f"`worktree_dir`: a container cannot be given `{one_line(str(path))}`",
-                hint="give a path without `,`, `:`, `\\` and control characters",
+                f"`worktree_dir`: containers cannot mount `{one_line(str(path))}`",
+                hint="use a path without `,`, `:`, `\\\\` and control characters",
             )
         if path.is_relative_to(self._repository.top.resolve()):
             raise ConfigError(
                 f"`worktree_dir`: {path} is in the repository",
-                hint="give it from the repository's top, as `.worktrees/{n}`",
+                hint="use a path relative to the repository's top, such as `.worktrees/{n}`",
             )
         return str(path)
 
@@ -220,7 +222,7 @@ class _Names:
         except GitCommandError:
             right = False
         if not right or _SPECIAL.fullmatch(name):
-            yield _Conflict(number, f"`{name}` is no name of a branch", movable=False)
+            yield _Conflict(number, f"`{name}` is not a valid branch name", movable=False)
             return
         meanings = (ref, f"refs/{name}", f"refs/tags/{name}", f"refs/remotes/{name}")
         for other in (*meanings, f"refs/remotes/{name}/HEAD"):
@@ -236,14 +238,14 @@ class _Names:
         number, movable = spec.worker_id, has_number(self._worktree_dir)
         path = self._repository.top / spec.directory
         if os.path.lexists(path):
-            message = f"{path} exists already: no worktree can be made there"
+            message = f"{path} already exists: no worktree can be created there"
             yield _Conflict(number, message, movable)
         others = {worker.path: worker.number for worker in self._claimed}
         for other in {*others, *self._places} - {self._repository.top}:
             if other == path:
                 yield _Conflict(number, _in_use("worktree", str(path), str(other)), movable)
             elif other.is_relative_to(path) or path.is_relative_to(other):
-                message = f"{path} cannot be a worktree: {other} is one"
+                message = f"{path} cannot be a worktree: {other} is a worktree"
                 yield _Conflict(number, message, movable=False)
         problem = self._problem(path)
         if problem is not None:
@@ -251,23 +253,23 @@ class _Names:
             yield _Conflict(number, message, movable=False)
 
     def _problem(self, path: Path) -> str | None:
-        """Return why a worktree cannot be at a path, whatever is there."""
+        """Return why a worktree can never be at a path, or None."""
         top = self._repository.top
         inside = path.is_relative_to(top)
-        # A file system without regard to case finds `.GIT`, too; templates cannot say it at all.
+        # A case-insensitive file system finds `.GIT`, too. Templates can contain neither.
         if any(part.lower() == ".git" for part in path.relative_to(top if inside else "/").parts):
-            return "it would be in a git directory"
+            return "the path is inside a git directory"
         if path.is_relative_to(self._repository.common_dir.resolve()):
             return f"{self._repository.common_dir} is a git directory"
         if len(os.fsencode(path.name)) > _NAME_MAX or len(os.fsencode(path)) > _LONGEST_PATH:
-            return "its path is too long"
+            return "the path is too long"
         parents = path.parents[: len(path.relative_to(top).parts) - 1] if inside else path.parents
         problems = (_occupied(parent, may_be_link=not inside) for parent in parents)
         return next(filter(None, problems), None) or _unfit(_existing(path.parent))
 
 
 def _occupied(directory: Path, *, may_be_link: bool) -> str | None:
-    """Return why no worktree can be below a directory, if it is there at all."""
+    """Return why no worktree can be created below a directory, or None."""
     if directory.is_symlink() and not may_be_link:
         return f"{directory} is a symbolic link"
     if os.path.lexists(directory / ".git"):
@@ -286,4 +288,4 @@ def _unfit(ground: Path) -> str | None:
 
 
 def _in_use(what: str, name: str, other: str) -> str:
-    return f"the {what} `{name}` cannot be made: `{one_line(other)}` exists"
+    return f"the {what} `{name}` cannot be created: `{one_line(other)}` exists"

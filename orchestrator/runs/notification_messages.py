@@ -1,4 +1,4 @@
-"""Choose the events of a run that somebody who is not watching is told of, and make messages."""
+"""Choose the events of a run that are sent as notifications, and create the messages."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,23 +8,24 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 100
-"""Workers that the message of a run's end lists; `counts` has all of them."""
+"""Most workers listed in the message of a run's end; `counts` includes all of them."""
 _LONGEST = 500
-"""Characters of a worker's own words."""
+"""Most characters of a worker's message."""
 _FAILURES = frozenset({Status.FAILED, Status.TIMEOUT})
 _NOT_OF_ITS_OWN = frozenset({Reason.CANCELLED, Reason.DEPENDENCY})
-"""Reasons of workers that did not fail by themselves; the end of the run lists them."""
+"""Reasons of workers that failed because of another; only the message of the run's end lists them.
+"""
 
 Message = Mapping[str, object]
 
 
 def notification(run_id: str, event: Event, *, is_open: bool = False) -> Message | None:
-    """Return the message for an event; None for events that nobody is told of.
+    """Return the notification for an event; None for events without notification.
 
     Args:
         run_id: The id of the run.
-        event: The event, its secrets taken out.
-        is_open: Whether the run stopped without an end, and can be resumed.
+        event: The redacted event.
+        is_open: Whether the run stopped before its end, and can be resumed.
     """
     match event:
         case Intervention():

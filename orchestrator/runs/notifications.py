@@ -1,6 +1,6 @@
-"""Tell a program or a web address of the user's what happened in a run.
+"""Send notifications about a run to the user's program or web address.
 
-The gate to both, which no other module opens: what is told goes nowhere but where the user said.
+No other module does so: notifications are sent only to the target that the user configured.
 """
 
 import json
@@ -14,23 +14,23 @@ from contextlib import suppress
 from http.client import HTTPException
 
 _TIMEOUT = 10.0
-"""Seconds that one notification may take."""
+"""Timeout of one notification, in seconds."""
 _LAST = 5.0
-"""Seconds that the end of a run waits for those under way."""
+"""Seconds that the end of a run waits for pending notifications."""
 _MOST = 100
-"""Notifications that wait; for one more, the oldest is dropped."""
+"""Most pending notifications; when there are more, the oldest is dropped."""
 Message = Mapping[str, object]
 
 
 class Notifier:
-    """Tells one after the other, from a thread of its own: a run waits for none."""
+    """Sends notifications from a separate thread, so that the run never waits."""
 
     def __init__(self, target: str, *, failed: Callable[[str], None]) -> None:
-        """Begin.
+        """Start the thread.
 
         Args:
             target: `http://...` or `https://...`, or a command line.
-            failed: Is told why one did not arrive, the first time.
+            failed: Called with the reason when the first notification could not be sent.
         """
         self._target = target
         self._failed: Callable[[str], None] | None = failed
@@ -41,7 +41,7 @@ class Notifier:
         self._thread.start()
 
     def tell(self, message: Message) -> None:
-        """Put a message into the queue; the oldest one makes room where there is none."""
+        """Add a message to the queue, dropping the oldest message if the queue is full."""
         self._put(message)
 
     def _put(self, message: Message | None) -> None:
@@ -55,7 +55,7 @@ class Notifier:
                 return
 
     def close(self) -> None:
-        """Wait a moment for the messages under way; say so where some are left."""
+        """Flush pending notifications, for a few seconds at most; report if some are left."""
         self._put(None)
         self._thread.join(_LAST)
         self._closed = True
@@ -76,7 +76,7 @@ class Notifier:
 
 
 def send(target: str, message: bytes) -> str | None:
-    """Send one message, in bounded time; say what was wrong, without the target's own words."""
+    """Send one message; return the error, if any, without the target's own output."""
     try:
         if target.startswith(("http://", "https://")):
             _post(target, message)

@@ -40,7 +40,7 @@ from orchestrator.workspace.untracked import choose_copies, secret_lines
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What the caller asks for; nothing of it is checked yet."""
+    """The caller's unchecked request for a run."""
 
     config: ParallelConfig
     root: Path
@@ -48,11 +48,11 @@ class RunRequest:
     agent: Agent | None = None
     """Default: the agent that the settings of each worker name."""
     workflow: Workflow | None = None
-    """The tasks, if they are those of a workflow."""
+    """The workflow whose tasks are run; None for the tasks of `config`."""
     programs: Programs = field(default_factory=dict)
-    """The settings for tasks with an agent program of their own."""
+    """Settings of tasks that use another agent program."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    """The variables of the caller."""
+    """The caller's environment variables."""
 
 
 def check_request(request: RunRequest) -> CheckedRequest:
@@ -157,7 +157,7 @@ def _check_worker(
 def _check_engine(
     engine: ContainerEngine, every: _Settings, problems: Problems
 ) -> list[Attempt[EngineFeatures]]:
-    """Check that an engine has the images of the workers, its machine the resources."""
+    """Check that the engine has the images of the workers, and its machine the resources."""
     found = []
     for task, _, settings in every:
         config, of_task = settings.config, problems.of_task(task)
@@ -166,7 +166,7 @@ def _check_engine(
         features = of_task.attempt(engine.check, images=images, runtime=config.isolation.runtime)
         found.append(features)
         if features.failed:
-            # The check ended at the first image that is missing, and did not see the machine.
+            # The engine's check ended at the first missing image and returned no machine data.
             for image in images[1:]:
                 of_task.attempt(engine.check, images=(image,), runtime=None)
             features = of_task.attempt(engine.check, images=(), runtime=None)
@@ -212,7 +212,7 @@ def _checked(request: RunRequest, every: _Settings, problems: Problems) -> Check
 
 
 def _run_settings(config: ParallelConfig, tasks: Mapping[str, CheckedSettings]) -> CheckedSettings:
-    """Return the settings of a run with a workflow: its tasks inherit variables by themselves."""
+    """Return a workflow run's settings; the tasks inherit variables individually."""
     every = list(tasks.values())
     inherited_env = {name: text for one in every for name, text in one.inherited_env.items()}
     return replace(every[0], config=config, inherited_env=inherited_env)

@@ -13,7 +13,7 @@ from orchestrator.text.sanitize import one_line
 
 
 def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) -> None:
-    """Tell that a run begins, or goes on."""
+    """Emit the events for the start or the continuation of a run."""
     recorder(
         RunStarted(
             run_id=record.run_id,
@@ -27,7 +27,7 @@ def announce(recorder: "Recorder", record: RunRecord, notices: Iterable[str]) ->
 
 
 class Recorder:
-    """Tells an event, without its secrets, to the run's record and to whoever watches."""
+    """Redacts each event, records it, and passes it to the caller and to notifications."""
 
     def __init__(
         self, claimed: ClaimedRun, emit: Emit, redactor: Redactor, *, notify: str | None = None
@@ -57,7 +57,7 @@ class Recorder:
             self._notifier.tell(message)
 
     def _tell(self, event: Event) -> None:
-        """Tell whoever watches; one that raises is told nothing more, and the run goes on."""
+        """Call the caller's callback; if it raises, stop calling it and continue the run."""
         if self._broken:
             return
         try:
@@ -65,13 +65,13 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - the caller's own code
             self._broken = True
             said = one_line(f"{type(error).__name__}: {error}")
-            message = f"the callback `emit` raised {said}: it is told nothing more of this run"
+            message = f"the callback `emit` raised {said} and is not called again in this run"
             self._directory.log_event(Notice(message=self._redactor.text(message)))
 
     def close(self) -> None:
-        """Wait a moment for the last that is to be told."""
+        """Flush pending notifications, for a few seconds at most."""
         if self._notifier is not None:
             self._notifier.close()
 
     def _not_notified(self, problem: str) -> None:
-        self(Notice(message=f"a notification did not arrive ({problem})"))
+        self(Notice(message=f"a notification could not be sent ({problem})"))

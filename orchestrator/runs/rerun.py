@@ -1,4 +1,4 @@
-"""Describe a run that does one worker of an earlier run over again."""
+"""Configure a run that repeats one worker of an earlier run."""
 
 from collections.abc import Mapping
 
@@ -9,23 +9,23 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
 
 _SETTINGS = {"api_base": "ORCHESTRATOR_API_BASE", "notify": "ORCHESTRATOR_NOTIFY"}
-"""Settings that the record names without their values, and the variables that have them."""
+"""Settings whose values are not recorded, with the variables from which they are read."""
 _REDACTED = "[redacted:"
 
 
 def same_again(
     record: RunRecord, worker_id: int, environ: Mapping[str, str], *, base: str
 ) -> ParallelConfig:
-    """Return the configuration of one worker by itself: same task, model, base and settings.
+    """Return the configuration of one worker alone: same task, model, base and settings.
 
     Args:
-        record: The earlier run's.
-        worker_id: Its worker.
-        environ: Has what the record keeps no values of.
-        base: What that started from.
+        record: The record of the earlier run.
+        worker_id: The worker.
+        environ: Environment with the values that are not recorded.
+        base: The commit that the worker started from.
 
     Raises:
-        ConfigError: Something of that is missing.
+        ConfigError: A value is missing.
     """
     spec = next(spec for spec in record.workers if spec.worker_id == worker_id)
     _check_task(record, spec)
@@ -36,9 +36,9 @@ def same_again(
     missing = [name for name in (*names, *settings.values()) if name not in environ]
     if missing:
         raise ConfigError(
-            f"run {record.run_id} was given values that are written down nowhere: "
+            f"run {record.run_id} used values that are not recorded: "
             f"{', '.join(f'`{name}`' for name in missing)}",
-            hint="set them in the environment",
+            hint="set these variables in the environment",
         )
     env = {name: environ[name] for name in names}
     return config.model_copy(
@@ -58,14 +58,15 @@ def same_again(
 
 
 def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
-    """Return a worker's own configuration."""
+    """Return the worker's own configuration."""
     if record.workflow is None or spec.name is None:
         return record.config
     task = record.workflow[spec.name]
     if task.inputs:
         raise ConfigError(
-            f"task `{task.id}` goes by what came of others: it cannot be done over by itself",
-            hint=f"`orchestrator spec run FILE --after {record.run_id}` does what did not succeed",
+            f"task `{task.id}` uses the results of other tasks and cannot be repeated alone",
+            hint=f"`orchestrator spec run FILE --after {record.run_id}` runs the tasks that "
+            "did not succeed",
         )
     return config_of(record.config, task, record.programs)
 
@@ -73,6 +74,6 @@ def _own(record: RunRecord, spec: WorkerSpec) -> ParallelConfig:
 def _check_task(record: RunRecord, spec: WorkerSpec) -> None:
     if "tasks" in record.private and _REDACTED in spec.task + spec.model_name:
         raise ConfigError(
-            f"the task of worker {spec.worker_id} held a secret, which is written down nowhere",
-            hint="give the task again: `orchestrator parallel`",
+            f"the task of worker {spec.worker_id} contained a secret, which is not recorded",
+            hint="start the task again with `orchestrator parallel`",
         )

@@ -1,4 +1,4 @@
-"""Claim a run's numbers, and write down what it is to do."""
+"""Reserve a run's worker numbers and write its plan."""
 
 import os
 from dataclasses import dataclass, field
@@ -34,10 +34,10 @@ class ClaimedRun:
 
 
 def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
-    """Make the run's directory, record and branches; the lease is held from here on.
+    """Create the run's directory, record and branches; the lease is held from here on.
 
     Raises:
-        OrchestratorError: The numbers could not be had; nothing was made.
+        OrchestratorError: The numbers could not be reserved; nothing was created.
     """
     request = checked.request
     repository, config = request.repository, request.settings.config
@@ -76,23 +76,23 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
             directory.release()
             remove_tree(directory.path)
             if isinstance(error, OSError):
-                raise RepositoryError(f"the run could not be recorded: {error}") from error
+                raise RepositoryError(f"cannot record the run: {error}") from error
             raise
     _keep_private(request, record)
     return ClaimedRun(record, directory)
 
 
 def _check_shown(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> None:
-    """Refuse names that the record could not show: a cleanup would not find what has them.
+    """Reject names with secrets: the record is redacted, so cleanup would not find the worktrees.
 
     Raises:
-        ConfigError: A secret is part of one.
+        ConfigError: A name contains a secret.
     """
     for worker in workers:
         if worker.is_named and not _is_same(request.redactor.model(worker), worker):
             raise ConfigError(
                 "a name from `worktree_dir` or `branch` contains the value of a secret",
-                hint="choose another: names of directories and branches are seen by everybody",
+                hint="choose another name: directory and branch names are visible to others",
             )
 
 
@@ -115,7 +115,7 @@ def _keep_private(request: CheckedRequest, record: RunRecord) -> None:
 
 
 def undo(repository: Repository, claimed: ClaimedRun) -> None:
-    """Remove everything that `reserve` made: nothing of the run has begun."""
+    """Remove everything that `reserve` created, before anything of the run has started."""
     record = claimed.record
     for worker in record.workers:
         repository.drop_branch(worker.branch, at=record.base)
@@ -126,7 +126,7 @@ def undo(repository: Repository, claimed: ClaimedRun) -> None:
 
 
 def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[str, ...]:
-    """Name what is missing from the record."""
+    """Return the names of settings that are not recorded."""
     config = request.settings.config
     shown = [request.redactor.model(worker) for worker in workers]
     stages = request.redactor.model(config.project)
@@ -156,7 +156,7 @@ def _private(request: CheckedRequest, workers: tuple[WorkerSpec, ...]) -> tuple[
 
 
 def base_commit(repository: Repository, config: ParallelConfig) -> str:
-    """Return the commit that workers start from: the edits of the checkout are in it if asked for.
+    """Return the run's base commit; if requested, a snapshot of the checkout's changes.
 
     Raises:
         OrchestratorError: There is no such commit, or the checkout could not be read.

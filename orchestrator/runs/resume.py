@@ -1,4 +1,4 @@
-"""Go on with a run whose process is gone: nothing runs twice, and nothing that was done is lost."""
+"""Continue a run whose process is gone; no task runs twice, and no finished work is lost."""
 
 import os
 from contextlib import suppress
@@ -26,7 +26,7 @@ from orchestrator.text.redact import Redactor
 
 
 class ResumedRun:
-    """A run that another process began."""
+    """A run that another process started."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class ResumedRun:
         agent: Agent | None = None,
         lease: int | None = None,
     ) -> None:
-        """Take the wishes; nothing is touched yet.
+        """Store the arguments. Nothing is changed before `execute`.
 
         Args:
-            directory: The run's.
-            emit: Is told what happens, from several threads.
+            directory: The run's directory.
+            emit: Receives events, from several threads.
             engine: Default: the Docker engine.
-            agent: Default: the one that the run names.
-            lease: A descriptor of the run's lease, locked, from the process that reserved it.
+            agent: Default: the agent that the run's record names.
+            lease: A descriptor of the run's locked lease, from the process that reserved the run.
         """
         self._directory = directory
         self._emit = emit or ignore
@@ -54,25 +54,25 @@ class ResumedRun:
         self._cancel = Cancel()
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop every worker; its work is committed and its result says `cancelled`.
+        """Stop every worker; its work is committed and its result has the reason `cancelled`.
 
         Args:
-            kill: Do not wait for the workers' grace.
+            kill: Whether to skip the workers' grace.
         """
         self._cancel.press(kill=kill)
 
     def execute(self) -> RunResult:
-        """See all workers through to their results.
+        """Continue until all workers have results.
 
         Raises:
-            ConfigError: The run goes on elsewhere, or what it needs is gone.
-            OrchestratorError: It cannot go on now; all is as it was.
+            ConfigError: Another process carries out the run, or inputs of the run are gone.
+            OrchestratorError: The run cannot continue now; nothing was changed.
         """
         directory = self._directory
         if not directory.take_over(self._lease):
             raise ConfigError(
-                f"run {directory.run_id} goes on in process {directory.process}",
-                hint=f"`orchestrator watch {directory.run_id}` shows it",
+                f"run {directory.run_id} is carried out by process {directory.process}",
+                hint=f"watch it with `orchestrator watch {directory.run_id}`",
             )
         try:
             return self._go_on(directory)
@@ -100,7 +100,7 @@ class ResumedRun:
     def _request(
         self, config: ParallelConfig, record: RunRecord, inputs: Inputs | None
     ) -> RunRequest:
-        """Return the request of the run, with the private values that its record lacks."""
+        """Return the run's request, including the private values that are not recorded."""
         if inputs is None:
             return RunRequest(
                 config=config,
@@ -121,7 +121,7 @@ class ResumedRun:
         )
 
     def _conclude(self, claimed: ClaimedRun, engine: ContainerEngine) -> RunResult:
-        """Do what was left to do when the last worker had its result."""
+        """Complete a run whose last worker already had its result."""
         with RunHistory(claimed.directory, claimed.record) as history:
             result = history.result()
         recorder = Recorder(claimed, self._emit, Redactor())
@@ -136,15 +136,15 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
     record = directory.record()
     if record is None:
         raise ConfigError(
-            f"run {directory.run_id} was never written down whole: nothing of it has begun",
-            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` removes it",
+            f"run {directory.run_id} has no complete record: nothing of it was started",
+            hint=f"remove it with `orchestrator parallel-cleanup --run {directory.run_id}`",
         )
     inputs = read_inputs(directory.run_id, os.environ)
     if inputs is None and record.private and not _is_done(directory, record):
         raise ConfigError(
-            f"what run {directory.run_id} was given in private is gone: "
-            f"{', '.join(record.private)}",
-            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` keeps what was done",
+            f"private inputs of run {directory.run_id} are gone: {', '.join(record.private)}",
+            hint=f"`orchestrator parallel-cleanup --run {directory.run_id}` keeps the "
+            "finished work",
         )
     if inputs is not None:
         record = record.model_copy(update={"workers": inputs.workers})
@@ -152,18 +152,19 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
 
 
 def _claim_again(repository: Repository, directory: RunDirectory, record: RunRecord) -> None:
-    """Make the branches that the dead process did not come to, unless they are another's by now.
+    """Create the branches that the dead process had not created yet.
 
     Raises:
-        ConfigError: Another run has the numbers.
+        ConfigError: Another run uses the numbers by now.
     """
     workers = [RecordedWorker(directory, record, spec) for spec in record.workers]
     waiting = [one for one in workers if directory.result(one.number) is None]
     with repository.lock():
         if not all(one.still_owns_its_number(repository) for one in waiting):
             raise ConfigError(
-                f"another run has taken numbers of run {record.run_id}, which never began",
-                hint="start it anew: `orchestrator parallel`",
+                f"another run has taken worker numbers of run {record.run_id}, whose "
+                "workers never started",
+                hint="start a new run with `orchestrator parallel`",
             )
         refs = worker_refs(repository)
         missing = [one.spec.branch for one in waiting if one.ref not in refs]

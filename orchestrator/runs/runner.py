@@ -1,4 +1,4 @@
-"""One run: check everything, then start the workers, a slot each, until none is left."""
+"""Run workers: check everything, then start them in a limited number of slots."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ from orchestrator.workflow.planning import (
 
 
 class ParallelRunner:
-    """Runs many workers at once, each in a worktree and a container of its own."""
+    """Runs many workers at once, each in its own worktree and container."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class ParallelRunner:
         programs: Programs = NO_PROGRAMS,
         warms: bool = False,
     ) -> None:
-        """Take the wishes; nothing is touched yet.
+        """Store the arguments. Nothing is created before `execute`.
 
         Args:
-            config: What to run.
-            root: Anywhere in the repository. Default: the current directory.
-            emit: Is told what happens, from several threads.
+            config: The settings of the run.
+            root: Any directory in the repository. Default: the current directory.
+            emit: Receives events, from several threads.
             engine: Default: the Docker engine.
-            agent: Default: the one that `config.agent_cli` names.
-            workflow: The tasks, instead of those of `config`, and in which order they run.
-            programs: Wishes for tasks with an agent program of their own, by its name.
-            warms: What the one worker has in its caches becomes that of later runs.
+            agent: Default: the agent that `config.agent_cli` names.
+            workflow: Tasks and their order, in place of the tasks of `config`.
+            programs: Settings of tasks that use another agent program, by its name.
+            warms: Whether to publish the caches of the single worker for later runs.
         """
         self._config = config if workflow is None else run_config(config, workflow)
         self._request = RunRequest(
@@ -83,7 +83,7 @@ class ParallelRunner:
         """Return what a run would do now. Creates nothing.
 
         Raises:
-            OrchestratorError: A run could not start, whatever the engine and the machine are.
+            OrchestratorError: The run could not start with any engine and machine.
         """
         config = self._config
         isolation = config.isolation
@@ -130,18 +130,18 @@ class ParallelRunner:
     def _notices(self, repository: Repository) -> Iterator[str]:
         if self._config.include_uncommitted:
             for path in repository.nested():
-                yield f"`{path}` is a repository of its own, which the workers do not see"
+                yield f"workers do not see the contents of `{path}`, which is a separate repository"
         elif repository.is_dirty():
             yield (
-                "the checkout has uncommitted changes, which the workers do not see; "
-                "`--include-uncommitted` carries them over"
+                "workers do not see the uncommitted changes of the checkout; include "
+                "them with `--include-uncommitted`"
             )
         if self._config.closed_stages:
             stages = ", ".join(f"`{stage}`" for stage in self._config.closed_stages)
             yield (
-                f"{stages} of a file that was found in the repository: no variables or secrets, "
-                "and no network unless an option opens it; `--config FILE` gives them to a file "
-                "that you trust"
+                f"{stages} of a file that was found in the repository: no variables or "
+                "secrets, and no network unless an option opens it; use `--config "
+                "FILE` to allow them for a file that you trust"
             )
         chosen = "workers" in self._config.model_fields_set
         repeated = repeated_task_notice(self._config, workers_given=chosen)
@@ -149,7 +149,7 @@ class ParallelRunner:
             yield repeated
 
     def run(self) -> list[WorkerResult]:
-        """Run all workers and give their results, in the order of their numbers.
+        """Run all workers and return their results, ordered by worker number.
 
         Raises:
             OrchestratorError: The run could not start; nothing was created.
@@ -157,15 +157,15 @@ class ParallelRunner:
         return self.execute().results
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop every worker; its work is committed and its result says `cancelled`.
+        """Stop every worker; its work is committed and its result has the reason `cancelled`.
 
         Args:
-            kill: Do not wait for the workers' grace.
+            kill: Whether to skip the workers' grace.
         """
         self._cancel.press(kill=kill)
 
     def execute(self) -> RunResult:
-        """Run all workers.
+        """Run all workers and return the run's result.
 
         Raises:
             OrchestratorError: The run could not start; nothing was created.
@@ -181,7 +181,7 @@ class ParallelRunner:
                 return run_workers(run, claimed.record.workers)
 
     def reserve(self) -> RunDirectory:
-        """Claim the run's numbers and write down what it is to do, for another process to do it.
+        """Reserve worker numbers and write the plan, for another process to carry out.
 
         Returns:
             The run's directory, its lease held.
@@ -214,7 +214,7 @@ class ParallelRunner:
         )
 
     def _remove_old(self, engine: ContainerEngine) -> list[str]:
-        """Remove old workers that are merged and clean, where that is asked for; tell of them."""
+        """Remove old merged and clean workers if `retention` is set; return notices."""
         if self._config.retention is None:
             return []
         wanted = Wanted(merged=True, older_than=parse_age(self._config.retention))
@@ -232,5 +232,5 @@ class ParallelRunner:
         except (OrchestratorError, OSError) as error:
             undo(checked.request.repository, claimed)
             if isinstance(error, OSError):
-                raise RepositoryError(f"the run could not be prepared: {error}") from error
+                raise RepositoryError(f"cannot prepare the run: {error}") from error
             raise

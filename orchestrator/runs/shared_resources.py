@@ -1,4 +1,4 @@
-"""What the workers of a run share: made before the first, gone after the last."""
+"""Resources that a run's workers share: created before the first, removed after the last."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -32,11 +32,11 @@ from orchestrator.workspace.overlay_probe import choose_mode
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
 _TAKING_OVER = 60.0
-"""Seconds for us to find the containers that another process left."""
+"""Seconds to find containers of another process before the switch kills them."""
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
-"""What goes on while nobody is there."""
+"""Roles of containers that continue while no process carries out the run."""
 HOST_ROLE = "host"
-"""The role of the container that closes the host to a run's network."""
+"""Role of the container that blocks the host for a run's network."""
 
 
 @contextmanager
@@ -55,15 +55,15 @@ def release_shared(
 
 def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: Recorder) -> None:
     for problem in _sweep(engine, directory.run_id):
-        # The results stand; what is left is found by its labels.
-        recorder(Notice(message=f"not all was removed ({problem})"))
+        # The results are kept; later, cleanup finds the leftovers by their labels.
+        recorder(Notice(message=f"some leftovers could not be removed ({problem})"))
     directory.drop_objects()
     remove_tree(directory.path / INPUTS_PLACE)
     forget(directory.run_id, os.environ)
 
 
 def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
-    """Remove what a run made in the engine; say what stays, and go on."""
+    """Remove a run's objects from the engine; yield the errors."""
     try:
         leftovers = engine.leftovers({MANAGED: "true", RUN: run_id})
     except OrchestratorError as error:
@@ -75,11 +75,11 @@ def _sweep(engine: ContainerEngine, run_id: str) -> Iterator[str]:
 def prepare_shared(
     checked: CheckedRun, claimed: ClaimedRun, emit: Emit, cancel: Cancel, *, resumed: bool
 ) -> RunContext:
-    """Make what all workers need: the objects of the base, and a network.
+    """Create the resources that all workers need, such as the base's objects and the network.
 
     Raises:
-        OrchestratorError: It could not be made.
-        OSError: There is no room for it.
+        OrchestratorError: They could not be created.
+        OSError: The disk is full.
     """
     request, record, directory = checked.request, claimed.record, claimed.directory
     repository, config, base = request.repository, request.settings.config, record.base
@@ -96,7 +96,7 @@ def prepare_shared(
         repository,
         request.redactor,
         workers=record.workers,
-        # Workers that are of no workflow are to know nothing of each other.
+        # Without a workflow, workers must not know of each other.
         title=None if record.workflow is None else record.workflow.name,
     )
     run = RunContext(
@@ -125,7 +125,7 @@ def prepare_shared(
 
 
 def _with_network(run: RunContext) -> RunContext:
-    """Make the network of a run, or find the one that another process made."""
+    """Create the network of a run, or find the network that another process created."""
     if not any("open" in one.config.networks for _, one in run.checked.request.by_task()):
         return run
     name = f"orchestrator-{run.directory.run_id}"
@@ -136,7 +136,7 @@ def _with_network(run: RunContext) -> RunContext:
 
 
 def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
-    """Close the host to the run's network, or say to people that this cannot be had here.
+    """Block the host for the run's network, or add a notice if that is not possible.
 
     Raises:
         EngineUnavailableError: The engine does not answer.
@@ -150,36 +150,35 @@ def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
         raise
     except OrchestratorError as error:
         notice = (
-            "addresses that this machine gets during the run are not closed to its workers "
-            f"({error.message})"
+            f"workers can reach addresses that this machine gets during the run ({error.message})"
         )
         return replace(run, notices=(*run.notices, notice))
     return run
 
 
 def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[WorkerSpec]) -> Switch:
-    """Make the switch of a run, and tell it of containers that another process started."""
+    """Create the run's switch, and inform it of containers that another process started."""
     switch = make_switch(checked.engine, directory.path)
     for spec in running:
         checkpoints = Checkpoints(directory.worker(spec.worker_id))
         launched = checkpoints.launch()
         if launched is None or checkpoints.ending() is not None:
-            # Told nevertheless: the switch of the other process ends when this one knows of all.
+            # All workers must be reported, because the other process's switch ends only then.
             switch.idle(spec.worker_id)
             continue
         config = checked.request.settings_of(spec.name).config
         left = None if config.timeout is None else config.timeout - (launched.age or 0.0)
-        # What is late already is stopped by us, as soon as it is found.
+        # If the deadline has passed, this process stops the container as soon as it is found.
         late = None if left is None else max(left, _TAKING_OVER) + config.limits.grace + LATE
         switch.running(spec.worker_id, late)
     return switch
 
 
 def remove_helpers(engine: ContainerEngine, run_id: str) -> None:
-    """Remove a dead process's helpers; workers' containers stay, and what they stand beside.
+    """Remove a dead process's helper containers, but not workers, services and their guards.
 
     Raises:
-        EngineError: One of them could not be removed.
+        EngineError: A container could not be removed.
     """
     found = engine.leftovers({MANAGED: "true", RUN: run_id})
     containers = [left for left in found if left.kind == "container"]

@@ -1,1 +1,1 @@
-"""Decide which worker starts next: order, free machine, rate limits, budget."""
+"""Decide which worker starts next: order, free resources, rate limits, budget."""

@@ -1,4 +1,4 @@
-"""Whether the machine has room for another task beside those that run."""
+"""Decide whether the machine has room for another worker."""
 
 import shutil
 from collections.abc import Callable, Collection
@@ -10,15 +10,15 @@ from orchestrator.engine.protocol import EngineFeatures
 _MEMINFO = Path("/proc/meminfo")
 _LEAST_MEMORY = 256 * 1024**2
 _LEAST_SHARE = 20
-"""A twentieth of the memory stays free for everybody else."""
+"""One twentieth of the memory stays free for other programs."""
 _LEAST_DISK = 256 * 1024**2
 
 Readings = Callable[[], tuple[int | None, int]]
-"""Gives the bytes of memory that are free, None where nobody knows, and those of disk."""
+"""Returns the free bytes of memory (None if unknown) and of disk."""
 
 
 def readings(place: Path) -> Readings:
-    """Make what measures this machine.
+    """Return a function that measures this machine.
 
     Args:
         place: A directory on the disk that workers write to.
@@ -35,20 +35,20 @@ def _available() -> int | None:
 
 
 class Admission:
-    """Lets a worker start when what is set aside for it is free.
+    """Admits a worker if the resources reserved for it are free.
 
-    Beyond that, nothing starts beside others while the machine is short of memory or disk.
+    In addition, no worker starts beside others while the machine is short of memory or disk.
     """
 
     def __init__(
         self, features: EngineFeatures, read: Readings, *, tell: Callable[[str], None]
     ) -> None:
-        """Take what there is.
+        """Store the arguments.
 
         Args:
-            features: The engine's machine.
+            features: The features of the engine's machine.
             read: Measures this machine.
-            tell: Tells people why a worker waits, once for each.
+            tell: Reports to people why a worker waits, once for each worker.
         """
         self._features = features
         self._read = read
@@ -56,12 +56,12 @@ class Admission:
         self._told: set[str] = set()
 
     def __call__(self, who: str, asks: Demand, running: Collection[Demand]) -> bool:
-        """Return whether a worker may start beside others; what runs alone may always.
+        """Return whether a worker may start beside others; without others it always may.
 
         Args:
-            who: What people call it.
-            asks: What is set aside for it.
-            running: What is set aside for those that run.
+            who: The worker's or task's name, for the message.
+            asks: Resources reserved for the worker.
+            running: Resources reserved for the running workers.
         """
         problem = self._problem([*running, asks]) if running else None
         if problem is not None and who not in self._told:
@@ -74,13 +74,17 @@ class Admission:
         if not fits(demands, cpus=machine.cpus, memory=machine.memory):
             cpus = sum(one.cpus for one in demands)
             if not fits([Demand(cpus, 0)], cpus=machine.cpus, memory=0):
-                return f"with those that run it may use {cpus:g} of {machine.cpus} CPUs"
+                return (
+                    f"together with the running workers it may use {cpus:g} of {machine.cpus} CPUs"
+                )
             ours = sum(one.memory for one in demands) // 1024**2
             all_of_it = machine.memory // 1024**2
-            return f"with those that run it may use {ours} of {all_of_it} MiB of memory"
+            return (
+                f"together with the running workers it may use {ours} of {all_of_it} MiB of memory"
+            )
         free, disk = self._read()
         if free is not None and free < max(_LEAST_MEMORY, machine.memory // _LEAST_SHARE):
-            return f"{free // 1024**2} MiB of memory are free"
+            return f"only {free // 1024**2} MiB of memory are free"
         if disk < _LEAST_DISK:
-            return f"{disk // 1024**2} MiB of disk are free"
+            return f"only {disk // 1024**2} MiB of disk are free"
         return None

@@ -1,4 +1,4 @@
-"""What a run may spend in all, and each worker's share of it. Pure."""
+"""Total budget of a run, and each worker's share. Pure functions and data."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,31 +8,31 @@ from orchestrator.results import WorkerResult
 from orchestrator.worker.budget_share import BudgetShare
 
 _LEAST_BUDGET: Final = 0.0001
-"""USD with which a start is worth it."""
+"""Smallest budget in USD with which a worker is started."""
 _LEAST_TOKENS: Final = 1
 
 
 @dataclass
 class BudgetPool:
-    """A sum that is given out in shares: what is set aside and what is spent never exceed it."""
+    """A sum that is given out in shares; spent and reserved amounts together never exceed it."""
 
     total: float
     least: float
-    """What a share must come to."""
+    """Smallest share."""
     spent: float = 0.0
     reserved: float = 0.0
 
     @property
     def left(self) -> float:
-        """What is neither spent nor set aside."""
+        """The amount that is neither spent nor reserved."""
         return max(0.0, self.total - self.spent - self.reserved)
 
     def share(self, waiting: int, *, most: float | None = None) -> float | None:
-        """Set a share aside; None when too little is left.
+        """Reserve a share; return None when too little is left.
 
         Args:
-            waiting: Those that have none yet, the one that asks included.
-            most: What it may have of its own.
+            waiting: Number of workers without a share, including the one that asks.
+            most: Largest share for this worker.
         """
         fair = self.left / max(1, waiting)
         given = fair if most is None else min(fair, most)
@@ -42,43 +42,43 @@ class BudgetPool:
         return given
 
     def returned(self, share: float, spent: float) -> None:
-        """Take note of what became of a share; the rest of it is for the others."""
+        """Return a share to the pool, recording what was spent of it."""
         self.reserved = max(0.0, self.reserved - share)
         self.spent += spent
 
 
 @dataclass(frozen=True)
 class _Given:
-    """What was set aside for one worker; None: there is no total."""
+    """Amounts reserved for one worker; None without a total."""
 
     budget: float | None = None
     tokens: float | None = None
 
 
 class Budget:
-    """What a run has to give out: USD, tokens, both or neither; asked by one thread."""
+    """The run's budget in USD, tokens, both or neither. Not thread-safe."""
 
     def __init__(self, config: ParallelConfig) -> None:
-        """Have all of what a run may spend."""
+        """Start with the run's full budget."""
         budget, tokens = config.budget_total, config.tokens_total
         self.budget = None if budget is None else BudgetPool(budget, _LEAST_BUDGET)
         self.tokens = None if tokens is None else BudgetPool(tokens, _LEAST_TOKENS)
         self._given: dict[int, _Given] = {}
 
     def has(self, number: int) -> bool:
-        """Return whether a worker has its share."""
+        """Return whether a worker has a share."""
         return number in self._given
 
     def allot(
         self, number: int, config: ParallelConfig, waiting: int, *, runs: bool = False
     ) -> BudgetShare | None:
-        """Return the share of a worker, for all of its attempts; None when too little is left.
+        """Return the share of a worker, for all its attempts; None when too little is left.
 
         Args:
-            number: The worker. It gets one share, however often this is called.
-            config: Its own settings.
-            waiting: Workers that have no share yet, this one included.
-            runs: Whether it runs already, and gets what there is.
+            number: The worker. Further calls return the same share.
+            config: The worker's settings.
+            waiting: Number of workers without a share, including this one.
+            runs: Whether the worker runs already, and so gets a share of 0 if nothing is left.
         """
         if number not in self._given:
             budget = _share(self.budget, waiting, config.budget_per_worker, runs=runs)
@@ -97,9 +97,9 @@ class Budget:
         )
 
     def settle(self, result: WorkerResult) -> None:
-        """Take back what a worker has left; one that ran and told no figure has spent it all."""
+        """Return a worker's unspent share; without a reported cost, all of it counts as spent."""
         given = self._given.pop(result.worker_id, _Given())
-        # Of an earlier process's workers the shares are not known, and what they spent is.
+        # Shares of workers of an earlier process are unknown, but the amounts they spent are known.
         has_run = result.started_at is not None or result.attempts > 1
         budget = (given.budget or 0.0) if has_run and not result.cost_known else result.cost
         tokens = (given.tokens or 0.0) if has_run and result.tokens is None else result.tokens

@@ -1,7 +1,7 @@
-"""What a worker of a workflow starts with: its task's wishes, and what other tasks have made.
+"""Apply a task's settings and the results of its dependencies to its worker.
 
-Whatever is worked out here comes out the same when it is done over again, by us or by whoever
-resumes the run: from the results of the tasks that it goes on from, which are on disk.
+Everything here is computed from the results of dependencies, which are on disk. So a process that
+resumes the run computes the same.
 """
 
 from collections.abc import Mapping
@@ -20,20 +20,20 @@ from orchestrator.workflow.reduce_prompt import render_prompt
 from orchestrator.workspace.shared_files import Input
 
 Results = Mapping[str, WorkerResult]
-"""Of the tasks that are over, by their ids."""
+"""Results of finished tasks, by task id."""
 
 
 def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext:
-    """Return a worker with the base and the prompt that the results of other tasks give it.
+    """Return the worker with the base commit and prompt that its dependencies' results determine.
 
     Args:
         worker: The worker.
-        results: At least those of the tasks that its task depends on.
+        results: Results of at least the tasks that its task depends on.
 
     Raises:
         MergeConflict: The commits of those tasks cannot be merged.
         OrchestratorError: The base could not be read or written.
-        OSError: There is no room for it.
+        OSError: The disk is full.
     """
     workflow = worker.run.request.workflow
     if workflow is None or worker.spec.name is None:
@@ -47,7 +47,7 @@ def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext
 
 @dataclass(frozen=True)
 class _Flow:
-    """A task, and what is known of the tasks before it."""
+    """A task and the results of earlier tasks."""
 
     run: RunContext
     workflow: Workflow
@@ -55,17 +55,17 @@ class _Flow:
     results: Results
 
     def inputs(self) -> list[Input]:
-        """Return what the task reduces."""
+        """Return the results that the task reduces."""
         return [
             Input(name=name, result=self.results[name], base=self._base_of(name))
             for name in self.task.inputs
         ]
 
     def _base_of(self, name: str) -> str:
-        """Return the commit that the changes of a task are counted from."""
+        """Return the commit that a task's changes are counted from."""
         directories = {one.task: _run_of(self.run, one) for one in self.task.earlier}
         directory = directories.get(name, self.run.directory)
-        # Where a run goes on from another, both have one base.
+        # A run that continues another has the same base commit.
         return directory.base_of(self.results[name].worker_id) or self.run.base
 
     def tips(self) -> list[Tip]:
@@ -76,9 +76,9 @@ class _Flow:
     def _sources(self) -> Results:
         """Return the results whose commits the task starts from.
 
-        A dependency that was not needed, was skipped or failed has no commit to go on from: it
-        passes on what it would have started from itself. One whose dependencies cannot be merged
-        passes on nothing.
+        A dependency that was not needed, was skipped or failed has no commit: its own dependencies
+        take its
+        place. A dependency with a merge conflict contributes nothing.
         """
         tasks = self.workflow.by_id
         elsewhere = {one.task: one for other in tasks.values() for one in other.earlier}
@@ -100,13 +100,13 @@ class _Flow:
 
 
 def _with_inputs(worker: WorkerContext, flow: _Flow) -> WorkerSpec:
-    """Give a task that reduces others their results, as files and in its prompt."""
+    """Provide a task that reduces others with their results, as files and in its prompt."""
     spec, run, inputs = worker.spec, worker.run, flow.inputs()
     if not inputs:
         return spec
     run.shared.give_inputs(spec, inputs)
     if worker.agent.name == "shell":
-        # A command finds the results in a file: in its text, a shell would run them.
+        # A command reads the results from a file: in its text, a shell would execute them.
         return spec
     said = [(one.name, run.redactor.model(one.result)) for one in inputs]
     rendered = render_prompt(spec.task, said, places=flow.task.results_at)
@@ -118,7 +118,7 @@ def _earlier(run: RunContext, one: Earlier) -> WorkerResult:
     result = _run_of(run, one).result(one.worker_id)
     if result is None:
         raise ConfigError(
-            f"what task `{one.task}` came to in run {one.run_id} is not on record any more"
+            f"the result of task `{one.task}` in run {one.run_id} is no longer on record"
         )
     return result
 
@@ -152,7 +152,7 @@ def _before(task: Task) -> tuple[str, ...]:
 
 
 def _move_branch(worker: WorkerContext, base: str) -> None:
-    """Move the branch of a worker that has not begun to its own base."""
+    """Move the branch of a worker that has not started to the worker's own base."""
     repository, at = worker.run.repository, worker.run.base
     with repository.lock():
         if repository.resolve(worker.branch_ref) == at:

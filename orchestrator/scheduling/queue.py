@@ -1,4 +1,4 @@
-"""Who of a run's workers may start next: whoever is first, or whom the workflow's order lets."""
+"""Choose the workers that may start next, in their order or that of the workflow."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ from orchestrator.workflow.planning import demand_of
 
 @dataclass(frozen=True)
 class Skipped:
-    """A worker that is not to run."""
+    """A worker that will never run."""
 
     spec: WorkerSpec
     reason: Reason | None
-    """None where that is no failure."""
+    """None if this is no failure."""
     message: str
 
 
 class Queue(Protocol):
-    """Knows what is over, and chooses among those that wait."""
+    """Knows which workers have ended, and chooses among those that wait."""
 
     def skips(self, waiting: Sequence[WorkerSpec]) -> Iterable[Skipped]:
-        """Return those of them that are never to run."""
+        """Return the waiting workers that will never run."""
 
     def next(
         self, waiting: Sequence[WorkerSpec], running: Sequence[WorkerSpec], *, free: int
     ) -> list[WorkerSpec]:
-        """Return those of them that start now, as many as there are free slots at most."""
+        """Return the waiting workers that start now, at most `free` of them."""
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
-        """A worker has its final result."""
+        """Record a worker's final result."""
 
 
 def make_queue(run: RunContext) -> Queue:
@@ -62,7 +62,7 @@ def make_queue(run: RunContext) -> Queue:
 
 
 class _Line:
-    """First come, first served."""
+    """Workers start in the order of their numbers."""
 
     def __init__(self, admission: Admission, each: Demand) -> None:
         self._admission = admission
@@ -83,11 +83,11 @@ class _Line:
         return found
 
     def note(self, spec: WorkerSpec, result: WorkerResult) -> None:
-        """Nobody waits for it."""
+        """Ignore the result, since no worker depends on another."""
 
 
 class _Ordered:
-    """As a workflow has it."""
+    """Workers start in the order that a workflow's dependencies allow."""
 
     def __init__(self, workflow: Workflow, fits: Fits) -> None:
         self._order = Order(workflow, fits)

@@ -1,6 +1,6 @@
-"""When a worker may start, for the sake of the model's API: one judgement for all of a run.
+"""Decide when a worker may start under the rate limits of model APIs, for all workers of a run.
 
-Pure: whoever asks says what time it is, by a clock that is never set back.
+Pure: the caller passes the current time, from a monotonic clock.
 """
 
 import math
@@ -13,23 +13,26 @@ from orchestrator.events import Emit, ProviderPaused, SlotsChanged, ignore
 from orchestrator.execution.token_bucket import Bucket, bucket_of
 
 FIRST_PAUSE: Final = 5.0
-"""Seconds, where nobody says when the provider takes requests again; each pause that did not help
-is followed by one of twice its length."""
+"""Length of a pause in seconds, if the provider does not report when it accepts requests again.
+Each pause that did not help is followed by one of twice its length.
+"""
 LONGEST_PAUSE: Final = 300.0
-"""Seconds that they grow to."""
+"""Longest such pause, in seconds."""
 REPEATED: Final = 600.0
-"""Seconds after a pause in which another one means that too many run at one time."""
+"""Another pause within this many seconds after a pause means that too many workers run at the same
+time.
+"""
 SUCCESSES: Final = 2
-"""Workers that must succeed before one more may run at one time."""
+"""Successful workers needed before one more may run at the same time."""
 QUIET: Final = 60.0
-"""Seconds without another pause that do as well."""
+"""Seconds without a pause that have the same effect."""
 _MARGIN: Final = 1.0
-"""Seconds on top of what a provider says: its clock is another."""
+"""Seconds added to the time that a provider reports, since its clock may differ."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A worker that runs: whoever began it says how it ended."""
+    """A started worker; the caller reports later how it ended."""
 
     provider: str
     at: float
@@ -37,12 +40,12 @@ class Start:
 
 @dataclass(frozen=True)
 class Pause:
-    """Nobody starts who uses that provider."""
+    """A period in which no worker that uses a provider is started."""
 
     provider: str
     until: float
     known: bool
-    """Whether the provider said so; else it is a guess."""
+    """Whether the provider reported the period; otherwise the period is a guess."""
 
 
 @dataclass
@@ -51,32 +54,32 @@ class _State:
 
     bucket: Bucket | None
     slots: int
-    """Workers that may run at one time."""
+    """Workers that may run at the same time."""
     running: int = 0
     paused_at: float = -math.inf
     paused_until: float = -math.inf
     pauses: int = 0
-    """In a row, none of which helped."""
+    """Consecutive pauses that did not help."""
     successes: int = 0
     changed_at: float = -math.inf
 
 
 @dataclass
 class RateLimiter:
-    """Knows every provider of a run; asked by one thread."""
+    """Tracks every provider of a run. Not thread-safe."""
 
     providers: Mapping[str, Provider]
     slots: int
-    """Workers that the run may have at one time."""
+    """Most workers of the run at the same time."""
     patience: float
-    """Seconds that a pause may take: a worker's word can hold the others up no longer."""
+    """Longest pause in seconds, so that one worker's output cannot delay the others for longer."""
     emit: Emit = ignore
     full: bool = True
-    """Whether no worker started a moment ago."""
+    """Whether token buckets start full, as no worker started a moment ago."""
     _states: dict[str, _State] = field(default_factory=dict)
 
     def wait(self, provider: str, now: float) -> float:
-        """Return the seconds until a worker may start; infinity: not before another one ends."""
+        """Return the seconds until a worker may start; infinity until another worker has ended."""
         state = self._state(provider)
         if now < state.paused_until:
             return state.paused_until - now
@@ -86,12 +89,12 @@ class RateLimiter:
         return 0.0 if state.bucket is None else state.bucket.wait(now)
 
     def started(self, provider: str, now: float, *, anew: bool = True) -> Start:
-        """Take note of a start.
+        """Record a start.
 
         Args:
-            provider: Whom it uses.
-            now: The moment.
-            anew: Or it goes on with what another process had started.
+            provider: The provider that the worker uses.
+            now: The current time.
+            anew: Whether the worker was started now, not continued from another process.
         """
         state = self._state(provider)
         state.running += 1
@@ -100,17 +103,17 @@ class RateLimiter:
         return Start(provider, now)
 
     def limited(self, start: Start, now: float, resets_in: float | None) -> Pause | None:
-        """Take note of a worker that its provider refused; pause that for all.
+        """Record a worker that its provider refused, and pause the provider for all workers.
 
-        Many that are refused at one time are one event.
+        Refusals of several workers at the same time count as one event.
 
         Args:
-            start: The worker's.
-            now: The moment.
-            resets_in: Seconds after which requests are taken again, as far as it is known.
+            start: The worker's start.
+            now: The current time.
+            resets_in: Seconds until the provider accepts requests again; None if unknown.
 
         Returns:
-            None: that is too long to wait for, and nobody is to.
+            The pause; None if it would be too long to wait for.
         """
         state = self._state(start.provider)
         running = state.running
@@ -124,7 +127,7 @@ class RateLimiter:
         return self._pause(start.provider, state, now, length, known=resets_in is not None)
 
     def ended(self, start: Start, now: float, *, succeeded: bool) -> None:
-        """Take note of a worker that ended in any other way."""
+        """Record a worker that ended in any other way."""
         state = self._state(start.provider)
         state.running -= 1
         if not succeeded or start.at <= state.paused_at:
@@ -141,7 +144,7 @@ class RateLimiter:
         return self._states[name]
 
     def _note_burst(self, name: str, state: _State, now: float, running: int) -> None:
-        """Wait longer if the last pause was no help, with fewer if it is not long ago."""
+        """Double the next guess if the last pause did not help; reduce slots if it was recent."""
         state.pauses += 1
         fewer = max(1, min(state.slots, running) // 2)
         if now - state.paused_until < REPEATED and fewer < state.slots:
@@ -157,7 +160,7 @@ class RateLimiter:
         if begins:
             state.paused_at = now
         elif not known:
-            # A guess was made for all of them.
+            # The current pause was already guessed for all refused workers.
             until = state.paused_until
         is_news = until > state.paused_until + (0.0 if begins else FIRST_PAUSE)
         state.paused_until = max(until, state.paused_until)

@@ -1,4 +1,4 @@
-"""A slot for each of so many workers, and the next one's as soon as one is free."""
+"""Run workers in a limited number of slots; a free slot goes to the next worker."""
 
 import time
 import traceback
@@ -31,12 +31,12 @@ from orchestrator.worker_spec import WorkerSpec
 def run_workers(
     run: RunContext, workers: tuple[WorkerSpec, ...], *, since: datetime | None = None
 ) -> RunResult:
-    """Run all workers, those first that are done or run already.
+    """Run all workers, first those that have ended or run already.
 
     Args:
         run: The run.
         workers: Its workers.
-        since: When another process began it. Default: now.
+        since: When another process started the run. Default: now.
     """
     started = time.monotonic()
     try:
@@ -54,7 +54,7 @@ def run_workers(
         duration=duration,
     )
     if not run.outcome.resumable:
-        with suppress(OSError):  # a full disk: the workers' results say the same
+        with suppress(OSError):  # full disk: the result can be computed from the workers' results
             run.directory.write_run_result(result)
     run.emit(RunDone(result=result))
     return result
@@ -66,17 +66,17 @@ class _Turn:
 
     worker: WorkerContext
     due: float = 0.0
-    """The moment before which it is not to be started."""
+    """Earliest time of the start (monotonic clock)."""
     again: bool = False
 
     @property
     def spec(self) -> WorkerSpec:
-        """The worker's job."""
+        """The worker's specification."""
         return self.worker.spec
 
 
 class _Slots:
-    """Gives every worker a slot, and again where it is to be retried; none waits in its slot."""
+    """Runs every worker in a slot, again for each retry; a waiting retry occupies no slot."""
 
     def __init__(self, run: RunContext, workers: Iterable[WorkerSpec]) -> None:
         self._run = run
@@ -97,14 +97,14 @@ class _Slots:
                     for ended in self._ended():
                         self._note(self._running.pop(ended), ended.result())
             except BaseException:
-                # Ctrl-C in a program that uses us: the pool waits for a grace then, not for
-                # deadlines.
+                # After Ctrl-C in a program that uses this library, the pool then waits only for the
+                # grace, not for the workers' deadlines.
                 self._run.cancel.press(kill=False)
                 raise
         return self._results
 
     def _take_known(self) -> None:
-        """Take over the results that are there from before a resume."""
+        """Collect the results that exist since before a resume."""
         for turn in list(self._waiting) if self._run.resumed else ():
             known = self._run.directory.result(turn.worker.number)
             if known is not None:
@@ -142,7 +142,7 @@ class _Slots:
         return self._rations.admit(worker, len(others), runs=at_once)
 
     def _chosen(self) -> list[_Turn]:
-        """Return those that start now: what runs already or is called off waits for nobody."""
+        """Return the workers to start now; cancelled or continued workers need not wait."""
         due = self._due()
         at_once = [turn for turn in due if self._waits_for_nobody(turn.worker)][: self._free()]
         free = self._free() - len(at_once)
@@ -156,7 +156,7 @@ class _Slots:
         return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))
 
     def _due(self) -> list[_Turn]:
-        """Return those that may start, or have nothing to wait for: retries first."""
+        """Return the workers that may start or need not wait, retries first."""
         if not self._free():
             return []
         now = time.monotonic()
@@ -169,7 +169,7 @@ class _Slots:
         return sorted(due, key=lambda turn: not turn.again)
 
     def _ended(self) -> Collection[Future[WorkerResult | RetryLater]]:
-        """Wait for the end of one, but not past the time of another that could start."""
+        """Wait for the end of a worker, but return in time to start another that becomes due."""
         if not self._running:
             self._run.cancel.wait(TICK)
             return ()
@@ -211,7 +211,7 @@ def _is_under_way(worker: WorkerContext) -> bool:
 
 
 def _finish(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
-    """Return the result of a worker, whatever happens, and make it durable; or retry later."""
+    """Return the durable result of a worker in any case, or RetryLater."""
     run = worker.run
     if worker.cancel.asked and not worker.has_begun():
         why = f"{worker.cancel.why} before it started"
@@ -236,7 +236,7 @@ def _finish(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
 
 
 def _as_it_is(worker: WorkerContext) -> WorkerContext:
-    """Return a worker with the base that it was given since."""
+    """Return the worker with the base that it was given meanwhile."""
     return for_worker(worker.run, worker.spec)
 
 
@@ -250,7 +250,7 @@ def _attempt(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
         raise
     except (OrchestratorError, OSError) as error:
         if worker.has_begun():
-            # Its container may run, and what it wrote is to be harvested.
+            # The worker's container may be running, and its work will be harvested.
             raise UnfinishedError(str(error)) from error
         return failed(_as_it_is(worker), Reason.SETUP_FAILED, str(error))
     return attempt(worker)
@@ -266,28 +266,28 @@ def _record(run: RunContext, result: WorkerResult) -> WorkerResult:
         # must not be lost with it. A resumed run makes it again.
         run.outcome.leave_resumable()
         number = result.worker_id
-        run.emit(Notice(message=f"the result of worker {number} could not be kept ({error})"))
+        run.emit(Notice(message=f"the result of worker {number} could not be written ({error})"))
     run.emit(WorkerDone(result=result))
     return result
 
 
 def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
     if worker.run.outcome.resumable:
-        return _left_open(worker, UnfinishedError("it waits for another worker's end"))
+        return _left_open(worker, UnfinishedError("the worker waits for another worker to end"))
     result = skipped(worker, skip.reason, skip.message)
     _give_back(worker)
     return _record(worker.run, result)
 
 
 def _broke(worker: WorkerContext) -> WorkerResult:
-    why = "nothing of the run's budget is left"
+    why = "nothing is left of the run's budget"
     result = failed(worker, Reason.BUDGET, why, status=Status.PARTIAL)
     _give_back(worker)
     return _record(worker.run, result)
 
 
 def _give_back(worker: WorkerContext) -> None:
-    """Delete the branch of a worker that never began."""
+    """Delete the branch of a worker that never started."""
     with suppress(OrchestratorError):
         worker.run.repository.drop_branch(worker.spec.branch, at=worker.base)
 
@@ -296,7 +296,7 @@ def _left_open(worker: WorkerContext, error: OrchestratorError) -> WorkerResult:
     """Report a worker whose end is not known: its result is not written, a resumed run makes it."""
     run = worker.run
     run.outcome.leave_resumable()
-    later = f"`orchestrator resume {run.directory.run_id}` sees to it once that is mended"
+    later = f"fix this, then run `orchestrator resume {run.directory.run_id}`"
     result = failed(worker, Reason.ENGINE_ERROR, f"{error.message}; {later}")
     result = run.redactor.model(with_attempts(result, earlier_results(worker)))
     run.emit(WorkerDone(result=result))

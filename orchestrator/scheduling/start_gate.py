@@ -1,4 +1,4 @@
-"""Whether a worker may start now: what its provider takes, and what the run may still spend."""
+"""Decide whether a worker may start now, by its provider's rate limit and the run's budget."""
 
 import time
 
@@ -11,10 +11,10 @@ from orchestrator.worker.context import RunContext, WorkerContext
 
 
 class StartGate:
-    """Of one run; asked by the thread that starts its workers."""
+    """Decides whether a worker may start now. Not thread-safe."""
 
     def __init__(self, run: RunContext) -> None:
-        """Begin."""
+        """Start with the full budget and no running workers."""
         config = run.config
         self._run = run
         self._patience = config.rate_limit_wait
@@ -29,16 +29,16 @@ class StartGate:
         )
 
     def is_open(self, worker: WorkerContext) -> bool:
-        """Return whether the provider of a worker takes another worker now."""
+        """Return whether the provider of a worker accepts another worker now."""
         return self._governor.wait(worker.provider, time.monotonic()) <= 0
 
     def admit(self, worker: WorkerContext, others: int, *, runs: bool) -> BudgetShare | None:
-        """Let a worker start, with its share of the budget; None when nothing is left to spend.
+        """Start a worker and return its share of the budget; None when too little is left.
 
         Args:
             worker: The worker.
-            others: The number of workers that wait for a share as well.
-            runs: Whether it runs already, and is continued.
+            others: Number of other workers without a share.
+            runs: Whether the worker runs already, and is continued.
         """
         given = self._funds.allot(worker.number, worker.config, others + 1, runs=runs)
         if given is not None:
@@ -49,11 +49,11 @@ class StartGate:
         return given
 
     def has_share(self, worker: WorkerContext) -> bool:
-        """Return whether a worker was given its share already."""
+        """Return whether a worker has a share of the budget."""
         return self._funds.has(worker.number)
 
     def note(self, number: int, came: WorkerResult | RetryLater) -> None:
-        """Take note of how an attempt ended, or of a worker that never began."""
+        """Record how an attempt ended, or that a worker never started."""
         refused = (
             came.refused if isinstance(came, RetryLater) else came.reason is Reason.RATE_LIMITED
         )

@@ -43,7 +43,7 @@ class CheckedRequest:
     workflow: Workflow | None = None
     """Its tasks are those of the workers, by name."""
     programs: Programs = field(default_factory=dict)
-    """The settings for tasks with an agent program of their own."""
+    """Settings of tasks that use another agent program."""
     tasks: Mapping[str, CheckedSettings] = field(default_factory=dict)
     """The settings of each task of the workflow, by name. Tasks with equal settings share them."""
 

@@ -17,7 +17,7 @@ def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
     if config.isolation.read_only and writers:
         raise ConfigError(
             f"task `{writers[0]}`: `mode` is `rw`, but the run is read-only",
-            hint="leave `mode` out, or run without `read_only`",
+            hint="remove `mode`, or run without `read_only`",
         )
 
 
@@ -34,9 +34,9 @@ def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
     for task in tasks:
         if config.agent_cli == "shell" and task.results_at:
             raise ConfigError(
-                f"task `{task.id}` holds `{{{{results}}}}` and is a command: "
-                "a shell would run what other workers said",
-                hint="the command finds the results in the file `$ORCHESTRATOR_RESULTS`",
+                f"task `{task.id}` is a command with `{{{{results}}}}`: a shell would "
+                "execute what other workers printed",
+                hint="let the command read the results from the file `$ORCHESTRATOR_RESULTS`",
             )
 
 

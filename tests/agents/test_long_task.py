@@ -46,5 +46,5 @@ def test_programs_that_take_an_argument_alone(name: str) -> None:
 
 def test_more_than_the_kernel_takes_in_all() -> None:
     config = ParallelConfig(tasks=("x" * 1024**2,), agent_cli="shell")
-    with pytest.raises(ConfigError, match="a program takes 1048576 at most"):
+    with pytest.raises(ConfigError, match="a program accepts 1048576 at most"):
         check_length(config, load_agent("shell"))

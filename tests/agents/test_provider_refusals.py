@@ -99,14 +99,14 @@ def test_claude_s_tokens_are_counted_once_for_each_answer() -> None:
 def test_tokens_that_nobody_can_count_are_refused(agent: str, name: str) -> None:
     config = ParallelConfig(tasks=("t",), agent_cli=agent, **{name: 1000})
     option = f"--{name.replace('_', '-')}"
-    with pytest.raises(ConfigError, match=f"`{agent}` cannot keep `{option}` "):
+    with pytest.raises(ConfigError, match=f"`{agent}` does not support `{option}` "):
         check_supported(config, load_agent(agent))
 
 
 @pytest.mark.parametrize("agent", ["codex", "gemini"])
 def test_a_total_that_nobody_can_count_is_refused_by_its_name(agent: str) -> None:
     config = ParallelConfig(tasks=("t",), agent_cli=agent, budget_total=1.0)
-    with pytest.raises(ConfigError, match=f"`{agent}` cannot keep `--budget-total` "):
+    with pytest.raises(ConfigError, match=f"`{agent}` does not support `--budget-total` "):
         check_supported(config, load_agent(agent))
 
 

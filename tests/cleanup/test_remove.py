@@ -75,7 +75,7 @@ def test_what_is_no_worktree_any_more_is_left_alone(repo: Path, worktree: Path) 
     (worktree / ".git").unlink()
     (worktree / "precious").write_text("mine")
     (cleaned,) = clean(repo).workers
-    assert "not the worktree any more" in (cleaned.problem or "")
+    assert "no longer the worker's worktree" in (cleaned.problem or "")
     assert (worktree / "precious").exists()
 
 

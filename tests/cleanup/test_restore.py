@@ -55,7 +55,7 @@ def test_a_live_run_s_number_is_its_own(repo: Path) -> None:
     with (run.path / "lease").open("r+") as lease:
         fcntl.flock(lease, fcntl.LOCK_EX)
         error = refused(repo, 2)
-    assert error.message == f"worker 2 is one of run {run.run_id}, which is live"
+    assert error.message == f"worker 2 belongs to run {run.run_id}, which is live"
     assert branches(repo) == []
 
 

@@ -183,7 +183,7 @@ class TestNumbers:
         with pytest.raises(ConfigError) as caught:
             clean(repo, workers=(2, 7, 9))
         assert caught.value.message == "no such worker: 7, 9"
-        assert caught.value.hint == "workers that runs had: 1, 2"
+        assert caught.value.hint == "workers of past runs: 1, 2"
         assert (repo / ".architect-parallel-2").exists()
 
     def test_that_is_gone_already_is_none(self, repo: Path, engine: LocalEngine) -> None:
@@ -285,12 +285,12 @@ class TestAbandoned:
         left = container(repo, engine, run, 1)
         cleanup_run = f"`orchestrator parallel-cleanup --run {run.run_id}`"
         assert abandoned(Repository(repo), engine) == [
-            f"run {run.run_id} ended and left containers behind: {cleanup_run} removes them"
+            f"run {run.run_id} ended and left containers behind: remove them with {cleanup_run}"
         ]
         die(repo, 1)
         assert abandoned(Repository(repo), engine) == [
-            f"run {run.run_id} died; its containers are still there: "
-            f"`orchestrator resume {run.run_id}` or {cleanup_run}"
+            f"run {run.run_id} died and its containers still exist: "
+            f"use `orchestrator resume {run.run_id}` or {cleanup_run}"
         ]
         assert left in {leftover.id for leftover in engine.leftovers({})}
         clean(repo, engine)

@@ -250,7 +250,7 @@ def test_an_option_that_changes_nothing_is_refused(
     ("words", "said"),
     [
         (["--network", "none", "--allow", "10.9.8.7"], "`--allow` names a host, but no worker has"),
-        (["--max-steps", "3"], "`shell` cannot keep `--max-steps`"),
+        (["--max-steps", "3"], "`shell` does not support `--max-steps`"),
         (["--detach"], "`--dry-run` and `--detach` do not go together"),
     ],
 )
@@ -272,7 +272,7 @@ def test_parallel_refuses(
         ("parallel_runs: {models: [a, b]}", "", [], "`parallel_runs.models` is for"),
         ("parallel_runs: {tasks: [a]}", "", [], "`parallel_runs.tasks` is for"),
         ("container: {read_only: true}", ", mode: rw", [], "task `one`: `mode` is `rw`, but the"),
-        ("", ", max_steps: 3", [], "`shell` cannot keep `--max-steps`"),
+        ("", ", max_steps: 3", [], "`shell` does not support `--max-steps`"),
         ("", "", ["--allow", "10.9.8.7", "--network", "none"], "`--allow` names a host, but no"),
         ("", ", network: none", ["--allow", "10.9.8.7"], "`--allow` names a host, but no worker"),
         ("", "", ["--detach"], "`--dry-run` and `--detach` do not go together"),

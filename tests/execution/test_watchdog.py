@@ -399,7 +399,7 @@ class TestNotify:
         worker, found, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
         assert (worker.status, len(found)) == (Status.SUCCESS, 1)
         notes = [event.message for event in events if isinstance(event, Notice)]
-        assert [note for note in notes if note.startswith("a notification did not arrive")]
+        assert [note for note in notes if note.startswith("a notification could not be sent")]
 
     def test_one_that_hangs_holds_nobody_up(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -227,7 +227,7 @@ def test_refused_commits_beside_the_branch_stay_on_disk(
         assert "hasDotgit" in message
     report = cleanup(repo, engine=local_engine, wanted=Wanted())
     assert [one.note for one in report.workers] == [
-        f"work that was refused is kept in {worker.log}" for worker in result.results
+        f"refused work is kept in {worker.log}" for worker in result.results
     ]
     for worker in result.results:
         store = Path(worker.log or "") / "git"
@@ -269,7 +269,7 @@ def test_a_clean_up_leaves_what_was_kept_and_what_was_refused(
     report = cleanup(repo, engine=local_engine, wanted=Wanted())
     first, second = report.workers
     assert first.kept_refs == tuple(result.results[0].kept_refs) != ()
-    assert f"work that was refused is kept in {result.results[1].log}" == second.note
+    assert f"refused work is kept in {result.results[1].log}" == second.note
     assert (upper / "ignored.o").exists()
     assert show(repo, f"{kept(repo, 'heads/side')}:side") == "side"
     report = cleanup(repo, engine=local_engine, purge=True)

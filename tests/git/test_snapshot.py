@@ -48,7 +48,7 @@ def test_a_repository_inside_is_told(repo: Path, local_engine: LocalEngine) -> N
     (repo / "new").write_text("new\n")
     config = configured("ls", include_uncommitted=True)
     runner = ParallelRunner(config, repo, engine=local_engine)
-    notice = "`deep/nested` is a repository of its own, which the workers do not see"
+    notice = "workers do not see the contents of `deep/nested`, which is a separate repository"
     assert runner.plan().notices == (notice,)
     result = runner.execute()
     assert result.status is Status.SUCCESS

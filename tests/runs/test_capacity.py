@@ -22,8 +22,8 @@ from tests.support.runs import branches, configured, shell_run
 Usage = namedtuple("Usage", "total used free")
 COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 HINT = (
-    "`orchestrator parallel-cleanup --merged` removes those that are merged and clean; "
-    "without `--merged` the others go too, and `orchestrator restore` brings them back"
+    "`orchestrator parallel-cleanup --merged` removes merged, clean worktrees; "
+    "without `--merged` it removes the others too, and `orchestrator restore` restores them"
 )
 
 
@@ -54,11 +54,11 @@ class TestWorktrees:
         error = refused(repo, local_engine, "true", "true", max_worktrees=5)
         told = re.sub(r"ended \d+ s ago", "ended now", error.message)
         assert told.splitlines() == [
-            "there are 4 worktrees of workers, 2 more would be over `max_worktrees`, which is 5",
+            "there are 4 worktrees of workers; 2 more would exceed `max_worktrees`, which is 5",
             "  worker 1: ended now, merged, clean",
             "  worker 2: ended now, not merged, clean",
             "  worker 3: ended now, merged, not clean",
-            "  worker 9: no run has a record of it",
+            "  worker 9: not in the record of any run",
         ]
         assert error.hint == HINT
         cleanup(repo, engine=None, wanted=Wanted(merged=True))
@@ -68,7 +68,7 @@ class TestWorktrees:
         tasks = ("true",) * 5
         result = shell_run(repo, local_engine, *tasks, workers=2, max_worktrees=2)
         assert [one.status.value for one in result.results] == ["success"] * 5
-        assert "there are 5 worktrees of workers, 1 more" in (
+        assert "there are 5 worktrees of workers; 1 more" in (
             refused(repo, local_engine, "true", max_worktrees=5).message
         )
 
@@ -90,7 +90,7 @@ class TestWorktrees:
         with pytest.raises(ConfigError) as caught:
             ParallelRunner(config, repo, engine=local_engine).plan()
         assert caught.value.message == (
-            "2 workers would have a worktree each, `max_worktrees` is 1"
+            "2 workers would need a worktree each, but `max_worktrees` is 1"
         )
         assert "ORCHESTRATOR_MAX_WORKTREES=2" in (caught.value.hint or "")
 
@@ -131,7 +131,7 @@ class TestDisk:
         free(2 * 2 * 2 * 4096 - 1)
         error = refused(repo, local_engine, "true", "true", **shallow)
         assert error.message == (
-            f"the worktrees of 2 workers need about 257 MiB of disk, {repo} has 256 MiB free"
+            f"the worktrees of 2 workers need about 257 MiB of disk, but {repo} has 256 MiB free"
         )
         free(2 * 2 * 2 * 4096)
         shell_run(repo, local_engine, "true", "true", **shallow)

@@ -116,7 +116,7 @@ def test_a_clean_up_goes_by_the_record(
     assert show(repo, f"{cleaned.backup}:note.txt") == "mine"
     # Another run has the number meanwhile, and is cleaned up; then the first one comes back.
     shell_run(repo, local_engine, COMMIT)
-    with pytest.raises(ConfigError, match=r"worker 1 of run .* is there"):
+    with pytest.raises(ConfigError, match=r"worker 1 of run .* exists"):
         restore(repo, workers=(1,), run_id=cleaned.run_id)
     cleanup(repo, engine=None, wanted=Wanted(workers=(1,)))
     restore(repo, workers=(1,), run_id=cleaned.run_id)
@@ -134,7 +134,7 @@ def test_a_worktree_of_the_users_in_the_place_of_a_workers_is_left_alone(
     git(repo, "worktree", "remove", "--force", worker.worktree_path)
     git(repo, "worktree", "add", "-q", worker.worktree_path, "-b", "mine")
     (cleaned,) = cleanup(repo, engine=None).workers
-    assert "is not the worktree any more" in (cleaned.problem or "")
+    assert "is no longer the worker's worktree" in (cleaned.problem or "")
     assert git(Path(worker.worktree_path), "branch", "--show-current") == "mine"
 
 
@@ -202,17 +202,17 @@ def nested_worktree(repo: Path) -> None:
         ({"worktree_dir": ".link/{n}"}, link, "is a symbolic link"),
         ({"worktree_dir": "../other/{n}"}, other_repository, "another worktree or repository"),
         ({"worktree_dir": "../other/x/{n}"}, other_repository, "another worktree or repository"),
-        ({"worktree_dir": ".mine/{n}"}, nested_worktree, r"cannot be a worktree: .*\.mine is"),
+        ({"worktree_dir": ".mine/{n}"}, nested_worktree, r"a worktree: .*\.mine is a worktree"),
         ({"worktree_dir": "../repo/.x/{n}"}, None, "is in the repository"),
-        ({"worktree_dir": "/proc/{n}/x"}, None, "exists already|nothing can be created"),
+        ({"worktree_dir": "/proc/{n}/x"}, None, "already exists|nothing can be created"),
         ({"worktree_dir": "/dev/null/{n}"}, None, "is not a directory"),
         ({"worktree_dir": "../.w/{id}"}, lambda r: (r.parent / ".w/worker-1").mkdir(parents=True),
-         "exists already"),
+         "already exists"),
         ({"branch": "main/{n}"}, None, "`refs/heads/main` exists"),
         ({"branch": "{id}"}, lambda r: git(r, "branch", "worker-1"), "exists"),
         ({"branch": "{id}"}, lambda r: git(r, "tag", "worker-1"), "refs/tags/worker-1"),
-        ({"branch": "x..{n}"}, None, "no name of a branch"),
-        ({"branch": "x/{n}.lock"}, None, "no name of a branch"),
+        ({"branch": "x..{n}"}, None, "is not a valid branch name"),
+        ({"branch": "x/{n}.lock"}, None, "is not a valid branch name"),
         ({"branch": "x@{n}"}, None, None),
     ],
 )  # fmt: skip
@@ -273,7 +273,7 @@ def test_a_file_that_was_found_stays_in_the_repository(repo: Path) -> None:
 def test_ids_that_are_alike_but_for_capital_letters(repo: Path, local_engine: LocalEngine) -> None:
     flow = Workflow(name="flow", tasks=(Task(id="a", task="true"), Task(id="A", task="true")))
     config = configured("-", **OUTSIDE)
-    with pytest.raises(ConfigError, match="workers 1 and 2 would both be"):
+    with pytest.raises(ConfigError, match="workers 1 and 2 would both have the name"):
         ParallelRunner(config, repo, engine=local_engine, workflow=flow).execute()
 
 

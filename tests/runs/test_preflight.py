@@ -144,7 +144,7 @@ class TestRefusal:
         with pytest.raises(ConfigError) as caught:
             runner.run()
         assert caught.value.exit_code == 3
-        assert caught.value.message == f"`shell` cannot keep {said}"
+        assert caught.value.message == f"`shell` does not support {said}"
         assert caught.value.hint is not None
         assert fingerprint(repo) == before
 
@@ -202,7 +202,7 @@ class TestMachine:
     def test_one_worker_is_told_of_too(self):
         # The default, or a preset's value, is no wish to be refused.
         assert crowding(config(), machine(memory=2 * GIB)) == (
-            "a worker may use 4.0 GiB, the machine has 2.0 GiB RAM: `--memory` makes it less"
+            "a worker may use 4.0 GiB, but the machine has 2.0 GiB RAM: reduce it with `--memory`"
         )
         assert crowding(config(limits=Limits(memory=2 * GIB)), machine(memory=2 * GIB)) is None
 
@@ -240,7 +240,7 @@ class TestSeveralProblems:
         assert first == "7 problems prevent the run:"
         expected = (
             "`--allow` names a host, but no worker has a network", "`nowhere`",
-            "`shell` cannot keep `--agent review`", "`missing`",
+            "`shell` does not support `--agent review`", "`missing`",
             f"cpus: {cpus + 1} is more than the machine has", "memory: ", "`TOKEN`",
         )  # fmt: skip
         for line, part in zip(lines, expected, strict=True):
@@ -273,7 +273,7 @@ class TestSeveralProblems:
         assert first == "2 problems prevent the run:"
         assert base.startswith("  task `t1`: ")
         assert "`nowhere`" in base
-        assert agent.startswith("  task `t3`: `shell` cannot keep `--agent review`")
+        assert agent.startswith("  task `t3`: `shell` does not support `--agent review`")
 
     def test_a_runtime_that_is_not_there_lacks_nothing_else(
         self, repo: Path, local_engine: LocalEngine

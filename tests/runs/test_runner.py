@@ -314,7 +314,7 @@ def test_an_observer_that_breaks_breaks_no_run(
     with newest(repo) as history:
         assert (history.result(), history.directory.is_live()) == (result, False)
         events = (history.directory.path / "events.ndjson").read_text()
-    assert events.count("the callback `emit` raised ValueError: the view broke: it is told") == 1
+    assert events.count("the callback `emit` raised ValueError: the view broke and is not") == 1
     assert '"run_done"' in events
     assert told.count(told[-1]) == 1
     assert told[-1] == when.model_fields["type"].default

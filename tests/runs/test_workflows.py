@@ -228,7 +228,7 @@ def test_with_auto_workers_start_as_far_as_the_machine_has_what_they_may_use(
     said = [event.message for event in told if isinstance(event, Notice)]
     assert any(line.startswith("`--workers auto`: a worker may use 0.2 CPUs") for line in said)
     assert [line for line in said if "waits" in line] == [
-        f"task `b` waits: with those that run it may use {2 * cpus} of {cpus} CPUs"
+        f"task `b` waits: together with the running workers it may use {2 * cpus} of {cpus} CPUs"
     ]
 
 
@@ -332,7 +332,7 @@ def test_no_shell_reads_what_other_workers_said(repo: Path, local_engine: LocalE
     evil = task("evil", "echo '\\'\"; touch /tmp/never; \"' >&2; exit 1")
     reads = task("reduce", "echo '{{results}}'", "evil", inputs=["evil"], when="always")
     asks = reads.model_copy(update={"results_at": (0,)})
-    with pytest.raises(ConfigError, match=r"task `reduce` holds `\{\{results}}` and is a command"):
+    with pytest.raises(ConfigError, match=r"task `reduce` is a command with `\{\{results}}`"):
         run_workflow(repo, local_engine, evil, asks)
     assert branches(repo) == []
     done = run_workflow(repo, local_engine, evil, reads)

@@ -47,10 +47,11 @@ def test_defaults_set_nothing_aside(machine: EngineFeatures) -> None:
 def test_what_tasks_ask_for_together_is_not_more_than_there_is(machine: EngineFeatures) -> None:
     assert admitted(machine, task("a", cpus=2), task("b", cpus=2)) == (True, [])
     assert admitted(machine, task("a", cpus=2.5), task("b", cpus=2)) == (
-        False, ["task `a` waits: with those that run it may use 4.5 of 4 CPUs"],
+        False, ["task `a` waits: together with the running workers it may use 4.5 of 4 CPUs"],
     )  # fmt: skip
     assert admitted(machine, task("a", memory="5g"), task("b", memory="4g")) == (
-        False, ["task `a` waits: with those that run it may use 9216 of 8192 MiB of memory"],
+        False,
+        ["task `a` waits: together with the running workers it may use 9216 of 8192 MiB of memory"],
     )  # fmt: skip
     assert admitted(machine, task("a", memory="5g"), task("b")) == (True, [])
 
@@ -59,7 +60,7 @@ def test_with_auto_all_that_workers_may_use_is_set_aside(machine: EngineFeatures
     # Four CPUs and 8 GiB; a worker is given 2 CPUs and 4 GiB unless it says otherwise.
     assert admitted(machine, task("a"), task("b"), auto=True) == (True, [])
     assert admitted(machine, task("a"), task("b"), task("c"), auto=True) == (
-        False, ["task `a` waits: with those that run it may use 6 of 4 CPUs"],
+        False, ["task `a` waits: together with the running workers it may use 6 of 4 CPUs"],
     )  # fmt: skip
     small = {"cpus": 0.4, "memory": "64m"}
     ten = [task(name, **small) for name in "abcdefghij"]
@@ -68,9 +69,9 @@ def test_with_auto_all_that_workers_may_use_is_set_aside(machine: EngineFeatures
 
 def test_nothing_starts_while_the_machine_is_short(machine: EngineFeatures) -> None:
     short = admitted(machine, task("a"), task("b"), memory=300 * 1024**2)
-    assert short == (False, ["task `a` waits: 300 MiB of memory are free"])
+    assert short == (False, ["task `a` waits: only 300 MiB of memory are free"])
     full = admitted(machine, task("a"), task("b"), disk=100 * 1024**2)
-    assert full == (False, ["task `a` waits: 100 MiB of disk are free"])
+    assert full == (False, ["task `a` waits: only 100 MiB of disk are free"])
     assert admitted(machine, task("a"), task("b"), memory=None) == (True, [])
 
 

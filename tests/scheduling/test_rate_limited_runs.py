@@ -280,7 +280,7 @@ class TestBudgetOfTheRun:
         assert (first.status, first.reason) == (Status.PARTIAL, Reason.BUDGET)
         assert (second.status, second.reason) == (Status.PARTIAL, Reason.BUDGET)
         assert (third.status, third.reason) == (Status.PARTIAL, Reason.BUDGET)
-        assert third.message == "nothing of the run's budget is left"
+        assert third.message == "nothing is left of the run's budget"
         assert (third.started_at, third.attempts) == (None, 1)
         assert first.files_modified == ["x"]
         assert len(starts_of(events)) == 2

@@ -158,5 +158,5 @@ def test_two_do_not_resume_one_run(repo: Path) -> None:
     said = [process.communicate()[1].decode() for process in both]
     codes = sorted(process.returncode for process in both)
     assert codes == [0, 3], said
-    assert any("goes on in process" in text for text in said)
+    assert any("is carried out by process" in text for text in said)
     assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun\ndone"

@@ -51,7 +51,7 @@ def test_one_run_is_resumed_by_two(tmp_path: Path, counts: Tally) -> None:
     ended = together(world, *[["resume", "--json", "--quiet"]] * 2)
     (_, said, _), (_, _, refused) = sorted(ended)
     assert sorted(code for code, _, _ in ended) == [0, 3], ended
-    assert "goes on in process" in refused
+    assert "is carried out by process" in refused
     world.check_whole({one["worker_id"]: one for one in json.loads(said)["results"]})
     world.check_nothing_left()
     assert git(world.repo, "for-each-ref", "refs/orchestrator") == ""

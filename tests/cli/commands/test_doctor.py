@@ -226,4 +226,4 @@ class TestConfiguration:
         code, lines = self.doctor(capsys, "--config", "orchestrator.yaml")
         assert code == 3
         refused = "`--budget-per-worker` (it does not report its cost)"
-        assert f"✗ agent: `codex` cannot keep {refused}" in lines
+        assert f"✗ agent: `codex` does not support {refused}" in lines

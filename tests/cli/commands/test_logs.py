@@ -76,7 +76,10 @@ class TestLogs:
         assert run(["logs", "7"]) == 3
         assert capsys.readouterr().err.startswith("error: no run has a worker 7\n")
         assert run(["logs", "7", "--run", newest(Path.cwd()).run_id[:-1]]) == 3
-        assert " has no worker 7\n\nhint: `orchestrator ls --all`" in capsys.readouterr().err
+        assert (
+            " has no worker 7\n\nhint: list the workers with `orchestrator ls --all`"
+            in capsys.readouterr().err
+        )
 
     def test_a_worker_is_looked_for_in_older_runs_too(self, repo, local_engine, capsys):
         shell_run(repo, local_engine, "echo older")

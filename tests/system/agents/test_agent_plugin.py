@@ -98,7 +98,7 @@ def test_its_failure_is_a_result(run: Run) -> None:
         (
             "--agent-cli acme --budget-per-worker 1",
             3,
-            "error: `acme` cannot keep `--budget-per-worker` (it does not report its cost)\n",
+            "error: `acme` does not support `--budget-per-worker` (it does not report its cost)\n",
         ),
     ],
 )
