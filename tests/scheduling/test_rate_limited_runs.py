@@ -302,7 +302,7 @@ class TestBudgetOfTheRun:
         task = """echo '{"tokens": 70}'"""
         result, _ = watched(repo, local_engine, task, tokens_per_worker=60)
         (worker,) = result.results
-        assert (worker.reason, worker.message) == (Reason.BUDGET, "it took 70 of 60 tokens")
+        assert (worker.reason, worker.message) == (Reason.BUDGET, "the agent used 70 of 60 tokens")
 
     def test_all_attempts_have_one_share(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
