@@ -24,6 +24,7 @@ from orchestrator.config.fields import (
     place,
 )
 from orchestrator.text.sanitize import is_text, one_line
+from orchestrator.text.suggest import MOST_SUGGESTIONS
 
 PREFIX = "ORCHESTRATOR_"
 CONFIG_VARIABLE = "ORCHESTRATOR_CONFIG"
@@ -76,7 +77,7 @@ class _FileReader:
             elif key == "execution":
                 yield from self._execution(node)
             elif key not in TOP_FIELDS:
-                self._report(node, _misplaced(key, key) or unknown(key, _TOP_KEYS))
+                self._report(node, _misplaced(key, key) or self._unknown(key, _TOP_KEYS))
 
     def _block(
         self, block: str, root: Node, fields: Mapping[str, FieldPath], program: str | None = None
@@ -85,7 +86,7 @@ class _FileReader:
             name = f"{block}.{key}"
             if key not in fields:
                 known = [f"{block}.{field}" for field in fields]
-                self._report(node, _misplaced(name, key) or unknown(name, known))
+                self._report(node, _misplaced(name, key) or self._unknown(name, known))
             elif node.value is not None:
                 yield from self._setting(fields[key], node, name, program)
 
@@ -96,7 +97,7 @@ class _FileReader:
             if program in known:
                 yield from self._block(name, node, AGENT_FIELDS, program)
             else:
-                self._report(node, unknown(name, [f"agents.{other}" for other in known]))
+                self._report(node, self._unknown(name, [f"agents.{other}" for other in known]))
 
     def _execution(self, root: Node) -> Iterator[Setting]:
         members = root.value if isinstance(root.value, dict) else {}
@@ -116,7 +117,9 @@ class _FileReader:
                     shown = one_line(str(node.plain()), limit=60)
                     self._report(node, f"`{name}` is `{shown}`: must be `true` or `false`")
             elif key not in _EXECUTION:
-                self._report(node, unknown(name, [f"execution.{known}" for known in _EXECUTION]))
+                self._report(
+                    node, self._unknown(name, [f"execution.{known}" for known in _EXECUTION])
+                )
 
     def _providers(self, root: Node) -> Node:
         if not isinstance(root.value, dict):
@@ -170,6 +173,9 @@ class _FileReader:
             yield from root.value.items()
         elif root.value is not None:
             self._report(root, f"{what} must be a mapping of keys to values")
+
+    def _unknown(self, name: str, known: Sequence[str]) -> str:
+        return unknown(name, known if len(self._problems) < MOST_SUGGESTIONS else ())
 
     def _report(self, node: Node, message: str) -> None:
         self._problems.append(_clean(f"{place(self._path, node)}: {message}"))

@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+MOST_SUGGESTIONS = 200
+"""Suggestions for one file: each compares a name with all known ones, and few are shown."""
+_MOST_KNOWN = 1000
+
 
 def did_you_mean(text: str, known: Sequence[str]) -> str:
     """Return a suggestion such as `, did you mean ...?`; empty if no known name is similar."""
-    close = get_close_matches(text, known, n=1, cutoff=0.6)
+    close = get_close_matches(text, known[:_MOST_KNOWN], n=1, cutoff=0.6)
     return f", did you mean `{close[0]}`?" if close else ""

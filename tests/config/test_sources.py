@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.config.loading import check_file
 from orchestrator.errors import ConfigError
 from tests.support.settings import load, mistakes, write
 
@@ -89,3 +90,11 @@ def test_a_list_may_be_given_as_a_variable():
 @pytest.mark.parametrize("name", ["ORCHESTRATOR_PORT", "ORCHESTRATOR_SERVICE_HOST", "OTHER"])
 def test_variables_of_others_are_left_alone(name):
     assert load(environ={name: "tcp://10.0.0.1:80"}).workers == 3
+
+
+def test_only_the_first_of_many_unknown_keys_have_suggestions(tmp_path):
+    keys = "".join(f"  worker{n}: 1\n" for n in range(300))
+    (tmp_path / "many.yaml").write_text(f"parallel_runs:\n{keys}")
+    found = check_file(tmp_path / "many.yaml").problems
+    assert [number for number, line in enumerate(found) if "did you mean" in line] == [*range(200)]
+    assert len(found) == 300

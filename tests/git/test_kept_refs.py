@@ -135,7 +135,7 @@ def test_what_git_was_told_of_comes_home(repo: Path, local_engine: LocalEngine) 
     (repo / "b.txt").write_text("b\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "third")
-    forced, intended, same, swapped, hidden, sparse, split = left(
+    forced, intended, same, swapped, hidden, sparse, split, committed = left(
         repo,
         local_engine,
         "echo one > a.log; echo two > b.log; git add -f a.log b.log; echo three > b.log",
@@ -146,6 +146,9 @@ def test_what_git_was_told_of_comes_home(repo: Path, local_engine: LocalEngine) 
         "git update-index --skip-worktree b.txt; echo other > b.txt",
         "git sparse-checkout set --no-cone src; ls > src/list",
         "git update-index --split-index; echo x > x; git add x; echo y > y",
+        # Git in the container compares sizes and times alone, also when it commits.
+        "echo c > c.txt; touch -r a.txt c.txt; cp -p c.txt a.txt; git add -A; git commit -qm c; "
+        "git status --short > /dev/null; git stash -q; git reset -q --hard",
     )
     assert forced.files_modified == ["a.log", "b.log"]
     assert show(repo, f"{forced.branch}:b.log") == "three"
@@ -155,6 +158,8 @@ def test_what_git_was_told_of_comes_home(repo: Path, local_engine: LocalEngine) 
     assert hidden.files_modified == ["a.txt", "b.txt"]
     assert sparse.files_modified == ["src/list"]
     assert split.files_modified == ["x", "y"]
+    assert committed.files_modified == ["a.txt", "c.txt"]
+    assert show(repo, f"{committed.branch}:a.txt") == "c"
 
 
 def test_a_split_index_of_the_users_hinders_nobody(repo: Path, local_engine: LocalEngine) -> None:

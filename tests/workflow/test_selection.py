@@ -133,6 +133,8 @@ class TestWarnings:
             "`!src` in `touches` of `b` matches nothing: `!` is not supported: list the paths "
             "to include",
         )
+        (only,) = warnings(tmp_path, "tasks: [{id: a, paths: ../src}, {id: b, paths: .}]")
+        assert "matches nothing" in only
 
     @pytest.mark.parametrize(
         "apart",

@@ -1,6 +1,7 @@
 """Collect all problems of a workflow file, to report them together."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from orchestrator.config.fields import place, whole_schema
 from orchestrator.config.loading import mistakes
 from orchestrator.config.validation import Part, problem_in
 from orchestrator.text.sanitize import one_line
+from orchestrator.text.suggest import MOST_SUGGESTIONS, did_you_mean
 
 _HINT = "run `orchestrator spec schema` for the keys and their values"
 
@@ -23,6 +25,10 @@ class Mistakes:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._found: dict[str, int] = {}
+
+    def meant(self, text: str, known: Sequence[str]) -> str:
+        """Return a suggestion for a misspelt name, unless there are many mistakes already."""
+        return did_you_mean(text, known) if len(self._found) < MOST_SUGGESTIONS else ""
 
     def add(self, node: Node | None, message: str) -> None:
         """Record a problem and its line."""

@@ -45,9 +45,10 @@ def _sharing(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
 
 
 def _places(task: Task) -> Iterator[str]:
-    """Yield the patterns of a task; paths without wildcards are normalised."""
+    """Yield the patterns of a task that can match; paths without wildcards are normalised."""
     for pattern in (*(task.settings.paths or ()), *task.touches):
-        yield pattern.rstrip("/") if is_wild(pattern) else _plain(pattern)
+        if problem(pattern) is None:
+            yield pattern.rstrip("/") if is_wild(pattern) else _plain(pattern)
 
 
 def _plain(pattern: str) -> str:

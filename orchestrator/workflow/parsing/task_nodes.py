@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from orchestrator.config.document import Node
 from orchestrator.text.sanitize import one_line
-from orchestrator.text.suggest import did_you_mean
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.manifest import is_id
 from orchestrator.workflow.parsing.toposort import cycles
@@ -144,7 +143,7 @@ class _Stages:
             self._mistakes.add(member, f"`{place}.stage`: the task is already listed in a stage")
         elif str(name) not in self._numbers:
             shown = one_line(str(name), limit=60)
-            meant = did_you_mean(str(name), list(self._numbers))
+            meant = self._mistakes.meant(str(name), list(self._numbers))
             self._mistakes.add(member, f"`{place}.stage` is `{shown}`, which is not a stage{meant}")
         return self._numbers.get(str(name)) if within is None else within
 
@@ -166,7 +165,7 @@ def edges_of(tasks: Sequence[Written], mistakes: Mistakes) -> dict[str, list[str
                 named[str(item.value)] = None
             else:
                 shown = one_line(str(item.value), limit=60)
-                meant = did_you_mean(str(item.value), [*by_id])
+                meant = mistakes.meant(str(item.value), [*by_id])
                 mistakes.add(
                     item, f"`{task.place}.{key}` names `{shown}`, which is not a task{meant}"
                 )

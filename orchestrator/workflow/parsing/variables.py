@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from orchestrator.config.document import Node
 from orchestrator.text.sanitize import one_line
-from orchestrator.text.suggest import did_you_mean
 from orchestrator.workflow.parsing.diagnostics import Mistakes
 from orchestrator.workflow.parsing.foreach import as_text
 from orchestrator.workflow.parsing.manifest import BUILT_IN
@@ -36,7 +35,7 @@ def variables_of(
     used = {use.name for use in _check(root, tasks, list(values), mistakes)}
     for name in given:
         if name not in listed and name not in used:
-            meant = did_you_mean(name, [*listed, *used])
+            meant = mistakes.meant(name, [*listed, *used])
             mistakes.add(None, f"no text uses the variable `{one_line(name, limit=60)}`{meant}")
     return values
 
@@ -94,16 +93,16 @@ def _known(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> 
         elif use.name == RESULTS and (use.filter or ".task" not in use.key[-5:]):
             mistakes.add(use.node, f"{where}, which is allowed only in `task` and without a filter")
         elif use.name not in allowed:
-            mistakes.add(use.node, f"{where}, {_why(use.name, allowed)}")
+            mistakes.add(use.node, f"{where}, {_why(use.name, allowed, mistakes)}")
         yield use
 
 
-def _why(name: str, allowed: Sequence[str]) -> str:
+def _why(name: str, allowed: Sequence[str], mistakes: Mistakes) -> str:
     if name in _EACH:
         return "which requires `foreach`"
     if name in BUILT_IN:
         return "which requires `reduce`"
-    return f"which has no value{did_you_mean(name, [*allowed])}"
+    return f"which has no value{mistakes.meant(name, [*allowed])}"
 
 
 def _check_items(task: Written, mistakes: Mistakes) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
+from orchestrator.text.suggest import MOST_SUGGESTIONS
+from orchestrator.workflow.parsing import diagnostics
 from orchestrator.workflow.parsing.reader import read_workflow
 
 
@@ -286,3 +288,16 @@ def test_mistakes_without_end_are_cut(tmp_path: Path) -> None:
     lines = mistakes(tmp_path, "tasks:\n" + "- 1\n" * 70)
     assert len(lines) == 51
     assert lines[-1] == "and 20 more"
+
+
+def test_only_the_first_of_many_mistakes_have_suggestions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suggestion compares a name with all others; 5,500 took half a minute."""
+    asked = []
+    monkeypatch.setattr(diagnostics, "did_you_mean", lambda text, _: asked.append(text) or "")
+    text = "\n".join(f"- {{id: t{n}, task: x, depends_on: nope{n}}}" for n in range(400))
+    (tmp_path / "flow.yaml").write_text(f"tasks:\n{text}\n")
+    with pytest.raises(ConfigError, match="400 mistakes"):
+        read_workflow(tmp_path / "flow.yaml")
+    assert asked == [f"nope{n}" for n in range(MOST_SUGGESTIONS)]
