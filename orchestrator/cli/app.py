@@ -17,6 +17,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from orchestrator.cli.completion import VARIABLE, complete
 from orchestrator.cli.help import GroupedCommand
 from orchestrator.cli.output.ci import check_switch
 from orchestrator.cli.output.messages import show, tell, tell_error, tell_failure
@@ -72,6 +73,9 @@ COMMANDS: Mapping[str, _Command] = {
     "init": _Command("init.command", "init", "Write a configuration file that fits the project."),
     "config": _Command("commands.config", "app", "Print and check the configuration."),
     "doctor": _Command("commands.doctor", "doctor", "Check that this machine can start a run."),
+    "completion": _Command(
+        "commands.completion", "completion", "Print the completion script of a shell."
+    ),
 }
 
 
@@ -154,6 +158,8 @@ def _speak_utf8() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and give its exit code; nothing is raised."""
     _prepare_streams()
+    if VARIABLE in os.environ:
+        return complete(typer.main.get_command(app))
     try:
         return _invoke(list(arguments))
     except BrokenPipeError:

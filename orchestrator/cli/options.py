@@ -10,13 +10,14 @@ from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from orchestrator.cli.output.formats import size
 from orchestrator.config.fields import FIELDS, OPTIONS, field_info, flag
 from orchestrator.config.option import Group
+from orchestrator.config.sources import agent_names
 from orchestrator.errors import ConfigError
 
 GivenSettings = dict[str, Any]
@@ -129,10 +130,23 @@ def _parameter(name: str, key: str, shown: str, *, hidden: bool = False) -> Para
         show_default=False,
         hidden=hidden,
         rich_help_panel=option.group,
+        autocompletion=_completion(key),
     )
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared]
     )
+
+
+def _completion(key: str) -> Callable[[str], list[str]] | None:
+    """Return what completes the value of an option; None if any text is valid."""
+    if key == "agent_cli":
+        return lambda incomplete: [name for name in agent_names() if name.startswith(incomplete)]
+    annotation = field_info(FIELDS[key]).annotation
+    kinds = [annotation, *get_args(annotation)]
+    values = [str(one) for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
+    if not values:
+        return None
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 
 def _help(key: str) -> str:
