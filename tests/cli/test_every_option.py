@@ -467,7 +467,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("triggers", "paths"): f"{TRIGGERS}::test_changes_outside_the_scope",
     ("triggers", "enforce"): f"{CONFINED}::test_only_the_directories_are_writable",
     ("triggers", "on_trigger"): STOPPED_BY_A_TRIGGER,
-    ("triggers", "notify"): f"{TRIGGERS}::test_a_command_gets_the_event",
+    ("triggers", "notify"): "tests/runs/test_notifications.py::test_a_command_gets_the_event",
     ("project", "setup"): lambda seen: "true" in seen.role("setup").command,
     ("project", "setup_timeout"): f"{STAGES}::test_setup_has_a_deadline_of_its_own",
     ("project", "teardown"): lambda seen: "true" in seen.role("teardown").command,

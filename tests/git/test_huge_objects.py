@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.git.test_quarantine import BRANCH, Ground
+from tests.support.quarantine import BRANCH, Handover
 from tests.support.repository import git
 
 OURS = 60
@@ -49,7 +49,7 @@ print(json.dumps([said, ours, others]))
 """
 
 
-class Giant(Ground):
+class Giant(Handover):
     """Makes objects by hand: to let git make them would take as long as to read them."""
 
     def write(self, kind: str, content: bytes) -> str:

@@ -17,7 +17,7 @@ from orchestrator.workspace.private_git import base_objects
 from tests.support.repository import git
 
 
-class Ground:
+class Handover:
     """A repository, the worker's clone of it, and what that hands over."""
 
     def __init__(self, repo: Path, tmp_path: Path) -> None:
@@ -71,27 +71,27 @@ class Ground:
 
 
 @pytest.fixture
-def ground(repo: Path, tmp_path: Path) -> Ground:
-    return Ground(repo, tmp_path)
+def handover(repo: Path, tmp_path: Path) -> Handover:
+    return Handover(repo, tmp_path)
 
 
-def test_commits_become_refs_and_replace_those_of_a_process_that_died(ground: Ground) -> None:
-    one, two = ground.commit("one"), ground.commit("two")
-    ground.hand_over([one], {"heads/one": one})
-    ground.bring_in()
-    ground.hand_over([one, two], {"heads/one/deeper": one, "heads/two": two})
-    kept = ground.bring_in()
-    assert ground.refs() == {"heads/one/deeper": one, "heads/two": two}
-    assert kept.refs == tuple(f"{KEPT}run/1/{name}" for name in ground.refs())
+def test_commits_become_refs_and_replace_those_of_a_process_that_died(handover: Handover) -> None:
+    one, two = handover.commit("one"), handover.commit("two")
+    handover.hand_over([one], {"heads/one": one})
+    handover.bring_in()
+    handover.hand_over([one, two], {"heads/one/deeper": one, "heads/two": two})
+    kept = handover.bring_in()
+    assert handover.refs() == {"heads/one/deeper": one, "heads/two": two}
+    assert kept.refs == tuple(f"{KEPT}run/1/{name}" for name in handover.refs())
 
 
 def test_a_death_between_old_and_new_refs_loses_nothing(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = ground.commit("one"), ground.commit("two")
-    ground.hand_over([one], {"heads/one": one})
-    ground.bring_in()
-    ground.hand_over([one, two], {"heads/one/deeper": one, "heads/two": two})
+    one, two = handover.commit("one"), handover.commit("two")
+    handover.hand_over([one], {"heads/one": one})
+    handover.bring_in()
+    handover.hand_over([one, two], {"heads/one/deeper": one, "heads/two": two})
 
     def drop_and_die(*arguments: object) -> None:
         drop(*arguments)  # type: ignore[arg-type]
@@ -101,27 +101,27 @@ def test_a_death_between_old_and_new_refs_loses_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(kept_refs, "_drop_old", drop_and_die)
         with pytest.raises(KeyboardInterrupt):
-            ground.bring_in()
-    assert ground.refs() == {}
-    ground.bring_in()
-    assert ground.refs() == {"heads/one/deeper": one, "heads/two": two}
+            handover.bring_in()
+    assert handover.refs() == {}
+    handover.bring_in()
+    assert handover.refs() == {"heads/one/deeper": one, "heads/two": two}
 
 
-def test_no_ref_names_what_was_not_handed_over(ground: Ground) -> None:
-    git(ground.repo, "commit", "-q", "--allow-empty", "-m", "private")
-    private, one = git(ground.repo, "rev-parse", "HEAD"), ground.commit("one")
-    ground.hand_over([one], {"heads/one": one, "heads/private": private})
-    kept = ground.bring_in()
-    assert ground.refs() == {"heads/one": one}
+def test_no_ref_names_what_was_not_handed_over(handover: Handover) -> None:
+    git(handover.repo, "commit", "-q", "--allow-empty", "-m", "private")
+    private, one = git(handover.repo, "rev-parse", "HEAD"), handover.commit("one")
+    handover.hand_over([one], {"heads/one": one, "heads/private": private})
+    kept = handover.bring_in()
+    assert handover.refs() == {"heads/one": one}
     assert "`heads/private` was refused" in " ".join(kept.notes)
 
 
-def test_what_would_not_fit_on_the_disk_is_not_kept(ground: Ground) -> None:
-    small, large = ground.commit("small"), ground.commit("large", "x" * 5000)
-    ground.origin = replace(ground.origin, room=4000)
-    ground.hand_over([small, large], {"heads/small": small, "heads/large": large})
-    kept = ground.bring_in()
-    assert ground.refs() == {"heads/small": small}
+def test_what_would_not_fit_on_the_disk_is_not_kept(handover: Handover) -> None:
+    small, large = handover.commit("small"), handover.commit("large", "x" * 5000)
+    handover.origin = replace(handover.origin, room=4000)
+    handover.hand_over([small, large], {"heads/small": small, "heads/large": large})
+    kept = handover.bring_in()
+    assert handover.refs() == {"heads/small": small}
     assert "`heads/large` was refused (the changed files have 5000 bytes" in kept.notes[0]
 
 
@@ -134,41 +134,41 @@ def test_what_would_not_fit_on_the_disk_is_not_kept(ground: Ground) -> None:
         '{"bundle": "%s", "refs": [["heads/x"]]}', '{"bundle": "%s", "refs": 7}',
     ],
 )  # fmt: skip
-def test_a_list_that_is_none_keeps_nothing(ground: Ground, listed: str) -> None:
-    one = ground.commit("one")
-    ground.hand_over([one], {})
-    (ground.out / "kept").write_text(listed.replace("%s", one))
-    assert ground.bring_in().refused
-    assert ground.refs() == {}
+def test_a_list_that_is_none_keeps_nothing(handover: Handover, listed: str) -> None:
+    one = handover.commit("one")
+    handover.hand_over([one], {})
+    (handover.out / "kept").write_text(listed.replace("%s", one))
+    assert handover.bring_in().refused
+    assert handover.refs() == {}
 
 
-def test_a_list_that_is_a_link_or_a_fifo_is_not_read(ground: Ground, tmp_path: Path) -> None:
-    ground.hand_over([], {})
-    (ground.out / "kept").rename(tmp_path / "elsewhere")
-    (ground.out / "kept").symlink_to(tmp_path / "elsewhere")
-    assert "the harvest has no `kept`" in (ground.bring_in().refused or "")
-    (ground.out / "kept").unlink()
-    os.mkfifo(ground.out / "kept")
-    assert "is not a regular file" in (ground.bring_in().refused or "")
+def test_a_list_that_is_a_link_or_a_fifo_is_not_read(handover: Handover, tmp_path: Path) -> None:
+    handover.hand_over([], {})
+    (handover.out / "kept").rename(tmp_path / "elsewhere")
+    (handover.out / "kept").symlink_to(tmp_path / "elsewhere")
+    assert "the harvest has no `kept`" in (handover.bring_in().refused or "")
+    (handover.out / "kept").unlink()
+    os.mkfifo(handover.out / "kept")
+    assert "is not a regular file" in (handover.bring_in().refused or "")
 
 
-def test_names_are_made_safe(ground: Ground) -> None:
-    one = ground.commit("one")
+def test_names_are_made_safe(handover: Handover) -> None:
+    one = handover.commit("one")
     names = ["../../heads/main", "heads/\u202e\x1b]0;x", "heads/A", "heads/a", "heads/a/b"]
-    ground.hand_over([one], dict.fromkeys(names, one))
-    ground.bring_in()
+    handover.hand_over([one], dict.fromkeys(names, one))
+    handover.bring_in()
     found = ["_/_/heads/main", "heads/A", "heads/___0_x", "heads_a-2", "heads_a_b-2"]
-    assert sorted(ground.refs()) == found
-    assert git(ground.repo, "rev-parse", "main") == ground.base
+    assert sorted(handover.refs()) == found
+    assert git(handover.repo, "rev-parse", "main") == handover.base
 
 
-def test_names_with_secrets_are_numbered(ground: Ground) -> None:
-    one = ground.commit("one")
+def test_names_with_secrets_are_numbered(handover: Handover) -> None:
+    one = handover.commit("one")
     secret = "correct-horse-battery"
     names = [f"heads/{secret}", "heads/one", f"tags/{'x' * 50}{secret}", "\ud800", "renamed/1"]
-    ground.hand_over([one], dict.fromkeys(names, one))
-    kept = ground.bring_in()
-    assert sorted(ground.refs()) == ["_", "heads/one", "renamed/1", "renamed/2", "renamed_1-2"]
+    handover.hand_over([one], dict.fromkeys(names, one))
+    kept = handover.bring_in()
+    assert sorted(handover.refs()) == ["_", "heads/one", "renamed/1", "renamed/2", "renamed_1-2"]
     assert kept.refused is None
     assert kept.notes == (
         "names of refs contained the value of `TOKEN`; they are kept as `renamed/1` and so on",
@@ -176,11 +176,11 @@ def test_names_with_secrets_are_numbered(ground: Ground) -> None:
 
 
 def test_what_takes_too_long_to_check_is_named(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_refs, "SEARCH_TIME", -1.0)
-    one = ground.commit("one")
-    ground.hand_over([one], {"heads/one": one})
-    kept = ground.bring_in()
+    one = handover.commit("one")
+    handover.hand_over([one], {"heads/one": one})
+    kept = handover.bring_in()
     assert kept.refs == ()
     assert "no time was left" in kept.notes[0]

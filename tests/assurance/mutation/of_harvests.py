@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tests.assurance.mutation.protection import Protection, patches
 
 REGULAR = "tests/files/test_safe_open.py"
-IMPORT = "tests/git/test_quarantine.py"
+IMPORT = "tests/git/test_quarantine.py tests/git/test_quarantine_files.py"
 TREES = "tests/git/test_tree_checks.py"
 HELPER = "tests/worker/test_harvest.py"
 ROOM = "tests/worker/test_harvest_disk_limit.py"

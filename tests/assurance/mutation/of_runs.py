@@ -390,7 +390,7 @@ def triggers() -> Iterator[Protection]:
         ("few files looked at", "most=_MOST_FILES", "most=10**9"),
     )  # fmt: skip
     yield from patches(
-        "runs/notifications.py", tests,
+        "runs/notifications.py", ("tests/runs/test_notifications.py",),
         ("no shell", "shlex.split(command),", '["sh", "-c", command],'),
         ("a command that hangs is ended", "        timeout=_TIMEOUT,\n        check=False,",
          "        check=False,"),

@@ -1,18 +1,16 @@
-"""Pictures of workflows: read back, they say what the workflow says, whatever it is."""
+"""Workflows drawn for a terminal: read back, a picture says what the workflow says."""
 
 import random
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from orchestrator.workflow.drawing.graph import shape_of
-from orchestrator.workflow.drawing.mermaid import mermaid
-from orchestrator.workflow.drawing.svg import svg
 from orchestrator.workflow.drawing.terminal import picture
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.model import Task
 from orchestrator.workflow.parsing.reader import read_workflow
+from tests.support.drawn_workflows import RELEASE, any_workflow, batches, edges_of, workflow
 
 WORKFLOWS = Path(__file__).parents[2] / "data" / "workflows"
 NORTH, EAST, SOUTH, WEST = (0, -1), (1, 0), (0, 1), (-1, 0)
@@ -30,7 +28,6 @@ ARMS = {
     "┼": (NORTH, EAST, SOUTH, WEST),
 }
 BACK = {NORTH: SOUTH, SOUTH: NORTH, EAST: WEST}
-
 DESIGN_FIRST = {
     "design": [],
     "backend-api": ["design"],
@@ -40,56 +37,6 @@ DESIGN_FIRST = {
     "integration-tests": ["security-audit"],
     "deploy": ["integration-tests"],
 }
-RELEASE = {
-    "user-management": [],
-    "post-system": [],
-    "comment-system": ["post-system"],
-    "user-ui": ["user-management"],
-    "post-ui": ["post-system"],
-    "comment-ui": ["comment-system"],
-    "database-migrations": ["user-management", "post-system", "comment-system"],
-    "api-documentation": ["user-management", "post-system", "comment-system"],
-    "e2e-tests": ["user-ui", "post-ui", "comment-ui", "database-migrations"],
-    "performance-tests": ["e2e-tests"],
-    "staging-deploy": ["performance-tests", "api-documentation"],
-    "production-deploy": ["staging-deploy"],
-}
-
-
-def workflow(tasks: dict[str, list[str]], **more) -> Workflow:
-    return Workflow(
-        name="a workflow",
-        tasks=tuple(Task(id=name, task=name, depends_on=after) for name, after in tasks.items()),
-        **more,
-    )
-
-
-def any_workflow(seed: int) -> Workflow:
-    """Narrow and wide, sparse and dense, with names of many lengths."""
-    choose = random.Random(seed)
-    count, reach = choose.randint(1, 30), choose.choice((2, 5, 30))
-    density = choose.choice((0.1, 0.3, 0.7))
-    names = [f"{'long-' * choose.randint(0, 6)}t{number}" for number in range(count)]
-    return workflow(
-        {
-            name: [one for one in names[max(0, n - reach) : n] if choose.random() < density]
-            for n, name in enumerate(names)
-        }
-    )
-
-
-def reduced(tasks: dict[str, list[str]]) -> set[tuple[str, str]]:
-    """The edges that no longer way implies, found by walking all of them."""
-
-    def reaches(start: str, end: str) -> bool:
-        return any(one == end or reaches(one, end) for one in tasks[start] if one in tasks)
-
-    return {
-        (before, name)
-        for name, after in tasks.items()
-        for before in after
-        if not any(other != before and reaches(other, before) for other in after)
-    }
 
 
 class Tracer:
@@ -154,10 +101,6 @@ class Tracer:
 
 def is_connector(name: str) -> bool:
     return re.fullmatch(r"\(\d+\)", name) is not None
-
-
-def edges_of(one: Workflow) -> set[tuple[str, str]]:
-    return reduced({task.id: list(task.depends_on) for task in one.tasks})
 
 
 def test_a_chain_with_a_fan_in_it():
@@ -255,19 +198,6 @@ def test_what_ascii_cannot_show_has_something_in_its_place():
     assert text == picture(workflow(RELEASE), width=60).translate(shapes).replace("…", "~")
 
 
-def batches(**more) -> Workflow:
-    each = [Task(id=f"move-{n}", task="t", group="move", depends_on=("list",)) for n in (1, 2, 3)]
-    ids = tuple(task.id for task in each)
-    return Workflow(
-        name="w",
-        tasks=(
-            Task(id="list", task="t"),
-            *each,
-            Task(id="sum-up", task="t", depends_on=ids, inputs=ids, **more),
-        ),
-    )
-
-
 def test_a_foreach_is_one_node():
     assert picture(batches()) == "list ──► move × 3 ──► sum-up"  # noqa: RUF001
     assert picture(batches(), ascii_only=True) == "list --> move x 3 --> sum-up"
@@ -294,118 +224,3 @@ def test_hundreds_of_tasks_are_drawn_as_well():
     assert Tracer(picture(one)).edges() == {
         (shape_of(one).nodes[a].name, shape_of(one).nodes[b].name) for a, b in shape_of(one).edges
     }
-
-
-class TestSvg:
-    SPACE = "{http://www.w3.org/2000/svg}"
-
-    @pytest.mark.parametrize("seed", range(40))
-    def test_every_edge_goes_from_its_node_to_its_node(self, seed):
-        one = any_workflow(seed)
-        root = ElementTree.fromstring(svg(one).encode())
-        boxes = self.boxes(root)
-        assert sorted(boxes) == sorted(task.id for task in one.tasks)
-        seen = set()
-        for path in root.iter(f"{self.SPACE}path"):
-            if "data-from" not in path.attrib:
-                continue
-            first, last = path.attrib["data-from"], path.attrib["data-to"]
-            seen.add((first, last))
-            points = [tuple(map(float, pair.split())) for pair in path.attrib["d"][2:].split(" L ")]
-            x, y, width, height = boxes[first]
-            assert points[0] == (x + width, y + height / 2)
-            x, y, width, height = boxes[last]
-            assert points[-1] == (x, y + height / 2)
-            assert all(a[0] == b[0] or a[1] == b[1] for a, b in zip(points, points[1:]))  # noqa: B905, RUF007
-            assert [point[0] for point in points] == sorted(point[0] for point in points)
-            for name, box in boxes.items():
-                if name not in (first, last):
-                    assert not any(self.meet(a, b, box) for a, b in zip(points, points[1:]))  # noqa: B905, RUF007
-        assert seen == edges_of(one)
-
-    def boxes(self, root) -> dict[str, tuple[float, ...]]:
-        found = {}
-        for group in root.findall(f"{self.SPACE}g"):
-            rect, text = group.find(f"{self.SPACE}rect"), group.find(f"{self.SPACE}text")
-            if rect is not None:
-                found[text.text] = tuple(
-                    float(rect.attrib[name]) for name in ("x", "y", "width", "height")
-                )
-        return found
-
-    @staticmethod
-    def meet(a, b, box) -> bool:
-        x, y, width, height = box
-        return (
-            min(a[0], b[0]) < x + width
-            and max(a[0], b[0]) > x
-            and min(a[1], b[1]) < y + height
-            and max(a[1], b[1]) > y
-        )
-
-    def test_boxes_are_apart_and_on_the_page(self):
-        root = ElementTree.fromstring(svg(workflow(RELEASE)).encode())
-        boxes = list(self.boxes(root).values())
-        page = float(root.attrib["width"]), float(root.attrib["height"])
-        for n, (x, y, width, height) in enumerate(boxes):
-            assert x >= 0 and y >= 0 and x + width <= page[0] and y + height <= page[1]  # noqa: PT018
-            corners = (x, y), (x + width, y + height)
-            assert not any(self.meet(*corners, other) for other in boxes[n + 1 :])
-
-    def test_no_text_becomes_markup(self):
-        bad = "</title><script>alert(1)</script>]]>&\"'\x00\x1b[2J\u202e\ufffe\U0001ffff<!--"
-        one = Workflow(name=bad, tasks=(Task(id="a", task=bad.replace("\0", "")),))
-        text = svg(one)
-        root = ElementTree.fromstring(text.encode())
-        assert {element.tag.removeprefix(self.SPACE) for element in root.iter()} <= {
-            "svg", "title", "defs", "marker", "path", "rect", "g", "text"
-        }  # fmt: skip
-        assert root.find(f"{self.SPACE}title").text.startswith("</title><script>alert(1)</script>")
-        assert "<script" not in text
-        assert "\ufffe" not in text
-
-
-class TestMermaid:
-    def read(self, text: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
-        """Read the part of Mermaid that it is to be."""
-        head, rest = re.match(
-            r'---\ntitle: ("[^\n]*")\n---\nflowchart LR\n(.*)', text, re.S
-        ).groups()
-        assert head.isascii()
-        nodes, edges = {}, set()
-        for line in rest.split("\n"):
-            node = re.fullmatch(r'    (n\d+)\[{1,2}"([^"]*)"\]{1,2}', line)
-            edge = re.fullmatch(r"    (n\d+) --> (n\d+)", line)
-            assert node or edge, line
-            if node:
-                nodes[node[1]] = node[2]
-            else:
-                edges.add((edge[1], edge[2]))
-        return nodes, edges
-
-    @pytest.mark.parametrize("seed", range(20))
-    def test_it_says_what_the_workflow_says(self, seed):
-        one = any_workflow(seed)
-        nodes, edges = self.read(mermaid(one))
-        assert sorted(nodes.values()) == sorted(task.id for task in one.tasks)
-        assert {(nodes[first], nodes[last]) for first, last in edges} == edges_of(one)
-
-    def test_a_name_cannot_break_out(self):
-        bad = '"\n---\nclick a "javascript:alert(1)"\n%%{init: {}}%%'
-        one = Workflow(name=bad, tasks=(Task(id="a", task="t"),))
-        nodes, edges = self.read(mermaid(one))
-        assert nodes == {"n0": "a"}
-        assert not edges
-
-    def test_nor_can_a_task_that_came_past_the_checks(self):
-        bad = 'x"] --> y[<img src=x onerror=alert(1)>]\n`md`;#quot;'
-        task = Task.model_construct(**{**Task(id="a", task="t").__dict__, "id": bad})
-        one = Workflow.model_construct(name="n", tasks=(task,), max_latency=None)
-        nodes, _ = self.read(mermaid(one))
-        assert not set(nodes["n0"]) & set('"[]<>`=')
-        assert nodes["n0"].startswith("x#34;#93; --#62; y#91;#60;img")
-
-    def test_a_foreach_is_one_node(self):
-        nodes, edges = self.read(mermaid(batches()))
-        assert nodes == {"n0": "list", "n1": "move × 3", "n2": "sum-up"}  # noqa: RUF001
-        assert edges == {("n0", "n1"), ("n1", "n2")}

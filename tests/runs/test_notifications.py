@@ -1,0 +1,188 @@
+"""A command or a URL is told of an alert."""
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.loading import load_config
+from orchestrator.config.run import Triggers
+from orchestrator.errors import ConfigError
+from orchestrator.events import Notice, RunDone, WorkerDone
+from orchestrator.results import Reason, RunResult, Status, WorkerResult
+from orchestrator.runs import notifications as notify
+from orchestrator.runs.notification_messages import notification
+from orchestrator.runs.notifications import Notifier, send
+from orchestrator.state.run_directory import all_runs
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+from tests.support.watched_runs import watched
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[bytes]]]:
+    """A web address on this machine, and what was posted to it."""
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook?token=t0psecret", bodies
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+class TestNotify:
+    TASK = "printf 'password: '; exec sleep 1.5"
+
+    def test_a_command_gets_the_event(self, repo: Path, local_engine: LocalEngine) -> None:
+        said = repo.parent / "said; touch not-a-shell"
+        script = repo.parent / "tell.py"
+        script.write_text("import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))")
+        notify = f"{sys.executable} {script} '{said}'"
+        watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
+        event, end = map(json.loads, said.read_text().splitlines())
+        (run,) = all_runs(repo / ".git" / "orchestrator")
+        wanted = {"run_id": run.run_id, "type": "intervention", "worker_id": 1}
+        assert wanted.items() <= event.items()
+        assert (event["trigger"], event["stops"]) == ("needs_input", False)
+        assert (end["type"], end["run_id"], end["status"]) == ("run_done", run.run_id, "success")
+
+    def test_failed_workers_and_the_end_are_told(
+        self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
+    ) -> None:
+        address, bodies = posted
+        tasks = ("true", "echo $(printf 'w%.0s' $(seq 900)) >&2; exit 3")
+        shell_run(repo, local_engine, *tasks, triggers=Triggers(notify=address))
+        failed, end = map(json.loads, bodies)
+        assert (failed["type"], failed["worker_id"]) == ("worker_failed", 2)
+        assert (failed["status"], failed["reason"]) == ("failed", "agent_failed")
+        assert (failed["branch"], failed["attempts"]) == ("architect/parallel-2", 1)
+        assert len(failed["message"]) <= 500
+        assert (end["type"], end["status"], end["resumable"]) == ("run_done", "failed", False)
+        assert end["counts"] == {"success": 1, "partial": 0, "failed": 1, "timeout": 0}
+        (listed,) = end["not_successful"]
+        assert listed == {key: failed[key] for key in listed}
+
+    def test_whoever_was_cancelled_or_skipped_is_in_the_end_alone(self) -> None:
+        result = WorkerResult(
+            worker_id=1, branch="b", model="m", status=Status.FAILED, worktree_path="/w",
+            reason=Reason.DEPENDENCY,
+        )  # fmt: skip
+        assert notification("R", WorkerDone(result=result)) is None
+        timeout = result.model_copy(update={"status": Status.TIMEOUT, "reason": Reason.TIMEOUT})
+        assert notification("R", WorkerDone(result=timeout)) is not None
+        assert notification("R", WorkerDone(result=timeout), is_open=True) is None
+        many = RunResult(
+            run_id="R", status=Status.FAILED, base="c", engine="e", duration=1, cost=0,
+            results=[result] * 300,
+        )  # fmt: skip
+        end = notification("R", RunDone(result=many), is_open=True)
+        assert end is not None
+        assert (end["counts"], end["resumable"]) == (
+            {"success": 0, "partial": 0, "failed": 300, "timeout": 0}, True
+        )  # fmt: skip
+        assert len(end["not_successful"]) == 100
+
+    def test_the_newest_is_told_and_what_hangs_is_said_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(notify, "_LAST", 0.3)
+        problems: list[str] = []
+        gate = tmp_path / "gate"
+        script = f"cat >> {tmp_path}/told; until [ -e {gate} ]; do sleep 0.05; done"
+        notifier = Notifier(f"sh -c '{script}'", failed=problems.append)
+        for number in range(150):
+            notifier.tell({"number": number})
+        notifier.close()
+        assert problems == ["the program or server took longer than 0.3 s"]
+        gate.touch()
+        notifier._thread.join(30)
+        assert len(problems) == 1
+        assert not notifier._waiting.empty()
+        waiting = [notifier._waiting.get_nowait() for _ in range(notifier._waiting.qsize())]
+        assert {"number": 149} in waiting
+
+    def test_a_web_address_is_posted_to_and_kept_nowhere(
+        self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
+    ) -> None:
+        address, bodies = posted
+        _, _, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=address)
+        types = [json.loads(body)["type"] for body in bodies]
+        assert types == ["intervention", "run_done"]
+        (run,) = all_runs(repo / ".git" / "orchestrator")
+        record = run.record()
+        assert record is not None
+        assert record.private == ("notify",)
+        written = [path for path in run.path.rglob("*") if path.is_file()]
+        assert not any(b"t0psecret" in path.read_bytes() for path in written)
+        assert "t0psecret" not in str(events)
+
+    @pytest.mark.parametrize("notify", ["/no/such/program", "false", "http://127.0.0.1:9/x", "'"])
+    def test_one_that_does_not_arrive_is_said_and_harms_nothing(
+        self, repo: Path, local_engine: LocalEngine, notify: str
+    ) -> None:
+        worker, found, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
+        assert (worker.status, len(found)) == (Status.SUCCESS, 1)
+        notes = [event.message for event in events if isinstance(event, Notice)]
+        assert [note for note in notes if note.startswith("a notification could not be sent")]
+
+    def test_one_that_hangs_holds_nobody_up(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(notify, "_TIMEOUT", 60.0)
+        monkeypatch.setattr(notify, "_LAST", 0.2)
+        gate = tmp_path / "gate"
+        notifier = Notifier(
+            f"sh -c 'until [ -e {gate} ]; do sleep 0.02; done'", failed=lambda _: None
+        )
+        began = time.monotonic()
+        for number in range(1000):
+            notifier.tell({"number": number})
+        notifier.close()
+        assert time.monotonic() - began < 50
+        assert notifier._thread.is_alive()
+        gate.touch()
+        notifier._thread.join(30)
+        assert not notifier._thread.is_alive()
+
+    def test_no_shell_reads_a_command(self, tmp_path: Path) -> None:
+        made = tmp_path / "made"
+        assert send(f"true ; touch {made}", b"{}") is None
+        assert not made.exists()
+
+    def test_a_server_that_hangs_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(notify, "_TIMEOUT", 0.2)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            assert send(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}") == "TimeoutError"
+
+    @pytest.mark.parametrize("target", ["/no/t0psecret", "http://127.0.0.1:t0psecret/"])
+    def test_nothing_of_the_target_is_told(self, target: str) -> None:
+        problem = send(target, b"{}")
+        assert problem
+        assert "t0psecret" not in problem
+
+    def test_a_file_that_nobody_named_starts_no_program(self, repo: Path) -> None:
+        (repo / "orchestrator.yaml").write_text("triggers:\n  notify: touch /tmp/x\n  silence: 9\n")
+        with pytest.raises(ConfigError, match=r"`triggers.notify` is not accepted from a file"):
+            load_config(options={"tasks": ("x",)}, environ={}, top=repo, file=None)
+        named = load_config(
+            options={"tasks": ("x",)}, environ={}, top=repo, file=repo / "orchestrator.yaml"
+        )
+        assert (named.triggers.notify, named.triggers.silence) == ("touch /tmp/x", 9.0)
