@@ -1,1 +1,1 @@
-"""Commands, options and everything that a person sees; alone knows typer, rich and humanize."""
+"""The command line: commands, options and all output. Only this package uses typer and rich."""

@@ -1,4 +1,4 @@
-"""The command line: finds the command, turns every error into a message and an exit code."""
+"""Entry point: runs the chosen command, and turns errors into messages and exit codes."""
 
 import os
 import platform
@@ -30,14 +30,14 @@ BUG = 70
 INTERRUPTED = 130
 _UTF8_MODE = "PYTHONUTF8"
 _HELP_WIDTH = 100
-"""Columns that `--help` uses at most."""
+"""Maximum width of `--help` in columns."""
 NOBODY_READS = 141
-"""What a shell reports for a program that SIGPIPE ended."""
+"""Exit code that a shell reports for a program ended by SIGPIPE."""
 
 
 @dataclass(frozen=True)
 class _Command:
-    """Where a command is, so that `--help` need not import it."""
+    """Location of a command, so that `--help` does not have to import it."""
 
     module: str
     attribute: str
@@ -80,14 +80,14 @@ COMMANDS: Mapping[str, _Command] = {
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command when it is called."""
+    """A group that imports a command only when it is called."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002
-        """Name the commands, in the order of the help."""
+        """Return the names of the commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ANN401, ARG002
-        """Import a command."""
+        """Import a command, and return it."""
         command = COMMANDS.get(cmd_name)
         if command is None:
             raise _unknown_command(cmd_name)
@@ -96,20 +96,20 @@ class LazyGroup(TyperGroup):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name)(target)
             target = single
-        for one in target.registered_commands:
-            one.cls = GroupedCommand
+        for registered in target.registered_commands:
+            registered.cls = GroupedCommand
         target.rich_markup_mode = None
         return typer.main.get_command(target)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
-        """List the commands without importing them."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
 
 
 def _unknown_command(name: str) -> ConfigError:
     close = get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "`orchestrator --help` lists the commands"
+    hint = f"did you mean `{close[0]}`?" if close else "run `orchestrator --help` for the commands"
     return ConfigError(f"unknown command: `{name}`", hint=hint)
 
 
@@ -145,10 +145,10 @@ def main() -> None:
 
 
 def _speak_utf8() -> None:
-    """Start over in Python's UTF-8 mode where the locale would have text in another encoding.
+    """Restart Python in UTF-8 mode if the locale uses another encoding.
 
-    Arguments, variables and names of files are UTF-8 whatever the locale says; with `LC_ALL=C` and
-    `PYTHONUTF8=0` Python would take every letter that is not ASCII for a byte without a meaning.
+    Arguments, variables and file names are UTF-8 in practice. Otherwise Python would, for example
+    with `LC_ALL=C` and `PYTHONUTF8=0`, decode every non-ASCII character as undecodable bytes.
     """
     if sys.getfilesystemencoding().lower() != "utf-8" and os.environ.get(_UTF8_MODE) != "1":
         os.environ[_UTF8_MODE] = "1"
@@ -156,20 +156,20 @@ def _speak_utf8() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and give its exit code; nothing is raised."""
+    """Run one command line and return its exit code; never raise an exception."""
     _prepare_streams()
     if VARIABLE in os.environ:
         return complete(typer.main.get_command(app))
     try:
         return _invoke(list(arguments))
     except BrokenPipeError:
-        # What is left in the buffer would be tried again, and complained of, at exit.
+        # Otherwise Python would flush the rest of the buffer at exit, and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
 
 
 def _prepare_streams() -> None:
-    """Make sure that both streams exist and that no character can end the program."""
+    """Ensure that both streams exist, and that printing any character cannot fail."""
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
@@ -208,7 +208,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """Check that every argument is text: records, containers and JSON cannot hold other bytes.
+    """Check that all arguments are text: records, containers and JSON cannot store other bytes.
 
     Raises:
         ConfigError: An argument is not UTF-8.
@@ -216,11 +216,11 @@ def _check_arguments(arguments: Sequence[str]) -> None:
     for number, argument in enumerate(arguments, start=1):
         if not is_text(argument):
             before = arguments[number - 2] if number > 1 else ""
-            place = f" behind `{one_line(before, limit=60)}`" if before.startswith("-") else ""
+            place = f" after `{one_line(before, limit=60)}`" if before.startswith("-") else ""
             shown = one_line(argument, limit=60)
             raise ConfigError(
                 f"argument {number}{place} is not UTF-8 text: `{shown}`",
-                hint="write it in UTF-8; a file may hold other bytes, its name may not",
+                hint="use UTF-8 text; a file may contain other bytes, but its name must be UTF-8",
             )
 
 
@@ -229,7 +229,7 @@ def _report(error: Exception) -> int:
         tell_failure(error)
         return error.exit_code
     if isinstance(error, typer.TyperException) and error.message.startswith("Usage: "):
-        # A group of commands without one of them.
+        # A group of commands was called without a command.
         show(error.message)
         return 0
     if isinstance(error, typer.TyperException):

@@ -1,4 +1,4 @@
-"""Carry a run out in front of people: the live view, the signals, the result, the exit code."""
+"""Execute a run in the foreground: live view, signals, result and exit code."""
 
 from typing import Protocol
 
@@ -14,13 +14,13 @@ from orchestrator.workflow.model import Workflow
 
 
 class ForegroundRun(Protocol):
-    """A run, new or resumed."""
+    """A new or resumed run."""
 
     def execute(self) -> RunResult:
-        """Run it to its end."""
+        """Execute the run until it ends, and return its result."""
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop it."""
+        """Stop the run; with `kill`, without a grace period."""
 
 
 def run_in_foreground(
@@ -33,19 +33,19 @@ def run_in_foreground(
     as_json: bool,
     summary: bool = False,
 ) -> int:
-    """Run to the end, show the result, give the exit code.
+    """Execute a run, print its result, and return the exit code.
 
     Args:
-        run: What to run.
-        config: Its wishes.
-        view: Shows it as it goes on.
-        workflow: Whose tasks it has.
-        quiet: Say nothing beside the result.
-        as_json: Show that as JSON.
-        summary: Show that in one line.
+        run: The run.
+        config: The run's configuration.
+        view: Shows the progress.
+        workflow: The workflow, if the run executes one.
+        quiet: Whether to print nothing but the result.
+        as_json: Whether to print the result as JSON.
+        summary: Whether to print the result as one line.
 
     Raises:
-        OrchestratorError: It could not start.
+        OrchestratorError: The run could not start.
     """
 
     def stop(again: bool) -> None:
@@ -72,4 +72,4 @@ def run_in_foreground(
 def _stopping(config: ParallelConfig, *, again: bool) -> str:
     if again:
         return "killing the containers"
-    return f"stopping: workers get {config.limits.grace:g} s to end; interrupt again to kill them"
+    return f"stopping: workers have {config.limits.grace:g} s to end; interrupt again to kill them"

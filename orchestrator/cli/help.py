@@ -1,4 +1,4 @@
-"""How a command lists its options."""
+"""Format the options of a command for `--help`."""
 
 import re
 from typing import Any
@@ -9,13 +9,13 @@ from typer.core import TyperCommand
 from orchestrator.config.option import Group
 
 _TYPE = re.compile(r" <.*>$")
-"""The type of an argument, as typer shows it beside the name."""
+"""Type of an argument, which typer appends to its name."""
 _FEW = 15
-"""Options that need no sections."""
+"""Commands with at most this many options are listed without sections."""
 
 
 class GroupedCommand(TyperCommand):
-    """A command that lists many options in sections, in the order of `Group`."""
+    """A command that lists its options in sections, in the order of `Group`."""
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
         """Write a section for the arguments, and one for each group of options."""

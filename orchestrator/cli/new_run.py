@@ -1,4 +1,4 @@
-"""What the commands that start a run do alike: configure it, then plan, detach or execute it."""
+"""Shared by the commands that start a run: configure it; then plan, detach or execute it."""
 
 import os
 from json import dumps
@@ -21,14 +21,14 @@ from orchestrator.runs.detach import go_on_in_background
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow
 
-_UNCHECKED = "the engine, its images and the machine's size were not checked: `orchestrator doctor`"
+_UNCHECKED = "not checked: engine, images and capacity of the machine (use `orchestrator doctor`)"
 
 
 def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True) -> Settings:
     """Return the settings of a run from its options, the environment and the configuration file.
 
     Raises:
-        ConfigError: Listing every mistake.
+        ConfigError: A setting is invalid. The message lists all problems.
     """
     return load_settings(
         options={**given, "env_file": tuple(run.env_file or ())},
@@ -49,8 +49,8 @@ def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings
         return given
     if given.get("workers") not in (None, "1"):
         raise ConfigError(
-            "`--no-parallel` and `--workers` do not go together",
-            hint="`--no-parallel` is `--workers 1`",
+            "`--no-parallel` and `--workers` cannot be used together",
+            hint="`--no-parallel` is the same as `--workers 1`",
         )
     return {**given, "workers": "1"}
 
@@ -63,11 +63,11 @@ def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
         configs: The settings of the run, or of each of its tasks.
 
     Raises:
-        ConfigError: An option modifies another one that was not given.
+        ConfigError: An option has no effect without another option.
     """
     idle = list(without_effect(given, configs))
     if idle:
-        raise mistakes(idle, "give what it needs, or leave it out", "command line")
+        raise mistakes(idle, "add the option that it needs, or remove it", "command line")
 
 
 def fetch_base(run: RunOptions, base: str) -> None:
@@ -89,7 +89,7 @@ def start(
     *,
     workflow: Workflow | None = None,
 ) -> None:
-    """Print the plan of a run, start it in the background, or execute it, as was asked.
+    """Print the plan of a run, start it in the background, or execute it.
 
     Raises:
         ConfigError: Two options exclude each other.
@@ -111,12 +111,12 @@ def start(
 def _check_combination(run: RunOptions) -> None:
     if run.dry_run and run.detach:
         raise ConfigError(
-            "`--dry-run` and `--detach` do not go together", hint="leave one of them out"
+            "`--dry-run` and `--detach` cannot be used together", hint="remove one of them"
         )
     if run.summary and (run.json or run.dry_run or run.detach):
         raise ConfigError(
-            "`--summary` does not go together with `--json`, `--dry-run` or `--detach`",
-            hint="leave one of them out",
+            "`--summary` cannot be used with `--json`, `--dry-run` or `--detach`",
+            hint="remove one of them",
         )
 
 

@@ -72,11 +72,11 @@ def with_settings(
 def _command(function: Command, keys: Collection[str]) -> Command:
     own: dict[str, Parameter] = {}
     parts: dict[str, Any] = {}
-    for one in inspect.signature(function).parameters.values():
-        if is_dataclass(one.annotation):
-            parts[one.name] = one.annotation
-        elif one.name != "settings":
-            own[one.name] = one.replace(kind=Parameter.KEYWORD_ONLY)
+    for parameter in inspect.signature(function).parameters.values():
+        if is_dataclass(parameter.annotation):
+            parts[parameter.name] = parameter.annotation
+        elif parameter.name != "settings":
+            own[parameter.name] = parameter.replace(kind=Parameter.KEYWORD_ONLY)
 
     @wraps(function)
     def command(**given: Any) -> None:  # noqa: ANN401
@@ -97,11 +97,11 @@ def _command(function: Command, keys: Collection[str]) -> Command:
 
 
 def _declare(command: Command, parameters: Iterable[Parameter]) -> None:
-    """Set what typer reads to make the options of a command."""
+    """Set the attributes from which typer derives the options of a command."""
     signature = Signature(list(parameters))
     command.__signature__ = signature  # type: ignore[attr-defined]
     command.__annotations__ = {
-        **{one.name: one.annotation for one in signature.parameters.values()},
+        **{parameter.name: parameter.annotation for parameter in signature.parameters.values()},
         "return": None,
     }
 
@@ -173,14 +173,15 @@ def _settings(keys: Collection[str], given: Mapping[str, Any]) -> GivenSettings:
     Raises:
         ConfigError: A setting was given by its name and by its former name.
     """
-    found: GivenSettings = {}
+    values_by_key: GivenSettings = {}
     for key in keys:
         values = [given[name] for name in (key, _former(key)) if given.get(name) is not None]
         if len(values) > 1:
             raise ConfigError(
-                f"`{OPTIONS[key].former}` is the former name of `{flag(key)}`: both were given",
-                hint="leave one of them out",
+                f"`{OPTIONS[key].former}` is the former name of `{flag(key)}`; both were given",
+                hint="remove one of them",
             )
         if values:
-            found[key] = tuple(values[0]) if isinstance(values[0], list) else values[0]
-    return found
+            value = values[0]
+            values_by_key[key] = tuple(value) if isinstance(value, list) else value
+    return values_by_key

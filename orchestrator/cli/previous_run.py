@@ -1,4 +1,4 @@
-"""What a workflow's run takes over from an earlier one."""
+"""Continue a workflow from the results of an earlier run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,52 +16,53 @@ from orchestrator.workflow.parsing.reader import Reading
 from orchestrator.workflow.selection import missing, starting_at
 
 _NAMED = 10
-"""Tasks that a message names."""
+"""Most tasks that a message names."""
 
 
 def earlier_run(named: str) -> RunRecord:
-    """Find the run that another one is to go on from.
+    """Return the record of the run to continue from.
 
     Raises:
-        ConfigError: There is none, it goes on, or it is not one of a workflow.
+        ConfigError: The run does not exist, is still running, or is not a run of a workflow.
     """
     runs = list(all_runs(Repository(Path.cwd()).state_dir))
     directory = named_run(runs, named)
     record = directory.record()
     if record is None or record.workflow is None:
-        raise ConfigError(f"run {named} is not one of a workflow", hint="`orchestrator ls`")
+        raise ConfigError(f"run {named} is not a run of a workflow", hint="see `orchestrator ls`")
     if directory.is_live():
         raise ConfigError(
-            f"run {directory.run_id} still goes on: its tasks would run a second time",
-            hint=f"`orchestrator wait {directory.run_id}` waits for its end",
+            f"run {directory.run_id} is still running: its tasks would run twice",
+            hint=f"wait for its end: `orchestrator wait {directory.run_id}`",
         )
     return record
 
 
 def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> Reading:
-    """Leave out what an earlier run has done.
+    """Return a workflow without the tasks that an earlier run completed.
 
-    A task is done if it succeeded there, does the same still, and all that it depends on is done.
+    A task is complete if it succeeded in the earlier run, its work is still the same, and all its
+    dependencies are complete.
 
     Args:
-        reading: All tasks.
-        earlier: The run.
-        again: Ids of tasks that are done over, with all that depend on them.
+        reading: The whole workflow.
+        earlier: The record of the earlier run.
+        again: Ids of tasks to repeat, with all tasks that depend on them.
 
     Raises:
-        ConfigError: Nothing is left to do, or what is to be gone on from was removed.
+        ConfigError: All tasks are complete, or results of the earlier run were removed.
     """
     workflow = reading.workflow
-    anew: set[str] = set()
+    repeated_ids: set[str] = set()
     if again:
-        anew = {task.id for task in starting_at(workflow, again).workflow.tasks}
+        repeated_ids = {task.id for task in starting_at(workflow, again).workflow.tasks}
     there = _Earlier(earlier)
-    same = matches(workflow, {name: one.digest for name, one in there.tasks.items()})
+    same = matches(workflow, {name: task.digest for name, task in there.tasks.items()})
     over: set[str] = set()
     done: dict[str, Earlier] = {}
     for task in workflow.tasks:
         other = same.get(task.id)
-        if other is None or task.id in anew or not {*task.depends_on} <= over:
+        if other is None or task.id in repeated_ids or not {*task.depends_on} <= over:
             continue
         if there.succeeded(other):
             over.add(task.id)
@@ -75,38 +76,38 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
         )
     there.check_kept(workflow, done)
     moved = {other for name, other in same.items() if name != other}
-    repeated = [task.id for task in workflow.tasks if task.id not in over | anew | moved]
+    repeated = [task.id for task in workflow.tasks if task.id not in over | repeated_ids | moved]
     notices = (*reading.notices, *there.changes(repeated))
     return replace(reading, workflow=missing(workflow, done), notices=notices)
 
 
 class _Earlier:
-    """What the tasks of an earlier run came to."""
+    """Results of the tasks of an earlier run."""
 
     def __init__(self, record: RunRecord) -> None:
         self._run_id = record.run_id
         self._repository = Repository(record.top)
         self.tasks = _tasks_of(record)
-        """All tasks that it had, or that it went on from, by their ids."""
+        """Tasks of the run, and completed tasks that it continued from, by id."""
 
     def succeeded(self, name: str) -> bool:
-        """Check whether a task has succeeded, also where its record was removed since."""
+        """Return whether a task succeeded, even if its record was removed since."""
         result = self._result(name)
         if result is None:
-            # The run went on from a task of another run, which is gone by now.
+            # The task belongs to a run before that one, whose record was removed.
             return self.tasks[name].run_id != self._run_id
         return result.status is Status.SUCCESS
 
     def never_ran(self, name: str) -> bool:
-        """Check whether a task was not needed."""
+        """Return whether a task was not needed."""
         result = self._result(name)
         return result is not None and result.never_ran
 
     def check_kept(self, workflow: Workflow, done: Mapping[str, Earlier]) -> None:
-        """Refuse to go on from commits that are not there any more.
+        """Check that the commits to continue from still exist.
 
         Raises:
-            ConfigError: A cleanup has removed them.
+            ConfigError: The commits were removed by a cleanup.
         """
         rest = [task for task in workflow.tasks if task.id not in done]
         needed = {name for task in rest for name in task.depends_on} & done.keys()
@@ -116,42 +117,42 @@ class _Earlier:
                 self._repository.resolve((result and result.commit) or "")
             except OrchestratorError as error:
                 raise ConfigError(
-                    f"what task `{name}` made in run {done[name].run_id} was removed",
-                    hint=f"`--from {name}` does it again",
+                    f"the result of task `{name}` in run {done[name].run_id} was removed",
+                    hint=f"use `--from {name}` to run the task again",
                 ) from error
 
     def changes(self, names: Sequence[str]) -> list[str]:
-        """Return a line on those of the tasks that succeeded, as they are done again."""
-        found = [name for name in names if name in self.tasks and self.succeeded(name)]
-        if not found:
+        """Return a notice about tasks that succeeded, but run again because they changed."""
+        changed = [name for name in names if name in self.tasks and self.succeeded(name)]
+        if not changed:
             return []
-        shown = ", ".join(f"`{name}`" for name in found[:_NAMED])
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        shown = ", ".join(f"`{name}`" for name in changed[:_NAMED])
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         return [
-            f"done again, since they or what they depend on are not as in run {self._run_id}: "
+            f"run again, because they or their dependencies changed since run {self._run_id}: "
             f"{shown}{more}"
         ]
 
     def _result(self, name: str) -> WorkerResult | None:
         return self._read(self.tasks[name])
 
-    def _read(self, one: Earlier) -> WorkerResult | None:
-        directory = RunDirectory(self._repository.state_dir / "runs" / one.run_id)
-        return directory.result(one.worker_id)
+    def _read(self, task: Earlier) -> WorkerResult | None:
+        directory = RunDirectory(self._repository.state_dir / "runs" / task.run_id)
+        return directory.result(task.worker_id)
 
 
 def _tasks_of(record: RunRecord) -> dict[str, Earlier]:
     workflow = record.workflow
     if workflow is None:
         return {}
-    found = {one.task: one for one in workflow.done}
+    tasks = {task.task: task for task in workflow.done}
     known = digests(workflow)
     for spec in record.workers:
         if spec.name is not None:
-            found[spec.name] = Earlier(
+            tasks[spec.name] = Earlier(
                 task=spec.name,
                 run_id=record.run_id,
                 worker_id=spec.worker_id,
                 digest=known[spec.name],
             )
-    return found
+    return tasks

@@ -1,4 +1,4 @@
-"""What the commands share that read a run from outside its process."""
+"""Arguments and helpers of commands that read a run of another process."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from orchestrator.state.history import RunHistory, choose_run
 from orchestrator.state.run_directory import all_runs
 
 TICK = 0.1
-"""Seconds between two looks at what has come."""
+"""Seconds between two checks for new data."""
 
 Run = Annotated[
     str | None,
@@ -35,7 +35,7 @@ Follow = Annotated[
 
 
 def open_run(wanted: str | None, *, worker: int | None = None) -> RunHistory:
-    """Open the run that somebody asks for, in the repository around the current directory.
+    """Open the run that the user asks for, in the repository of the current directory.
 
     Raises:
         ConfigError: There is no such run.
@@ -45,12 +45,12 @@ def open_run(wanted: str | None, *, worker: int | None = None) -> RunHistory:
 
 
 def follow(step: Callable[[], bool], *, goes_on: Callable[[], bool]) -> None:
-    """Call `step` again and again; its word is whether there was anything.
+    """Call `step`, which returns whether there was new data, until there is no more.
 
-    Returns when there is no more and nothing can come.
+    Return when `step` finds nothing and the run has ended.
     """
     while True:
-        # Asked first: what was written before the end is then seen by the step.
+        # Checked before the step, so that the step sees everything written before the end.
         going_on = goes_on()
         if not step():
             if not going_on:
@@ -59,10 +59,10 @@ def follow(step: Callable[[], bool], *, goes_on: Callable[[], bool]) -> None:
 
 
 def show_ending(history: RunHistory, *, as_json: bool = False) -> int:
-    """Show the result of a run that has ended, and give the exit code that its own command had.
+    """Print the result of a run that has ended, and return the exit code of its own command.
 
     Raises:
-        RunDiedError: Its process died.
+        RunDiedError: The run's process died.
     """
     record = history.record
     return show_run(history.result(), record.config, workflow=record.workflow, as_json=as_json)

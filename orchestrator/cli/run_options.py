@@ -1,4 +1,4 @@
-"""Options of the commands that start a run, beside its settings."""
+"""Options of commands that start a run, in addition to its settings."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -72,7 +72,7 @@ AtOnce = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What a command that starts a run was asked for, beside settings."""
+    """Given options of a command that starts a run, in addition to settings."""
 
     config: Config = None
     json: Json = False

@@ -1,4 +1,4 @@
-"""Turn SIGINT, SIGTERM and SIGHUP into a run that is stopped in good order."""
+"""Stop a run gracefully on SIGINT, SIGTERM and SIGHUP."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ _END = 0
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """Be a handler: with one that is Python's own, the wakeup descriptor is written to."""
+    """Do nothing: Python writes to the wakeup descriptor only if a Python handler is set."""
 
 
 class Interruption:
-    """Calls `stop` from a thread of its own: a handler could meet a lock that its thread holds."""
+    """Calls `stop` in a separate thread, because a signal handler could deadlock on a lock."""
 
     def __init__(self, stop: Callable[[bool], None]) -> None:
-        """Prepare.
+        """Prepare to handle signals; the context manager installs the handlers.
 
         Args:
             stop: Called with False at the first signal, with True at every later one.
@@ -32,13 +32,13 @@ class Interruption:
 
     @property
     def exit_code(self) -> int | None:
-        """What a shell expects of a program that such a signal ended, or None when none came."""
+        """Exit code for a program ended by the first signal; None if there was no signal."""
         return None if self._first is None else 128 + self._first
 
     def __enter__(self) -> "Interruption":
         os.set_blocking(self._write, False)
         for number in _SIGNALS:
-            # Under nohup, or in the background of a script, a signal is ignored on purpose.
+            # Ignored on purpose, as under nohup or in the background of a script.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, _nothing)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)

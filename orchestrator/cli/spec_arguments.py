@@ -1,4 +1,4 @@
-"""What the commands of `spec` are given, and what they say of a file."""
+"""Arguments of the `spec` commands, and the output of notices and warnings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,27 +47,27 @@ From = Annotated[
 
 
 def variables(given: Sequence[str]) -> dict[str, str]:
-    """Read what `--var` was given."""
-    found: dict[str, str] = {}
+    """Return the variables given with `--var`."""
+    values: dict[str, str] = {}
     for entry in given:
         name, equals, value = entry.partition("=")
         if not name or not equals:
             shown = one_line(entry, limit=60)
             raise ConfigError(f"option `--var` is `{shown}`: must be `NAME=VALUE`")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def selected(reading: Reading, only_: Sequence[str], from_: Sequence[str]) -> Reading:
-    """Keep the part of a workflow that was asked for.
+    """Return the selected part of a workflow.
 
     Args:
         reading: The whole file.
-        only_: What `--only` was given.
-        from_: What `--from` was given.
+        only_: Values of `--only`.
+        from_: Values of `--from`.
     """
     if only_ and from_:
-        raise ConfigError("options `--only` and `--from` do not go together")
+        raise ConfigError("options `--only` and `--from` cannot be used together")
     if not only_ and not from_:
         return reading
     part = only(reading.workflow, only_) if only_ else starting_at(reading.workflow, from_)
@@ -77,7 +77,7 @@ def selected(reading: Reading, only_: Sequence[str], from_: Sequence[str]) -> Re
 
 
 def tell_about(reading: Reading) -> None:
-    """Tell people what they should know of a file."""
+    """Print the notices and warnings about a workflow file."""
     for notice in reading.notices:
         tell(one_line(notice, limit=400))
     for warning in reading.warnings:

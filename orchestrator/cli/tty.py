@@ -1,4 +1,4 @@
-"""Connect this terminal with a process that has one of its own; give it back as it was."""
+"""Connect the terminal to a process with a terminal of its own, and restore it afterwards."""
 
 import os
 import select
@@ -17,23 +17,23 @@ from orchestrator.errors import OrchestratorError
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHUNK = 4096
 _PATIENCE = 2.0
-"""Seconds."""
+"""Seconds to wait for the keyboard thread."""
 _END = b"\0"
-# The process may have switched them on: attributes, the other screen, the mouse, pasting in
-# brackets; off: the cursor.
+# Resets modes that the process may have changed: attributes, alternate screen, mouse, bracketed
+# paste, and the cursor.
 _RESET = b"\x1b[0m\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h"
 
 
 def terminal_size() -> TerminalSize:
-    """Return the size of this terminal."""
+    """Return the size of the terminal on stdout."""
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
     return TerminalSize(rows=rows, columns=columns)
 
 
 def converse(process: InnerProcess) -> int:
-    """Pass keys in and output out until the process ends, and give its exit code.
+    """Pass input and output between terminal and process, and return the process's exit code.
 
-    Nothing is made harmless on the way: what the process says steers this terminal. To be called
+    Output is passed unchanged, so the process can control the terminal. Must be called inside
     `unwinding`.
     """
     with _window() as (woken, wake), _raw(sys.stdin.fileno(), sys.stdout.fileno()):
@@ -48,9 +48,9 @@ def converse(process: InnerProcess) -> int:
             return process.wait()
         finally:
             os.write(wake, _END)
-            # Whoever waits for it to take keys need not any longer.
+            # Unblocks a write that waits for the process to read input.
             process.close()
-            # An engine that hangs must not keep the terminal.
+            # An engine that hangs must not block the terminal.
             keyboard.join(_PATIENCE)
 
 
@@ -60,11 +60,11 @@ def _pass_keys(process: InnerProcess, woken: int) -> None:
         while True:
             ready, _, _ = select.select([keys, woken], [], [])
             if woken in ready:
-                said = os.read(woken, _CHUNK)
-                if _END in said:
+                signals = os.read(woken, _CHUNK)
+                if _END in signals:
                     return
-                # A signal that ends us comes here too: the engine is not to be asked for more.
-                if signal.SIGWINCH in said:
+                # Other signals, which end this process, are written here too.
+                if signal.SIGWINCH in signals:
                     process.resize(terminal_size())
             elif not (data := os.read(keys, _CHUNK)):
                 return
@@ -82,14 +82,14 @@ def _raw(keys: int, screen: int) -> Iterator[None]:
         with suppress(OSError):
             os.write(screen, _RESET)
         with suppress(termios.error):
-            # What the terminal answered to questions of the process is no command of the user's:
-            # it is thrown away unread.
+            # TCSAFLUSH discards pending input: the terminal's answers to queries of the process
+            # must not be read as commands of the user.
             termios.tcsetattr(keys, termios.TCSAFLUSH, before)
 
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Have the signals that end us unwind us, so that what was begun is put in order."""
+    """Turn signals that end this process into SystemExit, so that cleanup code runs."""
     before = {number: signal.signal(number, _end) for number in _ENDING}
     try:
         yield
@@ -100,7 +100,7 @@ def unwinding() -> Iterator[None]:
 
 @contextmanager
 def _window() -> Iterator[tuple[int, int]]:
-    """Give the ends of a pipe that is written to when the window's size changes."""
+    """Yield a pipe that is written to when the size of the terminal changes."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     before = signal.signal(signal.SIGWINCH, _nothing)
@@ -122,4 +122,4 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """Be a handler: with one that is Python's own, the wakeup descriptor is written to."""
+    """Do nothing: Python writes to the wakeup descriptor only if a Python handler is set."""

@@ -1,4 +1,4 @@
-"""Let a scheduled run wait for other runs of its repository, or leave."""
+"""Wait for other runs of the repository, or exit, if `--when-busy` asks for it."""
 
 import fcntl
 import time
@@ -17,18 +17,18 @@ from orchestrator.state.run_directory import all_runs
 
 START, WAIT, LEAVE = "start", "wait", "leave"
 _PAUSE = 1.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 @contextmanager
 def turn(run: RunOptions) -> Iterator[None]:
-    """Keep to `--when-busy`: the block runs when this run may start.
+    """Apply `--when-busy`: enter the context when this run may start.
 
     Args:
         run: The options of the command.
 
     Raises:
-        ConfigError: The option has another value.
+        ConfigError: The option has an invalid value.
         RepositoryError: There is no repository.
     """
     asked = run.when_busy or START
@@ -42,28 +42,28 @@ def turn(run: RunOptions) -> Iterator[None]:
         return
     repository = Repository(Path.cwd())
     repository.state_dir.mkdir(parents=True, exist_ok=True)
-    # Held until this run has ended, or is live and seen as such.
+    # Locked until this run has ended or is visible as a running run.
     with (repository.state_dir / "turn").open("w") as lock:
         _wait(repository, lock, leaves=asked == LEAVE, quiet=run.quiet)
         yield
 
 
 def _wait(repository: Repository, lock: IO[str], *, leaves: bool, quiet: bool) -> None:
-    told = False
+    reported = False
     while busy := _busy(repository, lock):
-        if not (told or quiet):
+        if not (reported or quiet):
             tell(f"{busy}: {'nothing was started' if leaves else 'waiting for its end'}")
-            told = True
+            reported = True
         if leaves:
             raise typer.Exit(0)
         time.sleep(_PAUSE)
 
 
 def _busy(repository: Repository, lock: IO[str]) -> str | None:
-    """Return what this run would have to wait for; the lock is taken where that is nothing."""
+    """Return the reason to wait, or take the lock and return None."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return "another run of this repository goes on"
+        return "another run of this repository is still running"
     live = [run.run_id for run in all_runs(repository.state_dir) if run.is_live()]
-    return f"run {live[0]} goes on" if live else None
+    return f"run {live[0]} is still running" if live else None

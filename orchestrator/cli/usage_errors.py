@@ -1,4 +1,4 @@
-"""Put what the option parser says into our own words."""
+"""Rewrite error messages of the option parser in the style of this program."""
 
 import re
 from difflib import get_close_matches
@@ -13,7 +13,7 @@ _IN_OUR_WORDS = {
 
 
 def usage_message(error: typer.TyperException) -> tuple[str, str | None]:
-    """Return the message and the hint for a wrong command line."""
+    """Return the message and the hint for an invalid command line."""
     context = getattr(error, "ctx", None)
     unknown = getattr(error, "option_name", None)
     if unknown and "No such option" in error.message:
@@ -31,4 +31,4 @@ def _suggestion(option: str, context: typer.Context | None) -> str | None:
 
 
 def _help(context: typer.Context | None) -> str | None:
-    return f"`{context.command_path} --help` lists the options" if context else None
+    return f"run `{context.command_path} --help` for the options" if context else None

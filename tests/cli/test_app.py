@@ -71,20 +71,21 @@ def test_version(capsys):
     ("arguments", "message"),
     [
         (["nonsense"],
-         "error: unknown command: `nonsense`\n\nhint: `orchestrator --help` lists the commands\n"),
+         "error: unknown command: `nonsense`\n\nhint: run `orchestrator --help` for the "
+         "commands\n"),
         (["paralel"], "error: unknown command: `paralel`\n\nhint: did you mean `parallel`?\n"),
         (["--versoin"], "error: unknown option: `--versoin`\n\nhint: did you mean `--version`?\n"),
         (["parallel", "--worker", "3"],
          "error: unknown option: `--worker`\n\nhint: did you mean `--workers`?\n"),
         (["restore", "abc"],
          "error: invalid value for `N`: must be a whole number\n\n"
-         "hint: `orchestrator restore --help` lists the options\n"),
+         "hint: run `orchestrator restore --help` for the options\n"),
         (["restore", "0"],
          "error: invalid value for `N`: must be at least 1\n\n"
-         "hint: `orchestrator restore --help` lists the options\n"),
+         "hint: run `orchestrator restore --help` for the options\n"),
         (["parallel", "a", "b"],
          "error: got unexpected extra argument(s) (b)\n\n"
-         "hint: `orchestrator parallel --help` lists the options\n"),
+         "hint: run `orchestrator parallel --help` for the options\n"),
     ],
 )  # fmt: skip
 def test_a_wrong_command_line_is_3(arguments, message, capsys):

@@ -189,7 +189,7 @@ def test_a_former_name_is_accepted_and_not_shown(
     others = ["--silence", "9"] if name == "on_trigger" else []
     assert run([*command, *others, FORMER[name], value]) == 0
     assert run([*command, *others, FORMER[name], value, current, value]) == 3
-    said = f"error: `{FORMER[name]}` is the former name of `{current}`: both were given"
+    said = f"error: `{FORMER[name]}` is the former name of `{current}`; both were given"
     assert said in capsys.readouterr().err
     for shown in ("parallel", "run-one", "spec run"):
         assert run([*shown.split(), "--help"]) == 0
@@ -251,7 +251,7 @@ def test_an_option_that_changes_nothing_is_refused(
     [
         (["--network", "none", "--allow", "10.9.8.7"], "`--allow` names a host, but no worker has"),
         (["--max-steps", "3"], "`shell` does not support `--max-steps`"),
-        (["--detach"], "`--dry-run` and `--detach` do not go together"),
+        (["--detach"], "`--dry-run` and `--detach` cannot be used together"),
     ],
 )
 def test_parallel_refuses(
@@ -275,7 +275,7 @@ def test_parallel_refuses(
         ("", ", max_steps: 3", [], "`shell` does not support `--max-steps`"),
         ("", "", ["--allow", "10.9.8.7", "--network", "none"], "`--allow` names a host, but no"),
         ("", ", network: none", ["--allow", "10.9.8.7"], "`--allow` names a host, but no worker"),
-        ("", "", ["--detach"], "`--dry-run` and `--detach` do not go together"),
+        ("", "", ["--detach"], "`--dry-run` and `--detach` cannot be used together"),
     ],
 )
 def test_a_workflow_refuses(

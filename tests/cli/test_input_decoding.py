@@ -19,11 +19,11 @@ BAD = "\udcff"
     [
         (
             ["parallel", "--task", f"echo {BAD}"],
-            "argument 3 behind `--task` is not UTF-8 text: `ec",
+            "argument 3 after `--task` is not UTF-8 text: `ec",
         ),
         (["parallel", f"echo {BAD}"], "argument 2 is not UTF-8 text: `echo \ufffd`"),
         (["spec", "validate", f"{BAD}.yaml"], "argument 3 is not UTF-8 text"),
-        (["parallel", "x", "--env", f"A={BAD}"], "argument 4 behind `--env` is not"),
+        (["parallel", "x", "--env", f"A={BAD}"], "argument 4 after `--env` is not"),
         ([BAD], "argument 1 is not UTF-8 text"),
     ],
 )

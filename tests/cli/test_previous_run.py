@@ -76,7 +76,7 @@ def test_a_changed_list_does_what_is_new_and_nothing_else(world: World) -> None:
     reading = world.after(first, EACH % "[a, x, b, c]")
     assert names(reading) == ["each-2", "sum"]
     assert reading.notices == (
-        f"done again, since they or what they depend on are not as in run {first.run_id}: `sum`",
+        f"run again, because they or their dependencies changed since run {first.run_id}: `sum`",
     )
     second = world.run(reading.workflow)
     assert show(world.repo, f"{second.results[1].branch}:sum") == "a\nb\nc\nx"
@@ -94,7 +94,7 @@ def test_what_changed_is_done_again_and_said(world: World) -> None:
     changed = world.after(first, FLOW % ("2", "true", "true"))
     assert names(changed) == ["one", "two", "leaf", "both"]
     assert changed.notices == (
-        "done again, since they or what they depend on are not as in run "
+        "run again, because they or their dependencies changed since run "
         f"{first.run_id}: `one`, `leaf`",
     )
 
@@ -108,9 +108,9 @@ def test_through_several_runs_nothing_is_done_twice(world: World) -> None:
     assert names(third) == ["both"]
     # What the first run made was removed meanwhile.
     shutil.rmtree(world.repo / ".git" / "orchestrator" / "runs" / first.run_id)
-    with pytest.raises(ConfigError, match=r"what task `one` made in run .* was removed") as caught:
+    with pytest.raises(ConfigError, match=r"result of task `one` in run .* was removed") as caught:
         world.after(second, FLOW % ("1", "true", "true"))
-    assert caught.value.hint == "`--from one` does it again"
+    assert caught.value.hint == "use `--from one` to run the task again"
     assert names(world.after(second, FLOW % ("1", "true", "true"), "one")) == [
         "one", "leaf", "both",
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def test_a_run_that_was_purged_is_refused(world: World) -> None:
     cleanup(world.repo, engine=world.engine, run_id=first.run_id, purge=True)
     git(world.repo, "reflog", "expire", "--expire=now", "--all")
     git(world.repo, "gc", "-q", "--prune=now")
-    with pytest.raises(ConfigError, match=r"what task `one` made in run .* was removed"):
+    with pytest.raises(ConfigError, match=r"the result of task `one` in run .* was removed"):
         world.after(first, FLOW % ("1", "true", "true"))
 
 
@@ -130,7 +130,7 @@ def test_a_run_that_goes_on_is_refused(world: World) -> None:
     directory = RunDirectory(world.repo / ".git" / "orchestrator" / "runs" / result.run_id)
     assert directory.take_over()
     try:
-        with pytest.raises(ConfigError, match="still goes on"):
+        with pytest.raises(ConfigError, match="is still running"):
             earlier_run(result.run_id)
     finally:
         directory.release()

@@ -119,7 +119,7 @@ class TestRequeue:
             (3, 0.2, False),
         ]
         assert retry_line(again[0], None) == (
-            "worker 1 was refused by its provider, attempt 2 waits for it"
+            "worker 1 is rate-limited by its provider; attempt 2 waits"
         )
         refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator/attempts/")
         assert len(refs.splitlines()) == 2
@@ -131,7 +131,8 @@ class TestRequeue:
         _, events = watched(repo, local_engine, first, "true", "true", workers=1)
         (pause,) = [one for one in events if isinstance(one, ProviderPaused)]
         assert (pause.seconds, pause.known) == (3.0, True)
-        said = "provider `shell` refuses further requests: no starts for 3.0 s (it says)"
+        said = "provider `shell` refuses further requests: no starts for 3.0 s (reported by the "
+        "provider)"
         assert alert_line(pause, None) == said
         begun = [one for one in events if isinstance(one, WorkerStarted)]
         assert begun[1].at.timestamp() - pause.at.timestamp() > 2.5

@@ -236,4 +236,4 @@ class TestEnd:
         worker.wait(PATIENCE)
         done = orchestrator("exec", "1", "--", "true", cwd=repo)
         assert done.returncode == 3
-        assert "does not run now" in done.stderr
+        assert "is not running" in done.stderr

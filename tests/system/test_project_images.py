@@ -182,7 +182,8 @@ def test_nothing_private_of_the_checkout_is_in_the_image(
     )
     assert done.exit_code == 0, done.stderr
     assert (
-        "not in the image, for git does not track it: .architect-parallel-1, .env," in done.stderr
+        "not in the image, because git does not track them: .architect-parallel-1, .env,"
+        in done.stderr
     )
     listed = client.containers.run(
         done.stdout.strip(), ["find", "/all", "-type", "f"], network_mode="none", remove=True

@@ -1,1 +1,1 @@
-"""One module for each command."""
+"""One module per command."""

@@ -1,4 +1,4 @@
-"""`orchestrator cache`: fill the caches that workers find, list them, remove them."""
+"""`orchestrator cache`: fill, list and remove the package caches of workers."""
 
 import os
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def list_caches(json: options.Json = False) -> None:
         shown = [(name, kind, humanize.naturalsize(size)) for name, kind, size in rows]
         show(table([heading, *shown], width=terminal_width()))
     else:
-        tell("nothing is cached: `orchestrator cache warm`")
+        tell("there are no caches: run `orchestrator cache warm`")
 
 
 @app.command()
@@ -71,18 +71,18 @@ def clear() -> None:
     removed = remove_generations(repository)
     if before and not removed:
         raise ConfigError(
-            "a run goes on, and may read what is cached",
+            "a run is still running and may use the caches",
             hint="wait for its end, or stop it: `orchestrator stop --all`",
         )
-    for one in removed:
-        show(f"removed {one.name}")
+    for generation in removed:
+        show(f"removed {generation.name}")
     if not removed:
-        tell("nothing is cached")
+        tell("there are no caches")
 
 
-def _rows(found: Sequence[Path]) -> list[tuple[str, str, int]]:
-    kinds = ((one, kind) for one in found for kind in sorted(one.iterdir()))
-    return [(one.name, kind.name, _size(kind)) for one, kind in kinds]
+def _rows(caches: Sequence[Path]) -> list[tuple[str, str, int]]:
+    kinds = ((generation, kind) for generation in caches for kind in sorted(generation.iterdir()))
+    return [(generation.name, kind.name, _size(kind)) for generation, kind in kinds]
 
 
 def _size(kind: Path) -> int:

@@ -28,7 +28,7 @@ from orchestrator.text.sanitize import one_line
 
 SOME_LEFT = 1
 RETENTION = "6h"
-"""Age for `gc` where nothing else is said."""
+"""Age for `gc` if neither an option nor the configuration sets one."""
 _SHOWN = 5
 
 Numbers = Annotated[
@@ -88,7 +88,7 @@ def parallel_cleanup(
     except NoRepositoryError:
         if workers or run:
             raise
-        tell("nothing to clean up: this is no git repository")
+        tell("nothing to clean up: this is not a git repository")
         return
     _clean(root, wanted, run=run, purge=purge, dry_run=dry_run)
 
@@ -134,11 +134,11 @@ def _clean(root: Path, wanted: Wanted, *, run: str | None, purge: bool, dry_run:
             engine.close()
     _show_report(report, dry_run=dry_run)
     if missing is not None and (report.unchecked or report.problems):
-        tell("without the engine, containers of dead runs may be left")
+        tell("without the container engine, containers of dead runs cannot be removed")
         tell_failure(missing)
         raise typer.Exit(missing.exit_code)
     if missing is not None:
-        tell(f"the engine was not asked: {missing.message}")
+        tell(f"the container engine was not checked: {missing.message}")
     if report.problems or any(worker.problem for worker in report.workers):
         raise typer.Exit(SOME_LEFT)
 
@@ -163,7 +163,7 @@ def _engine() -> tuple[Engine | None, OrchestratorError | None]:
 def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
     for worker in report.workers:
         if worker.problem:
-            tell(f"worker {worker.worker_id} could not be removed: {one_line(worker.problem)}")
+            tell(f"worker {worker.worker_id} was not removed: {one_line(worker.problem)}")
         else:
             show(_line(worker, dry_run=dry_run))
     if report.leftovers:
@@ -172,11 +172,11 @@ def _show_report(report: CleanupReport, *, dry_run: bool) -> None:
             objects = f"{report.leftovers} containers, networks and volumes"
         show(f"{_verb(dry_run=dry_run)} {objects}")
     for problem in report.problems:
-        tell(f"could not be removed: {one_line(problem, limit=500)}")
+        tell(f"not removed: {one_line(problem, limit=500)}")
     for ref in report.purged:
         show(f"{'would drop' if dry_run else 'dropped'} {ref}")
     for run_id in report.live:
-        tell(f"run {run_id} is live: left alone")
+        tell(f"run {run_id} is still running: not removed")
     if report.freed and not report.workers:
         show(f"removed {naturalsize(report.freed)} of workers' files from .git/orchestrator")
     done = (report.workers, report.leftovers, report.problems, report.purged, report.freed)
@@ -189,13 +189,13 @@ def _line(worker: CleanedWorker, *, dry_run: bool) -> str:
     if worker.note is not None:
         what += f"\n  {one_line(worker.note, limit=500)}"
     if worker.backup is not None:
-        back = f"orchestrator restore {worker.worker_id} --run {worker.run_id}"
-        what += f"\n  kept as {worker.backup}, back with: {back}"
+        command = f"orchestrator restore {worker.worker_id} --run {worker.run_id}"
+        what += f"\n  kept as {worker.backup}, restore with: {command}"
     return "\n  ".join([what, *_kept_lines(worker.kept_refs)])
 
 
 def _kept_lines(refs: tuple[str, ...]) -> list[str]:
-    """Name refs that stay, and of many the first."""
+    """Return a line for each of the first kept refs, and the number of the others."""
     lines = [f"also kept: {ref}" for ref in refs[:_SHOWN]]
     if len(refs) > _SHOWN:
         lines.append(f"and {len(refs) - _SHOWN} more: git for-each-ref refs/orchestrator/kept")

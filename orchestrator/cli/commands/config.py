@@ -1,4 +1,4 @@
-"""`orchestrator config`: what a run would use, and whether a file is right."""
+"""`orchestrator config`: show the effective configuration, and validate files."""
 
 import os
 from dataclasses import asdict
@@ -26,7 +26,7 @@ from orchestrator.text.sanitize import one_line
 
 _NOTHING = "-"
 _LONGEST = 60
-_KEYS_HINT = "`orchestrator config schema` prints the keys and what they take"
+_KEYS_HINT = "run `orchestrator config schema` for the keys and their values"
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Print and check the configuration."
@@ -40,11 +40,11 @@ def show_settings(
 ) -> None:
     """Print every setting that a run would use, and its source."""
     top = _top()
-    found = load_settings(
+    loaded = load_settings(
         options=settings, environ=os.environ, top=top, file=config, task_needed=False
     )
     path, named = config_file(os.environ, top, config)
-    described = list(describe(found))
+    described = list(describe(loaded))
     if as_json:
         file = None if path is None else {"path": str(path), "named": named}
         show_json(dumps({"file": file, "settings": [asdict(row) for row in described]}, indent=2))
@@ -66,8 +66,8 @@ def validate(
     path, named = config_file(os.environ, top, file)
     if path is None:
         raise ConfigError(
-            "there is no configuration file: the defaults hold",
-            hint="`orchestrator init` writes one that fits the project",
+            "there is no configuration file: the defaults apply",
+            hint="`orchestrator init` writes a file that fits the project",
         )
     check = check_file(path, top=None if named else top)
     refused = [] if named else check.named_only
@@ -76,12 +76,12 @@ def validate(
         raise mistakes([*check.problems, *refused], hint)
     show("ok")
     if check.named_only:
-        tell("a file that nobody named, as one in the repository, may not say all of this:")
+        tell("these settings are accepted only because you named the file:")
         for line in check.named_only:
             tell(f"  {line}")
     if check.closed:
         keys = ", ".join(f"`{key}`" for key in check.closed)
-        tell(f"{keys}: without a network, variables or secrets, unless `--config` names the file")
+        tell(f"{keys}: run without network, variables and secrets unless you name the file")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`orchestrator doctor`: could a run start here, and if not, what is missing."""
+"""`orchestrator doctor`: check what a run needs, and report what is missing."""
 
 import json
 import os
@@ -41,14 +41,14 @@ _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: Literal["ok", "warn", "fail"] = "ok"
     detail: str
     hint: str | None = None
     exit_code: int = 0
-    """What the command ends with because of it."""
+    """Exit code of the command if this check fails."""
 
 
 def doctor(
@@ -82,8 +82,8 @@ def _checks(file: Path | None) -> Iterator[Check]:
 
 
 def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
-    """Load what a run would load; where that is wrong, the rest is checked for the defaults."""
-    # A run is told its task on the command line.
+    """Load the configuration; if it is invalid, return the defaults for the other checks."""
+    # The task of a run is usually given on the command line, so any task will do.
     task = {"tasks": ("any",)}
     try:
         top = find_top(Path.cwd())
@@ -108,7 +108,7 @@ def _agent(config: ParallelConfig) -> Iterator[Check]:
         return
     missing = missing_keys(config, agent, inherited(agent, os.environ))
     if missing is not None:
-        # Which models a run takes, and whether any, is mostly said on the command line.
+        # Models are usually chosen on the command line, so a missing key is only a warning.
         yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
 
 
@@ -120,11 +120,11 @@ def _failed(name: str, error: OrchestratorError) -> Check:
 
 def _git() -> Check:
     try:
-        found = git.version()
+        installed = git.version()
     except OrchestratorError as error:
         return _failed("git", error)
-    version = ".".join(map(str, found))
-    if found >= git.MINIMUM_VERSION:
+    version = ".".join(map(str, installed))
+    if installed >= git.MINIMUM_VERSION:
         return Check(name="git", detail=version)
     minimum = ".".join(map(str, git.MINIMUM_VERSION))
     return Check(
@@ -153,7 +153,7 @@ def _disk(top: Path) -> Check:
     detail = f"{humanize.naturalsize(free, binary=True)} free"
     if free >= LOW_DISK:
         return Check(name="disk", detail=detail)
-    return Check(name="disk", state="warn", detail=detail, hint="a few workers may fill it")
+    return Check(name="disk", state="warn", detail=detail, hint="a few workers may fill the disk")
 
 
 def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
@@ -173,12 +173,14 @@ def _engine(engine: Engine, config: ParallelConfig) -> Iterator[Check]:
 
 
 def _runtimes(features: EngineFeatures, wanted: str | None) -> Check:
-    found = (
-        f"configured: {', '.join(features.runtimes)}" if features.runtimes else "the engine's own"
+    configured = (
+        f"configured: {', '.join(features.runtimes)}"
+        if features.runtimes
+        else "only the engine's default"
     )
     if wanted is None or wanted in features.runtimes:
-        return Check(name="runtimes", detail=found)
-    detail = f"no `{wanted}`; {found}"
+        return Check(name="runtimes", detail=configured)
+    detail = f"no `{wanted}`; {configured}"
     return Check(name="runtimes", state="fail", detail=detail, exit_code=3)
 
 
@@ -187,15 +189,15 @@ def _system_calls(features: EngineFeatures, runtime: str | None) -> Check:
         detail = "not filtered: the engine or its kernel has no seccomp"
         return Check(
             name="system calls", state="warn", detail=detail,
-            hint="a worker may open sockets of AF_VSOCK and AF_ALG, and use io_uring",
+            hint="workers can open sockets of AF_VSOCK and AF_ALG, and use io_uring",
         )  # fmt: skip
     if runtime not in (None, "runc", "crun"):
-        return Check(name="system calls", detail=f"left to the runtime `{runtime}`")
+        return Check(name="system calls", detail=f"filtered by the runtime `{runtime}`")
     return Check(name="system calls", detail="filtered: no AF_VSOCK, no AF_ALG, no io_uring")
 
 
 def _images(config: ParallelConfig) -> dict[str, bool]:
-    """Return the images that a run needs, and whether it surely does."""
+    """Return the images that a run may need, and whether each is certainly needed."""
     chosen = {"image", "agent_cli"} & config.model_fields_set
     try:
         _, image = choose_agent(config, None)
@@ -205,25 +207,25 @@ def _images(config: ParallelConfig) -> dict[str, bool]:
 
 
 def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) -> Check:
-    """Start containers that write to files of this machine, as a run would mount them."""
+    """Check that containers can write to files of this machine, mounted as in a run."""
     try:
         repository = Repository(Path.cwd())
         if engine.image_info(BASE_IMAGE) is None:
-            return Check(name="worktrees", state="warn", detail="not tried: no base image")
+            detail = "not checked: the base image is missing"
     except OrchestratorError as error:
-        return Check(name="worktrees", state="warn", detail=f"not tried: {error.message}")
+        return Check(name="worktrees", state="warn", detail=f"not checked: {error.message}")
     with_runtime = f", runtime `{runtime}`" if runtime else ""
-    ways = {"overlay": True, "bind mounts, every worker is checked out in full": False}
+    ways = {"overlay": True, "bind mounts with a full checkout per worker": False}
     for detail, overlay in ways.items():
         if overlay and not may_overlay(features, repository):
             continue
         if _tried(engine, repository, overlay=overlay, runtime=runtime):
-            return Check(name="worktrees", detail=f"{detail}{with_runtime} (tried)")
+            return Check(name="worktrees", detail=f"{detail}{with_runtime} (tested)")
     return Check(
         name="worktrees",
         state="fail",
-        detail=f"a container could not write to a file of this machine{with_runtime}",
-        hint="use Docker on this machine, started by root",
+        detail=f"a container cannot write to files of this machine{with_runtime}",
+        hint="use a local Docker daemon that root started",
         exit_code=UnsupportedError.exit_code,
     )
 
@@ -247,7 +249,7 @@ def _image(engine: Engine, image: str, *, required: bool) -> Check:
     if info is not None:
         size = humanize.naturalsize(info.size, binary=True)
         return Check(name="image", detail=f"{image}, {size}")
-    agent = "" if required else " (needed by `--agent-cli architect`)"
+    agent = "" if required else " (required by `--agent-cli architect`)"
     return Check(
         name="image",
         state="fail" if required else "warn",
@@ -268,7 +270,7 @@ def _room(features: EngineFeatures, config: ParallelConfig) -> Check:
     crowded = crowding(config, features)
     if crowded is None:
         fit = room(config, cpus=features.cpus, memory=features.memory)
-        return Check(name="machine", detail=f"{machine}: room for `--workers {fit}`")
+        return Check(name="machine", detail=f"{machine}: enough for `--workers {fit}`")
     return Check(name="machine", state="warn", detail=crowded)
 
 

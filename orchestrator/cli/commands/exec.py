@@ -1,4 +1,4 @@
-"""`orchestrator exec` and `orchestrator shell`: commands in the container of a running worker."""
+"""`orchestrator exec` and `orchestrator shell`: run commands in a running worker's container."""
 
 import codecs
 import os
@@ -25,14 +25,14 @@ from orchestrator.text.sanitize import lines
 
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash; exec sh")
 _MARK = "ORCHESTRATOR_ENTERED"
-"""A variable of what was started from outside, which all that it starts inherits."""
+"""Variable that marks a command started by `exec`; its child processes inherit the variable."""
 _HANG_UP = """\
 for place in /proc/[0-9]*; do
   grep -qsF "$1" "$place/environ" && kill -HUP "${place#/proc/}"
 done"""
-# The end of a piece may be the beginning of what only the next one makes whole.
 _LONGEST_LINE = 64 * 1024
-"""Characters of a line in a CI job; a longer line is shown as several."""
+"""Longest line, in characters, that is printed in a CI job; longer lines are split."""
+# An incomplete control sequence at the end of a chunk; the next chunk completes it.
 _UNDECIDED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]{0,20})?)\Z")
 
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")]
@@ -65,7 +65,8 @@ def shell(worker: Number, run: RunOption = None) -> None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
-            "`shell` needs a terminal", hint=f"without one: `orchestrator exec {worker} -- CMD`"
+            "`shell` requires a terminal",
+            hint=f"without a terminal, use `orchestrator exec {worker} -- CMD`",
         )
     env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     with (
@@ -84,7 +85,7 @@ def _entered(
     terminal: TerminalSize | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[InnerProcess]:
-    """Start a command in a container; when we are ended before it is, it is ended too."""
+    """Start a command in a container, and end the command if this process is interrupted."""
     engine, container = place
     mark = secrets.token_hex(8)
     with unwinding():
@@ -101,7 +102,7 @@ def _entered(
 
 
 def _hang_up(engine: Engine, container: str, mark: str) -> None:
-    """End what bears a mark: the engine itself cannot end a command that it has started."""
+    """End all processes with a mark, because the engine cannot end a command that it started."""
     command = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
     with closing(engine.enter(container, command)) as process:
         for _ in process.output():
@@ -110,7 +111,7 @@ def _hang_up(engine: Engine, container: str, mark: str) -> None:
 
 @contextmanager
 def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
-    """Find the container of a worker: of that run, or the newest that has one of this number."""
+    """Find a worker's container, in the given run or in the newest run with such a worker."""
     run_id = open_run(run, worker=worker).run_id
     labels = {
         MANAGED: "true",
@@ -121,21 +122,21 @@ def _container(worker: int, run: str | None) -> Iterator[tuple[Engine, str]]:
     }
     engine: Engine = load_engine("docker")
     try:
-        found = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
-        if not found:
+        containers = [left.id for left in engine.leftovers(labels) if left.kind == "container"]
+        if not containers:
             raise NotRunningError("no container")
-        yield engine, found[0]
+        yield engine, containers[0]
     except NotRunningError as error:
         raise NotRunningError(
-            f"worker {worker} of run {run_id} does not run now",
-            hint=f"`orchestrator ls` shows what does, `orchestrator logs {worker}` what it printed",
+            f"worker {worker} of run {run_id} is not running",
+            hint=f"list workers with `orchestrator ls`, or see `orchestrator logs {worker}`",
         ) from error
     finally:
         engine.close()
 
 
 class _Sink:
-    """Where one stream goes: as it is, or such that it steers no terminal and no CI system."""
+    """Writes a stream: unchanged to files, and harmless to terminals and CI systems."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -161,7 +162,7 @@ class _Sink:
         self._out.flush()
 
     def _show_lines(self, text: str) -> None:
-        """Show whole lines: a command may come in pieces."""
+        """Print complete lines, because a control sequence may be split between chunks."""
         end = text.rfind("\n") + 1 or (len(text) if len(text) > _LONGEST_LINE else 0)
         self._held = text[end:]
         if end:

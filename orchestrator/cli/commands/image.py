@@ -1,4 +1,4 @@
-"""`orchestrator image`: make the images that workers run in, and list them."""
+"""`orchestrator image`: build and list the images that workers run in."""
 
 import os
 import sys
@@ -33,16 +33,16 @@ from orchestrator.workspace.untracked import held_back
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Make and list the images that workers run in.",
+    help="Build and list the images that workers run in.",
 )
 
 
 _SHOWN = 5
-"""Names of files that a line gives."""
+"""Most file names that a message lists."""
 
 
 class AgentImage(StrEnum):
-    """The agent programs there is an image for."""
+    """Agent programs with an image."""
 
     ARCHITECT = "architect"
     CLAUDE = "claude"
@@ -88,8 +88,8 @@ def build(
     """
     if agent is AgentImage.SHELL and tag is not None:
         raise ConfigError(
-            "`--tag` names an agent's image, and `shell` has none of its own",
-            hint=f"`shell` tasks run in `{BASE_IMAGE}`",
+            "`--tag` names an agent's image, but `shell` has no image of its own",
+            hint=f"`shell` tasks run in the base image `{BASE_IMAGE}`",
         )
     own = _project(project, quiet=quiet) if project else None
     with _engine() as engine, _shown(quiet=quiet) as progress:
@@ -107,17 +107,17 @@ def build(
 
 
 def _project(path: Path, *, quiet: bool) -> ProjectImage:
-    """Read how a project's image is made, and keep secrets of the checkout out of it."""
-    found = read_project(path)
-    if found.image is not None:
-        return found
-    left_out = held_back(found.context)
+    """Read a project's image description; leave untracked files out, which may be secrets."""
+    described = read_project(path)
+    if described.image is not None:
+        return described
+    left_out = held_back(described.context)
     names = sorted(name for name in left_out if name != ".git")
     if names and not quiet:
         shown = ", ".join(one_line(name) for name in names[:_SHOWN])
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        tell(f"not in the image, for git does not track it: {shown}{more}")
-    return replace(found, left_out=left_out)
+        tell(f"not in the image, because git does not track them: {shown}{more}")
+    return replace(described, left_out=left_out)
 
 
 @app.command("ls")
@@ -180,13 +180,13 @@ def _engine() -> Iterator[Engine]:
 
 @contextmanager
 def _shown(*, quiet: bool) -> Iterator[Progress]:
-    """Show what is done: in place on a terminal, line by line elsewhere."""
+    """Show the progress: in place on a terminal, line by line elsewhere."""
     if quiet:
         yield lambda _: None
-    # Not by the console's own look: `FORCE_COLOR` makes it take a job's log for a terminal.
+    # Not `Console.is_terminal`: with `FORCE_COLOR`, it treats the log of a CI job as a terminal.
     elif is_redrawn(sys.stderr):
         console = Console(stderr=True)
-        with console.status("looking at the images") as status:
+        with console.status("checking the images") as status:
             yield lambda text: status.update(Text(one_line(text, limit=console.width - 4)))
     else:
         yield lambda text: tell(one_line(text))

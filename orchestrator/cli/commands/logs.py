@@ -22,7 +22,7 @@ from orchestrator.state.history import EVENTS, LONGEST_EVENT, RunHistory, Worker
 from orchestrator.text.sanitize import lines
 
 _LONGEST = 64 * 1024
-"""Bytes of a line; what is longer is shown in several."""
+"""Longest line in bytes; longer lines are split."""
 
 Number = Annotated[
     int | None, typer.Argument(metavar="N", min=1, help="Number of the worker. [default: all]")
@@ -63,8 +63,8 @@ def logs(
     _check_raw(worker, raw=raw, force=force)
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
-        found = _stage_logs(history, numbers, stages) if stages else _logs(history, numbers)
-        sources = [_source(log, raw=raw, alone=bool(worker)) for log in found]
+        chosen = _stage_logs(history, numbers, stages) if stages else _logs(history, numbers)
+        sources = [_source(log, raw=raw, alone=bool(worker)) for log in chosen]
         for source in sources:
             stack.callback(source.close)
         if follow_:
@@ -74,18 +74,19 @@ def logs(
 
 
 def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
-    """Check that raw bytes are asked for of one worker, and where no CI system reads them."""
+    """Check that `--raw` is for one worker, and that no CI system reads the raw bytes."""
     if raw and worker is None:
         raise ConfigError(
-            "`--raw` gives one worker's bytes", hint="name it: `orchestrator logs --raw 1 > FILE`"
+            "`--raw` prints one worker's bytes",
+            hint="name the worker: `orchestrator logs --raw 1 > FILE`",
         )
     if raw and not force and in_ci(os.environ):
         raise ConfigError(
-            "`--raw` in a CI job: a worker's bytes may hold commands for the CI system",
-            hint="leave `--raw` out, or add `--force` where the bytes do not reach the job's log",
+            "`--raw` in a CI job: a worker's bytes may contain commands for the CI system",
+            hint="remove `--raw`, or add `--force` if the bytes do not reach the job's log",
         )
     if force and not raw:
-        raise ConfigError("`--force` goes with `--raw`")
+        raise ConfigError("`--force` requires `--raw`")
 
 
 def events(run: RunOption = None, follow_: Follow = False) -> None:
@@ -100,27 +101,27 @@ def events(run: RunOption = None, follow_: Follow = False) -> None:
 
 def _follow_events(history: RunHistory, tail: LineTail, *, go_on: bool) -> None:
     def step() -> bool:
-        found = tail.read()
-        for event in _events(found):
+        written = tail.read()
+        for event in _events(written):
             show_json(event)
-        return bool(found)
+        return bool(written)
 
     follow(step, goes_on=lambda: go_on and history.directory.is_live())
 
 
-def _events(found: bytes) -> Iterator[str]:
-    for line in found.splitlines():
+def _events(written: bytes) -> Iterator[str]:
+    for line in written.splitlines():
         try:
             event = json.loads(line)
         except ValueError:
-            # A run that was killed while it wrote leaves half a line.
+            # A run that was killed may leave an incomplete line.
             continue
         yield json.dumps(event)
 
 
 @dataclass(frozen=True)
 class _Log:
-    """One stream of one attempt of a worker."""
+    """A log file: one stream of one attempt of a worker."""
 
     path: Path
     label: str
@@ -144,16 +145,16 @@ def _stage_logs(history: RunHistory, numbers: list[int], stages: list[str]) -> I
 
 
 class _Source(Protocol):
-    """A log on its way to somebody."""
+    """Prints one log."""
 
     def step(self) -> bool:
-        """Show what has come; tell whether anything had."""
+        """Print what was written since the last call, and return whether there was anything."""
 
     def finish(self) -> None:
-        """Show what is left: nothing more will come."""
+        """Print the rest after the log has ended."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 def _source(log: _Log, *, raw: bool, alone: bool) -> _Source:
@@ -165,7 +166,7 @@ def _source(log: _Log, *, raw: bool, alone: bool) -> _Source:
 
 
 class _RawSource:
-    """Bytes as they were printed."""
+    """Prints a log unchanged."""
 
     def __init__(self, log: _Log, out: TextIO) -> None:
         self._tail = Tail(log.path)
@@ -185,7 +186,7 @@ class _RawSource:
 
 
 class _LineSource:
-    """Lines that are safe to show, each behind a prefix."""
+    """Prints a log as lines that are safe for a terminal, each with a prefix."""
 
     def __init__(self, log: _Log, out: TextIO, *, prefix: str) -> None:
         self._tail = LineTail(log.path, longest=_LONGEST)
@@ -201,10 +202,10 @@ class _LineSource:
     def close(self) -> None:
         self._tail.close()
 
-    def _show(self, found: bytes) -> bool:
-        if not found:
+    def _show(self, printed: bytes) -> bool:
+        if not printed:
             return False
-        text = lines(found.decode("utf-8", "replace"))[:-1]
+        text = lines(printed.decode("utf-8", "replace"))[:-1]
         put(self._prefix + text.replace("\n", "\n" + self._prefix), self._out)
         return True
 
@@ -224,7 +225,7 @@ def _follow(history: RunHistory, sources: list[_Source], worker: int | None) -> 
         return history.directory.is_live() and not done
 
     def step() -> bool:
-        # Each in turn: one that floods must not keep the others from being seen.
+        # One step of each log in turn, so that a large log does not delay the others.
         return sum(source.step() for source in sources) > 0
 
     follow(step, goes_on=goes_on)

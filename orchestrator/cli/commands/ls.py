@@ -20,7 +20,7 @@ _HEADING = ("WORKER", "TASK", "STATUS", "BRANCH", "WORKTREE", "CONTAINER", "DISK
 _TASK = 40
 _NONE = "-"
 _ID = 12
-"""Characters of a container's id that engines show."""
+"""Characters of a container's id that are shown, as container engines do."""
 
 
 def ls(
@@ -37,7 +37,7 @@ def ls(
     elif listing.runs:
         show("\n\n".join(_run(run, repository.top) for run in listing.runs))
     else:
-        tell("nothing is left of any run" if not everything else "there was no run yet")
+        tell("nothing is left of any run" if not everything else "there are no runs yet")
 
 
 def _run(run: ListedRun, top: Path) -> str:

@@ -22,7 +22,7 @@ _OF_SEVERAL_WORKERS = (
     *("tasks", "workers", "models", "budget_total", "tokens_total"),
     *("stagger", "fail_fast", "fail_on"),
 )
-"""Settings that mean nothing to a run of one worker."""
+"""Settings that have no meaning for a run of one worker."""
 
 FirstTask = Annotated[str | None, typer.Argument(metavar="TASK", help="Task of the first worker.")]
 OnlyTask = Annotated[str | None, typer.Argument(metavar="TASK", help="Task of the worker.")]
@@ -45,7 +45,7 @@ def _run(positional: str | None, given: GivenSettings, run: RunOptions) -> None:
         if not positional.strip():
             raise ConfigError(
                 "argument TASK must not be empty",
-                hint="write the task in quotes, or name tasks with `--task` alone",
+                hint="write the task in quotes, or pass tasks only with `--task`",
             )
         given = {**given, "tasks": (positional, *given.get("tasks", ()))}
     config = configure(given, run).config

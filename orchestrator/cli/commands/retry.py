@@ -25,7 +25,7 @@ def retry(
     with open_run(run, worker=worker) as history:
         if history.directory.is_live():
             raise ConfigError(
-                f"run {history.run_id} goes on",
+                f"run {history.run_id} is still running",
                 hint=f"stop it first: `orchestrator stop {worker} --run {history.run_id}`",
             )
         spec = history.workers[worker].spec

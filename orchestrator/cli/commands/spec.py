@@ -1,4 +1,4 @@
-"""`orchestrator spec`: workflows, from files in which tasks say what they depend on."""
+"""`orchestrator spec`: run, validate and draw workflow files."""
 
 from json import dumps
 
@@ -35,7 +35,7 @@ def schema() -> None:
 
 
 def summary(workflow: Workflow) -> str:
-    """Return a line on what a workflow is: `Release: 7 tasks in 5 waves, at most 3 at one time`."""
+    """Return a summary such as `Release: 7 tasks in 5 waves, at most 3 at one time`."""
     waves = [len(wave) for wave in workflow.waves()]
     tasks = _count(len(workflow.tasks), "task")
     name = one_line(workflow.name, limit=200)

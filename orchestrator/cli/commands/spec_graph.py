@@ -17,7 +17,7 @@ from orchestrator.workflow.parsing.reader import read_workflow
 
 
 class Format(StrEnum):
-    """How a workflow is drawn."""
+    """Output format of a drawn workflow."""
 
     TEXT = "text"
     MERMAID = "mermaid"
@@ -51,7 +51,7 @@ def _drawn(workflow: Workflow, form: Format) -> str:
 
 
 def _shows(characters: str) -> bool:
-    """Return whether stdout can show some characters."""
+    """Return whether the encoding of stdout supports some characters."""
     try:
         characters.encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

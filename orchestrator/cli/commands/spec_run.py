@@ -49,10 +49,10 @@ from orchestrator.workflow.parsing.reader import Reading, read_workflow
 from orchestrator.workflow.planning import config_of, demand_of, run_config
 
 _NOT_OF_WORKFLOWS = {
-    "tasks": "leave it out: the workflow file lists the tasks",
+    "tasks": "remove it: the workflow file lists the tasks",
     "models": "use `model`, in the workflow file for each task or here for all of them",
 }
-"""Settings that a workflow would ignore, and what to do instead."""
+"""Settings that a workflow does not use, with a hint what to use instead."""
 
 After = Annotated[
     str | None,
@@ -84,7 +84,7 @@ def run(
         earlier = None if after is None else earlier_run(after)
         if earlier is not None:
             if "base" in given:
-                raise ConfigError("`--after` starts from where that run did: leave `--base` out")
+                raise ConfigError("`--after` starts from the base of that run: remove `--base`")
             config = config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
         fetch_base(run_options, config.base)
         workflow = _read(part, config, earlier, run_options)
@@ -104,7 +104,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Part:
-    """The part of a workflow file that is to be run."""
+    """The selected part of a workflow file, and its variables."""
 
     file: Path
     variables: tuple[str, ...]
@@ -113,7 +113,7 @@ class _Part:
 
 
 def _check_networks(settings: Settings, workflow: Workflow) -> None:
-    """Check that a workflow and the settings of the run do not ask for opposite networks.
+    """Check that the settings of a run do not contradict the networks of a workflow.
 
     Raises:
         ConfigError: A setting opens a network of a private workflow, or a task opens the network
@@ -126,28 +126,28 @@ def _check_networks(settings: Settings, workflow: Workflow) -> None:
                     raise ConfigError(
                         f"{setting.label} is `open`, but `policy.constraints.privacy` of the "
                         "workflow is `private`",
-                        hint="leave it out, or take `privacy: private` out of the workflow",
+                        hint="remove the setting, or `privacy: private` from the workflow",
                     )
     opened = [task.id for task in workflow.tasks if task.settings.network == "open"]
     for setting in settings.given(CONTAINER_FIELDS["network"])[-1:] if opened else ():
         if setting.kind != "file" and setting.value == "none":
             raise ConfigError(
                 f"{setting.label} is `none`, but `network` of task `{opened[0]}` is `open`",
-                hint="leave it out, or take `network: open` out of the task",
+                hint="remove the setting, or `network: open` from the task",
             )
 
 
 def _waves(
     settings: ParallelConfig, workflow: Workflow, programs: dict[str, ParallelConfig]
 ) -> list[str]:
-    """Return what would run at one time, as far as this machine has room for it."""
+    """Return the waves of a workflow, with the number of tasks that fit on this machine."""
     machine = this_machine()
     set_aside = {
         task.id: demand_of(settings, task, programs, cpus=machine.cpus) for task in workflow.tasks
     }
 
     def has_room(task: Task, running: Collection[Task]) -> bool:
-        demands = [set_aside[one.id] for one in (*running, task)]
+        demands = [set_aside[other.id] for other in (*running, task)]
         return fits(demands, cpus=machine.cpus, memory=machine.memory)
 
     return wave_lines(workflow, run_config(settings, workflow).workers, has_room)
@@ -158,9 +158,9 @@ def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
     for name, instead in _NOT_OF_WORKFLOWS.items():
         for setting in settings.given((name,)):
             raise ConfigError(
-                f"{setting.label} is for `orchestrator parallel` alone: a workflow has its own "
+                f"{setting.label} is only for `orchestrator parallel`: a workflow has its own "
                 f"{name}",
-                hint=f"{instead}, or name another file with `--config`",
+                hint=f"{instead}, or use another file with `--config`",
             )
     return settings
 
@@ -168,7 +168,7 @@ def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
 def _programs(
     given: GivenSettings, run_options: RunOptions, config: ParallelConfig, workflow: Workflow
 ) -> dict[str, ParallelConfig]:
-    """Return the settings for the tasks that have agent programs of their own."""
+    """Return the configurations for tasks that use other agent programs."""
     names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
     return {
         name: _configure({**given, "agent_cli": name}, run_options).config
@@ -202,7 +202,7 @@ def _expanded(part: _Part, config: ParallelConfig, run_options: RunOptions) -> R
 
     def stop(again: bool) -> None:
         expansion.cancel(kill=again)
-        tell("stopping: the command that lists items is ended")
+        tell("stopping: ending the command that lists items")
 
     with Interruption(stop) as interruption:
         try:
@@ -220,4 +220,4 @@ def _expanded(part: _Part, config: ParallelConfig, run_options: RunOptions) -> R
         finally:
             if interruption.exit_code is not None:
                 raise typer.Exit(interruption.exit_code)
-    raise AssertionError("what was interrupted has exited")
+    raise AssertionError("an interrupted command must have exited")

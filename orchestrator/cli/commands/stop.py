@@ -28,7 +28,7 @@ def stop(
     """Stop workers of a run, wait for their end, and keep what they wrote."""
     if everyone == bool(workers):
         raise ConfigError(
-            "which workers are to stop?", hint="`orchestrator stop N`, or `orchestrator stop --all`"
+            "no worker was chosen", hint="use `orchestrator stop N`, or `orchestrator stop --all`"
         )
     with open_run(run, worker=workers[0] if workers else None) as history:
         chosen = workers or list(history.workers)
@@ -39,7 +39,7 @@ def stop(
         follow(lambda: False, goes_on=lambda: _goes_on(history, running))
         for number in running:
             result = history.directory.result(number)
-            show(f"stopped worker {number}: {result.status if result else 'it has no result'}")
+            show(f"stopped worker {number}: {result.status if result else 'no result'}")
 
 
 def _check(history: RunHistory, chosen: list[int]) -> None:
@@ -47,10 +47,11 @@ def _check(history: RunHistory, chosen: list[int]) -> None:
     if unknown:
         known = ", ".join(str(number) for number in history.workers)
         raise ConfigError(
-            f"run {history.run_id} has no worker {', '.join(unknown)}", hint=f"it has: {known}"
+            f"run {history.run_id} has no worker {', '.join(unknown)}",
+            hint=f"its workers are: {known}",
         )
     if not history.directory.is_live():
-        history.result()  # says so where its process died
+        history.result()  # raises an error if the run's process died
         raise ConfigError(
             f"run {history.run_id} has ended", hint="`orchestrator ls` lists the runs"
         )

@@ -48,7 +48,7 @@ def _show(history: RunHistory) -> None:
 
 
 class _LastLines:
-    """Tells the last line that each running worker printed, when it has changed."""
+    """Emits the last output line of each running worker when it changes."""
 
     def __init__(self, history: RunHistory) -> None:
         self._history = history
@@ -72,7 +72,7 @@ class _LastLines:
             return
         self._sizes[number, name] = size
         printed = last_line(path).decode("utf-8", "replace").strip()
-        # Of a line that is written over and over, what stands there now.
+        # If a line is overwritten repeatedly, show its current content.
         line = one_line(printed.rpartition("\r")[2])
         if line:
             emit(WorkerOutput(worker_id=number, stream=stream, line=line))

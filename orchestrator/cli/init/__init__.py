@@ -1,4 +1,4 @@
-"""Look at a project: what it is built and tested with, as far as its files say so."""
+"""Detect how a project is built and tested, from its files."""
 
 from orchestrator.cli.init.findings import Findings
 from orchestrator.cli.init.project_tree import Tree

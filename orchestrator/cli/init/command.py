@@ -27,7 +27,7 @@ from orchestrator.text.sanitize import one_line
 
 FILE_NAME = "orchestrator.yaml"
 _DEFAULT_AGENT = str(ParallelConfig.model_fields["agent_cli"].default)
-_WITHOUT_TOOLS = "what needs it is written as a comment"
+_WITHOUT_TOOLS = "commands that need them are written as comments"
 
 
 def init(
@@ -86,8 +86,8 @@ def _check_room(top: Path, *, force: bool) -> None:
     present = next((path for path in repository_config_files(top) if path.exists()), None)
     if present is not None and not force:
         raise ConfigError(
-            f"there is a configuration already: {present}",
-            hint=f"`--force` writes {FILE_NAME} all the same",
+            f"a configuration file exists already: {present}",
+            hint=f"use `--force` to write {FILE_NAME} anyway",
         )
 
 
@@ -117,7 +117,7 @@ def _abortable() -> Iterator[None]:
 
 
 def _programs(repository: Repository, findings: Findings, image: str) -> frozenset[str] | None:
-    """Ask the image what it has; without an engine or the image, nobody knows."""
+    """Return the wanted programs that the image has; None if the image cannot be inspected."""
     wanted = {command.needs for command in (*findings.setup, *findings.checks)}
     if not wanted:
         return frozenset()
@@ -129,18 +129,18 @@ def _programs(repository: Repository, findings: Findings, image: str) -> frozens
 
 
 def _needs_naming(text: str) -> bool:
-    """Check what is going to be written; say whether it holds only when it is named."""
+    """Validate a generated file; return whether it works only if the user names it."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, FILE_NAME)
         path.write_text(text, encoding="utf-8")
         check = check_file(path)
     if check.problems:
-        raise RuntimeError(f"`init` wrote a file that is wrong: {check.problems[0]}")
+        raise RuntimeError(f"`init` generated an invalid file: {check.problems[0]}")
     return bool(check.named_only)
 
 
 def _write(target: Path, text: str, *, force: bool) -> Path:
-    # Neither way follows a link that lies in the repository.
+    # Both ways of writing do not follow a link that is part of the repository.
     try:
         if not force:
             with target.open("x", encoding="utf-8") as file:
@@ -152,7 +152,7 @@ def _write(target: Path, text: str, *, force: bool) -> Path:
         return beside.replace(target)
     except OSError as error:
         raise ConfigError(
-            f"cannot write {target}: {error.strerror}", hint="the directory must be yours"
+            f"cannot write {target}: {error.strerror}", hint="check the directory's permissions"
         ) from error
 
 
@@ -162,20 +162,20 @@ def _found(findings: Findings) -> Iterator[str]:
     if findings.make_test is not None:
         yield f"found tests: {findings.make_test.line} ({findings.make_test.source})"
     if findings.members:
-        yield f"found {count(len(findings.members), 'package')} below the top"
+        yield f"found {count(len(findings.members), 'package')} below the top directory"
     if findings.compose_file is not None:
         carried = [service.name for service in findings.services]
         others = [one_line(name, limit=60) for name in findings.other_services]
         yield (
-            f"found {findings.compose_file}: {', '.join(carried) or 'no service to carry over'}"
-            + (f"; not carried over: {', '.join(others)}" if others else "")
+            f"found {findings.compose_file}: {', '.join(carried) or 'no service to include'}"
+            + (f"; not included: {', '.join(others)}" if others else "")
         )
     for name in (*findings.env_examples, *findings.containers):
         yield f"found {one_line(name)}"
     for problem in findings.unreadable:
-        yield f"not read: {one_line(problem)}"
+        yield f"could not read: {one_line(problem)}"
     if findings == Findings():
-        yield "found nothing that says how the project is built or tested"
+        yield "found no files that show how the project is built or tested"
 
 
 def _missing(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str]:
@@ -186,12 +186,12 @@ def _missing(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str
     names = ", ".join(f"`{name}`" for name in missing)
     if findings.containers:
         build = one_line(build_command(choice.agent_cli, findings.containers[0]))
-        yield f"the project's own image may have more: `{build}`, then `init --force --image IMAGE`"
+        yield f"the project's own image may have them: `{build}`, then `init --force --image IMAGE`"
     if known:
         yield f"{choice.image} does not have {names}: {_WITHOUT_TOOLS}"
     else:
-        yield f"{choice.image} is not there to be asked for {names}: {_WITHOUT_TOOLS}"
-        yield "once it is there, `orchestrator init --force` finds out"
+        yield f"{choice.image} is missing, so {names} could not be found: {_WITHOUT_TOOLS}"
+        yield "once the image exists, run `orchestrator init --force` again"
 
 
 def _next(choice: Choice, target: Path, *, named: bool) -> str:
@@ -201,4 +201,4 @@ def _next(choice: Choice, target: Path, *, named: bool) -> str:
     words += ["--image", choice.image] if choice.own_image else []
     words += ["a command" if choice.agent_cli == "shell" else "a task"]
     validate = f"orchestrator config validate{f' {FILE_NAME}' if named else ''}"
-    return f"next: look at {target.name}, `{validate}`, then `{shlex.join(words)}`"
+    return f"next: check {target.name}, run `{validate}`, then `{shlex.join(words)}`"

@@ -1,7 +1,7 @@
-"""What a compose file's services have that a worker's own could have too.
+"""Convert services of a compose file to services of workers.
 
-Nothing is carried over that would reach out of the service's container: no files of this machine,
-no devices, no privileges, no networks.
+Settings that reach outside of the service's container are not converted: files and devices of this
+machine, privileges, networks.
 """
 
 import re
@@ -20,40 +20,40 @@ _VARIABLE = re.compile(r"\$\$|\$\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|\
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _CARRIED = frozenset({"image", "environment", "healthcheck", "ports", "expose"})
 _NO_MATTER = frozenset({"restart", "container_name", "profiles", "labels", "depends_on", "init"})
-"""Says nothing that is missed where a worker has the service to itself."""
+"""Keys without a meaning for a service that belongs to one worker."""
 
 
 class _UnsetVariableError(Exception):
-    """A value depends on a variable that has no default."""
+    """A value uses a variable that has no default."""
 
 
 def services_of(tree: Tree, name: str) -> tuple[tuple[FoundService, ...], dict[str, str]]:
-    """Read a compose file: what can be carried over, and why the rest is not."""
+    """Return the services that can be converted, and the reasons why others cannot."""
     root = tree.document(name)
     listed = root["services"].plain() if "services" in root else None
     if not isinstance(listed, dict):
         return (), {}
-    found: dict[object, FoundService] = {}
+    converted: dict[object, FoundService] = {}
     others: dict[str, str] = {}
     for service, raw in list(listed.items())[:_MOST]:
         reason = _refusal(service, raw)
         if reason is None:
             carried = _carried(service, raw)
-            other = found.setdefault(carried.values.get("port", service), carried)
+            other = converted.setdefault(carried.values.get("port", service), carried)
             if other is not carried:
-                reason = f"listens on the same port as `{other.name}`: they would share a network"
+                reason = f"uses the same port as `{other.name}`, with which it shares a network"
         if reason is not None:
             others[service] = reason
-    return tuple(found.values()), others
+    return tuple(converted.values()), others
 
 
 def _refusal(name: str, raw: object) -> str | None:
     if not isinstance(raw, dict):
         return "is not a mapping"
     if "build" in raw:
-        return "is built from the project: that is what workers work on"
+        return "is built from the project that workers change"
     if not _NAME.fullmatch(name) or name == "localhost":
-        return "its name is no host name in small letters"
+        return "its name is not a lowercase host name"
     try:
         image = _filled_in(raw.get("image"))
     except _UnsetVariableError as error:
@@ -77,7 +77,7 @@ def _carried(name: str, raw: Mapping[str, object]) -> FoundService:
 
 
 def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
-    """Return the variables, and the names of those whose value stands nowhere."""
+    """Return the variables, and the names of variables whose value is unknown."""
     pairs: list[tuple[str, object]] = []
     if isinstance(raw, dict):
         pairs = list(raw.items())
@@ -96,11 +96,11 @@ def _environment(raw: object) -> tuple[dict[str, str], list[str]]:
 
 
 def _filled_in(raw: object) -> str:
-    """Return a value as text, with the defaults of the variables in it."""
+    """Return a value as text, with variables replaced by their defaults."""
     if isinstance(raw, bool):
         return str(raw).lower()
     if not isinstance(raw, (str, int, float)):
-        raise _UnsetVariableError("what stands nowhere")
+        raise _UnsetVariableError("an unknown value")
 
     def fill_in(match: re.Match[str]) -> str:
         if match[0] == "$$":
@@ -124,7 +124,7 @@ def _ports(raw: Mapping[str, object]) -> Iterator[int]:
 
 
 def _health(raw: object) -> str | None:
-    """Return the command that says whether a service is ready."""
+    """Return the shell command that checks whether a service is ready; None if unknown."""
     test = raw.get("test") if isinstance(raw, dict) else None
     try:
         if isinstance(test, str):

@@ -1,4 +1,4 @@
-"""What was found in a project. All of it comes from the repository: text of strangers."""
+"""Findings about a project. All texts come from the repository and are untrusted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,71 +6,71 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command line that suits the project."""
+    """A command for the setup or the checks of a project."""
 
     line: str
     needs: str
-    """The program without which it cannot work."""
+    """Program that the command needs."""
     source: str
-    """The file that says so."""
+    """File from which the command was derived."""
     leaves: str | None = None
-    """A directory that it fills, and that nobody wants committed."""
+    """Directory that the command creates and that should not be committed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundService:
-    """A service of a compose file that a worker could have one of its own of."""
+    """A service of a compose file that each worker can run itself."""
 
     name: str
     values: Mapping[str, object]
-    """As `services.NAME` takes them."""
+    """Values for `services.NAME` in the configuration."""
     left_out: tuple[str, ...]
-    """Keys that are not carried over."""
+    """Keys that were not converted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """What one directory is worked on with."""
+    """The tools of one directory and language."""
 
     name: str
-    """`npm`, `uv`."""
+    """Name of the tool, such as `npm` or `uv`."""
     language: str
     source: str
     setup: Command | None = None
     checks: tuple[Command, ...] = ()
     of_members: bool = False
-    """Whether they are for what lies below as well."""
+    """Whether the tools also cover the directories below."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a project is made of."""
+    """Everything that was detected in a project."""
 
     tools: tuple[Tools, ...] = ()
     make_test: Command | None = None
-    """The project's own word for its tests."""
+    """A `make` target that runs the project's tests."""
     members: tuple[str, ...] = ()
-    """Packages of a monorepo."""
+    """Directories of a monorepo's packages."""
     compose_file: str | None = None
     services: tuple[FoundService, ...] = ()
     other_services: Mapping[str, str] = field(default_factory=dict)
-    """Those that are not carried over, and why."""
+    """Services that were not converted, and why."""
     to_remove: tuple[str, ...] = ()
-    """Directories that setup fills and git would not ignore: they would be committed."""
+    """Directories that setup creates and git does not ignore: they would be committed."""
     env_examples: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
-    """Descriptions of images: Dockerfiles and dev containers."""
+    """Dockerfiles and dev container files of the project."""
     unreadable: tuple[str, ...] = ()
-    """What is wrong with files that could not be read."""
+    """Problems with files that could not be read."""
 
     @property
     def setup(self) -> tuple[Command, ...]:
-        """What makes a fresh worktree ready."""
+        """Commands that prepare a fresh worktree."""
         return tuple(tools.setup for tools in self.tools if tools.setup is not None)
 
     @property
     def checks(self) -> tuple[Command, ...]:
-        """What says whether it works."""
+        """Commands that test the project."""
         if self.make_test is not None:
             return (self.make_test,)
         return tuple(check for tools in self.tools for check in tools.checks)

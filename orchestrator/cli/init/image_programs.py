@@ -1,4 +1,4 @@
-"""Ask an image which programs it has: setup and checks that need others cannot work in it."""
+"""Check which programs an image has, because commands that need others cannot work in it."""
 
 import secrets
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from orchestrator.engine.protocol import Engine
 from orchestrator.engine.spec import ContainerSpec
 
 BASE_PROGRAMS = frozenset({"git", "make", "python3"})
-"""What the base image is made with, and so every image made on it has."""
+"""Programs of the base image, and therefore of every image that is based on it."""
 _SCRIPT = f"""\
 for program; do
   case $program in
@@ -27,13 +27,13 @@ _NOBODY = "65534:65534"
 def programs_in(
     engine: Engine, image: str, wanted: Iterable[str], common_dir: Path
 ) -> frozenset[str] | None:
-    """Return the programs of `wanted` that an image has, or None when that cannot be said.
+    """Return the programs of `wanted` that an image has; None if that cannot be determined.
 
     Args:
-        engine: Has the image, or not.
+        engine: The container engine.
         image: The image.
-        wanted: Programs.
-        common_dir: The repository's, by which a cleanup finds a container that we left behind.
+        wanted: Names of programs.
+        common_dir: The repository's git directory, a label by which cleanup finds the container.
 
     Raises:
         EngineError: The engine does not answer.

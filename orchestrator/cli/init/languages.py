@@ -1,7 +1,7 @@
-"""Which tools each language's files speak of: what makes a worktree ready, and what tests it.
+"""Derive setup and check commands from the files of each language's tools.
 
-A worker's home directory is emptied between setup and agent, so setup must leave everything in the
-worktree. What fetches into the home directory, as Go and Cargo do, is no setup.
+A worker's home directory is emptied between setup and agent, so setup must write everything to the
+worktree. Tools that download to the home directory, such as Go and Cargo, have no setup command.
 """
 
 import re
@@ -13,24 +13,24 @@ from orchestrator.cli.init.findings import Command, Tools
 from orchestrator.cli.init.project_tree import Tree, join
 
 ENSUREPIP = "ensurepip"
-"""Python's module that makes virtual environments; Debian's Python comes without."""
+"""Python's module for virtual environments, which Debian's Python lacks by default."""
 Detector = Callable[[Tree, str], Tools | None]
 
 _PYTEST = re.compile(r"^\[(tool:)?pytest\]|^\[tool\.pytest", re.MULTILINE)
 _NO_TEST = "no test specified"
-"""What npm writes into a new package.json."""
+"""Placeholder that npm writes to a new package.json."""
 
 
 def detect(tree: Tree, directory: str) -> Iterator[Tools]:
-    """Yield the tools of one directory, one per language."""
+    """Yield the tools of one directory, at most one per language."""
     for detector in DETECTORS:
-        found = detector(tree, directory)
-        if found is not None:
-            yield found
+        tools = detector(tree, directory)
+        if tools is not None:
+            yield tools
 
 
 def _first(tree: Tree, directory: str, *names: str) -> str | None:
-    return next((name for name in (join(directory, one) for one in names) if name in tree), None)
+    return next((path for path in (join(directory, name) for name in names) if path in tree), None)
 
 
 def _in(directory: str, line: str) -> str:
@@ -48,7 +48,7 @@ _PYTHON: Mapping[str, tuple[str, str, str]] = {
     "Pipfile.lock": ("pipenv", "PIPENV_VENV_IN_PROJECT=1 pipenv sync --dev", "pipenv run"),
     "Pipfile": ("pipenv", "PIPENV_VENV_IN_PROJECT=1 pipenv install --dev", "pipenv run"),
 }
-"""By file: the program, how it installs, and how it runs a command."""
+"""Lock file, with its program, its install command and its prefix for commands."""
 _REQUIREMENTS = (
     "requirements.txt",
     "requirements-dev.txt",
@@ -110,7 +110,7 @@ def _uv_workspace(tree: Tree, directory: str) -> bool:
 
 
 def _is_package(tree: Tree, project: str) -> bool:
-    # Many a pyproject.toml holds nothing but the settings of a linter.
+    # Many pyproject.toml files contain only settings of linters.
     return not project.endswith(".toml") or bool(
         tree.toml(project).keys() & {"project", "build-system"}
     )
@@ -124,11 +124,11 @@ def _with_extras(tree: Tree, directory: str) -> str:
 
 
 def _python_checks(tree: Tree, directory: str, *, runner: str, needs: str) -> tuple[Command, ...]:
-    said = _pytest_source(tree, directory)
-    if said is not None:
+    source = _pytest_source(tree, directory)
+    if source is not None:
         line = f"{runner}pytest" if runner else "python3 -m pytest"
         needed = needs if runner else "pytest"
-        return (Command(line=_in(directory, line), needs=needed, source=said),)
+        return (Command(line=_in(directory, line), needs=needed, source=source),)
     tests = [
         name
         for name in tree.under(join(directory, "tests"))
@@ -177,7 +177,7 @@ def _javascript(tree: Tree, directory: str) -> Tools | None:
         name = _package_manager(tree.json(package))
         install = f"{name} install"
     if name == "yarn" and lock is not None and "__metadata:" in tree.text(lock):
-        # Without the first it links to packages in the home directory.
+        # By default, yarn would link to packages in the home directory, which is emptied later.
         install = "YARN_ENABLE_GLOBAL_CACHE=false yarn install --immutable"
     return Tools(
         name=name,
@@ -250,8 +250,10 @@ def _ruby(tree: Tree, directory: str) -> Tools | None:
     spec = _first(tree, directory, ".rspec", "spec/spec_helper.rb")
     rake = _first(tree, directory, "Rakefile")
     line = "bundle exec rspec" if spec else "bundle exec rake test" if rake else None
-    said = spec or rake or source
-    checks = (Command(line=_in(directory, line), needs="bundle", source=said),) if line else ()
+    command_source = spec or rake or source
+    checks = (
+        (Command(line=_in(directory, line), needs="bundle", source=command_source),) if line else ()
+    )
     return Tools(
         name="Bundler",
         language="Ruby",
@@ -281,5 +283,5 @@ def _java(tree: Tree, directory: str) -> Tools | None:
 
 
 LOCKS = frozenset({*_PYTHON, *_JAVASCRIPT, "go.mod", "go.work", "Cargo.lock", "Gemfile.lock"})
-"""Files by which a directory stands on its own, whatever is above it."""
+"""Files that mark a directory as an independent project."""
 DETECTORS: tuple[Detector, ...] = (_python, _javascript, _go, _rust, _ruby, _java)

@@ -1,4 +1,4 @@
-"""A project's files: those that git tracks or would, read as what a stranger wrote."""
+"""Read a project's files, those that git tracks or would track, as untrusted input."""
 
 import json
 import tomllib
@@ -11,19 +11,19 @@ from orchestrator.git.repository import Repository
 
 _LIST_LIMIT = 64 * 1024**2
 _DEEPEST = 4
-"""Parts of a path; what lies deeper is no package of its own."""
+"""Most components of a path; files deeper than this are ignored."""
 _NOT_OURS = frozenset(
     {"node_modules", "vendor", "third_party", "site-packages", "testdata", "fixtures", "examples"}
 )
 
 
 class Tree:
-    """The files of a project that a worktree has too."""
+    """The files of a project that are part of its worktrees."""
 
     def __init__(
         self, top: Path, files: Iterable[str], ignores: Callable[[str], bool] = lambda _: True
     ) -> None:
-        """Take the names as git lists them, relative to `top`, and what git would ignore."""
+        """Store the names of files, relative to `top`, and a function that checks `.gitignore`."""
         self.ignores = ignores
         self._top = top
         self._files = frozenset(name for name in files if _is_ours(name))
@@ -31,10 +31,10 @@ class Tree:
 
     @classmethod
     def of(cls, repository: Repository) -> "Tree":
-        """List the files of a repository, the ones not yet committed included.
+        """Return the files of a repository, including those not yet committed.
 
         Raises:
-            RepositoryError: Git refused, or there are far too many.
+            RepositoryError: Git failed, or there are too many files.
         """
         listed = repository.git.listing(
             "ls-files", "-z", "--cached", "--others", "--exclude-standard", limit=_LIST_LIMIT
@@ -50,19 +50,19 @@ class Tree:
         return name in self._files
 
     def named(self, *names: str) -> list[str]:
-        """List the files of these names in any directory, those near the top first."""
+        """Return the files with one of these names in any directory, closest to the top first."""
         wanted = set(names)
-        found = [file for file in self._files if PurePosixPath(file).name in wanted]
-        return sorted(found, key=lambda file: (file.count("/"), file))
+        files = [file for file in self._files if PurePosixPath(file).name in wanted]
+        return sorted(files, key=lambda file: (file.count("/"), file))
 
     def under(self, directory: str) -> list[str]:
-        """List the files below a directory; `.` is the top."""
+        """Return the files below a directory; `.` is the top."""
         return sorted(
             file for file in self._files if directory == "." or file.startswith(f"{directory}/")
         )
 
     def text(self, name: str) -> str:
-        """Read a file; one that is not there, or is no use, has no text."""
+        """Return the text of a file; empty if the file does not exist or cannot be read."""
         path = self._top / name
         if name not in self._files or path.is_symlink() or not path.is_file():
             return ""
@@ -73,7 +73,7 @@ class Tree:
             return ""
 
     def toml(self, name: str) -> dict[str, Any]:
-        """Read a TOML file; one that is not well formed is empty."""
+        """Return the content of a TOML file; empty if it is malformed."""
         try:
             return tomllib.loads(self.text(name))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -81,24 +81,24 @@ class Tree:
             return {}
 
     def json(self, name: str) -> dict[str, Any]:
-        """Read a JSON object; one that is not well formed is empty."""
+        """Return the object in a JSON file; empty if it is malformed."""
         try:
-            found = json.loads(self.text(name) or "{}")
+            content = json.loads(self.text(name) or "{}")
         except (ValueError, RecursionError) as error:
             self._complain(name, f"is not JSON: {error}")
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
     def document(self, name: str) -> dict[str, Node]:
-        """Read a YAML mapping; one that is not well formed is empty."""
+        """Return the mapping in a YAML file; empty if it is malformed."""
         if not self.text(name):
             return {}
         try:
-            found = read_document(self._top / name)
+            root = read_document(self._top / name)
         except DocumentError as error:
             self._complain(name, str(error))
             return {}
-        return found.value if isinstance(found.value, dict) else {}
+        return root.value if isinstance(root.value, dict) else {}
 
     def _complain(self, name: str, problem: str) -> None:
         self.problems.append(f"{name}: {problem.removeprefix(f'{self._top / name}').lstrip(': ')}")
@@ -115,5 +115,5 @@ def parent(name: str) -> str:
 
 
 def join(directory: str, name: str) -> str:
-    """Return the name of a file in a directory."""
+    """Return the path of a file in a directory."""
     return name if directory == "." else f"{directory}/{name}"

@@ -1,7 +1,7 @@
-"""Write a configuration file that fits what was found.
+"""Generate a configuration file from the findings about a project.
 
-The file will lie in the repository, where nobody names it: what only a named file may say is
-written as a comment. So is what cannot work in the image.
+The file will be discovered in the repository, so settings that are accepted only from a named file
+are written as comments. Commands that cannot work in the image are comments too.
 """
 
 import re
@@ -21,61 +21,61 @@ _LONGEST = 300
 _WIDE = 2**20
 _HEAD = f"""\
 # Settings of `orchestrator parallel` for this project, written by `orchestrator init`.
-#   `orchestrator config show`       what a run would use, and why
-#   `orchestrator config validate`   what is wrong with this file
-#   `orchestrator config schema`     every key and what it takes
-# Options and variables beat what stands here. What is marked with [named] holds only in a file that
-# you name, because anybody who can change the repository can change this file:
+#   `orchestrator config show`       show what a run would use, and why
+#   `orchestrator config validate`   check this file
+#   `orchestrator config schema`     list all keys and their values
+# Options and variables override this file. Settings marked with [named] are accepted only if you
+# name the file, because everyone who can change the repository can change this file:
 #   orchestrator parallel --config {FILE_NAME} "a task"
 """
 _GENERAL = """
 parallel_runs:
 {agent}
-  # model: NAME               # of all workers; `models: [a, b]` is one each
-  # workers: 3                # at one time, 1-10
-  # timeout_per_worker: 600   # seconds; 0 is no limit
+  # model: NAME               # of all workers; `models: [a, b]` sets one for each worker
+  # workers: 3                # at the same time, 1-10
+  # timeout_per_worker: 600   # seconds; 0 disables the limit
   # budget_per_worker: 2.5    # USD
-  # retries: 1                # start a worker again that failed for a reason which may pass
+  # retries: 1                # restarts of a worker that failed for a temporary reason
 {image}
 
 container:
-  # cpus: 2                   # more than the defaults: [named]
+  # cpus: 2                   # more than the default: [named]
   # memory: 4g
-  # network: open             # `none`: no network at all
-  # setup_network: open       # [named] for setup alone, where the worker's own is `none`
-  # check_network: open       # [named] for checks that fetch what they need, as `go test` may
-  # secrets: [NPM_TOKEN]      # [named] variables of yours, as files in /run/secrets
+  # network: open             # `none`: no network
+  # setup_network: open       # [named] only for setup, if the worker's own network is `none`
+  # check_network: open       # [named] only for checks that download, as `go test` may
+  # secrets: [NPM_TOKEN]      # [named] your variables, as files in /run/secrets
 
 # triggers:
-#   silence: 300              # seconds without output until you are told
+#   silence: 300              # alert after this many seconds without output
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What was asked for, and what is there."""
+    """Answers of the user, and what the image provides."""
 
     agent_cli: str | None
     image: str
-    """What workers run in."""
+    """Container image of the workers."""
     own_image: bool
-    """Whether it is not the agent program's own."""
+    """Whether the user chose the image, instead of the agent program's default."""
     programs: frozenset[str]
     """Programs that the image has."""
     services: bool
-    """Whether services are to be started, which only a named file may ask for."""
+    """Whether to start services, which are accepted only from a named file."""
 
 
 def needs_naming(findings: Findings, choice: Choice) -> bool:
-    """Return whether the file is only of use when it is named.
+    """Return whether the file is useful only if the user names it.
 
-    Services are not taken from another file, and `setup` of another one has no network.
+    A discovered file must not define services, and its `setup` has no network.
     """
-    return choice.services or any(one.needs in choice.programs for one in findings.setup)
+    return choice.services or any(command.needs in choice.programs for command in findings.setup)
 
 
 def written(findings: Findings, choice: Choice) -> str:
-    """Return the text of the file."""
+    """Return the text of the configuration file."""
     agent = _AGENT
     if choice.agent_cli:
         agent = f"  agent_cli: {scalar(choice.agent_cli)}"
@@ -93,20 +93,20 @@ def written(findings: Findings, choice: Choice) -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
-_AGENT = "  # agent_cli: architect      # [named] the agent program; `shell` runs tasks as commands"
-_IMAGE = "  # image: IMAGE              # [named] instead of the agent program's own"
+_AGENT = "  # agent_cli: architect      # [named] agent program; `shell` runs tasks as commands"
+_IMAGE = "  # image: IMAGE              # [named] instead of the agent program's image"
 
 
 def _setup(findings: Findings, choice: Choice) -> Iterator[str]:
-    yield "# What makes a fresh worktree ready, before the agent starts. Without `--config` it has"
-    yield "# no network, and none of your variables and secrets."
+    yield "# Prepares a fresh worktree before the agent starts. Without `--config`, setup runs"
+    yield "# without network, variables and secrets."
     yield from _packages(findings, choice)
     yield "setup:"
     yield from _commands(findings.setup, choice)
     filled = [command.leaves for command in findings.setup if command.needs in choice.programs]
     removed = [name for name in filled if name in findings.to_remove]
     if removed:
-        yield "# Not in .gitignore: what is left there would be committed."
+        yield "# Not in .gitignore: without this, the directory would be committed."
         yield "teardown:"
         yield from (f"  - {scalar(shlex.join(['rm', '-rf', name]))}" for name in removed if name)
 
@@ -116,11 +116,11 @@ def _packages(findings: Findings, choice: Choice) -> Iterator[str]:
         yield comment(f"Packages: {', '.join(findings.members)}")
     for name in findings.containers:
         build = build_command(choice.agent_cli, name)
-        yield comment(f"The project's own image as the base of the workers': `{build}`")
+        yield comment(f"To use the project's own image as base image: `{build}`")
 
 
 def _checks(findings: Findings, choice: Choice) -> Iterator[str]:
-    yield "# What must work when an agent has ended: a worker whose checks fail is `partial`."
+    yield "# Must succeed after the agent has ended; otherwise the worker is `partial`."
     yield "checks:"
     yield from _commands(findings.checks, choice)
 
@@ -133,16 +133,16 @@ def _commands(commands: Iterable[Command], choice: Choice) -> Iterator[str]:
         if command.needs in choice.programs:
             yield f"  - {scalar(command.line)}"
         else:
-            yield "  " + comment(f"needs `{command.needs}`, which {choice.image} does not have")
+            yield "  " + comment(f"needs `{command.needs}`, which is missing in {choice.image}")
             yield f"  # - {scalar(command.line)}"
     if nothing:
         yield "  # - make ready"
 
 
 def _files(findings: Findings) -> Iterator[str]:
-    yield "# Untracked files that workers get a copy of. [named]"
+    yield "# Untracked files to copy to each worker. [named]"
     for name in findings.env_examples:
-        yield comment(f"{name} speaks of a file that workers do not have, as it may hold secrets.")
+        yield comment(f"{name} describes a file that workers lack, because it may hold secrets.")
     yield "# copy:"
     wanted = [name.rpartition("/")[0] + "/.env" for name in findings.env_examples]
     yield from (f"#   - {scalar(name.lstrip('/'))}" for name in wanted or [".env"])
@@ -151,9 +151,9 @@ def _files(findings: Findings) -> Iterator[str]:
 def _services(findings: Findings, choice: Choice) -> Iterator[str]:
     if findings.compose_file is None:
         return
-    yield comment(f"Services of each worker's own, as {findings.compose_file} has them. [named]")
+    yield comment(f"Services of each worker, from {findings.compose_file}. [named]")
     for name, reason in findings.other_services.items():
-        yield comment(f"Not taken over: `{name}` {reason}")
+        yield comment(f"Not included: `{name}` {reason}")
     if findings.services:
         yield from _commented(_service_lines(findings.services), plain=choice.services)
 
@@ -168,7 +168,7 @@ def _service_lines(services: Iterable[FoundService]) -> Iterator[str]:
 
 
 def build_command(agent_cli: str | None, container: str) -> str:
-    """Return the command that puts an agent program on top of a project's own image."""
+    """Return the command that installs an agent program in a project's own image."""
     agent = ["--agent", agent_cli] if agent_cli else []
     return shlex.join(["orchestrator", "image", "build", *agent, "--from", container])
 
@@ -187,7 +187,7 @@ def _commented(lines: Iterable[str], *, plain: bool) -> Iterator[str]:
 
 
 def scalar(value: object) -> str:
-    """Return a text or a number as YAML has it on one line."""
+    """Return a text or a number as a YAML scalar on one line."""
     text = str(value)
     if isinstance(value, int):
         return text
@@ -197,5 +197,5 @@ def scalar(value: object) -> str:
 
 
 def comment(text: str) -> str:
-    """Return a comment that ends where its line does, whatever is in it."""
+    """Return text as a comment of exactly one line."""
     return f"# {one_line(text, limit=_LONGEST)}"

@@ -1,4 +1,4 @@
-"""Put together what a project's files say."""
+"""Combine what was detected in a project's files."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _MANIFESTS = (
     *("Cargo.toml", "Gemfile", "pom.xml", "build.gradle", "build.gradle.kts"),
 )
 _MOST = 12
-"""Packages of their own that a monorepo's configuration names."""
+"""Most packages of a monorepo that are examined."""
 _IMAGES = ("Dockerfile", "devcontainer.json", ".devcontainer.json")
 _ENV_EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", "env.example")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
@@ -22,13 +22,13 @@ _TEST_TARGET = re.compile(r"^(?:test|check)\s*:(?!=)", re.MULTILINE)
 
 
 def look_at(tree: Tree) -> Findings:
-    """Return what a project is made of."""
+    """Return everything that was detected in a project."""
     places = [parent(name) for name in tree.named(*_MANIFESTS, "go.work")]
     members = tuple(place for place in dict.fromkeys(places) if place != ".")
     compose_file = next((name for name in COMPOSE_FILES if name in tree), None)
     services, others = services_of(tree, compose_file) if compose_file else ((), {})
     tools = tuple(_tools(tree, members))
-    filled = [one.setup.leaves for one in tools if one.setup and one.setup.leaves]
+    filled = [tool.setup.leaves for tool in tools if tool.setup and tool.setup.leaves]
     return Findings(
         tools=tools,
         to_remove=tuple(name for name in filled if not tree.ignores(name)),
@@ -44,7 +44,7 @@ def look_at(tree: Tree) -> Findings:
 
 
 def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
-    """Yield the tools of the top, and below it of what is not looked after from above."""
+    """Yield the tools of the top directory, and of packages that tools above do not cover."""
     covered: set[tuple[str, str]] = set()
     for place in (".", *members[:_MOST]):
         above = (".", *(str(path) for path in PurePosixPath(place).parents))
@@ -58,8 +58,8 @@ def _tools(tree: Tree, members: tuple[str, ...]) -> Iterator[Tools]:
 
 def _make_test(tree: Tree) -> Command | None:
     for name in _MAKEFILES:
-        found = _TEST_TARGET.search(tree.text(name))
-        if found is not None:
-            target = found[0].partition(":")[0].strip()
+        match = _TEST_TARGET.search(tree.text(name))
+        if match is not None:
+            target = match[0].partition(":")[0].strip()
             return Command(line=f"make {target}", needs="make", source=name)
     return None

@@ -1,17 +1,17 @@
-"""Keep what workers say from being read as a command by the CI system that shows our output.
+"""Prevent CI systems from interpreting output of workers as commands.
 
-CI systems take lines of a job's output for commands. What their programs look for:
+CI systems interpret some lines of a job's output as commands:
 
 - GitHub's runner (`ActionCommand.cs`): `::name::` at the start of a line, after white space, and
-  `##[name]` anywhere in a line. `::stop-commands::TOKEN` switches both off until `::TOKEN::`.
+  `##[name]` anywhere in a line. `::stop-commands::TOKEN` disables both until `::TOKEN::`.
 - Azure's agent (`Command.cs`): `##vso[area.name]` anywhere in a line; `##[name]` formats.
 - TeamCity: `##teamcity[name]`; Octopus: `##octopus[name]`.
 - Buildkite: `--- `, `+++ `, `~~~ ` and `^^^ ` at the start of a line open and close groups.
 
-A mark in front of a command that is found anywhere in a line would not help, so that it is broken
-up instead. On GitHub the text is put between `::stop-commands::TOKEN` and `::TOKEN::` in addition:
-that alone would not be enough, because stdout and stderr reach the runner as two streams, and the
-token of one of them may end the protection of the other.
+Commands that are recognised anywhere in a line are broken up by an inserted character, because a
+prefix would not help. On GitHub, text is also put between `::stop-commands::TOKEN` and `::TOKEN::`.
+That alone would not suffice: stdout and stderr reach the runner as two streams, and the token of
+one may end the protection of the other.
 """
 
 import re
@@ -22,7 +22,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.text.sanitize import one_line
 
 SWITCH = "ORCHESTRATOR_CI"
-"""The variable that ends all of this where it is `off`."""
+"""Variable that disables the protection if it is `off`."""
 CI_VARIABLES = (
     "CI",
     "GITHUB_ACTIONS",
@@ -51,38 +51,38 @@ def check_switch(environ: Mapping[str, str]) -> None:
     """Check the value of `ORCHESTRATOR_CI`.
 
     Raises:
-        ConfigError: It is neither empty nor `off`.
+        ConfigError: The value is neither empty nor `off`.
     """
     value = environ.get(SWITCH, "")
     if value not in ("", _OFF):
         raise ConfigError(
             f"environment variable `{SWITCH}` is `{one_line(value, limit=60)}`: must be `off`",
-            hint="`off` prints what workers say unchanged; unset it otherwise",
+            hint="`off` prints the output of workers unchanged; unset the variable otherwise",
         )
 
 
 def in_ci(environ: Mapping[str, str]) -> bool:
-    """Return whether a CI system reads our output, by the variables that it sets."""
+    """Return whether a CI system reads the output, judging by the variables that it sets."""
     if environ.get(SWITCH) == _OFF:
         return False
     return any(environ.get(name, "").lower() not in _NO for name in CI_VARIABLES)
 
 
 def guarded(text: str, environ: Mapping[str, str], *, terminal: bool) -> str:
-    """Return whole lines such that no CI system finds a command in them.
+    """Return lines changed so that no CI system finds commands in them.
 
     Args:
         text: The lines, without the last newline.
         environ: The variables of this process.
-        terminal: Whether they go to a terminal. Lines stay as they are on one, unless a CI system
-            provides it. Elsewhere it does not matter whether a variable of a CI system is set: a
-            job may have started us without them.
+        terminal: Whether the lines go to a terminal. They stay unchanged on a terminal, unless
+            a CI system provides it. Elsewhere they are always changed, because a job may
+            start this process without the variables of the CI system.
     """
     if environ.get(SWITCH) == _OFF or (terminal and not in_ci(environ)):
         return text
     text = _LINE_END.sub("\n", text)
     safe = _LEADING.sub(rf"\1{_MARK}", _ANYWHERE.sub(f"#{_MARK}", text))
-    # GitHub's runner looks at lines with one of these two, and at no others.
+    # GitHub's runner only examines lines that contain one of these.
     if environ.get("GITHUB_ACTIONS", "").lower() != "true" or not ("::" in text or "##[" in text):
         return safe
     token = secrets.token_hex(_TOKEN_BYTES)
@@ -90,9 +90,9 @@ def guarded(text: str, environ: Mapping[str, str], *, terminal: bool) -> str:
 
 
 def guarded_json(text: str) -> str:
-    """Return JSON that says the same, in which no CI system finds a command.
+    """Return equivalent JSON in which no CI system finds commands.
 
-    In JSON, `#` stands in strings alone, where it may be written as an escape. JSON has no line
-    that begins with `::`, because every line begins with a bracket, a quotation mark or a number.
+    In JSON, `#` occurs only in strings, where it can be written as an escape. No line of JSON
+    starts with `::`: it starts with a bracket, a quotation mark or a number.
     """
     return text.replace("##", r"\u0023\u0023")

@@ -1,4 +1,4 @@
-"""What a run would do: what `--dry-run` prints."""
+"""Render the plan of a run for `--dry-run`."""
 
 import json
 
@@ -11,7 +11,7 @@ _HEADING = ("WORKER", "TASK", "MODEL", "BRANCH", "WORKTREE")
 
 
 def plan_table(plan: RunPlan) -> str:
-    """Return what `--dry-run` shows."""
+    """Return the output of `--dry-run`."""
     rows = [_HEADING]
     for spec in plan.workers:
         worktree = str(plan.top / spec.directory)
@@ -24,15 +24,15 @@ def plan_table(plan: RunPlan) -> str:
 
 
 def _terms(plan: RunPlan) -> dict[str, str]:
-    """Return what a worker may use, presets and defaults put in."""
+    """Return the limits and settings of workers, including presets and defaults."""
     limits = plan.limits
     cpus = "2 or all CPUs" if limits.cpus is None else f"{limits.cpus:g} CPUs"
     sizes = {"memory": limits.memory, "tmp": limits.tmp, "disk": limits.disk}
-    found = [cpus, *(f"{size(number)} {name}" for name, number in sizes.items())]
+    limit_texts = [cpus, *(f"{size(number)} {name}" for name, number in sizes.items())]
     idle = limits.idle_timeout
     terms = {
         "preset": plan.preset or "",
-        "limits": ", ".join([*found, f"{limits.pids} pids", f"{limits.inodes} inodes"]),
+        "limits": ", ".join([*limit_texts, f"{limits.pids} pids", f"{limits.inodes} inodes"]),
         "idle timeout": duration(idle) if idle else "none",
         "grace": duration(limits.grace),
         "runtime": plan.runtime or "",
@@ -52,7 +52,7 @@ def _terms(plan: RunPlan) -> dict[str, str]:
 
 
 def plan_json(plan: RunPlan) -> str:
-    """Return what `--dry-run --json` shows."""
+    """Return the output of `--dry-run --json`."""
     workers = [
         {
             "worker_id": spec.worker_id,

@@ -1,4 +1,4 @@
-"""What happens in a run, said in lines."""
+"""Render events of a run as lines."""
 
 from orchestrator.cli.output.formats import (
     called,
@@ -26,19 +26,19 @@ from orchestrator.worker_spec import WorkerSpec
 
 
 def notice_line(message: str) -> str:
-    """Return a notice as a line."""
+    """Return the line for a notice."""
     return f"note: {one_line(message, limit=1000)}"
 
 
 def run_line(event: RunStarted) -> str:
-    """Return what starts."""
+    """Return the line for the start of a run."""
     workers = count(len(event.workers), "worker")
     queue = f", {event.slots} at one time" if event.slots < len(event.workers) else ""
     return f"run {event.run_id}: {workers}{queue}, base {event.base[:12]}"
 
 
 def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
-    """Return which worker started, with what, and how many run by now."""
+    """Return the line for the start of a worker, with the number of running workers."""
     if spec is None:
         return f"worker {number} started"
     model = f" ({one_line(spec.model)})" if spec.model else ""
@@ -49,7 +49,7 @@ def started_line(number: int, spec: WorkerSpec | None, *, running: int) -> str:
 
 
 def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
-    """Return where a worker's ports can be reached."""
+    """Return a line for each port at which a worker can be reached."""
     return [
         f"{called(event.worker_id, name)}: http://127.0.0.1:{host} -> {inside}"
         for inside, host in sorted(event.ports.items())
@@ -57,20 +57,20 @@ def port_lines(event: WorkerStarted, name: str | None) -> list[str]:
 
 
 def retry_line(event: WorkerRetrying, name: str | None) -> str:
-    """Say that a worker is started again."""
+    """Return the line for a retry of a worker."""
     who, failed = called(event.worker_id, name), event.attempt - 1
     if event.reason == Reason.RATE_LIMITED and not event.counted:
-        return f"{who} was refused by its provider, attempt {event.attempt} waits for it"
+        return f"{who} is rate-limited by its provider; attempt {event.attempt} waits"
     when = f"attempt {event.attempt} in {duration(event.delay)}"
     return f"{who} failed its attempt {failed} ({one_line(event.reason)}), {when}"
 
 
 def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | None) -> str:
-    """Return what somebody may want to see to.
+    """Return the line for an alert.
 
     Args:
-        event: What it is.
-        name: Of the worker, if it is one's.
+        event: The event.
+        name: Name of the worker in a workflow, if the event concerns a worker.
     """
     match event:
         case Intervention():
@@ -83,19 +83,19 @@ def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | 
 
 
 def _pause_line(event: ProviderPaused) -> str:
-    said = "it says" if event.known else "a guess"
+    said = "reported by the provider" if event.known else "estimated"
     name, rest = one_line(event.provider, limit=60), duration(event.seconds)
     return f"provider `{name}` refuses further requests: no starts for {rest} ({said})"
 
 
 def stage_line(event: WorkerStage, name: str | None) -> str:
-    """Return what runs around a worker's agent."""
+    """Return the line for a stage that starts before or after an agent."""
     which = f" `{one_line(event.name, limit=100)}`" if event.name else ""
     return f"{called(event.worker_id, name)}: {event.stage}{which}"
 
 
 def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
-    """Return what went wrong around a worker's agent, if anything did."""
+    """Return the line for a stage that failed; none if it succeeded."""
     if event.problem is None:
         return []
     said = one_line(event.problem, limit=400)
@@ -103,12 +103,12 @@ def stage_lines(event: WorkerStageDone, name: str | None) -> list[str]:
 
 
 def stopping_line(event: WorkerStopping, name: str | None) -> str:
-    """Say that a worker is being ended, and why."""
+    """Return the line for a worker that is being stopped."""
     return f"{called(event.worker_id, name)} is being stopped: {one_line(event.reason)}"
 
 
 def done_line(result: WorkerResult) -> str:
-    """Return how a worker ended."""
+    """Return the line for the end of a worker."""
     who, took = called(result.worker_id, result.name), duration(result.duration)
     if never_ran(result):
         return f"- {who} {one_line(result.message or 'skipped')}"

@@ -1,4 +1,4 @@
-"""Numbers and tables as people read them."""
+"""Format numbers and tables for users."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ _UNITS = ((1024**3, "g"), (1024**2, "m"), (1, ""))
 
 
 def duration(seconds: float) -> str:
-    """`12.3 s`, `2 min 5 s` or `1 h 2 min`."""
+    """Return a duration such as `12.3 s`, `2 min 5 s` or `1 h 2 min`."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -29,40 +29,40 @@ def duration(seconds: float) -> str:
 
 
 def age(option: str, text: str) -> timedelta:
-    """Read `90s`, `15m`, `6h` or `2d`, as `option` takes it.
+    """Parse an age such as `90s`, `15m`, `6h` or `2d`, given to `option`.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: The text is not an age.
     """
     try:
         return parse_age(text)
     except ValueError as error:
         raise ConfigError(
-            f"`{option}` takes an age, not `{one_line(text)}`",
-            hint="give a whole number and a unit: `90s`, `15m`, `6h`, `2d`",
+            f"`{option}` must be an age, not `{one_line(text)}`",
+            hint="use a whole number and a unit: `90s`, `15m`, `6h`, `2d`",
         ) from error
 
 
 def money(cost: float, *, known: bool = True) -> str:
-    """`$1.20`; four places below a dollar, where cents would say nothing."""
+    """Return an amount such as `$1.20`; below a dollar, with four decimal places."""
     if not known:
         return UNKNOWN
     return f"${cost:.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
 
 
 def shown_sum(costs: Iterable[float]) -> float:
-    """Add up costs as `money` shows them, so that a reader comes to the same sum."""
+    """Return the sum of costs, rounded as `money` shows them, so that the sum matches the table."""
     return sum(round(cost, 2 if cost >= 1 else 4) for cost in costs)
 
 
 def size(number: int) -> str:
-    """`512m`, `4g`, as options take it."""
+    """Return a size such as `512m` or `4g`, in the syntax of options."""
     divisor, unit = next(unit for unit in _UNITS if number % unit[0] == 0)
     return f"{number // divisor}{unit}"
 
 
 def amount(number: int) -> str:
-    """`14.2M`: bytes in little room."""
+    """Return a number of bytes in short form, such as `14.2M`."""
     value, unit = float(number), "B"
     for larger in "KMGT":
         if value < 1000:
@@ -72,28 +72,28 @@ def amount(number: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
+    """Return a number with its noun, such as `1 file` or `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def called(number: int, name: str | None) -> str:
-    """Return `worker 3`, or in a workflow `W3 (backend)`."""
+    """Return a worker's name: `worker 3`, or `W3 (backend)` in a workflow."""
     return f"worker {number}" if name is None else f"W{number} ({one_line(name)})"
 
 
 def titled(number: int, name: str | None) -> str:
-    """Return `3`, or in a workflow `W3 backend`: for a cell of a table."""
+    """Return a worker's name for a table: `3`, or `W3 backend` in a workflow."""
     return str(number) if name is None else f"W{number} {one_line(name)}"
 
 
 def never_ran(result: WorkerResult) -> bool:
-    """Return whether a workflow passed a task over, for what became of others."""
+    """Return whether a task of a workflow was skipped because of the outcomes of others."""
     is_unneeded = result.status is Status.SUCCESS and result.started_at is None
     return result.name is not None and (is_unneeded or result.reason is Reason.DEPENDENCY)
 
 
 def outcome(result: WorkerResult) -> str:
-    """Return how a worker ended and why, and after how many attempts: `failed (oom), attempt 2`."""
+    """Return a worker's status, reason and attempts: `failed (oom), attempt 2`."""
     reason = f" ({result.reason.value})" if result.reason else ""
     attempt = f", attempt {result.attempts}" if result.attempts > 1 else ""
     return result.status.value + reason + attempt
@@ -107,7 +107,7 @@ def explanation(result: WorkerResult) -> str:
 
 
 def kept_line(refs: Sequence[str]) -> str:
-    """Name the refs of commits that no branch has, and of many the first: `also kept: ...`."""
+    """Return a line with the first refs of commits without a branch: `also kept: ...`."""
     shown = ", ".join(one_line(ref) for ref in refs[:_SHOWN_REFS])
     more = len(refs) - _SHOWN_REFS
     rest = f" and {more} more: git for-each-ref {KEPT.rstrip('/')}" if more > 0 else ""
@@ -115,12 +115,12 @@ def kept_line(refs: Sequence[str]) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, width: int | None = None, shrink: int = 1) -> str:
-    """Line up columns; the first row is the heading.
+    """Return rows as aligned columns; the first row is the heading.
 
     Args:
-        rows: All of one length.
-        width: Columns of the terminal; None cuts nothing.
-        shrink: The column that is cut to fit into `width`.
+        rows: Rows of equal length.
+        width: Columns of the terminal; None: no limit.
+        shrink: Index of the column that is shortened to fit into `width`.
     """
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
     if width is not None:

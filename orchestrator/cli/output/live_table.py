@@ -1,6 +1,6 @@
 """The live table on a terminal.
 
-An event costs a few assignments; drawing happens four times a second, whatever the workers print.
+Processing an event takes only a few assignments; the table is redrawn four times per second.
 """
 
 import threading
@@ -41,15 +41,15 @@ from orchestrator.worker_spec import WorkerSpec
 
 REFRESH = 4
 MAX_FINISHED = 10
-"""Finished workers that stay in sight."""
+"""Most finished workers that are shown."""
 _COLUMNS = ("worker", "task", "model", "state", "elapsed", "cost")
 _LINE = "last line"
 _MEASURES = ("steps", "files", "cpu", "memory", "disk")
-"""Columns that are shown once somebody has measured."""
+"""Columns that appear once there are measurements."""
 _WIDE, _NARROW = 22, 12
-"""The widest a column may be, without these columns and with them."""
+"""Maximum width of a column, without and with the measurements."""
 _ROOM = 110
-"""Columns of a terminal below which the lines stand under the table, not in it."""
+"""Width of a terminal below which last lines are printed under the table instead of in it."""
 _STYLES = {"success": "green", "failed": "red", "timeout": "red", "partial": "yellow"}
 
 
@@ -69,7 +69,7 @@ class _Row:
 
 
 class _Unbreakable:
-    """A stream whose terminal may go away: the run goes on."""
+    """A stream that ignores write errors, so that a run continues if its terminal is closed."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -95,7 +95,7 @@ class BoardView:
 
     def __init__(self, stream: IO[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Never held while rich is called: its own lock is held while it calls `render`.
+        # Not held while calling rich, which holds its own lock while it calls `render`.
         self._lock = threading.Lock()
         self._rows: dict[int, _Row] = {}
         self._measured = False
@@ -122,7 +122,7 @@ class BoardView:
         self._live.stop()
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Process an event."""
         with self._lock:
             self._note(event)
         if isinstance(event, Notice):
@@ -143,7 +143,7 @@ class BoardView:
             case RunStarted(workers=workers):
                 self._rows = {spec.worker_id: _Row(spec) for spec in workers}
             case WorkerStarted():
-                # It may have been some time ago, if this is read from the run's record.
+                # The worker may have started earlier, if the event is read from the run's record.
                 since = self._clock() - max(time.time() - event.at.timestamp(), 0)
                 self._change(event.worker_id, state="running", since=since)
             case WorkerDone(result=result):
@@ -172,7 +172,7 @@ class BoardView:
         )
 
     def render(self) -> RenderableType:
-        """Draw the table; called by rich from its own thread."""
+        """Return the table; rich calls this from its own thread."""
         with self._lock:
             rows = list(self._rows.values())
             cells = [self._cells(row) for row in self._in_sight(rows)]
@@ -232,11 +232,11 @@ def _changes(event: Event) -> dict[str, str | float | None]:
 
 
 def _progress(event: WorkerProgress) -> dict[str, str]:
-    found = {
+    texts = {
         "cost": None if event.cost is None else money(event.cost),
         "steps": None if event.steps is None else str(event.steps),
     }
-    return {name: text for name, text in found.items() if text is not None}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def _measures(event: WorkerMeasured) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How people are told: `error:` and `hint:` on stderr, results on stdout."""
+"""Print messages: `error:` and `hint:` on stderr, results on stdout."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from orchestrator.text.sanitize import lines
 
 
 def tell(text: str) -> None:
-    """Write a line for people to stderr; nobody listening is no error."""
+    """Print a line on stderr; ignore a closed stderr."""
     try:
         put(text, sys.stderr)
     except OSError:
@@ -18,30 +18,30 @@ def tell(text: str) -> None:
 
 
 def tell_error(message: str, hint: str | None = None) -> None:
-    """Write an error in the form that all of them have; nothing in it steers a terminal."""
+    """Print an error and its hint, safe for a terminal."""
     tell(lines(f"error: {message}" + (f"\n\nhint: {hint}" if hint else "")))
 
 
 def tell_failure(error: OrchestratorError) -> None:
-    """Write one of our own errors."""
+    """Print an `OrchestratorError`."""
     tell_error(error.message, error.hint)
 
 
 def show(text: str) -> None:
-    """Write a result to stdout."""
+    """Print a result on stdout."""
     put(text, sys.stdout)
 
 
 def show_json(text: str) -> None:
-    """Write a result that is JSON to stdout."""
+    """Print a JSON result on stdout."""
     sys.stdout.write(guarded_json(text) + "\n")
     sys.stdout.flush()
 
 
 def put(text: str, out: TextIO) -> None:
-    """Write whole lines, in which no CI system finds a command.
+    """Write lines in which no CI system finds commands.
 
-    Every line that may hold words of a worker goes through here: see `orchestrator.cli.ci`.
+    All output that may contain text of workers is written here: see `orchestrator.cli.output.ci`.
     """
     out.write(guarded(text, os.environ, terminal=out.isatty()) + "\n")
     out.flush()

@@ -1,4 +1,4 @@
-"""What a finished run prints: a table or JSON on stdout, where things are on stderr."""
+"""Print the result of a run: a table or JSON on stdout, and next steps on stderr."""
 
 import json
 import os
@@ -38,13 +38,13 @@ def run_table(
     workflow: Workflow | None = None,
     width: int | None = None,
 ) -> str:
-    """Return the table, what went wrong, the sum, and how the time was used.
+    """Return the table of workers with failures, notes, totals and timing.
 
     Args:
-        result: The run's.
-        slots: How many workers could run at one time. Default: all.
-        workflow: Whose tasks it had.
-        width: Columns of the terminal. Default: those of the one on stdout.
+        result: Result of the run.
+        slots: Maximum number of workers at the same time. Default: all.
+        workflow: The workflow, if the run executed one.
+        width: Columns of the terminal. Default: those of the terminal on stdout.
     """
     rows = [_HEADING, *(_row(worker) for worker in result.results)]
     if any(worker.checks for worker in result.results):
@@ -62,7 +62,7 @@ def run_table(
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal on stdout, or None where nothing must be cut."""
+    """Return the width of the terminal on stdout; None if stdout is not a terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def _row(worker: WorkerResult) -> tuple[str, ...]:
 
 
 def checks_sum(worker: WorkerResult) -> str:
-    """Return `2/3`: how many checks of how many were passed."""
+    """Return the number of passed checks and of all checks, such as `2/3`."""
     passed = sum(check.passed for check in worker.checks)
     return f"{passed}/{len(worker.checks)}" if worker.checks else ""
 
@@ -94,7 +94,7 @@ def _failure(worker: WorkerResult) -> str:
 
 
 def notes_of(workers: Sequence[WorkerResult]) -> list[str]:
-    """Return what was left out or noticed of workers that succeeded, and which commits are kept."""
+    """Return notes on workers that succeeded, and the refs of kept commits."""
     lines = []
     for worker in workers:
         who = called(worker.worker_id, worker.name)
@@ -118,26 +118,26 @@ def _sum(result: RunResult) -> str:
 def time_lines(
     result: RunResult, *, slots: int | None = None, workflow: Workflow | None = None
 ) -> list[str]:
-    """Return how the time was used, where several workers had a part in it."""
+    """Return lines on the timing of a run; none for fewer than two workers."""
     ran = [worker for worker in result.results if worker.started_at is not None]
     if len(ran) < 2:
         return []
     workers = len(result.results)
-    found = summarise(
+    timing = summarise(
         result.results, wall=result.duration, slots=slots or workers, workflow=workflow
     )
-    times = f"sequential {duration(found.sequential)}, wall {duration(found.wall)}"
-    lines = [f"{times}, {found.speedup:.1f}x"]
+    times = f"sequential {duration(timing.sequential)}, wall {duration(timing.wall)}"
+    lines = [f"{times}, {timing.speedup:.1f}x"]
     if workflow is not None:
-        path = ", ".join(map(one_line, found.critical_path))
-        lines.append(f"critical path: {path} ({duration(found.critical_seconds)})")
-        used = f"{found.utilisation:.0%} of {count(found.slots, 'slot')} used"
-        lines.append(f"{used}, at most {found.widest} at one time")
+        path = ", ".join(map(one_line, timing.critical_path))
+        lines.append(f"critical path: {path} ({duration(timing.critical_seconds)})")
+        used = f"{timing.utilisation:.0%} of {count(timing.slots, 'slot')} used"
+        lines.append(f"{used}, at most {timing.widest} at one time")
     return lines
 
 
 def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
-    """Name the tasks of a workflow that failed: `Failed: W2 (backend) exit 1`."""
+    """Return a line with the failed tasks of a workflow: `Failed: W2 (backend) exit 1`."""
     failed = [worker for worker in bad if worker.name is not None and not never_ran(worker)]
     return [f"Failed: {', '.join(map(_shortly, failed))}"] if failed else []
 
@@ -157,7 +157,7 @@ def _total(result: RunResult) -> str:
 
 
 def run_json(result: RunResult) -> str:
-    """Return the one JSON object, in ASCII: it may be shown on a terminal."""
+    """Return a run's result as one JSON object, in ASCII because it may be shown on a terminal."""
     return json.dumps(result.model_dump(mode="json"), indent=2)
 
 
@@ -169,7 +169,7 @@ def show_run(
     quiet: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Show the result of a run, say what can be done with it, and give the exit code."""
+    """Print the result of a run and next steps, and return the exit code."""
     if as_json:
         show_json(run_json(result))
     else:
@@ -180,7 +180,7 @@ def show_run(
 
 
 def summary_line(result: RunResult) -> str:
-    """Return a run in one line: what failed, how long it took, what it cost."""
+    """Return a run's result as one line: failures, duration and cost."""
     good = sum(worker.status is Status.SUCCESS for worker in result.results)
     others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
     named = [_in_short(worker) for worker in others[:_NAMED]]
@@ -199,7 +199,7 @@ def summary_line(result: RunResult) -> str:
 
 
 _NAMED = 3
-"""Workers that the line of a run names."""
+"""Most workers that the line names."""
 
 
 def _in_short(worker: WorkerResult) -> str:
@@ -209,7 +209,7 @@ def _in_short(worker: WorkerResult) -> str:
 
 
 def after_run(result: RunResult) -> str:
-    """Return where the work is and how to get rid of it."""
+    """Return where the work is, and commands to review and remove it."""
     first = result.results[0]
     return (
         f"{_places(result)}\n"
@@ -221,12 +221,12 @@ def after_run(result: RunResult) -> str:
 
 
 def _printed(first: WorkerResult) -> str:
-    # A worker that was never started has printed nothing.
-    return f"see what it printed: {first.log}/stdout.log\n" if first.log else ""
+    # A worker that never started has no output.
+    return f"see a worker's output: {first.log}/stdout.log\n" if first.log else ""
 
 
 def review_order(results: Sequence[WorkerResult]) -> str:
-    """Say whose changes to read first: what passed most checks, then what is smallest."""
+    """Return the order in which to review changes: most passed checks, then fewest lines."""
     changed = [worker for worker in results if worker.file_count]
     if len(changed) < 2:
         return ""

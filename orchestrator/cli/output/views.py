@@ -1,4 +1,4 @@
-"""What people see while a run goes on; every view is an `Emit` and writes to stderr alone."""
+"""Views of a running run. Every view is an `Emit`, and writes only to stderr."""
 
 import os
 import sys
@@ -40,21 +40,21 @@ from orchestrator.events import (
 from orchestrator.worker_spec import WorkerSpec
 
 HEARTBEAT = 30.0
-"""Seconds between two lines that say what still runs."""
+"""Seconds between two lines that list the running workers."""
 
 
 class View(Protocol):
-    """Is told what happens, from many threads, and shows it until it is left."""
+    """Receives events from many threads, and shows them until the context is left."""
 
     def __call__(self, event: Event) -> None:
-        """Take note of one event.
+        """Process one event.
 
         Raises:
-            Nothing: A view that cannot show must not end a run.
+            Nothing: A view that cannot write must not end a run.
         """
 
     def __enter__(self) -> Self:
-        """Start to show."""
+        """Start the view."""
 
     def __exit__(
         self,
@@ -62,16 +62,16 @@ class View(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the terminal as it was."""
+        """End the view, and restore the terminal."""
 
 
 def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
-    """Choose the view that suits where stderr goes."""
+    """Return the view that suits the stream."""
     stream = stream or sys.stderr
     if quiet:
         return QuietView()
     if is_redrawn(stream):
-        # Half a megabyte of library, for terminals only.
+        # Imported here because rich is large, and needed only on terminals.
         from orchestrator.cli.output.live_table import BoardView
 
         return BoardView(stream)
@@ -79,8 +79,8 @@ def make_view(*, quiet: bool, stream: IO[str] | None = None) -> View:
 
 
 def is_redrawn(stream: IO[str]) -> bool:
-    """Return whether a view can be drawn in place there."""
-    # Some CI systems give jobs a terminal, and find commands in what is drawn there.
+    """Return whether a view can be redrawn in place on a stream."""
+    # Some CI systems give jobs a terminal, and interpret its output.
     terminal = stream.isatty() and not in_ci(os.environ)
     return terminal and os.environ.get("TERM", "dumb") != "dumb"
 
@@ -89,7 +89,7 @@ class QuietView:
     """Shows nothing."""
 
     def __call__(self, event: Event) -> None:
-        """Ignore it."""
+        """Ignore the event."""
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +104,7 @@ class QuietView:
 
 
 class PlainView:
-    """Writes a line for what matters; for logs and CI."""
+    """Prints a line for each important event; for logs and CI."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class PlainView:
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __call__(self, event: Event) -> None:
-        """Write the lines that an event is worth."""
+        """Print the lines for an event."""
         with self._lock:
             for line in self._lines(event):
                 self._write(line)
@@ -144,10 +144,12 @@ class PlainView:
         self._heart.join()
 
     def heartbeat(self) -> None:
-        """Say which workers still run."""
+        """Print the running workers."""
         with self._lock:
             if self._running:
-                workers = ", ".join(titled(one, self._name(one)) for one in sorted(self._running))
+                workers = ", ".join(
+                    titled(number, self._name(number)) for number in sorted(self._running)
+                )
                 elapsed = self._clock() - self._started
                 self._write(f"still running: {workers} ({elapsed:.0f} s)")
 

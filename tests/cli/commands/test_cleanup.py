@@ -90,7 +90,7 @@ def test_what_is_no_age(asked, text, capsys):
     assert run(["parallel-cleanup", "--older-than", text]) == 3
     assert not seen
     said = capsys.readouterr().err
-    assert said.startswith(f"error: `--older-than` takes an age, not `{text}`\n\nhint: give ")
+    assert said.startswith(f"error: `--older-than` must be an age, not `{text}`\n\nhint: use ")
 
 
 @pytest.mark.usefixtures("repository", "engine")
@@ -105,11 +105,11 @@ class TestReport:
         assert shown.out == (
             "removed worker 1: /repo/.architect-parallel-1, architect/parallel-1\n"
             "removed worker 2: /repo/.architect-parallel-2, architect/parallel-2\n"
-            "  kept as refs/orchestrator/backup/R/2, back with: orchestrator restore 2 --run R\n"
+            "  kept as refs/orchestrator/backup/R/2, restore with: orchestrator restore 2 --run R\n"
             "removed 2 containers, networks and volumes\n"
             "dropped refs/orchestrator/backup/O/1\n"
         )
-        assert shown.err == "run L is live: left alone\n"
+        assert shown.err == "run L is still running: not removed\n"
 
     def test_of_what_would_be(self, asked, capsys):
         asked(CleanupReport(workers=(cleaned(1),), live=(), leftovers=1))
@@ -124,14 +124,14 @@ class TestReport:
         assert run(["parallel-cleanup"]) == 1
         shown = capsys.readouterr()
         assert (shown.out, shown.err) == (
-            "", "worker 1 could not be removed: busy\ufffd[31m\n"
+            "", "worker 1 was not removed: busy\ufffd[31m\n"
         )  # fmt: skip
 
     def test_of_what_the_engine_would_not_remove(self, asked, capsys):
         asked(CleanupReport(workers=(), live=(), leftovers=0, problems=("container c: stuck\x1b",)))
         assert run(["parallel-cleanup"]) == 1
         shown = capsys.readouterr()
-        assert (shown.out, shown.err) == ("", "could not be removed: container c: stuck\ufffd\n")
+        assert (shown.out, shown.err) == ("", "not removed: container c: stuck\ufffd\n")
 
     def test_of_nothing(self, asked, capsys):
         asked(NOTHING)
@@ -153,7 +153,7 @@ def test_without_an_engine_the_rest_is_cleaned(asked, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert shown.out.startswith("removed worker 1")
     assert shown.err == (
-        "without the engine, containers of dead runs may be left\n"
+        "without the container engine, containers of dead runs cannot be removed\n"
         "error: no engine\n\nhint: start it\n"
     )
 
@@ -163,14 +163,16 @@ def test_without_an_engine_and_with_nothing_to_ask_it_all_is_well(monkeypatch, c
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     assert run(["parallel-cleanup"]) == 0
     shown = capsys.readouterr()
-    assert shown.err.startswith("nothing to clean up\nthe engine was not asked: cannot connect")
+    assert shown.err.startswith(
+        "nothing to clean up\nthe container engine was not checked: cannot connect"
+    )
 
 
 @pytest.mark.process
 def test_outside_a_repository_there_is_nothing_to_clean(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["parallel-cleanup"]) == 0
-    assert capsys.readouterr().err == "nothing to clean up: this is no git repository\n"
+    assert capsys.readouterr().err == "nothing to clean up: this is not a git repository\n"
     assert run(["parallel-cleanup", "--run", "R"]) == 3
     assert run(["parallel-cleanup", "1"]) == 3
 

@@ -105,7 +105,7 @@ class TestValidate:
             "`parallel_runs.agent`?\n"
             f"  {repository}/orchestrator.yaml:1: `parallel_runs.workers` is `0`: must be a whole "
             "number from 1 to 10 or `auto`\n"
-            "\nhint: `orchestrator config schema` prints the keys and what they take\n"
+            "\nhint: run `orchestrator config schema` for the keys and their values\n"
         )
 
     def test_a_file_that_nobody_named_is_a_stranger_s(self, file, capsys):
@@ -132,8 +132,8 @@ class TestValidate:
     def test_no_file(self, capsys):
         assert run(["config", "validate"]) == 3
         assert capsys.readouterr().err == (
-            "error: there is no configuration file: the defaults hold\n\n"
-            "hint: `orchestrator init` writes one that fits the project\n"
+            "error: there is no configuration file: the defaults apply\n\n"
+            "hint: `orchestrator init` writes a file that fits the project\n"
         )
 
     @pytest.mark.process

@@ -78,10 +78,10 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
         "✓ engine: docker 9\n"
         "✓ runtimes: configured: runc, runsc\n"
         "✓ system calls: filtered: no AF_VSOCK, no AF_ALG, no io_uring\n"
-        "✓ worktrees: overlay (tried)\n"
+        "✓ worktrees: overlay (tested)\n"
         f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
         f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
-        "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 4`\n"
+        "✓ machine: 8 CPUs, 32.0 GiB RAM: enough for `--workers 4`\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_an_agent_s_image_may_be_missing_the_base_may_not(machine, capsys):
     machine((BASE_IMAGE,))
     assert run(["doctor"]) == 0
     hint = "\n    hint: build it with `orchestrator image build --agent {}`\n".format
-    agent = f"! image: {DEFAULT_IMAGE} is missing (needed by `--agent-cli architect`)"
+    agent = f"! image: {DEFAULT_IMAGE} is missing (required by `--agent-cli architect`)"
     agent += hint("architect")
     assert agent in capsys.readouterr().out
     machine((DEFAULT_IMAGE,))
@@ -116,11 +116,11 @@ def test_mounts_are_tried_and_not_believed(machine, capsys, monkeypatch):
     assert run(["doctor"]) == 3
     ways = [{"overlay": True, "runtime": "runsc"}, {"overlay": False, "runtime": "runsc"}]
     assert machine.tried == ways
-    said = "✗ worktrees: a container could not write to a file of this machine, runtime `runsc`\n"
+    said = "✗ worktrees: a container cannot write to files of this machine, runtime `runsc`\n"
     assert said in capsys.readouterr().out
     machine((DEFAULT_IMAGE,))
     assert run(["doctor"]) == 3
-    assert "! worktrees: not tried: no base image" in capsys.readouterr().out
+    assert "! worktrees: not checked: the base image is missing" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("repository")
@@ -178,7 +178,7 @@ class TestConfiguration:
         assert [line for line in lines if "image:" in line] == [f"✓ image: {BASE_IMAGE}, 1.0 GiB"]
         assert lines[-1] == (
             "! machine: 9 workers may use 18 CPUs and 18.0 GiB, the machine has 8 CPUs and "
-            "32.0 GiB RAM: room for `--workers 4`"
+            "32.0 GiB RAM: enough for `--workers 4`"
         )
 
     def test_a_file_of_another_name(self, repository, machine, capsys):

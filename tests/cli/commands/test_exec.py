@@ -117,15 +117,15 @@ class TestRefusals:
     def test_a_worker_that_does_not_run(self, run_id: str, capsys) -> None:
         assert run(["exec", "2", "--", "true"]) == 3
         assert capsys.readouterr().err == (
-            f"error: worker 2 of run {run_id} does not run now\n\n"
-            "hint: `orchestrator ls` shows what does, `orchestrator logs 2` what it printed\n"
+            f"error: worker 2 of run {run_id} is not running\n\n"
+            "hint: list workers with `orchestrator ls`, or see `orchestrator logs 2`\n"
         )
 
     def test_a_worker_that_has_just_ended(self, container, run_id: str, capsys) -> None:
         container.kill("SIGKILL")
         container.wait(10)
         assert run(["exec", "2", "--", "true"]) == 3
-        assert f"worker 2 of run {run_id} does not run now" in capsys.readouterr().err
+        assert f"worker 2 of run {run_id} is not running" in capsys.readouterr().err
 
     def test_a_worker_that_no_run_has(self, capsys) -> None:
         assert run(["exec", "7", "--", "true"]) == 3
@@ -138,5 +138,6 @@ class TestRefusals:
     def test_a_shell_without_a_terminal(self, capsys) -> None:
         assert run(["shell", "2"]) == 3
         assert capsys.readouterr().err == (
-            "error: `shell` needs a terminal\n\nhint: without one: `orchestrator exec 2 -- CMD`\n"
+            "error: `shell` requires a terminal\n\nhint: without a terminal, use `orchestrator "
+            "exec 2 -- CMD`\n"
         )

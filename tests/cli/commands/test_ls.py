@@ -38,7 +38,7 @@ def test_nothing(capsys, listed):
     assert run(["ls"]) == 0
     assert capsys.readouterr() == ("", "nothing is left of any run\n")
     assert run(["ls", "--all"]) == 0
-    assert capsys.readouterr() == ("", "there was no run yet\n")
+    assert capsys.readouterr() == ("", "there are no runs yet\n")
     assert listed().runs == ()
 
 

@@ -144,7 +144,7 @@ def test_a_signal_cancels_and_the_table_is_still_printed(runner, capsys, number,
     shown = capsys.readouterr()
     assert shown.out.startswith("WORKER")
     assert (
-        "note: stopping: workers get 10 s to end; interrupt again to kill them\n"
+        "note: stopping: workers have 10 s to end; interrupt again to kill them\n"
         "note: killing the containers\n"
     ) in shown.err
 
@@ -210,7 +210,7 @@ def test_a_dry_run_shows_what_workers_get_and_says_what_it_did_not_check(monkeyp
     assert "not shown" not in shown.out
     assert shown.err == (
         "no API key: `gpt-4o` needs `OPENAI_API_KEY`\n"
-        "the engine, its images and the machine's size were not checked: `orchestrator doctor`\n"
+        "not checked: engine, images and capacity of the machine (use `orchestrator doctor`)\n"
     )
     run(["parallel", "a", "--workers", "1", "--dry-run", "--quiet"])
     assert capsys.readouterr().err == ""

@@ -54,7 +54,7 @@ def test_no_parallel_is_one_worker(flow, runner, capsys):
     assert [config.workers for config in runner.configs] == [1, 1, 1, 2]
     capsys.readouterr()
     assert run(["parallel", "a", "--no-parallel", "--workers", "2", *SHELL]) == 3
-    assert "`--no-parallel` and `--workers` do not go together" in capsys.readouterr().err
+    assert "`--no-parallel` and `--workers` cannot be used together" in capsys.readouterr().err
 
 
 def test_run_is_spec_run(flow, runner):
@@ -123,7 +123,7 @@ def test_two_that_wait_do_not_start_at_one_time(repository):
     repository_.state_dir.mkdir(parents=True, exist_ok=True)
     options = RunOptions(when_busy="wait", quiet=True)
     with turns.turn(options), (repository_.state_dir / "turn").open("w") as other:
-        assert turns._busy(repository_, other) == "another run of this repository goes on"
+        assert turns._busy(repository_, other) == "another run of this repository is still running"
     with (repository_.state_dir / "turn").open("w") as other:
         assert turns._busy(repository_, other) is None
 

@@ -134,7 +134,7 @@ class TestPrivate:
         assert run([*self.RUN, "--network", "open"]) == 3
         assert capsys.readouterr().err == (
             "error: option `--network` is `open`, but `policy.constraints.privacy` of the workflow "
-            "is `private`\n\nhint: leave it out, or take `privacy: private` out of the workflow\n"
+            "is `private`\n\nhint: remove the setting, or `privacy: private` from the workflow\n"
         )
         assert run([*self.RUN, "--network", "none"]) == 0
 
@@ -160,7 +160,7 @@ class TestNetworkOfATask:
         assert run([*self.RUN, "--network", "none"]) == 3
         assert capsys.readouterr().err == (
             "error: option `--network` is `none`, but `network` of task `wide` is `open`\n\n"
-            "hint: leave it out, or take `network: open` out of the task\n"
+            "hint: remove the setting, or `network: open` from the task\n"
         )
         assert run([*self.RUN, "--network", "none", "--only", "shut"]) == 0
         monkeypatch.setenv("ORCHESTRATOR_NETWORK", "none")

@@ -28,10 +28,11 @@ def test_it_says_what_it_found_and_what_to_do_next(project, capsys):
         "found npm: package.json\n"
         "found tests: make test (Makefile)\n"
         "found compose.yaml: db\n"
-        "orchestrator/worker:architect is not there to be asked for `npm`: what needs it is written"
+        "orchestrator/worker:architect is missing, so `npm` could not be found: what needs it "
+        "is written"
         " as a comment\n"
-        "once it is there, `orchestrator init --force` finds out\n"
-        "next: look at orchestrator.yaml, `orchestrator config validate`, then "
+        "once the image exists, run `orchestrator init --force` again\n"
+        "next: check orchestrator.yaml, run `orchestrator config validate`, then "
         "`orchestrator parallel 'a task'`\n"
     )
     assert run(["config", "validate"]) == 0
@@ -43,8 +44,8 @@ def test_a_file_that_is_there_is_left_alone(project, capsys):
     assert run(["init"]) == 3
     assert file.read_text() == "# mine\n"
     assert capsys.readouterr().err == (
-        f"error: there is a configuration already: {file}\n\n"
-        "hint: `--force` writes orchestrator.yaml all the same\n"
+        f"error: a configuration file exists already: {file}\n\n"
+        "hint: use `--force` to write orchestrator.yaml anyway\n"
     )
     assert run(["init", "--force"]) == 0
     assert "parallel_runs:" in file.read_text()

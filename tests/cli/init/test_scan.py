@@ -173,9 +173,9 @@ class TestCompose:
         found = look(tmp_path, {"compose.yaml": COMPOSE})
         assert found.other_services == {
             "mail": "its image depends on `TAG`",
-            "web": "is built from the project: that is what workers work on",
-            "other": "listens on the same port as `db`: they would share a network",
-            "Bad_Name": "its name is no host name in small letters",
+            "web": "is built from the project that workers change",
+            "other": "uses the same port as `db`, with which it shares a network",
+            "Bad_Name": "its name is not a lowercase host name",
         }
 
     @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ class TestWritten:
         plain = read_document(path).plain()
         assert plain["parallel_runs"] == {"agent_cli": "shell"}
         assert plain["setup"] == ["npm install"]
-        assert "# needs `ensurepip`, which i does not have" in text
+        assert "# needs `ensurepip`, which is missing in i" in text
 
     def test_services_are_written_where_they_are_wished_for(self, tmp_path):
         found = look(tmp_path, {"compose.yaml": COMPOSE})

@@ -161,7 +161,7 @@ class TestCommands:
         assert run(["logs", "--raw", "--force", "1"]) == 0
         assert b"\n##vso[task.prependpath]/tmp/evil\n" in capsysbinary.readouterr().out
         assert run(["logs", "--force", "1"]) == 3
-        assert b"`--force` goes with `--raw`" in capsysbinary.readouterr().err
+        assert b"`--force` requires `--raw`" in capsysbinary.readouterr().err
 
 
 def test_a_result_steers_nothing(result, system, capsys):

@@ -45,7 +45,7 @@ def test_where_the_work_of_one_is(result):
     )
     logged = one.results[0].model_copy(update={"log": "/logs/1"})
     told = after_run(one.model_copy(update={"results": [logged]}))
-    assert "see what it printed: /logs/1/stdout.log" in told.splitlines()
+    assert "see a worker's output: /logs/1/stdout.log" in told.splitlines()
 
 
 def test_an_unknown_cost_is_not_nothing(result):

@@ -119,7 +119,7 @@ def test_an_engine_on_a_socket(
         looked_at = tried(repo, host, "doctor")
     assert done.returncode == 3
     assert done.stderr.startswith(f"error: {said}")
-    assert "\n\nhint: use Docker on this machine, started by root" in done.stderr
+    assert "\n\nhint: use a local Docker daemon that root started" in done.stderr
     assert looked_at.returncode == 3
     assert f"✗ engine: {said}" in looked_at.stdout
     assert "worktrees" not in looked_at.stdout
@@ -143,7 +143,7 @@ def test_an_engine_behind_ssh_is_not_connected_to(repo: Path) -> None:
     done = tried(repo, "ssh://nobody@there.invalid", *PARALLEL)
     assert done.returncode == 3
     assert "(`ssh://nobody@there.invalid`)" in done.stderr
-    assert "\nhint: use Docker on this machine" in done.stderr
+    assert "\nhint: use a local Docker daemon" in done.stderr
     cleaned = tried(repo, "ssh://nobody@there.invalid", "parallel-cleanup")
     assert cleaned.returncode == 0
     assert cleaned.stderr.startswith("nothing to clean up\n")
