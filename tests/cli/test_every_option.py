@@ -269,8 +269,8 @@ def test_parallel_refuses(
 @pytest.mark.parametrize(
     ("settings", "flow", "words", "said"),
     [
-        ("parallel_runs: {models: [a, b]}", "", [], "`parallel_runs.models` is for"),
-        ("parallel_runs: {tasks: [a]}", "", [], "`parallel_runs.tasks` is for"),
+        ("parallel_runs: {models: [a, b]}", "", [], "`parallel_runs.models` is only for"),
+        ("parallel_runs: {tasks: [a]}", "", [], "`parallel_runs.tasks` is only for"),
         ("container: {read_only: true}", ", mode: rw", [], "task `one`: `mode` is `rw`, but the"),
         ("", ", max_steps: 3", [], "`shell` does not support `--max-steps`"),
         ("", "", ["--allow", "10.9.8.7", "--network", "none"], "`--allow` names a host, but no"),

@@ -181,7 +181,7 @@ class TestMachine:
         assert crowding(config(workers=4), machine()) is None
         assert crowding(config(workers=5), machine()) == (
             "5 workers may use 10 CPUs and 20.0 GiB, the machine has 8 CPUs and 32.0 GiB RAM: "
-            "enough for `--workers 4`"
+            "room for `--workers 4`"
         )
         assert crowding(config(workers=3, limits=Limits(memory=16 * GIB)), machine()) is not None
 
@@ -190,7 +190,7 @@ class TestMachine:
         assert room(config(project=project), cpus=machine().cpus, memory=machine().memory) == 2
         assert crowding(config(workers=3, project=project), machine()) == (
             "3 workers with their services may use 12 CPUs and 24.0 GiB, the machine has 8 CPUs "
-            "and 32.0 GiB RAM: enough for `--workers 2`"
+            "and 32.0 GiB RAM: room for `--workers 2`"
         )
 
     @pytest.mark.parametrize("wish", [{"cpus": 9}, {"memory": 33 * GIB}])

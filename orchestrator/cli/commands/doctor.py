@@ -212,6 +212,7 @@ def _worktrees(engine: Engine, features: EngineFeatures, runtime: str | None) ->
         repository = Repository(Path.cwd())
         if engine.image_info(BASE_IMAGE) is None:
             detail = "not checked: the base image is missing"
+            return Check(name="worktrees", state="warn", detail=detail)
     except OrchestratorError as error:
         return Check(name="worktrees", state="warn", detail=f"not checked: {error.message}")
     with_runtime = f", runtime `{runtime}`" if runtime else ""
@@ -270,7 +271,7 @@ def _room(features: EngineFeatures, config: ParallelConfig) -> Check:
     crowded = crowding(config, features)
     if crowded is None:
         fit = room(config, cpus=features.cpus, memory=features.memory)
-        return Check(name="machine", detail=f"{machine}: enough for `--workers {fit}`")
+        return Check(name="machine", detail=f"{machine}: room for `--workers {fit}`")
     return Check(name="machine", state="warn", detail=crowded)
 
 

@@ -81,7 +81,7 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
         "✓ worktrees: overlay (tested)\n"
         f"✓ image: {BASE_IMAGE}, 1.0 GiB\n"
         f"✓ image: {DEFAULT_IMAGE}, 1.0 GiB\n"
-        "✓ machine: 8 CPUs, 32.0 GiB RAM: enough for `--workers 4`\n"
+        "✓ machine: 8 CPUs, 32.0 GiB RAM: room for `--workers 4`\n"
     )
 
 
@@ -178,7 +178,7 @@ class TestConfiguration:
         assert [line for line in lines if "image:" in line] == [f"✓ image: {BASE_IMAGE}, 1.0 GiB"]
         assert lines[-1] == (
             "! machine: 9 workers may use 18 CPUs and 18.0 GiB, the machine has 8 CPUs and "
-            "32.0 GiB RAM: enough for `--workers 4`"
+            "32.0 GiB RAM: room for `--workers 4`"
         )
 
     def test_a_file_of_another_name(self, repository, machine, capsys):

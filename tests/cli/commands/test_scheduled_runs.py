@@ -96,7 +96,10 @@ def test_a_second_run_leaves_or_waits(repository, runner, monkeypatch, capsys):
     assert live.take_over()
     assert run(["parallel", "a", "--when-busy", "leave", *SHELL]) == 0
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", f"run {live.run_id} goes on: nothing was started\n")
+    assert (shown.out, shown.err) == (
+        "",
+        f"run {live.run_id} is still running: nothing was started\n",
+    )
     assert run(["parallel", "a", "--when-busy", "leave", "--quiet", *SHELL]) == 0
     assert capsys.readouterr().err == ""
     assert runner.configs == []

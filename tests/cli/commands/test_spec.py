@@ -93,7 +93,7 @@ class TestPart:
         assert self.names(file, from_=["each"]) == ["each", "tests"]
 
     def test_not_both(self, file):
-        with pytest.raises(ConfigError, match="do not go together"):
+        with pytest.raises(ConfigError, match="cannot be used together"):
             self.names(file, ["tests"], ["each"])
 
     @pytest.mark.usefixtures("repository")
