@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -225,27 +225,37 @@ def main() -> int:
     parser.add_argument("areas", nargs="*", choices=[[], *PROTECTIONS], help="default: all")
     parser.add_argument("--only", default="", help="protections whose name contains this")
     parser.add_argument("--report", type=Path, help="a Markdown file to write the table to")
+    parser.add_argument("--new", action="store_true", help="protections that the table has not")
     parser.add_argument("--thorough", action="store_true", help="all, whatever excuses them")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once")
     options = parser.parse_args()
+    last = remembered(TABLE)
     chosen = [
         (area, _excused(protection) if protection.why_not and not options.thorough else protection)
         for area in options.areas or PROTECTIONS
         for protection in PROTECTIONS[area]
         if options.only in protection.name
+        if not (options.new and (area, protection.name) in last)
     ]
     verdicts = []
-    for verdict in checked(chosen, remembered(TABLE), options.jobs):
+    for verdict in checked(chosen, last, options.jobs):
         verdicts.append(verdict)
         sys.stdout.write(f"{verdict.row}\n")
         sys.stdout.flush()
+        # At once: a run takes long, and may be cut off.
+        _report(options.report, verdicts)
     if failed := failing(verdicts):
         sys.stdout.write(f"fails as it is: {failed}\n")
+        _report(options.report, [], without=failed)
         return 1
-    if options.report:
-        rows = remembered(options.report) | {(v.area, v.name): v.row for v in verdicts}
-        options.report.write_text(table(rows))
     return int(any(not verdict.noticed and not verdict.remark for verdict in verdicts))
+
+
+def _report(path: Path | None, verdicts: Sequence[Verdict], *, without: str = "\0") -> None:
+    """Merge verdicts into a table, and drop the rows that a test noticed which always fails."""
+    if path is not None:
+        rows = remembered(path) | {(one.area, one.name): one.row for one in verdicts}
+        path.write_text(table({name: row for name, row in rows.items() if without not in row}))
 
 
 if __name__ == "__main__":

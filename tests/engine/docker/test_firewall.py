@@ -5,14 +5,17 @@ Every packet goes to this machine's own bridge addresses, where the test listens
 
 import secrets
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import docker
 import pytest
 
-from orchestrator.engine.docker import DockerEngine, rules
+from orchestrator.engine.docker import DockerEngine, firewall, rules
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import Egress
@@ -103,6 +106,68 @@ def test_the_host_is_closed_whatever_the_workers_own_rules_know(
     assert (found["HostConfig"]["Privileged"], found["Mounts"]) == (False, [])
     docker_engine.remove(holder)
     assert tried() == ["reached"] * 3
+
+
+def inside(pid: int, *command: str, **rest: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a program of this machine in the network namespace of a container."""
+    entered = ("nsenter", f"--net=/proc/{pid}/ns/net", *command)
+    return subprocess.run(entered, check=True, capture_output=True, text=True, timeout=60, **rest)
+
+
+@contextmanager
+def listening(pid: int, port: int) -> Iterator[None]:
+    """Accept connections on every address of a container's network namespace."""
+    code = f"import socket; s = socket.create_server(('', {port})); print('up', flush=True)\n"
+    code += "while True: s.accept()[0].close()"
+    command = ["nsenter", f"--net=/proc/{pid}/ns/net", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def test_an_address_that_the_host_gets_later_is_closed_too(
+    client: docker.APIClient, docker_start: Starter
+) -> None:
+    """The machine is a container without a network here: no packet can leave it."""
+    table, bridge = "orchestrator_test", "br-test"
+    gateway, later, port = "198.51.100.1", "203.0.113.7", 8099
+    nothing = Egress(image=BASE_IMAGE, allowed=())
+    text = rules.host_rules(table, bridge, nothing, gateway=gateway)
+    described = firewall._host_spec("-", table, text, BASE_IMAGE, {})
+    machine = docker_start(
+        *described.command, env=described.env, user="0:0", capabilities=("NET_ADMIN",)
+    )
+    worker = docker_start("sleep", "600")
+    assert firewall._problem(machine, firewall._CLOSED) is None
+    host, other = (client.inspect_container(one.id)["State"]["Pid"] for one in (machine, worker))
+    for command in (
+        f"link add {bridge} type bridge",
+        f"link add one type veth peer name two netns {other}",
+        f"link set one master {bridge} up",
+        f"addr add {gateway}/24 dev {bridge}",
+        f"link set {bridge} up",
+        "link set lo up",
+    ):
+        inside(host, "ip", *command.split())
+    for command in (
+        "addr add 198.51.100.2/24 dev two", "link set two up", f"route add default via {gateway}"
+    ):  # fmt: skip
+        inside(other, "ip", *command.split())
+
+    def tried() -> list[str]:
+        places = (f"{gateway}:{port}", f"{later}:{port}")
+        return inside(other, sys.executable, "-c", TRY, *places).stdout.split()
+
+    with listening(host, port):
+        assert tried() == ["closed", "closed"]
+        inside(host, "ip", "addr", "add", f"{later}/32", "dev", "lo")
+        assert tried() == ["closed", "closed"]
+        machine.kill("SIGKILL")
+        assert tried() == ["reached", "reached"]
 
 
 def test_rules_that_cannot_be_set_leave_nothing(
