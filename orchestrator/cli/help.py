@@ -10,12 +10,17 @@ from orchestrator.config.option import Group
 
 _TYPE = re.compile(r" <.*>$")
 """Type of an argument, which typer appends to its name."""
+_NO_BRACES = str.maketrans("", "", "{}")
 _FEW = 15
 """Commands with at most this many options are listed without sections."""
 
 
 class GroupedCommand(TyperCommand):
     """A command that lists its options in sections, in the order of `Group`."""
+
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """Return the arguments as the usage line names them, without typer's braces."""
+        return [piece.translate(_NO_BRACES) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
         """Write a section for the arguments, and one for each group of options."""

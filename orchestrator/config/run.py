@@ -82,8 +82,7 @@ class Triggers(Model):
     prompts: Annotated[
         float, Option(Group.ALERTS, "SECONDS", "--alert-prompt", former="--prompts")
     ] = Field(default=0.0, ge=0)
-    """Alert after this many seconds of silence after a question such as `(y/n)`; 0 disables the
-    alert."""
+    """Alert when a question such as `(y/n)` gets no answer for this many seconds; 0: no alert."""
     paths: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
         Option(Group.ALERTS, "CSV", "--alert-outside", former="--paths"),

@@ -60,6 +60,11 @@ class Problems:
         """Collect an error. Tasks share most settings: only the first with a problem is named."""
         self._found.setdefault((error.message, error.hint), (self._task, error))
 
+    @property
+    def errors(self) -> list[OrchestratorError]:
+        """Return the collected errors, in the order in which they were found."""
+        return [error for _, error in self._found.values()]
+
     def raise_all(self) -> None:
         """Raise what was collected; several problems become one error, with a line for each.
 
@@ -71,7 +76,7 @@ class Problems:
         for task, error in self._found.values():
             if task is not None:
                 error.message = f"task `{task}`: {error.message}"
-        errors = [error for _, error in self._found.values()]
+        errors = self.errors
         if len(errors) == 1:
             raise errors[0]
         if errors:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from orchestrator.cli.app import run
+from orchestrator.cli.app import COMMANDS as EVERY_COMMAND
+from orchestrator.cli.app import app, run
 from orchestrator.cli.commands.parallel import parallel
 from orchestrator.cli.commands.spec_run import run as spec_run
 from orchestrator.config.container import Isolation, Limits
@@ -216,6 +218,26 @@ def test_ten_options_come_first(capsys: pytest.CaptureFixture[str]) -> None:
     run(["parallel", "--help"])
     common = capsys.readouterr().out.partition("Common options:\n")[2].partition("\n\n")[0]
     assert len(re.findall(r"^  -", common, re.MULTILINE)) == 10
+
+
+RIDDLES = re.compile(r"\b(those|then|somebody|whoever|nobody|anew|the one|ones)\b")
+
+
+def parameters(command: Any, name: str) -> list[tuple[str, Any]]:
+    found = [(name, one) for one in command.params if not getattr(one, "hidden", False)]
+    for inner in getattr(command, "commands", {}).values():
+        found += parameters(inner, f"{name} {inner.name}")
+    return found
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+def test_each_help_text_is_short_and_understood_alone(command: str) -> None:
+    group: Any = typer.main.get_command(app)
+    for name, one in parameters(group.get_command(typer.Context(group), command), command):
+        text = re.sub(r"\s*\[default: .*\]$", "", one.help or "")
+        assert text.endswith("."), f"{name} {one.name}"
+        assert len(text) <= 90, f"{name} {one.name}: {text}"
+        assert not RIDDLES.search(text), f"{name} {one.name}: {text}"
 
 
 def test_a_new_setting_is_an_option_by_its_declaration_alone() -> None:

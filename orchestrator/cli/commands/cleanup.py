@@ -56,8 +56,8 @@ def parallel_cleanup(
         bool,
         typer.Option(
             "--pushed",
-            help="Remove only pushed workers without uncommitted changes. With `--merged`, a "
-            "worker that is either merged or pushed is removed.",
+            help="Remove only pushed workers without uncommitted changes; with `--merged`: "
+            "pushed or merged.",
         ),
     ] = False,
     older_than: Annotated[

@@ -32,6 +32,7 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git import command as git
 from orchestrator.git.repository import Repository, find_top
 from orchestrator.runs.machine_check import crowding, machine_problems
+from orchestrator.runs.problems import Problems
 from orchestrator.state.secret_files import read_secrets
 from orchestrator.workspace.overlay_probe import may_overlay, probe
 
@@ -98,18 +99,19 @@ def _configuration(file: Path | None) -> tuple[Check, ParallelConfig]:
 
 
 def _agent(config: ParallelConfig) -> Iterator[Check]:
-    try:
-        agent, _ = choose_agent(config, None)
-        check_supported(config, agent)
-        check_length(config, agent)
-        read_secrets(config.isolation.secrets, os.environ)
-    except OrchestratorError as error:
-        yield _failed("agent", error)
-        return
-    missing = missing_keys(config, agent, inherited(agent, os.environ))
-    if missing is not None:
-        # Models are usually chosen on the command line, so a missing key is only a warning.
-        yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
+    problems = Problems()
+    problems.attempt(read_secrets, config.isolation.secrets, os.environ)
+    chosen = problems.attempt(choose_agent, config, None)
+    if not chosen.failed:
+        agent, _ = chosen.value
+        problems.attempt(check_supported, config, agent)
+        problems.attempt(check_length, config, agent)
+        variables = problems.attempt(inherited, agent, os.environ)
+        missing = missing_keys(config, agent, {} if variables.failed else variables.value)
+        if missing is not None:
+            # Models are usually chosen on the command line, so a missing key is only a warning.
+            yield Check(name="key", state="warn", detail=missing.message, hint=missing.hint)
+    yield from (_failed("agent", error) for error in problems.errors)
 
 
 def _failed(name: str, error: OrchestratorError) -> Check:

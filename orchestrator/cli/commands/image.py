@@ -69,8 +69,7 @@ def build(
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Install the agent in a project's own image: a Dockerfile, a devcontainer.json, "
-            "or a folder that has either.",
+            help="Install the agent in the image of a Dockerfile, a devcontainer.json or a folder.",
         ),
     ] = None,
     tag: Annotated[

@@ -219,6 +219,18 @@ class TestConfiguration:
         assert code == 3
         assert any(line.startswith("✗ agent: ") and "nobody" in line for line in lines)
 
+    def test_every_problem_is_listed(self, repository, machine, capsys):
+        machine((BASE_IMAGE, DEFAULT_IMAGE))
+        (repository / "mine.yaml").write_text(
+            "parallel_runs: {agent_cli: codex, budget_per_worker: 1, image: mine}\n"
+            "container: {secrets: [NOPE], cpus: 99, memory: 900g}\n"
+        )
+        assert run(["doctor", "--config", "mine.yaml"]) == 3
+        failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
+        expected = ("`NOPE`", "`codex` does not support", "image: mine", "cpus: 99", "memory: 900")
+        for line, part in zip(failed, expected, strict=True):
+            assert part in line
+
     def test_a_setting_that_the_agent_cannot_keep(self, repository, machine, capsys):
         machine((BASE_IMAGE,))
         text = "parallel_runs: {agent_cli: codex, budget_per_worker: 1}"
