@@ -1,4 +1,4 @@
-"""One worker's container: started, or found where another process left it, and watched."""
+"""Start, find or watch the agent's container of one worker."""
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -25,10 +25,10 @@ from orchestrator.workspace.mounts import Workspace
 
 
 def open_log(worker: WorkerContext) -> WorkerLog:
-    """Open the files that a worker's output goes to.
+    """Create the log files of a worker's output.
 
     Raises:
-        OSError: There is no room for them.
+        OSError: The disk is full.
     """
     return WorkerLog(
         worker.directory,
@@ -44,7 +44,7 @@ def open_log(worker: WorkerContext) -> WorkerLog:
 def run_task(
     worker: WorkerContext, workspace: Workspace, log: WorkerLog, services: Services
 ) -> Ending:
-    """Run the task to its end, if it has not ended already. Nothing of its container is left.
+    """Run the task to its end, unless it has ended already, and remove its container.
 
     Raises:
         EngineUnavailableError: The engine went away; a resumed run continues from here.
@@ -67,7 +67,7 @@ def run_task(
                 log=log, cancel=cancel, emit=worker.run.emit, checkpoints=checkpoints,
             )  # fmt: skip
         except EngineUnavailableError:
-            stack.pop_all()  # the container may run on, and needs its secrets
+            stack.pop_all()  # the container may continue to run, and needs its secrets
             raise
         except BaseException:
             _removed(container)
@@ -85,11 +85,11 @@ def _start(
     services: Services,
     stack: ExitStack,
 ) -> tuple[Container, Launch]:
-    """Start the container of a worker, or find the one that another process started."""
+    """Start the container of a worker, or return the container that another process started."""
     run, checkpoints = worker.run, worker.checkpoints
     found = _find(worker) if run.resumed else None
     if found is None and checkpoints.launch() is not None:
-        raise EngineError("its container is gone: something else removed it")
+        raise EngineError("the worker's container is gone: another program removed it")
     secrets = stack.enter_context(
         run.request.secrets.laid_out(
             run.directory.run_id, worker.number, workspace.user, again=found is not None
@@ -98,7 +98,8 @@ def _start(
     if found is None:
         with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
             described = services.network_of(worker_container(worker, workspace, secrets))
-            # Setup may have overwritten the file, or a port may be taken by now.
+            # Written again, because setup may have overwritten the file, or other ports may have
+            # been chosen.
             write = partial(write_dotenv, worker, workspace, services.variables())
             return launch(run.engine, described, terms, checkpoints, created=write)
     try:
@@ -116,7 +117,7 @@ def _is_cancelled(worker: WorkerContext) -> bool:
 
 
 def _find(worker: WorkerContext) -> Container | None:
-    """Return the container that another process made for this attempt."""
+    """Return the container that another process created for this attempt."""
     engine, wanted = worker.run.engine, worker.labels(role="worker")
     wanted.pop(DEADLINE, None)
     launches = (Checkpoints(path).launch() for _, path in worker.attempts())
@@ -130,7 +131,7 @@ def _noted(ending: Ending, log: WorkerLog, checkpoints: Checkpoints) -> Ending:
     log.finish()
     failure = None if log.failure is None else log.failure.strerror
     ending = replace(_with_last_words(ending, log), log_failure=failure)
-    with suppress(OSError):  # a full disk: what it wrote can still be brought home, by us
+    with suppress(OSError):  # full disk: this process can still harvest the worker's files
         checkpoints.note_ending(ending)
     return ending
 
@@ -168,7 +169,7 @@ def _scope(paths: tuple[str, ...], workspace: Workspace) -> AllowedPaths | None:
     return AllowedPaths(
         paths=paths,
         written=workspace.writable()[0],
-        # Written when the checkout was made, and out of the worker's reach.
+        # The host wrote this index after the checkout; the worker cannot change it.
         since=(store.harvest / "index").stat().st_mtime_ns if workspace.mode == "bind" else None,
         git=Git(worktree.git_dir, work_tree=worktree.path, config=excluded),
     )

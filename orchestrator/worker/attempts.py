@@ -1,11 +1,12 @@
-"""Start a failed worker again; nothing of the attempt before is lost.
+"""Retry failed workers without losing the work of earlier attempts.
 
-What giving an attempt up comes to, each step such that it may be done over again:
+Archiving an attempt consists of these steps, each of which may be repeated:
 
-    attempt.json             its result, in the worker's state directory: there is to be another
-    refs/.../<run>/<N>/<K>   what it wrote
-    branch and worktree      back to where the run started, unless the user changed them
-    worker-N.attempt-K       the state directory's new name; so many are behind us
+    attempt.json             records the result in the state directory: there will be another
+    attempt
+    refs/.../<run>/<N>/<K>   keeps the commits of attempt K of worker N
+    branch and worktree      are moved back to the base, unless the user changed them
+    worker-N.attempt-K       is the new name of the state directory; the names count the attempts
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.RATE_LIMITED: True,
     Reason.SETUP_FAILED: True,
     Reason.ENGINE_ERROR: True,
-    # The same again would cost as much and come to the same.
+    # Another attempt would cost as much and end in the same way.
     Reason.MAX_STEPS: False,
     Reason.CONTEXT_FULL: False,
     Reason.BUDGET: False,
@@ -57,23 +58,23 @@ RETRIED: Mapping[Reason, bool] = {
     Reason.CONFLICT: False,
     Reason.CANCELLED: False,
 }
-"""Whether a worker that ended so is started again, where retries are asked for."""
+"""Whether a worker with this reason is retried when `retries` is set."""
 
 
 MOST_REFUSALS = 20
-"""Times that a worker waits for its provider."""
+"""Most times that one worker waits for its provider."""
 
 
 @dataclass(frozen=True)
 class RetryLater:
-    """An attempt was given up; there is to be another."""
+    """An attempt failed; there will be another."""
 
     delay: float
-    """Seconds until then."""
+    """Seconds until the next attempt."""
     refused: bool = False
-    """Whether its provider took no further requests; else the attempt was one of its retries."""
+    """Whether the provider refused requests; otherwise the attempt counts as a retry."""
     resets_in: float | None = None
-    """Seconds until it takes them again, by its own word."""
+    """Seconds until the provider accepts requests, as it reported; None if unknown."""
 
 
 def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
@@ -95,7 +96,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
         try:
             if left.is_spent:
                 # Its share of the run's budget may be smaller after a resume.
-                raise ConfigError("nothing of its budget is left")
+                raise ConfigError("nothing is left of the worker's budget")
             _archive_attempt(worker, given_up)
         except (OrchestratorError, OSError) as error:
             last = with_note(given_up, f"no further attempt ({error})")
@@ -107,14 +108,14 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
 def _again(
     worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]
 ) -> RetryLater | None:
-    """Give a failed attempt up, if there is to be another."""
+    """Record a failed attempt that will be retried; return None if it is the last."""
     waits = _waits(worker, result, earlier)
     if not (waits or _is_retried(worker, result, earlier)):
         return None
     try:
         worker.checkpoints.note_given_up(worker.run.redactor.model(result))
     except OSError:
-        # A full disk: an attempt that cannot be recorded is not given up.
+        # Full disk: without the record, a resumed run would not know of the next attempt.
         return None
     delay = (result.retry_after or 0.0) if waits else worker.config.retry_delay
     worker.run.emit(
@@ -132,7 +133,7 @@ def _again(
 
 
 def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[WorkerResult]) -> bool:
-    """Return whether a worker that its provider refused waits for it: no retry is used up."""
+    """Return whether a worker waits for a provider that refused it; no retry is used up."""
     patience = worker.config.rate_limit_wait
     if result.reason is not Reason.RATE_LIMITED or not patience:
         return False
@@ -143,7 +144,7 @@ def _waits(worker: WorkerContext, result: WorkerResult, earlier: Sequence[Worker
 
 
 def _waited(attempts: Sequence[WorkerResult]) -> float:
-    """Add up the seconds between the end of what was refused and the start of what came next."""
+    """Return the seconds waited after refusals, from an attempt's end to the next one's start."""
     waited = 0.0
     for one, after in pairwise(attempts):
         if one.reason is Reason.RATE_LIMITED and one.started_at and after.started_at:
@@ -164,12 +165,12 @@ def _is_retried(
         return False
     if worker.budget.after((*earlier, result)).is_spent:
         return False
-    # In a resumed run, a container that is not found may still be running.
+    # In a resumed run, a container that was not found may still be running.
     return result.reason is not Reason.SETUP_FAILED or worker.checkpoints.launch() is None
 
 
 def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
-    """Keep a given up attempt, and make its place free."""
+    """Move the state of a failed attempt away, so that the next attempt can be prepared."""
     run, root, checkpoints = worker.run, worker.directory, worker.checkpoints
     kept = run.directory.attempt(worker.number, result.attempts)
     start = checkpoints.start()
@@ -189,7 +190,7 @@ def _archive_attempt(worker: WorkerContext, result: WorkerResult) -> None:
 
 
 def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
-    """Bring branch and worktree back to the base, unless the user changed them."""
+    """Move branch and worktree back to the base, unless the user changed them."""
     spec, repository, commit = worker.spec, worker.run.repository, str(result.commit)
     base, again = worker.base, worker.run.resumed
     try:
@@ -207,4 +208,6 @@ def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
                 raise
     except OrchestratorError as error:
         said = f"worker {spec.worker_id}: {spec.directory} was changed meanwhile ({error.message})"
-        worker.run.emit(Notice(message=f"{said}; attempt {result.attempts + 1} goes on from there"))
+        worker.run.emit(
+            Notice(message=f"{said}; attempt {result.attempts + 1} continues from there")
+        )

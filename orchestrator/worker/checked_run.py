@@ -1,4 +1,4 @@
-"""A run that was asked for and found to be possible, before anything of it is created."""
+"""A checked request for a run, before anything of the run is created."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class CheckedSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRequest:
-    """What a run was asked for, checked as far as no engine is needed."""
+    """A request, with everything checked that needs no engine."""
 
     settings: CheckedSettings
     """The settings of the run."""
@@ -39,9 +39,9 @@ class CheckedRequest:
     redactor: Redactor
     copies: Copies = NO_COPIES
     given: str | None = None
-    """The text that the user gives all workers to read."""
+    """Text of the context file that all workers can read; None without a file."""
     workflow: Workflow | None = None
-    """Its tasks are those of the workers, by name."""
+    """The workflow whose tasks the workers have; None without a workflow."""
     programs: Programs = field(default_factory=dict)
     """Settings of tasks that use another agent program."""
     tasks: Mapping[str, CheckedSettings] = field(default_factory=dict)

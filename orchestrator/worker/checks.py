@@ -1,7 +1,8 @@
-"""Tell whether what a worker committed is right: in a fresh checkout, in fresh containers.
+"""Run the project's checks on a worker's commit: in a fresh checkout, in fresh containers.
 
-Nothing of the worker's own files is there, nothing of what is made here is kept, and nothing of it
-runs on the host.
+None of the worker's own files is present, nothing that the checks write is kept, and nothing runs
+on
+the host.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.private_git import StoreOptions, make_store
 
 _UNCHECKED = frozenset({Reason.CANCELLED, Reason.ENGINE_ERROR, Reason.HARVEST_REFUSED})
-"""Ends after which nobody wants to know, or there is nothing to look at."""
+"""Ends after which checks are pointless, or after which there is no commit to check."""
 
 
 def check(
@@ -68,7 +69,7 @@ class _Checks:
     def all(self, done: Sequence[CheckResult]) -> list[CheckResult]:
         """Run the checks that are not done, until the worker is cancelled."""
         root = self.worker.directory / CHECKED
-        remove_tree(root)  # what a process left that died over it
+        remove_tree(root)  # left by a process that died
         try:
             fresh, problem = self._ready(root)
             return self._rest(list(done), fresh, problem)
@@ -76,17 +77,17 @@ class _Checks:
             remove_tree(root)
 
     def _ready(self, root: Path) -> tuple[Workspace, str | None]:
-        """Return a fresh checkout, set up; and why it is none, if it is not."""
+        """Return a fresh checkout after its setup, and the reason if it is not usable."""
         try:
             fresh = self._check_out(root)
             return fresh, self._set_up(fresh)
         except EngineUnavailableError:
             raise
         except (OrchestratorError, OSError) as error:
-            return self.workspace, f"what it committed could not be checked out ({error})"
+            return self.workspace, f"the commit could not be checked out ({error})"
 
     def _check_out(self, root: Path) -> Workspace:
-        """Check out what was committed, with a git store of its own."""
+        """Check out the commit, with a new git store."""
         worker, run = self.worker, self.worker.run
         workspace = replace(self.workspace, confined_to=())
         root.mkdir()
@@ -106,7 +107,7 @@ class _Checks:
             ),
         )
         store = make_store(run.repository, workspace.worktree, root, options)
-        # What the worker wrote to its caches is not there either.
+        # The worker's writes to its caches are not visible to the checks either.
         caches = ready_caches(run.caches, root, workspace.user, run.mode)
         return replace(workspace, store=store, mode="bind", caches=caches, shared=())
 
@@ -117,7 +118,7 @@ class _Checks:
         job = replace(setup_job(config), stage="check", name="check-setup", title="setup")
         work = Work(self.worker, fresh, job, cancel)
         problem = work.problem(work.done())
-        return None if problem is None else f"its setup failed: {problem}"
+        return None if problem is None else f"the setup for the checks failed: {problem}"
 
     def _rest(
         self, done: list[CheckResult], fresh: Workspace, problem: str | None
@@ -132,7 +133,7 @@ class _Checks:
             if ending.stopped is not None and ending.stopped.reason is Reason.CANCELLED:
                 return done
             done.append(_result(one, work, ending))
-            with suppress(OSError):  # a full disk: to do it over again is no harm
+            with suppress(OSError):  # full disk: repeating the checks does no harm
                 self.worker.checkpoints.note_checks(done)
         return done
 

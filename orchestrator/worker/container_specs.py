@@ -1,4 +1,4 @@
-"""The containers of one worker, wholly described: its own, and the one that harvests it."""
+"""Specifications of one worker's containers: agent, setup, teardown, checks, harvest."""
 
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -23,9 +23,9 @@ from orchestrator.workspace.shared_files import variables
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
 ROOM = "ORCHESTRATOR_HARVEST_ROOM"
-"""Tells `pack_work` how many bytes it may write."""
+"""Variable with the number of bytes that `pack_work` may write."""
 RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
-"""Tells `pack_work` where no file of a worker may be."""
+"""Variable with the names at the top of the tree that workers may not add, for `pack_work`."""
 _HARVEST_TMP = 64 * 1024**2
 _IN_TURN = """\
 exec 2>&1
@@ -35,7 +35,9 @@ for command; do
   printf '[%s %s/%s] %s\\n' "$0" "$number" "$#" "$command"
   sh -c -- "$command" || exit
 done"""
-"""Runs commands, and says which one it has come to; all that they print keeps its order."""
+"""Shell script that runs commands in order and prints each before it starts; stdout and stderr
+share one stream to keep their order.
+"""
 _WITH_STATES = """\
 import sys, types
 _states = types.ModuleType("git_states")
@@ -52,13 +54,13 @@ def worker_container(
     *,
     network: Network | None = None,
 ) -> ContainerSpec:
-    """Describe the container of a worker.
+    """Return the specification of a worker's container.
 
     Args:
         worker: The worker.
         workspace: Its files.
-        secrets: The directory that holds its secrets, if it has any.
-        network: Default: the agent's.
+        secrets: The directory with its secrets; None without secrets.
+        network: Default: the agent's network setting.
     """
     config, limits, settings = worker.config, worker.config.limits, worker.settings
     command = _agent_command(worker, config)
@@ -105,39 +107,40 @@ def _agent_command(worker: WorkerContext, config: ParallelConfig) -> AgentComman
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a container of a worker's runs that is not its agent's."""
+    """A container of a worker that runs other commands than the agent."""
 
     stage: Stage
     name: str
-    """Of its log, and in its container's name."""
+    """Part of the names of its log and its container."""
     commands: tuple[str, ...]
-    """One after the other, until one fails."""
+    """Commands to run in order, until one fails."""
     timeout: float | None
-    """Seconds for all of them."""
+    """Seconds for all commands together."""
     network: Network
     title: str | None = None
-    """Which check it is, for people."""
+    """Name of the check, for people."""
     closed: bool = False
-    """Nobody vouches for its commands: they get none of the user's variables."""
+    """Whether the commands are untrusted: they get none of the user's variables."""
 
 
 def job_container(
     worker: WorkerContext, workspace: Workspace, secrets: Path | None, job: Job
 ) -> ContainerSpec:
-    """Describe the container of a job that runs before or after the agent.
+    """Return the specification of a container that runs before or after the agent.
 
-    It has what the agent has, except for the keys of models: they are for the agent program alone,
-    unless the user gives them to all containers by `--env`.
+    It has the same access as the agent's container, except to API keys of models: these are for the
+    agent
+    program only, unless the user passes them to all containers with `--env`.
 
     Args:
         worker: The worker.
         workspace: The files that the job works on.
-        secrets: The directory that holds the worker's secrets, if it has any.
+        secrets: The directory with the worker's secrets; None without secrets.
         job: The job.
     """
     workspace, config = replace(workspace, read_only=False), worker.config
     agents = worker_container(worker, workspace, secrets, network=job.network)
-    # The base URL may hold a key too.
+    # The base URL may contain a key too.
     shown = config.model_copy(update={"api_base": None}) if job.closed else config
     command = _agent_command(worker, shown)
     return replace(
@@ -160,7 +163,7 @@ def job_limits(worker: WorkerContext, workspace: Workspace, job: Job) -> Contain
     return ContainerLimits(
         worker_id=worker.number,
         timeout=job.timeout,
-        # An installation may print nothing for long.
+        # An installation may print nothing for a long time.
         limits=config.limits.model_copy(update={"idle_timeout": 0.0}),
         writable=workspace.writable(),
         budget=None,
@@ -178,7 +181,8 @@ def _common_env(
     """Return the variables that every container of a worker has."""
     return {
         **_environment(),
-        # Each directory of a confined worker is a mount, which git would not look beyond.
+        # Each writable directory of a confined worker is a mount, at which git would stop
+        # searching.
         **({"GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"} if workspace.confined_to else {}),
         **environment(worker.config.project.caches, offline=offline),
         **variables(worker.spec, workspace.shared),
@@ -195,10 +199,10 @@ def _secret_mounts(secrets: Path | None) -> tuple[BindMount, ...]:
 def _environment() -> dict[str, str]:
     return {
         "HOME": HOME,
-        # The user has no entry in the image's passwd; programs that ask get these.
+        # The user has no entry in the image's passwd; programs may need these variables instead.
         "USER": "worker",
         "LOGNAME": "worker",
-        # Its own work tree belongs to the worker; anything else it meets is its own affair.
+        # The work tree belongs to the worker; trusting any other directory harms only the worker.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": "*",
@@ -206,18 +210,18 @@ def _environment() -> dict[str, str]:
 
 
 def helper_script() -> str:
-    """Return the program of the harvest: two modules as one text, for a Python without ours."""
+    """Return the harvest's program: two modules as one text, for a Python without ours."""
     package = files("orchestrator.worker.in_container")
     states = package.joinpath("git_states.py").read_text()
     return _WITH_STATES.format(states=states) + package.joinpath("pack_work.py").read_text()
 
 
 def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:
-    """Describe the container that commits and packs what a dead worker wrote; no network.
+    """Return the specification of the container that commits and packs a dead worker's files.
 
     Args:
         request: The harvest.
-        onto: A commit that the files alone are put on top of, without the worker's own commits.
+        onto: A commit on which only the files are committed, without the worker's own commits.
     """
     spec, workspace = request.spec, request.workspace
     task = one_line(request.redactor.text(spec.task), limit=500)

@@ -1,8 +1,7 @@
-"""What a run and each of its workers are made of, and how their objects in the engine are labelled.
+"""Contexts of a run and of its workers, and the labels of their objects in the engine.
 
-`RunContext` has what all workers of a run share: `run.config` and `run.base` are those of the run.
-`WorkerContext` has what is one worker's own: `worker.config` and `worker.base`. Nothing of either
-is ever overwritten.
+`RunContext` contains what all workers of a run share: `run.config` and `run.base` are those of the
+run. `WorkerContext` contains what differs: `worker.config` and `worker.base`. Both are immutable.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ from orchestrator.workspace.shared_files import Shared
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """What all workers of a run share."""
+    """Data and services that all workers of a run share."""
 
     checked: CheckedRun
     directory: RunDirectory
@@ -45,20 +44,19 @@ class RunContext:
     """The commit that the run starts from."""
     began: datetime
     objects: Path
-    """An object directory with what the base reaches."""
+    """Object directory with the objects that the base reaches."""
     shallow: frozenset[str]
-    """Commits of `objects` that are cut off from their parents."""
+    """Commits of `objects` whose parents are missing."""
     submodules: tuple[Submodule, ...] = ()
     """The submodules of the base that are on this machine."""
     content: Content = NO_CONTENT
     """The git-lfs content of the base that is on this machine."""
     caches: Caches = NO_CACHES
     notices: tuple[str, ...] = ()
-    """Messages for the user about what was made for all workers."""
+    """Messages for the user about the shared resources."""
     mode: Mode
     network: str
-    """The network of containers that have one, from `create_network`; `none` if no container has
-    one."""
+    """Id of the network of containers that have one; `none` if no container has a network."""
     emit: Emit
     cancel: Cancel
     outcome: RunOutcome
@@ -66,13 +64,13 @@ class RunContext:
     ports: PortBlocks
     shared: Shared
     switch: Switch = NO_SWITCH
-    """Ends containers at their deadline if this process is gone."""
+    """Kills containers at their deadline if this process is gone."""
     resumed: bool = False
-    """Whether another process started the run: what that process left is looked for first."""
+    """Whether another process started the run, and may have left containers and files."""
 
     @property
     def request(self) -> CheckedRequest:
-        """What the run was asked for."""
+        """The checked request of the run."""
         return self.checked.request
 
     @property
@@ -97,7 +95,7 @@ class RunContext:
 
     @property
     def features(self) -> EngineFeatures:
-        """What the engine and its machine have."""
+        """The features of the engine and its machine."""
         return self.checked.features
 
     def labels(self, *, role: str) -> dict[str, str]:
@@ -107,25 +105,25 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerContext:
-    """What is one worker's own."""
+    """Data of one worker."""
 
     run: RunContext
     spec: WorkerSpec
     settings: CheckedSettings
     """The settings of the worker's task."""
     base: str
-    """The commit that the worker starts from: another one than the run's, if its task depends on
-    others."""
+    """The commit that the worker starts from; differs from the run's if its task depends on others.
+    """
     objects: Path
-    """An object directory with what that base reaches."""
+    """Object directory with the objects that the worker's base reaches."""
     content: Content
-    """The git-lfs content of that base."""
+    """The git-lfs content of the worker's base."""
     directory: Path
     """The worker's state directory."""
     checkpoints: Checkpoints
     cancel: WorkerCancel
     budget: BudgetShare = field(default_factory=BudgetShare)
-    """What this attempt may spend."""
+    """Budget of this attempt."""
 
     @property
     def config(self) -> ParallelConfig:
@@ -144,7 +142,7 @@ class WorkerContext:
 
     @property
     def cpus(self) -> float:
-        """The CPUs of the worker."""
+        """Number of CPUs of the worker."""
         return cpus_of(self.config, cpus=self.run.features.cpus)
 
     @property
@@ -164,15 +162,15 @@ class WorkerContext:
 
     @property
     def name(self) -> str:
-        """What the names of the worker's containers begin with."""
+        """Prefix of the names of the worker's containers."""
         return f"orchestrator-{self.run.directory.run_id}-{self.number}"
 
     def attempts(self) -> list[tuple[int, Path]]:
-        """Return the number and the state directory of each attempt that was given up."""
+        """Return the number and the state directory of each failed attempt."""
         return self.run.directory.attempts(self.number)
 
     def has_begun(self) -> bool:
-        """Return whether the worker has a container to end, or work to harvest or to keep."""
+        """Return whether the worker has a container to stop, or work to harvest or keep."""
         given_up = self.checkpoints.given_up() is not None
         return self.checkpoints.prepared or given_up or bool(self.attempts())
 
@@ -186,7 +184,7 @@ class WorkerContext:
 
 
 def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
-    """Return the context of a worker, with its own base if that is known already."""
+    """Return the context of a worker, with its own base if that is already known."""
     base = run.directory.base_of(spec.worker_id)
     directory = run.directory.worker(spec.worker_id)
     return WorkerContext(
@@ -203,7 +201,7 @@ def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
 
 
 def run_labels(repository: Repository, directory: RunDirectory, *, role: str) -> dict[str, str]:
-    """Return the labels of an object in the engine that belongs to a run."""
+    """Return the labels of an engine object that belongs to a run."""
     return {
         label.MANAGED: "true",
         label.RUN: directory.run_id,

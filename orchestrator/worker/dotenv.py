@@ -1,6 +1,6 @@
 """Write a worker's ports and services into an untracked file of its worktree, such as `.env`.
 
-What lies there, a copy of the user's own or what `setup` made, stays above the lines of ours.
+Existing lines, from the user's copied file or from `setup`, stay above the orchestrator's lines.
 """
 
 import errno
@@ -27,31 +27,31 @@ _IN_THE_WAY = frozenset({errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTDIR}
 
 
 def check_dotenv(repository: Repository, base: str, path: str | None) -> None:
-    """Refuse a file that git tracks: what is written into it would be committed.
+    """Reject a tracked file: the written lines would be committed.
 
     Raises:
-        ConfigError: It is in the base.
+        ConfigError: The base commit contains the file.
     """
     if path is not None and repository.git.run("ls-tree", "--full-tree", base, "--", path):
         raise ConfigError(
-            f"dotenv: `{path}` is tracked by git, and would be committed",
-            hint="name a file that is not, such as `.env.local`",
+            f"dotenv: `{path}` is tracked by git, so its lines would be committed",
+            hint="use an untracked file, such as `.env.local`",
         )
 
 
 def write_dotenv(
     worker: WorkerContext, workspace: Workspace, of_services: Mapping[str, str]
 ) -> None:
-    """Write the file, or what has changed in it, before a container with the worktree starts.
+    """Write the file, or update it, before a container with the worktree starts.
 
     Args:
         worker: The worker.
         workspace: Its files.
-        of_services: The variables that tell the worker where its services are.
+        of_services: Variables with the addresses of the worker's services.
 
     Raises:
-        OrchestratorError: Something else is in its place.
-        OSError: There is no room for it.
+        OrchestratorError: A directory or link has the file's path.
+        OSError: The disk is full.
     """
     path = worker.config.project.dotenv
     if path is None:
@@ -65,7 +65,9 @@ def write_dotenv(
     except OSError as error:
         if error.errno not in _IN_THE_WAY:
             raise
-        raise OrchestratorError(f"dotenv: something else is in the place of `{path}`") from error
+        raise OrchestratorError(
+            f"dotenv: `{path}` is not a regular file in a regular directory"
+        ) from error
 
 
 def _ended(text: str) -> str:
@@ -78,7 +80,7 @@ def _lines(variables: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Write a value so that shells and libraries for such files read it alike."""
+    """Quote a value so that shells and dotenv libraries read the same text."""
     if _PLAIN.fullmatch(value):
         return value
     if "'" not in value:
@@ -87,7 +89,7 @@ def _quoted(value: str) -> str:
 
 
 class _File:
-    """One file of a worker's tree. A worker may have written there: no link is followed."""
+    """A file of a worker's tree. The worker may have created links, so none is followed."""
 
     def __init__(self, workspace: Workspace, path: str) -> None:
         self._written = workspace.writable()[0]
@@ -97,7 +99,7 @@ class _File:
         self._owner = workspace.user
 
     def read(self) -> str:
-        """Return what the worker would see of it; nothing where it is not there, or is no file."""
+        """Return the text that the worker sees; empty if there is no regular file."""
         for tree in self._trees:
             with suppress(FileNotFoundError):
                 return self._read(tree)
@@ -115,7 +117,7 @@ class _File:
             os.close(folder)
 
     def replace(self, content: bytes) -> None:
-        """Put another file in its place, the worker's own."""
+        """Replace the file by a new file that belongs to the worker."""
         folder = self._open(self._written, make=True)
         try:
             with suppress(FileNotFoundError):
@@ -129,7 +131,7 @@ class _File:
             os.close(folder)
 
     def _open(self, tree: Path, *, make: bool) -> int:
-        """Open the directory that it is in."""
+        """Open the directory of the file."""
         descriptor = os.open(tree, _FOLDER)
         for part in self._folders:
             try:

@@ -1,4 +1,4 @@
-"""Bring a worker's work home: packed in a container, checked on the host, put on its branch."""
+"""Harvest a worker: pack its changes, verify them, update its branch."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -36,7 +36,7 @@ from orchestrator.workspace.submodules import keep_patches
 def harvest_worker(
     worker: WorkerContext, workspace: Workspace, verdict: Verdict
 ) -> tuple[Harvested, Verdict]:
-    """Commit what the worker wrote on its branch, also when the worker failed.
+    """Commit the worker's files on its branch, even if the worker failed.
 
     Raises:
         UnfinishedError: The machine failed, not the work: a resumed run tries again.
@@ -44,14 +44,14 @@ def harvest_worker(
     worker.run.emit(WorkerHarvesting(worker_id=worker.number))
     request = HarvestRequest.of(worker, workspace)
     try:
-        # The user may have deleted the worktree while the worker ran; the worker's files lie on it.
+        # The user may have deleted the worktree during the run; it is the overlay's lower layer.
         worktree = ensure_worktree(worker.run.repository, worker.spec)
         workspace = replace(workspace, worktree=worktree)
         request = replace(request, workspace=workspace)
         harvested = harvest(request)
     except (EngineError, ImageNotFoundError, OSError) as error:
         said = str(error) if isinstance(error, OSError) else error.message
-        raise UnfinishedError(f"its work could not be brought home: {said}") from error
+        raise UnfinishedError(f"the worker's files could not be harvested: {said}") from error
     except OrchestratorError as error:
         harvested = Harvested(workspace.start, (), refused=str(error))
     if harvested.refused is not None:
@@ -64,8 +64,8 @@ def harvest_worker(
 
 
 def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) -> Verdict:
-    """Say that not all of the work is on its branch, and where the rest is."""
-    said = f"{harvested.refused}; all that it wrote is kept in {workspace.store.root}"
+    """Add to the verdict that a part of the work was refused, and its path."""
+    said = f"{harvested.refused}; all files of the worker are kept in {workspace.store.root}"
     if verdict.status is not Status.SUCCESS:
         return verdict.with_note(said)
     partly = harvested.tip != workspace.start or harvested.kept_refs
@@ -87,10 +87,11 @@ def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) ->
 
 
 def discard_scratch(request: HarvestRequest) -> None:
-    """Remove what a finished harvest needs no more, also what only the kernel can remove.
+    """Remove temporary files of a finished harvest, even those that only the kernel can remove.
 
-    A special file that was taken out of an overlay leaves a device of root's in its scratch. An
-    ordinary user cannot remove that, and a mount of the overlay clears it away.
+    A special file removed from an overlay leaves a device of root's in the overlay's work
+    directory. An
+    ordinary user cannot remove the device, but mounting the overlay again clears it.
     """
     scratch = request.workspace.store.overlay
     if scratch.exists():
@@ -112,8 +113,10 @@ def _with_leaks(worker: WorkerContext, harvested: Harvested) -> Harvested:
         tips = (harvested.tip, *harvested.kept_refs)
         found = leaks(run.repository, run.redactor, base=worker.base, tips=tips)
     except OrchestratorError as error:
-        # The work is in: a warning that cannot be given must not take it away again.
-        notes: tuple[str, ...] = (f"it was not searched for secrets ({error.message})",)
+        # The work is accepted already: a failed search must not discard it.
+        notes: tuple[str, ...] = (
+            f"the worker's commits were not searched for secrets ({error.message})",
+        )
     else:
         notes = leak_notes(found, worker.spec.branch)
     for note in notes:
@@ -124,11 +127,12 @@ def _with_leaks(worker: WorkerContext, harvested: Harvested) -> Harvested:
 def harvest(request: HarvestRequest) -> Harvested:
     """Pack in a container without network, check on the host, move the branch.
 
-    Where a rule is broken, what keeps the rules is accepted; `refused` says why that is not all.
-    However it ends, the worktree is the caller's again.
+    If a rule is broken, the acceptable part is imported, and `refused` says why the rest was not.
+    In any
+    case the caller owns the worktree again.
 
     Raises:
-        OrchestratorError: Nothing was accepted; the worker's files are still where it wrote them.
+        OrchestratorError: Nothing was accepted; the written files are still in the state directory.
     """
     workspace, checkpoints = request.workspace, request.checkpoints
     known = checkpoints.harvested()
@@ -152,8 +156,8 @@ def harvest(request: HarvestRequest) -> Harvested:
         reclaim_worktree()
         raise
     else:
-        # No process looks at the files any more. Git reads files again whose owner changes, which
-        # takes as long as the checks do.
+        # No container uses the files any more. After a change of owner, git reads the files again,
+        # which takes as long as the checks; so both run in parallel.
         with meanwhile(partial(dismiss, container)), meanwhile(reclaim_worktree):
             kept = _keep(request)
             try:
@@ -164,7 +168,7 @@ def harvest(request: HarvestRequest) -> Harvested:
 
 
 def _keep(request: HarvestRequest) -> Kept:
-    """Accept the commits that the worker's branch does not reach."""
+    """Import the commits that the worker's branch does not reach."""
     return import_kept(
         request.repository,
         out=request.workspace.store.out,
@@ -176,7 +180,7 @@ def _keep(request: HarvestRequest) -> Kept:
 
 
 def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedError) -> Harvested:
-    """Accept what keeps the rules: the last commit that does, and the files on top of it."""
+    """Import the acceptable part: the last good commit, and the files on top of it."""
     workspace = request.workspace
     good = _last_good(request) or workspace.start
     workspace.hand_over()
@@ -193,7 +197,7 @@ def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedErr
 
 
 def _last_good(request: HarvestRequest) -> str | None:
-    """Accept the last commit before the refused one that keeps the rules, if there is any."""
+    """Import and return the last acceptable commit before the refused one, or None."""
     store = request.workspace.store
     try:
         tip = read_tip(store.out)
@@ -210,7 +214,7 @@ def _notes(kept: Kept) -> tuple[str, ...]:
 
 
 def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) -> Harvested:
-    """Check what was packed, accept it and move the branch."""
+    """Check the pack, import it and move the branch."""
     store = request.workspace.store
     patches = keep_patches(store.root, store.out)
 
@@ -233,7 +237,7 @@ def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) 
 
 
 def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
-    """Remove secrets from the texts, which name files and refs of the worker."""
+    """Remove secrets from the messages, which contain names of the worker's files and refs."""
     redactor = request.redactor
     refused = harvested.refused and redactor.text(harvested.refused)
     notes = tuple(redactor.text(note) for note in harvested.notes)
@@ -241,7 +245,7 @@ def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
 
 
 def _land(request: HarvestRequest, harvested: Harvested) -> None:
-    """Move the branch to what was accepted, unless another process did so before it died."""
+    """Move the branch to the accepted commit, unless another process did so before it died."""
     repository, branch = request.repository, request.spec.branch
     if repository.resolve(f"refs/heads/{branch}") != harvested.tip:
         with repository.lock():

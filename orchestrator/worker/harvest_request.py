@@ -1,4 +1,4 @@
-"""Everything that the harvest of one worker needs, also after the run of the worker died."""
+"""The inputs of one worker's harvest, also available after its run died."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -18,33 +18,33 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 
 _MOMENT = 128 * 1024**2
-"""Bytes that a fast writer gets to the disk between its limit and its end."""
+"""Bytes that a fast writer can write after it exceeded its limit, before it is stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestRequest:
-    """The harvest of one worker."""
+    """The inputs of one worker's harvest."""
 
     repository: Repository
     engine: ContainerEngine
     switch: Switch
-    """Ends the container of the harvest if this process is gone."""
+    """Kills the harvest's container if this process is gone."""
     directory: RunDirectory
     spec: WorkerSpec
     workspace: Workspace
     base: str
     """The commit that the worker started from."""
     shallow: frozenset[str]
-    """Commits of the base's history that are cut off from their parents."""
+    """Commits of the base's history whose parents are missing."""
     limits: Limits
     cpus: float
     redactor: Redactor
     resumed: bool
-    """Whether another process may have begun the harvest."""
+    """Whether another process may have started the harvest."""
 
     @classmethod
     def of(cls, worker: WorkerContext, workspace: Workspace) -> Self:
-        """Return the harvest of a worker whose run is alive."""
+        """Return the request for a worker of a live run."""
         run = worker.run
         return cls(
             repository=run.repository,
@@ -68,7 +68,7 @@ class HarvestRequest:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """How far the worker and its harvest have come."""
+        """Checkpoints of the worker and its harvest."""
         return Checkpoints(self.workspace.store.root)
 
     @property
@@ -79,20 +79,21 @@ class HarvestRequest:
 
     @property
     def kept_prefix(self) -> str:
-        """What the names of the refs begin with that keep other commits of this attempt."""
+        """Prefix of the refs that keep other commits of this attempt."""
         worker_id = self.spec.worker_id
         attempt = len(self.directory.attempts(worker_id)) + 1
         return kept_prefix(self.run_id, worker_id, attempt=attempt)
 
     @property
     def room(self) -> int:
-        """The bytes that a worker's changes may have: on the disk, and as content of git-lfs."""
-        # A worker is stopped a moment after its limit, and what it wrote until then counts.
+        """Largest size of a worker's changes in bytes: of its files, and of its LFS content."""
+        # A worker is stopped shortly after it exceeds its limit; what it wrote until then is
+        # allowed.
         return 2 * self.limits.disk + _MOMENT
 
     @property
     def origin(self) -> Origin:
-        """What the worker's commits may be made of."""
+        """The objects that the worker's commits may consist of."""
         return Origin(
             base=self.base,
             start=self.workspace.start,

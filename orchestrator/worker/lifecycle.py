@@ -1,4 +1,4 @@
-"""One worker from start to finish: the story of the product, read this first."""
+"""One worker from start to finish. Start reading the package here."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -27,11 +27,11 @@ from orchestrator.workspace.caches import publish
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
 _SHOWN = 5
-"""Files that a message names."""
+"""Most files that a message names."""
 
 
 def run_worker(worker: WorkerContext) -> WorkerResult:
-    """Do the job of one worker, or what is left of it. Return its result, whatever goes wrong.
+    """Do the work of one worker, or the rest of it, and return its result in any case.
 
     Raises:
         EngineUnavailableError: The engine went away; a resumed run continues from here.
@@ -86,7 +86,7 @@ def _publish(worker: WorkerContext, verdict: Verdict) -> Verdict:
     try:
         publish(run.caches, run.repository, worker.base, run.directory.run_id, worker.directory)
     except (OrchestratorError, OSError) as error:
-        note = f"what was cached could not be kept ({error})"
+        note = f"the caches could not be published ({error})"
         return Verdict(Status.FAILED, Reason.SETUP_FAILED, note)
     return verdict
 
@@ -99,28 +99,28 @@ def _read_outcome(worker: WorkerContext, ending: Ending) -> AgentOutcome | None:
 
 
 def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
-    """A success that was read from half a log is none."""
+    """Lower a success that was derived from an incomplete log."""
     if ending.log_failure is None:
         return verdict
-    note = f"its log is not whole ({ending.log_failure})"
+    note = f"the log is incomplete ({ending.log_failure})"
     if verdict.status is Status.SUCCESS:
         return Verdict(Status.PARTIAL, Reason.NO_REPORT, note)
     return verdict.with_note(note)
 
 
 def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
-    """Compare with the base; the work is in, so a comparison that fails is a note and no more."""
+    """Compare with the base; the work is already imported, so an error is only a note."""
     if harvested.tip == worker.base:
         return NO_CHANGES, ()
     try:
         changed = changes(worker.run.repository, base=worker.base, tip=harvested.tip)
     except (OrchestratorError, OSError) as error:
-        return NO_CHANGES, (f"what it changed could not be listed ({error})",)
+        return NO_CHANGES, (f"the changed files could not be listed ({error})",)
     return changed, changed.notes
 
 
 def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: str) -> Verdict:
-    """Make a success partial whose changes are not all where it is to make changes."""
+    """Lower a success whose changes are not all in the allowed paths."""
     paths = worker.config.triggers.paths
     if not paths or tip == worker.base or verdict.status is not Status.SUCCESS:
         return verdict
@@ -128,7 +128,9 @@ def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: st
         strayed, more = _strayed(worker, changed, tip)
     except (OrchestratorError, OSError):
         return Verdict(
-            Status.PARTIAL, Reason.OUT_OF_SCOPE, "whether it kept to its paths is not known"
+            Status.PARTIAL,
+            Reason.OUT_OF_SCOPE,
+            "unknown whether all changes are in the allowed paths",
         )
     if not strayed:
         return verdict
@@ -136,12 +138,14 @@ def _in_scope(worker: WorkerContext, verdict: Verdict, changed: Changes, tip: st
     rest = f" and {more} more" if more else ""
     where = ", ".join(f"`{path}`" for path in paths)
     return Verdict(
-        Status.PARTIAL, Reason.OUT_OF_SCOPE, f"it changed {shown}{rest}, which is not in {where}"
+        Status.PARTIAL,
+        Reason.OUT_OF_SCOPE,
+        f"the worker changed {shown}{rest}, which is not in {where}",
     )
 
 
 def _strayed(worker: WorkerContext, changed: Changes, tip: str) -> tuple[list[str], int]:
-    """Return the first few paths that are not where changes are to be made, and count the rest."""
+    """Return the first few paths that are not allowed, and the number of the others."""
     all_of_them: Iterable[str] = changed.files
     if not changed.total or not changed.is_whole:
         all_of_them = changed_paths(worker.run.repository, base=worker.base, tip=tip)

@@ -1,4 +1,4 @@
-"""Step one of a harvest: a container without network commits and packs what a worker wrote."""
+"""First step of a harvest: a container without network commits and packs the worker's files."""
 
 import errno
 import threading
@@ -18,26 +18,26 @@ from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.workspace.mounts import Workspace
 
 HARVEST_TIMEOUT = 300.0
-"""Seconds for committing and packing what a worker wrote."""
+"""Timeout for committing and packing a worker's files, in seconds."""
 DEATH = 30.0
-"""Seconds after its output's end by which a container must have ended."""
+"""Seconds within which a container must end after the end of its output."""
 MEASURE = 0.5
-"""Seconds between two looks at what a harvest has written."""
+"""Seconds between two measurements of the harvest's files."""
 _MOST_FILES = 1_000_000
 _KILLED = 137
-"""Exit code of a container that somebody killed; where we did, it is late, and told apart."""
+"""Exit code of a killed container; if the orchestrator killed it, `refusals` has the reason."""
 
 
 def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
-    """Pack in a container and return it. It has ended, and is to be dismissed.
+    """Pack in a container, and return the ended container for `dismiss`.
 
     Args:
         request: The harvest.
-        onto: A commit that the files alone are put on top of, without the worker's own commits.
+        onto: A commit on which only the files are committed, without the worker's own commits.
 
     Raises:
-        HarvestRefusedError: What the worker wrote cannot be packed.
-        OSError: There is no room for it.
+        HarvestRefusedError: The worker's files cannot be packed.
+        OSError: The disk is full.
         EngineError: The engine failed.
     """
     try:
@@ -45,12 +45,12 @@ def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
     except EngineUnavailableError:
         raise
     except EngineError:
-        # Another program removed the container; nothing of it is half done.
+        # Another program removed the container; packing may be repeated.
         return _packed(request, onto)
 
 
 def dismiss(container: Container) -> None:
-    """Remove it; one that stays is met again at the end of the run."""
+    """Remove the container; after a failure it is removed at the end of the run."""
     with suppress(OrchestratorError):
         container.remove()
 
@@ -73,10 +73,11 @@ def _packed(request: HarvestRequest, onto: str | None) -> Container:
 
 
 def _last_words(container: Container, workspace: Workspace, *, room: int) -> bytes:
-    """Wait for the end of what the harvest says, and give that.
+    """Wait for the end of the harvest, and return the end of its output.
 
     Raises:
-        HarvestRefusedError: It took too long, or wrote more than `room` bytes, and was ended.
+        HarvestRefusedError: The harvest took too long, or wrote more than `room` bytes, and was
+            killed.
     """
     ended = threading.Event()
     refusals: list[str] = []
@@ -101,7 +102,7 @@ def _watch(
     ended: threading.Event,
     refusals: list[str],
 ) -> None:
-    """End a harvest that takes too long or writes too much, and say why."""
+    """Kill a harvest that takes too long or writes too much, and record the reason."""
     deadline = time.monotonic() + HARVEST_TIMEOUT
     while not ended.wait(min(MEASURE, max(0.0, deadline - time.monotonic()))):
         if time.monotonic() >= deadline:
@@ -112,14 +113,14 @@ def _watch(
             if size <= room:
                 continue
             refusals.append(
-                f"the harvest wrote {size >> 20} MiB; {room >> 20} MiB fit the disk limit"
+                f"the harvest wrote {size >> 20} MiB; the disk limit allows {room >> 20} MiB"
             )
         _kill(container)
         return
 
 
 def _kill(container: Container) -> None:
-    # Whoever waits for the container's end is told of an engine that does not answer.
+    # The thread that waits for the container's end gets the engine's error.
     with suppress(OrchestratorError):
         container.kill("SIGKILL")
 

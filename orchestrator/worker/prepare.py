@@ -1,4 +1,4 @@
-"""A worker's files: made for it, or found where another process made them."""
+"""Create a worker's files, or open those that another process created."""
 
 import os
 import shutil
@@ -38,15 +38,15 @@ def ready_objects(
     *,
     history: Literal["full", "shallow"],
 ) -> frozenset[str]:
-    """Pack what the base reaches, unless that was done, and give the commits that are cut off.
+    """Pack the base's objects, unless done; return the commits whose parents are missing.
 
     Raises:
-        OrchestratorError: It could not be packed.
-        OSError: There is no room for it.
+        OrchestratorError: The objects could not be packed.
+        OSError: The disk is full.
     """
     known = directory.shallow()
     if known is None or not directory.objects.is_dir():
-        # What a process left that died over it is not complete.
+        # A process that died may have left an incomplete directory.
         remove_tree(directory.objects)
         known = base_objects(repository, base, directory.objects, history=history)
         directory.write_shallow(known)
@@ -56,18 +56,18 @@ def ready_objects(
 def ready_more(
     repository: Repository, directory: RunDirectory, base: str, *, since: str, by: int
 ) -> Path:
-    """Make an object directory of what one worker's base reaches, unless that was done.
+    """Create an object directory for one worker's own base, unless that was done.
 
     Args:
         repository: The repository.
-        directory: The run's; what the run's base reaches is packed there.
-        base: The worker's, on top of the run's.
+        directory: The run's directory, with the objects of the run's base.
+        base: The worker's base, a descendant of the run's.
         since: The run's base.
-        by: The worker: several may make the same at one time.
+        by: Number of the worker: several may create the same directory at the same time.
 
     Raises:
-        OrchestratorError: It could not be packed.
-        OSError: There is no room for it.
+        OrchestratorError: The objects could not be packed.
+        OSError: The disk is full.
     """
     place = directory.objects_of(base)
     if place.is_dir():
@@ -87,11 +87,11 @@ def ready_more(
 
 
 def ready_workspace(worker: WorkerContext) -> Workspace:
-    """Return the files of a worker, complete.
+    """Return the complete files of a worker.
 
     Raises:
-        OrchestratorError: They could not be made.
-        OSError: There is no room for them.
+        OrchestratorError: They could not be created.
+        OSError: The disk is full.
     """
     run, workspace = worker.run, _ready(worker)
     return replace(
@@ -121,7 +121,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
     run, root = worker.run, worker.directory
     root.mkdir()
     again = bool(worker.attempts())
-    # Whether the branch is back at the base, or not on purpose, was decided before.
+    # For a retry, an earlier step decided whether the branch is back at the base.
     start = run.repository.resolve(worker.branch_ref) if again else worker.base
     with run.repository.lock():
         worktree = _worktree(worker, again=again)
@@ -155,7 +155,7 @@ def _prepare(worker: WorkerContext) -> Workspace:
 
 
 def _worktree(worker: WorkerContext, *, again: bool) -> Worktree:
-    """Make the worktree, or find the one of an earlier attempt."""
+    """Create the worktree, or open that of an earlier attempt."""
     repository, spec = worker.run.repository, worker.spec
     if again:
         try:
@@ -169,17 +169,17 @@ def _worktree(worker: WorkerContext, *, again: bool) -> Worktree:
 def reopen(
     repository: Repository, directory: Path, spec: WorkerSpec, *, base: str, objects: Path
 ) -> Workspace:
-    """Return the files of a worker that another process made.
+    """Open the files of a worker that another process created.
 
     Args:
         repository: The repository.
         directory: The worker's state directory.
         spec: The worker.
         base: The commit that the worker's first attempt starts from.
-        objects: An object directory with what the base reaches.
+        objects: An object directory with the objects that the base reaches.
 
     Raises:
-        RepositoryError: The worktree is none any more.
+        RepositoryError: The path of the worktree is no longer a worktree.
     """
     store = Store(root=directory)
     return Workspace(

@@ -30,11 +30,11 @@ _NO_OUTCOME = AgentOutcome(status=Status.FAILED)
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """Everything that is known of a worker that came to its end."""
+    """Everything that is known of a worker at its end."""
 
     ending: Ending
     outcome: AgentOutcome | None
-    """The report of the agent; None if there is nothing to read."""
+    """The agent's report; None if there is none."""
     verdict: Verdict
     harvested: Harvested
     changes: Changes = NO_CHANGES
@@ -158,7 +158,7 @@ def abandoned(
         required=spec.required,
         task=spec.task,
         reason=Reason.CANCELLED,
-        message="its run died, and was cleaned up",
+        message="the run died and was cleaned up",
         commit=commit,
         insertions=listed.insertions,
         deletions=listed.deletions,
@@ -182,12 +182,12 @@ def with_attempts(result: WorkerResult, earlier: Sequence[WorkerResult]) -> Work
 
 
 def with_note(result: WorkerResult, note: str) -> WorkerResult:
-    """Return a result that says more."""
+    """Return a result with a note added to its message."""
     return result.model_copy(update={"message": "; ".join(filter(None, (result.message, note)))})
 
 
 def earlier_results(worker: WorkerContext) -> list[WorkerResult]:
-    """Return the results of the attempts that were given up, the first one first."""
+    """Return the results of the failed attempts, first attempt first."""
     found = (Checkpoints(path).given_up() for _, path in worker.attempts())
     return [result for result in found if result is not None]
 

@@ -1,7 +1,7 @@
-"""A worker's services: containers beside its own, started before it and gone after it.
+"""A worker's services: containers that start before the worker's own and are removed after it.
 
-One container of ours holds a network for all of them. They share it with the worker: each reaches
-the others on one `localhost`, by name, and nobody else reaches any of them.
+A holder container owns one network for all of them. The services share it with the worker: they
+reach each other at one `localhost`, by name, and nothing else reaches them.
 """
 
 import time
@@ -27,9 +27,9 @@ from orchestrator.worker.context import WorkerContext
 HOLDER_ROLE = "holder"
 SERVICE_ROLE = "service"
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
-"""What images need that start as root, give their data to a user, and go on as that user."""
+"""Needed by images that start as root, give their data to a user, and continue as that user."""
 _LOG = 4 * 1024**2
-"""Bytes of a service's output that are kept."""
+"""Largest log of a service, in bytes."""
 _TMP = 64 * 1024**2
 _SCRATCH = ("/tmp", "/run")  # noqa: S108  # the container's own
 _HOLDER_MEMORY = 64 * 1024**2
@@ -39,14 +39,14 @@ _PROBE = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.arg
 
 
 class ServiceFailedError(OrchestratorError):
-    """A service did not get ready, and so its worker cannot start."""
+    """A service did not become ready, so its worker cannot start."""
 
 
 class Services:
-    """The services of one worker's attempt; as a context, they are gone when it is left."""
+    """The services of one worker's attempt; leaving the context removes them."""
 
     def __init__(self, worker: WorkerContext) -> None:
-        """Start nothing yet."""
+        """Store the arguments; no service is started."""
         self._worker = worker
         self._engine = worker.run.engine
         self._checkpoints = worker.checkpoints
@@ -62,16 +62,16 @@ class Services:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        # Whoever resumes the run takes them over, or removes them.
+        # The process that resumes the run continues or removes the services.
         if not isinstance(error, EngineUnavailableError):
             self._close()
 
     def ready(self) -> Verdict | None:
-        """Start them all and wait for them, unless that was done; say why there can be no agent.
+        """Start the services and wait for them, unless done; return why the agent cannot start.
 
         Raises:
             EngineUnavailableError: The engine went away.
-            OSError: There is no room for a note of them.
+            OSError: The disk is full.
         """
         if not self._wanted or self._found():
             return None
@@ -89,13 +89,13 @@ class Services:
         return None
 
     def network_of(self, spec: ContainerSpec) -> ContainerSpec:
-        """Let a container of the worker's reach them; not one with another network."""
+        """Return the specification on the services' network, if its own network is the same."""
         if self._holder is None or (spec.network, spec.egress) != (self._network, self._egress):
             return spec
         return replace(spec, network_of=self._holder.id, env={**self.variables(), **spec.env})
 
     def _found(self) -> bool:
-        """Take over what another process started; what is no use any more goes."""
+        """Take over the services of another process; remove them if they cannot be used."""
         noted = self._checkpoints.services()
         if noted is None:
             return False
@@ -104,7 +104,7 @@ class Services:
             container = self._engine.adopt(leftover.id)
             if container is not None:
                 self._join(leftover.labels[SERVICE], container)
-        # Those of a worker that was started are what they are.
+        # Services of a worker whose task has started are never replaced.
         if self._checkpoints.launch() is not None or self._all_run():
             return True
         self._close()
@@ -129,7 +129,7 @@ class Services:
         self._checkpoints.note_services(self._holder.id)
 
     def variables(self) -> dict[str, str]:
-        """Tell the worker where they are."""
+        """Return the variables with the services' addresses."""
         found = {}
         for name, service in self._wanted.items():
             port = self._port(service)
@@ -141,7 +141,7 @@ class Services:
         return found
 
     def look(self) -> None:
-        """Say of each that has ended how it did: its worker may have failed for it."""
+        """Report each service that has ended, since this may explain the worker's failure."""
         for companion in self._companions:
             with suppress(OrchestratorError):
                 ended = companion.ended()
@@ -150,7 +150,7 @@ class Services:
                     self._worker.run.emit(Notice(message=said))
 
     def _close(self) -> None:
-        """Remove them; what cannot be removed is found by its labels at the end of the run."""
+        """Remove the services; after a failure, their labels let the end of the run find them."""
         for companion in self._companions:
             companion.remove()
         self._companions.clear()
@@ -182,7 +182,7 @@ class Services:
                 continue
             check.stop()
             if problem is None:
-                raise StartCancelledError("called off")
+                raise StartCancelledError("the start was cancelled")
             raise ServiceFailedError(f"service `{companion.name}` {problem}")
 
     def _check(self, companion: Sidecar, service: Service, holder: str) -> Check:
@@ -191,7 +191,7 @@ class Services:
             return Check(self._engine, companion.container.id, command)
         port = self._port(service)
         if port is None:
-            # What has neither is ready when it runs.
+            # A service with neither a health command nor a port is ready when it runs.
             return Check(self._engine, holder, ("true",))
         return Check(self._engine, holder, ("python3", "-I", "-c", _PROBE, str(port)))
 
@@ -201,7 +201,7 @@ class Services:
         return next(iter(self._engine.exposed_ports(service.image)), None)
 
     def _describe_holder(self) -> ContainerSpec:
-        """Describe what holds the network: nothing of a worker or of a service runs in it."""
+        """Return the holder's specification; no code of a worker or service runs in it."""
         return ContainerSpec(
             name=f"{self._worker.name}-services",
             image=BASE_IMAGE,

@@ -228,7 +228,7 @@ def test_refused_commits_beside_the_branch_stay_on_disk(
         assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.HARVEST_REFUSED)
         message = worker.message or ""
         assert "commits that are not on the worker's branch were refused" in message
-        assert f"all that it wrote is kept in {worker.log}" in message
+        assert f"all files of the worker are kept in {worker.log}" in message
         assert "hasDotgit" in message
     report = cleanup(repo, engine=local_engine, wanted=Wanted())
     assert [one.note for one in report.workers] == [

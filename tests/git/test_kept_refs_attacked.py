@@ -127,7 +127,7 @@ def test_164_what_is_staged_and_cannot_be_kept_is_named(
     assert "staged" in (large.message or "")
     assert "big" in (large.message or "")
     for worker in (link, fifo):
-        assert "its git index cannot be read" in (worker.message or ""), worker
+        assert "the worker's git index is unreadable" in (worker.message or ""), worker
 
 
 def test_165_refs_that_name_nothing_readable_are_told(
@@ -147,9 +147,11 @@ def test_165_refs_that_name_nothing_readable_are_told(
         "git update-ref refs/heads/aaa $(git commit-tree -p HEAD -m x $t); "
         "git checkout -q -",
     )
-    assert "a ref names no object that can be read: heads/side" in (broken.message or "")
+    assert "a ref names an object that is missing or unreadable: heads/side" in (
+        broken.message or ""
+    )
     assert (many.status, len(many.kept_refs)) == (Status.SUCCESS, 100)
-    assert "damaged, and cannot be kept: `heads/aaa`" in (many.message or "")
+    assert "a damaged commit could not be kept: `heads/aaa`" in (many.message or "")
     tips = [kept(repo, f"/{name}") for name in ("heads/b1", "2/rest")]
     assert git(repo, "rev-list", "--count", *tips, "--not", "main") == "953"
 
@@ -169,7 +171,7 @@ def test_168_commits_in_a_submodule_are_told(
         "mkfifo $GIT_DIR/modules/0/objects/ab/$(printf %038d 1); "
         "rm -rf $GIT_DIR/modules/1; ln -s / $GIT_DIR/modules/1; echo w > w",
     ).results
-    told = "commits of its own in a submodule are not kept, only its files: vendor/lib"
+    told = "the worker's own commits in a submodule are not kept, only its files: vendor/lib"
     assert told in (stashed.message or "")
     assert told not in (quiet.message or "")
     assert hostile.files_modified == ["w"]
@@ -185,7 +187,7 @@ def test_169_lists_of_refs_that_take_long_to_read(repo: Path, local_engine: Loca
         "truncate -s 100G $GIT_DIR/index",
     )
     assert (worker.status, worker.files_modified) == (Status.SUCCESS, ["one"])
-    assert "its git index cannot be read" in (worker.message or "")
+    assert "the worker's git index is unreadable" in (worker.message or "")
 
 
 def test_170_more_tags_than_are_kept_are_told(repo: Path, local_engine: LocalEngine) -> None:
@@ -210,7 +212,7 @@ def test_171_content_of_git_lfs_in_the_store_alone_is_told(
         "mkdir $p/ab/cd/e; mkfifo $p/ab/cd/e/$(printf %064d 2); ln -s / $p/root; echo w > w",
     )
     assert worker.files_modified == ["w"]
-    assert "only its git store has is not kept: 2 objects" in (worker.message or "")
+    assert "is only in the worker's git store is not kept: 2 objects" in (worker.message or "")
 
 
 def test_172_refs_that_came_with_a_repository_are_not_ours(

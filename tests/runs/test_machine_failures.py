@@ -201,7 +201,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_log_that_is_not_whole_makes_no_success(repo: Path, local_engine: LocalEngine) -> None:
     (result,) = shell_run(repo, local_engine, """echo '{"status": "failed"}'""").results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.NO_REPORT)
-    assert result.message == "its log is not whole (No space left on device)"
+    assert result.message == "the log is incomplete (No space left on device)"
 
 
 @pytest.mark.usefixtures("full_disk")
@@ -212,7 +212,7 @@ def test_a_log_that_is_not_whole_is_told_where_the_agent_says_nothing(
     monkeypatch.setattr(ShellAgent, "outcome", lambda *_: silent)
     (result,) = shell_run(repo, local_engine, "echo x").results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.MAX_STEPS)
-    assert result.message == "its log is not whole (No space left on device)"
+    assert result.message == "the log is incomplete (No space left on device)"
 
 
 def test_work_that_is_in_is_told_though_its_files_cannot_be_listed(

@@ -392,7 +392,7 @@ def test_changes_elsewhere_make_a_task_partial(repo: Path, local_engine: LocalEn
     assert done["inside"].status is Status.SUCCESS
     strays = done["strays"]
     assert (strays.status, strays.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
-    assert strays.message == "it changed `a.txt`, which is not in `src/`"
+    assert strays.message == "the worker changed `a.txt`, which is not in `src/`"
     assert done["after"].reason is Reason.DEPENDENCY
 
 
@@ -408,7 +408,7 @@ def test_a_scope_is_the_same_with_and_without_a_workflow(
     strayed = shell_run(repo, local_engine, change, triggers=Triggers(paths=("src/**/*.py",)))
     (result,) = strayed.results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
-    assert result.message == "it changed `app/[id]/x`, which is not in `src/**/*.py`"
+    assert result.message == "the worker changed `app/[id]/x`, which is not in `src/**/*.py`"
 
 
 def test_a_scope_holds_for_changes_that_are_not_listed(
@@ -423,7 +423,7 @@ def test_a_scope_holds_for_changes_that_are_not_listed(
     assert (result.files_modified, result.files_total) == (["src/a"], 2)
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.OUT_OF_SCOPE)
     assert result.message == (
-        "it changed `z.txt`, which is not in `src`; 2 files changed, of which 1 are listed"
+        "the worker changed `z.txt`, which is not in `src`; 2 files changed, of which 1 are listed"
     )
 
 

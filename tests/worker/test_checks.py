@@ -123,7 +123,10 @@ def test_setup_runs_before_the_checks_too(repo: Path, local_engine: LocalEngine)
     assert (worker.status, worker.reason) == (Status.PARTIAL, Reason.CHECKS_FAILED)
     assert worker.checks[0].exit_code is None
     assert worker.checks[0].message is not None
-    assert f"its setup failed: `{setup}` exited with 9: gone" in worker.checks[0].message
+    assert (
+        f"the setup for the checks failed: `{setup}` exited with 9: gone"
+        in worker.checks[0].message
+    )
 
 
 def test_copied_files_are_there_too(repo: Path, local_engine: LocalEngine) -> None:

@@ -136,7 +136,7 @@ def test_no_link_of_the_repository_is_followed(
     git(repo, "commit", "-m", "link")
     worker = run("true", {"dotenv": "apps/.env"})
     assert worker.reason is Reason.SETUP_FAILED
-    assert worker.message == "dotenv: something else is in the place of `apps/.env`"
+    assert worker.message == "dotenv: `apps/.env` is not a regular file in a regular directory"
     assert list(outside.iterdir()) == []
 
 
@@ -163,7 +163,7 @@ def test_what_the_worker_commits_of_it_is_told(
 ) -> None:
     worker = run("git add -f .env; git commit -qm env", {"dotenv": ".env"})
     assert "PORT=3000" in show(repo, "architect/parallel-1:.env")
-    assert "a copied file is in its own commits: .env" in (worker.message or "")
+    assert "a copied file is in the worker's own commits: .env" in (worker.message or "")
 
 
 @pytest.mark.parametrize(

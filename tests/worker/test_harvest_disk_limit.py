@@ -83,7 +83,7 @@ def test_a_harvest_that_writes_too_much_is_ended(
     (worker,) = shell_run(repo, local_engine, "echo w > w", limits=limits).results
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.HARVEST_REFUSED)
     assert "the harvest wrote" in (worker.message or "")
-    assert "12 MiB fit the disk limit" in (worker.message or "")
+    assert "the disk limit allows 12 MiB" in (worker.message or "")
 
 
 def test_the_variable_is_the_helpers() -> None:

@@ -198,7 +198,7 @@ class TestRuns:
         task = "git add -f .env && git commit -qm mine && echo w > w"
         worker = run_one(repo, local_engine, task, ".env")
         assert worker.files_modified == [".env", "w"]
-        assert "a copied file is in its own commits: .env" in (worker.message or "")
+        assert "a copied file is in the worker's own commits: .env" in (worker.message or "")
 
     def test_what_they_keep_secret_is_shown_nowhere(
         self, repo: Path, local_engine: LocalEngine

@@ -1,12 +1,12 @@
-"""Runs INSIDE the harvest's container: finds what a worker's git store holds beside its branch.
+"""Runs INSIDE the harvest's container: finds commits of a worker's git store outside its branch.
 
 A worker may leave commits on other branches, under tags, in stashes, on a detached HEAD, or in no
-ref at all; content that is only staged; or a rebase, bisect, merge or cherry-pick half done. All of
-it is given a name here and packed, so that the host can check it and keep it in refs.
+ref; content that is only staged; or an unfinished rebase, bisect, merge or cherry-pick. All of it
+gets a name and is packed, so that the host can check it and keep it in refs.
 
-Like `pack_work`, this module reaches the container as text: it imports the standard library
-alone. Everything in the store may be hostile. Git reads its objects and a copy of its index, never
-its configuration.
+Like `pack_work`, this module reaches the container as text, so it imports only the standard
+library. Everything in the store may be hostile. Git reads the store's objects and a copy of its
+index, never its configuration.
 """
 
 import json
@@ -19,25 +19,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 MOST_REFS = 100
-"""Kept refs; further commits become the parents of one commit."""
+"""Most kept refs; further commits become the parents of one commit."""
 MOST_PARENTS = 1000
-"""Parents of that one commit."""
+"""Most parents of that commit."""
 MOST_CHECKS = 1000
-"""Times that git looks whether histories are whole, where some are not."""
+"""Most searches for incomplete histories."""
 MOST_OBJECTS = 1_000_000
-"""Objects of a store that are looked at."""
+"""Most objects of a store that are listed."""
 MOST_COMMITS = 50_000
-"""Commits of a store that are read."""
+"""Most commits of a store that are read."""
 LARGEST_COMMIT = 1 << 20
-"""Bytes of a commit or tag that is read."""
+"""Largest commit or tag that is read, in bytes."""
 LARGEST_BLOB = 100 << 20
-"""Bytes of staged content that is kept: as of a file."""
+"""Largest staged file that is kept, in bytes; the same as for files."""
 LARGEST_INDEX = 256 << 20
-"""Bytes of an index that is read."""
+"""Largest index that is read, in bytes."""
 MOST_NAMES = 2000
-"""Refs of a store that are looked at."""
+"""Most refs of a store that are read."""
 PART_WAY = ("HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD")
-"""Where git notes the commits of what is half done."""
+"""Files in which git records the commits of unfinished operations."""
 _LOG = 1 << 20
 _PACKED = 4 << 20
 _KINDS = ("heads", "tags", "stash")
@@ -50,7 +50,7 @@ _SHARED_INDEX = re.compile(r"sharedindex\.[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class Tools(Protocol):
-    """What the harvest offers: git on the directory that the host made, and careful reading."""
+    """Interface of the harvest: git on the directory that the host created, and safe reading."""
 
     store: str
     objects: str
@@ -63,16 +63,16 @@ class Tools(Protocol):
     def start(
         self, *arguments: str, stdin: bytes = b"", **variables: str
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run git with more variables and return how it ended."""
+        """Run git with additional variables and return the completed process."""
 
     def read(self, path: str, limit: int = 1024) -> str:
         """Return the start of a regular file, following no link."""
 
     def resolve(self, name: str) -> str | None:
-        """Return the object id that a ref of the store names."""
+        """Return the object id that a ref of the store points at."""
 
     def warn(self, text: str) -> None:
-        """Tell people of work that could not be kept, before all that is noted."""
+        """Report work that could not be kept; such messages come before all notes."""
 
 
 class Index:
@@ -87,13 +87,14 @@ class Index:
             target = os.path.join(tools.env["GIT_DIR"], name)
             _copy(os.path.join(tools.store, name), target)
         self.too_large: list[bytes] = []
-        """Paths of what is staged and too large to be kept, as of the last list of such files."""
+        """Paths of staged files that are too large to be kept, found by the last call of `_sound`.
+        """
         self._readable = self._copied and self._run("ls-files", "-u", "-z").returncode == 0
         if not self._readable and os.path.lexists(os.path.join(tools.store, "index")):
-            tools.warn("its git index cannot be read: what was only staged is lost")
+            tools.warn("the worker's git index is unreadable: content that was only staged is lost")
 
     def _shared(self) -> list[str]:
-        """List the files that a split index refers to."""
+        """Return the files that a split index refers to."""
         found = [name for name in os.listdir(self._tools.store) if _SHARED_INDEX.fullmatch(name)]
         return found[:10]
 
@@ -107,7 +108,7 @@ class Index:
         return done.stdout.split(b"\0")[:-1] if done.returncode == 0 else []
 
     def staged(self, commit: str) -> "dict[bytes, tuple[str, str]]":
-        """Return mode and object id of every file that is staged otherwise than in a commit."""
+        """Return mode and object id of every staged file that differs from a commit."""
         form = ("-z", "--cached", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=AMT")
         lines = self._lines("diff-index", *form, "--ignore-submodules=none", commit)
         found = {}
@@ -118,7 +119,7 @@ class Index:
         return self._sound(found)
 
     def modes(self) -> "dict[bytes, str]":
-        """Return the mode of every file that the worker's git knows."""
+        """Return the mode of every file in the worker's index."""
         found = {}
         for line in self._lines("ls-files", "-s", "-z"):
             head, _, path = line.partition(b"\t")
@@ -128,7 +129,7 @@ class Index:
         return found
 
     def unmerged(self) -> "dict[bytes, tuple[str, str]]":
-        """Return the sides of a conflict, each below a directory with its stage's number."""
+        """Return the sides of a conflict, each in a directory named after its stage number."""
         found = {}
         for line in self._lines("ls-files", "-u", "-z"):
             head, _, path = line.partition(b"\t")
@@ -142,7 +143,7 @@ class Index:
         return {line[2:] for line in self._lines("ls-files", "-t", "-z") if line[:2] == b"S "}
 
     def _sound(self, found: "dict[bytes, tuple[str, str]]") -> "dict[bytes, tuple[str, str]]":
-        """Leave out what has no content, too much of it, or none that is there."""
+        """Return the entries whose content exists, is not empty and is not too large."""
         asked = "".join(f"{blob}\n" for _, blob in found.values()).encode()
         form = "--batch-check=%(objecttype) %(objectsize)"
         answers = self._tools.start("cat-file", form, "--buffer", stdin=asked).stdout.splitlines()
@@ -153,10 +154,10 @@ class Index:
 
 
 class Others:
-    """The commits of a worker's store that its branch does not reach, and what is only staged."""
+    """The commits of a worker's store that its branch does not reach, and its staged content."""
 
     def __init__(self, tools: Tools, base: str) -> None:
-        """Look at nothing yet."""
+        """Start with no commits."""
         self._tools = tools
         self._base = base
         self._kept: dict[str, str] = {}
@@ -164,17 +165,17 @@ class Others:
         self._tags: set[str] = set()
 
     def keep_commit(self, name: str, commit: str, parent: str) -> None:
-        """Keep a commit that this harvest made, under a name."""
+        """Keep a commit that this harvest created, under a name."""
         self._kept[name] = commit
         self._parents[commit] = (parent,)
 
     def keep_index(self, index: Index, at: str, made: str) -> None:
-        """Keep content that is staged and in no commit.
+        """Keep content that is staged but in no commit.
 
         Args:
-            index: The worker's.
-            at: What was checked out.
-            made: The commit of what was found in the worktree.
+            index: The worker's index.
+            at: The commit that was checked out.
+            made: The commit of the worktree's files.
         """
         staged = index.staged(at)
         for path in index.too_large[:MOST_REFS]:
@@ -183,7 +184,7 @@ class Others:
         differing = index.staged(made)
         only = {path: one for path, one in staged.items() if differing.get(path) == one}
         if only:
-            said = "architect: what was staged, and is otherwise in the files"
+            said = "architect: staged content that differs from the files"
             self.keep_commit("index", self.commit_entries(only, at, said), at)
         sides = index.unmerged()
         if sides:
@@ -194,7 +195,7 @@ class Others:
         self, entries: "Mapping[bytes, tuple[str, str]]", parent: str, message: str,
         *, alone: bool = False,
     ) -> str:  # fmt: skip
-        """Commit files on top of a commit, in its tree or in a tree of their own."""
+        """Commit files, either on top of a commit's tree or in a tree without other files."""
         tools = self._tools
         scratch = os.path.join(tools.env["GIT_DIR"], "scratch-index")
 
@@ -211,11 +212,11 @@ class Others:
         return run("commit-tree", tree, "-p", parent, stdin=message.encode())
 
     def keep_commits(self, tip: str, *, without: str | None) -> None:
-        """Find the store's commits that its branch does not reach, and name them.
+        """Find and name the store's commits that the worker's branch does not reach.
 
         Args:
-            tip: The last of its own commits on the branch.
-            without: A commit whose history was put together into one commit on purpose.
+            tip: The last of the worker's own commits on the branch.
+            without: A commit whose history was deliberately replaced by one commit.
         """
         self._read_store()
         reached = self._reached([tip, *([without] if without else [])])
@@ -223,7 +224,7 @@ class Others:
         left_out = 0
         for name, found, kind in self._known_refs():
             if len(named) == MOST_REFS:
-                # Commits are found without their names; a tag's own text is not.
+                # Commits are found without their names; the text of a tag is not.
                 left_out += kind != "commit"
                 continue
             commit = self._commit_of(name, found, kind)
@@ -240,7 +241,7 @@ class Others:
         self._kept = {**self._complete(named), **self._kept}
 
     def _reached(self, commits: "Iterable[str]") -> "set[str]":
-        """Return all of the store's commits that some reach."""
+        """Return all commits of the store that some commits reach."""
         reached, pending = set(), list(commits)
         while pending:
             commit = pending.pop()
@@ -250,7 +251,7 @@ class Others:
         return reached
 
     def _read_store(self) -> None:
-        """Read the parents of every commit that the worker made."""
+        """Read the parents of every commit that the worker created."""
         mine = {"GIT_OBJECT_DIRECTORY": os.path.join(self._tools.store, "objects")}
         commits: dict[str, int] = {}
         for name, kind, size in self._listed(mine):
@@ -262,7 +263,7 @@ class Others:
                 commits[name] = size
         new = self._unknown(commits)
         if len(new) > MOST_COMMITS:
-            self._tools.warn(f"of its {len(new)} commits only {MOST_COMMITS} were looked at")
+            self._tools.warn(f"of the worker's {len(new)} commits only {MOST_COMMITS} were read")
         self._parents |= dict(self._parsed(new[:MOST_COMMITS]))
 
     def has_commits(self, objects: str) -> bool:
@@ -281,14 +282,16 @@ class Others:
             for number, line in enumerate(process.stdout or ()):
                 if number == MOST_OBJECTS:
                     process.kill()
-                    self._tools.warn("its git store holds too much to look at all of it")
+                    self._tools.warn(
+                        "the worker's git store is too large: only a part of it was searched"
+                    )
                     return
                 words = line.decode().split()
                 if len(words) == 3 and words[1] in ("commit", "tag"):
                     yield words[0], words[1], int(words[2])
 
     def _unknown(self, commits: "Iterable[str]") -> "list[str]":
-        """Leave out the commits that the worker was given."""
+        """Return the commits that the worker was not given."""
         ordered = sorted(commits)
         given = {"GIT_OBJECT_DIRECTORY": self._tools.objects, **_NO_OTHERS}
         asked = "".join(f"{name}\n" for name in ordered).encode()
@@ -314,7 +317,7 @@ class Others:
         """List the refs of the store: name, object id, and the object's type."""
         refs = dict(self._refs())
         if len(refs) > MOST_NAMES:
-            self._tools.warn(f"only {MOST_NAMES} of its {len(refs)} refs were looked at by name")
+            self._tools.warn(f"only {MOST_NAMES} of the worker's {len(refs)} refs were read")
         names = sorted(refs, key=_rank)[:MOST_NAMES]
         asked = "".join(f"{refs[name]}\n" for name in names).encode()
         form = ("cat-file", "--batch-check=%(objecttype)", "--buffer")
@@ -346,25 +349,27 @@ class Others:
                 yield os.path.relpath(os.path.join(folder, name), self._tools.store)
 
     def _commit_of(self, name: str, found: str, kind: str) -> str | None:
-        """Return a commit that holds what a ref names; None where the worker was given that."""
+        """Return a commit with the object of a ref; None if the worker was given the object."""
         if found in self._parents:
             return found
         if kind == "tag" and found in self._tags:
             return self._of_tag(found)
         if kind.endswith(" missing"):
-            self._tools.warn(f"a ref names no object that can be read: {name}")
+            self._tools.warn(f"a ref names an object that is missing or unreadable: {name}")
         if kind not in ("tree", "blob") or not self._unknown([found]):
             return None
-        return self._wrap(self._tree(found, kind), self._base, f"architect: what `{name}` named")
+        return self._wrap(
+            self._tree(found, kind), self._base, f"architect: object that `{name}` named"
+        )
 
     def _tree(self, found: str, kind: str) -> str:
-        """Return a tree, or one that has a file, under the name `blob`."""
+        """Return a tree, or a tree that contains a blob under the name `blob`."""
         if kind == "tree":
             return found
         return self._tools.git("mktree", stdin=f"100644 blob {found}\tblob\n".encode())
 
     def _of_tag(self, tag: str) -> str | None:
-        """Make a commit with the text of an annotated tag, on top of what it names."""
+        """Create a commit with the text of an annotated tag, on top of the tag's target."""
         git = self._tools.git
         target = git("rev-parse", "--verify", "--quiet", f"{tag}^{{}}", check=False)
         kind = git("cat-file", "-t", target, check=False) if target else ""
@@ -386,7 +391,7 @@ class Others:
         return made
 
     def _complete(self, named: "dict[str, str]") -> "dict[str, str]":
-        """Leave out what has holes; of that the last files are kept, where these are there."""
+        """Return the complete commits; of an incomplete one, only its last files are kept."""
         if self._is_complete(named.values()):
             return self._few(named)
         whole: dict[str, str] = {}
@@ -395,7 +400,7 @@ class Others:
             group = pending.pop()
             checks += 1
             if checks > MOST_CHECKS:
-                self._tools.warn(f"commits beside damaged ones were left out: {len(group)}")
+                self._tools.warn(f"commits with damaged neighbours were left out: {len(group)}")
             elif self._is_complete(commit for _, commit in group):
                 whole.update(group)
             elif len(group) > 1:
@@ -406,12 +411,12 @@ class Others:
         return self._few(whole)
 
     def _mended(self, name: str, commit: str) -> "dict[str, str]":
-        """Return a commit of the files of one whose history is damaged, if these are there."""
+        """Return a commit with the files of a commit with a damaged history, if they exist."""
         if not self._is_complete([f"{commit}^{{tree}}"]):
-            self._tools.warn(f"damaged, and cannot be kept: `{name}` ({commit})")
+            self._tools.warn(f"a damaged commit could not be kept: `{name}` ({commit})")
             return {}
         said = f"architect: the files of {commit}, whose history is damaged"
-        self._tools.warn(f"its history is damaged, and its files are kept: `{name}`")
+        self._tools.warn(f"only the files of a commit with a damaged history are kept: `{name}`")
         return {name: self._wrap(f"{commit}^{{tree}}", self._base, said)}
 
     def _is_complete(self, names: "Iterable[str]") -> bool:
@@ -420,14 +425,14 @@ class Others:
         return self._tools.start(*form, stdin=asked).returncode == 0
 
     def _few(self, named: "dict[str, str]") -> "dict[str, str]":
-        """Return a bounded number of refs: one commit reaches what would be too many."""
+        """Return a limited number of refs; one additional commit reaches all others."""
         if len(named) <= MOST_REFS:
             return named
         names = list(named)
         few, many = names[: MOST_REFS - 1], names[MOST_REFS - 1 :]
         if len(many) > MOST_PARENTS:
             left = len(many) - MOST_PARENTS
-            self._tools.warn(f"{left} of its commits without a ref were left out")
+            self._tools.warn(f"{left} of the worker's commits without a ref were left out")
         tree = self._tools.git("rev-parse", f"{self._base}^{{tree}}")
         parents = [word for name in many[:MOST_PARENTS] for word in ("-p", named[name])]
         said = b"architect: further commits of the worker, each a parent of this one"
@@ -437,7 +442,7 @@ class Others:
     def write(self) -> None:
         """Write `kept`, the names and their commits, and `kept.pack`, their objects.
 
-        One commit that has them all as parents stands for them: it is what the host checks.
+        One commit with all of them as parents represents them: the host checks this commit.
         """
         if not self._kept:
             return
@@ -450,7 +455,7 @@ class Others:
             json.dump({"bundle": bundle, "refs": list(self._kept.items())}, file)
 
     def pack(self, tip: str, name: str) -> None:
-        """Write a thin pack of what a commit reaches and the base does not."""
+        """Write a thin pack of the objects that a commit reaches and the base does not."""
         with open(os.path.join(self._tools.out, name), "wb") as file:
             subprocess.run(
                 ["git", *_PACK],
@@ -462,16 +467,16 @@ class Others:
 def carry_over(
     tools: Tools, others: Others, places: "tuple[str, str, str]", message: str
 ) -> str | None:
-    """Put what is not committed on another commit, as `git checkout` carries it over.
+    """Apply uncommitted changes to another commit, like `git checkout` does.
 
     Args:
         tools: Runs git.
-        others: Makes commits.
-        places: What was checked out, the commit of its files as they are, and the other commit.
-        message: The new commit's.
+        others: Creates commits.
+        places: The checked-out commit, the commit of its files with changes, and the other commit.
+        message: Message of the new commit.
 
     Returns:
-        None where both changed the same file.
+        The new commit; None if both changed the same file.
     """
     at, made, tip = places
     changed, meanwhile = _changed(tools, at, made), _changed(tools, at, tip)
@@ -505,7 +510,7 @@ def _rank(name: str) -> "tuple[int, str]":
 
 
 def _copy(source: str, target: str) -> bool:
-    """Copy a regular file of bounded size, following no link."""
+    """Copy a regular file of limited size, following no link."""
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,13 +1,13 @@
-"""Runs INSIDE a container of ours, after the worker's is dead: packs what the worker wrote.
+"""Runs INSIDE a helper container after the worker's is dead: packs the files that the worker wrote.
 
-It is given to the container's Python as text, together with `git_states`, so it imports the
-standard library and that alone. It runs as the worker's own user, without network, on files that
-may be hostile; whatever comes out of it is checked again on the host. The worker's git
-configuration is never read: git is pointed at a directory that the host made.
+The container's Python receives it as text, together with `git_states`, so it imports only the
+standard library. It runs as the worker's own user, without network, on files that may be hostile;
+the host checks all its output again. The worker's git configuration is never read: git uses a
+directory that the host created.
 
 Writes to the output directory: `pack` (a thin pack base..tip), `tip` (an object id), `notes` (JSON:
-what was left out, and why), and, where the worker left commits that the tip does not reach, `kept`
-and `kept.pack` (see `git_states`).
+what was left out, and why), and, if the worker left commits that the tip does not reach, `kept` and
+`kept.pack` (see `git_states`).
 """
 
 import hashlib
@@ -32,13 +32,13 @@ LONGEST_NOTE = 200
 """Characters of a note, each up to 12 bytes as JSON: the host reads 64 KiB of notes."""
 MOST_POINTERS = 10_000
 LARGEST_LIST = 256 << 20
-"""Bytes of the list of packed refs that are read, by all searches together."""
+"""Bytes read of the list of packed refs, in all searches together."""
 ROOM = "ORCHESTRATOR_HARVEST_ROOM"
-"""The variable with the bytes that may be written beside what the worker wrote already."""
+"""Variable with the bytes that the harvest may write in addition to the worker's files."""
 RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
-"""The variable with the names where workers' worktrees are, with `/` between them."""
+"""Variable with the names that are reserved for workers' worktrees, separated by `/`."""
 _HOLES = 1024 * 1024
-"""Bytes of a file that are not on the disk; with fewer it is no sparse file."""
+"""Bytes of a file that are not on the disk; a file with fewer does not count as sparse."""
 MOST_NAMED = 100
 POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -63,11 +63,11 @@ class Harvest:
         self.notes: list[str] = []
         self.left_out: list[str] = []
         self.why: dict[str, str] = {}
-        """Why a file is left out, where it is not for its size."""
+        """Why a file is left out, if not for its size."""
         self.room = int(os.environ.get(ROOM, 1 << 32))
-        """Bytes of content of git-lfs that may still be handed over."""
+        """Bytes of LFS content that may still be handed over."""
         self.holes = self.room
-        """Bytes that sparse files may still have beyond what they take on the disk."""
+        """Bytes that sparse files may still have beyond their size on the disk."""
         self.objects = objects
         self.env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -88,13 +88,13 @@ class Harvest:
         self.folders: list[str] = []
         """Directories that the worker may have moved."""
         self.since = -1
-        """The last change of a file, in nanoseconds, that was not the worker's."""
+        """Time of the last change that was not the worker's, in nanoseconds."""
         self.others = Others(self, base)
         self.put_together: str | None = None
-        """The last of the worker's commits, where these are put together into one."""
+        """The last of the worker's commits, if these are replaced by a single commit."""
 
     def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> str:
-        """Run git on the host-made directory."""
+        """Run git on the directory that the host created."""
         done = self.start(*arguments, stdin=stdin)
         if check and done.returncode:
             raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
@@ -103,7 +103,7 @@ class Harvest:
     def start(
         self, *arguments: str, stdin: bytes = b"", **variables: str
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run git with more variables and return how it ended."""
+        """Run git with additional variables and return the completed process."""
         return subprocess.run(
             ["git", "-c", "safe.directory=*", "-c", "index.skipHash=true", *arguments],
             input=stdin,
@@ -114,20 +114,20 @@ class Harvest:
         )
 
     def warn(self, text: str) -> None:
-        """Tell people of work that could not be kept, before all that is noted."""
+        """Report work that could not be kept; such messages come before all notes."""
         self.notes.insert(0, text)
 
     def note(self, what: str, path: str) -> None:
-        """Remember that something was left out or changed."""
+        """Record that something was left out or changed."""
         path = os.path.relpath(os.path.join(self.workspace, path), self.workspace)
         self.notes.append(f"{what}: {path}")
 
     def tidy(self, written: str) -> None:
-        """Make the tree one that git can read: no special files, nothing locked.
+        """Make the tree readable for git: remove special files, and restore permissions.
 
         Args:
-            written: The same tree with nothing in it but what the worker wrote, which is an
-                overlay's upper layer, or all of the tree.
+            written: The same tree with only the worker's files, which is the overlay's upper layer,
+                or all of the tree.
         """
         if written == self.workspace:
             self.since = made_at(os.path.join(self.env["GIT_DIR"], "made"))
@@ -142,11 +142,11 @@ class Harvest:
                     found = [e.name for e in list(entries) if self._tidy_entry(directory, e)]
                 pending += [os.path.join(inside, name) for name in found]
             except OSError as error:
-                # A path longer than the system takes: git cannot read it either.
+                # The path is longer than the system allows: git cannot read it either.
                 self.note(f"directory left out ({error.strerror})", directory[:200])
 
     def _tidy_entry(self, directory: str, entry: "os.DirEntry[str]") -> bool:
-        """Deal with one entry; True for a directory to go into."""
+        """Tidy one entry; return whether it is a directory to descend into."""
         path = os.path.join(directory, entry.name)
         if entry.name == ".git":
             if os.path.relpath(directory, self.workspace) in self.submodules:
@@ -169,7 +169,7 @@ class Harvest:
         return False
 
     def _judge_size(self, path: str, info: os.stat_result) -> None:
-        """Leave out files that are too large, or stand for more bytes than may be written."""
+        """Leave out files that are too large, or sparse files that exceed the allowed size."""
         if info.st_size > LARGEST_FILE:
             self.left_out.append(path)
             return
@@ -181,9 +181,10 @@ class Harvest:
                 self.why[path] = "sparse file over the disk limit left out"
 
     def tidy_store(self) -> None:
-        """Leave objects and packs alone in the store; all else is put aside.
+        """Keep only objects and packs in the store; move all other files aside.
 
-        A commit graph may lie, an alternates file lead anywhere, a FIFO never answer.
+        A commit graph may be wrong, an alternates file may point anywhere, reading a FIFO may
+        block.
         """
         make_usable(self.store, stat.S_IRWXU)
         aside = os.path.join(self.store, f"aside-{unheard_of()}")
@@ -213,9 +214,10 @@ class Harvest:
                 put_aside(path, aside)
 
     def parents(self, base: str, branch: str) -> "tuple[str, str]":
-        """Choose the worker's last commit for its branch, and the commit that its files are of.
+        """Return the worker's last commit for its branch, and the commit that its files belong to.
 
-        They differ where HEAD left the branch, as `git checkout --detach HEAD~1` and a bisect do.
+        They differ if HEAD left the branch, as after `git checkout --detach HEAD~1` or during a
+        bisect.
         """
         head, own = self.resolve("HEAD"), self.resolve(f"refs/heads/{branch}")
         on_base = [name for name in (head, own) if name and self._descends(name, base)]
@@ -241,14 +243,14 @@ class Harvest:
         return self.git("merge-base", base, commit, check=False) == base
 
     def _is_whole(self, commit: str, base: str) -> bool:
-        """Return whether it is a commit and all that it needs is there."""
+        """Return whether an object is a commit and all objects that it needs exist."""
         if self.git("cat-file", "-t", commit, check=False) != "commit":
             return False
         needed = ("rev-list", "--objects", "--quiet", commit, f"^{base}")
         return self.start(*needed).returncode == 0
 
     def _moves_submodules(self, base: str, commit: str) -> bool:
-        """Return whether a commit of the worker's names a submodule's commit that only it has."""
+        """Return whether a commit refers to a submodule commit that only the worker has."""
         if not self.submodules or commit == base:
             return False
         form = ("--raw", "-m", "-z", "--no-abbrev", "--no-renames", "--format=")
@@ -258,8 +260,8 @@ class Harvest:
         if set(re.findall(rb":[0-7]{6} 160000 [0-9a-f]+ ([0-9a-f]+) ", raw)) <= known:
             return False
         self.notes.append(
-            "a commit of its own moved a submodule; its commits were put together into one, "
-            "with every submodule as it was"
+            "one of the worker's commits moved a submodule; its commits were replaced "
+            "by a single commit, with every submodule as it was"
         )
         return True
 
@@ -278,7 +280,7 @@ class Harvest:
         return ""
 
     def _lines(self, path: str) -> "Iterator[bytes]":
-        """Yield the lines of a regular file; of each and of all searches together only a part."""
+        """Yield lines of a regular file; each line and all searches together are limited."""
         with self._opened(path) as file:
             while self.unread > 0 and (line := file.readline(1 << 16)):
                 self.unread -= len(line)
@@ -290,7 +292,7 @@ class Harvest:
             return file.read(limit).decode(errors="replace").strip()
 
     def _opened(self, path: str) -> "BinaryIO":
-        """Open a regular file, following no link; what is none is empty."""
+        """Open a regular file, following no link; return an empty file for anything else."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -301,14 +303,14 @@ class Harvest:
         return open(descriptor, "rb")
 
     def commit(self, base: str, parent: str, message: str) -> str:
-        """Put what is not committed yet on top of `parent`, and give the tip."""
-        # -m keeps what the index knows of unchanged files; -i because others differ from the base.
+        """Commit uncommitted files on top of `parent`, and return the resulting commit."""
+        # -m keeps the index's data of unchanged files; -i ignores that others differ from the base.
         self.git("read-tree", "-i", "-m", parent)
         self._forget_times()
         index = Index(self)
         self._take_staged(index, parent)
         wanted = [".", *(f":(exclude,top,literal){path}" for path in self.left_out)]
-        # --ignore-errors: a name that git refuses must not keep the rest from being added.
+        # --ignore-errors: a name that git refuses must not prevent adding the others.
         self._add(b"\0".join(os.fsencode(item) for item in wanted))
         self._restore_sparse(index, parent)
         self._leave_copies(parent)
@@ -320,18 +322,18 @@ class Harvest:
         try:
             self.others.keep_index(index, parent, made)
         except (RuntimeError, ValueError) as error:
-            self.warn(f"what was only staged could not be kept: {last_line(str(error))}")
+            self.warn(f"content that was only staged could not be kept: {last_line(str(error))}")
         return made
 
     def bring_all(self, base: str, branch: str, message: str) -> str:
-        """Return the tip of the worker's branch; what it does not reach is written to `kept`."""
+        """Return the tip of the worker's branch; write what it does not reach to `kept`."""
         tip, at = self.parents(base, branch)
         self.note_copies(base, tip)
         try:
             made = self.commit(base, at, message)
         except RuntimeError as error:
-            # The commit is one that git does not check out; its files are kept without it.
-            self.warn(f"its last commit cannot be built upon: {last_line(str(error))}")
+            # Git cannot check out this commit; the files are kept without it.
+            self.warn(f"the worker's last commit cannot be built upon: {last_line(str(error))}")
             at = base
             made = self.commit(base, base, message)
         reached = tip
@@ -345,12 +347,12 @@ class Harvest:
         try:
             self.others.keep_commits(reached, without=self.put_together)
         except (OSError, RuntimeError, ValueError) as error:
-            self.warn(f"not all of its git store could be read: {last_line(str(error))}")
+            self.warn(f"not all of the worker's git store could be read: {last_line(str(error))}")
         self.others.write()
         return tip
 
     def bring_files(self, base: str, onto: str, message: str) -> str:
-        """Commit the files as they are on top of a commit, without what the host would refuse."""
+        """Commit the files on top of a commit, leaving out those that the host would refuse."""
         made = self.commit(base, onto, message)
         tree = self.git("rev-parse", f"{made}^{{tree}}")
         paths = self.start("ls-tree", "-r", "-z", "--name-only", tree).stdout.split(b"\0")[:-1]
@@ -358,7 +360,10 @@ class Harvest:
         reserved = os.environ.get(RESERVED, ".architect-parallel-*").split("/")
         refused = refused_paths(paths, reserved) - known
         for path in sorted(refused)[:MOST_NOTES]:
-            self.note("left out, as git would take its directory for its own", os.fsdecode(path))
+            self.note(
+                "left out because git would take its directory for a git directory",
+                os.fsdecode(path),
+            )
         if not refused:
             return made
         lines = b"".join(path + b"\0" for path in refused)
@@ -371,23 +376,23 @@ class Harvest:
         return self.git("commit-tree", tree, "-p", parent, stdin=message.encode())
 
     def _forget_times(self) -> None:
-        """Let git read every file that the worker wrote or moved, whatever its size and time.
+        """Make git read every file that the worker wrote or moved, whatever its size and time.
 
-        `cp -p` gives a file the time of another, which may have the same size.
+        `cp -p` gives a file the time of another file, which may have the same size.
         """
         suspects = {os.fsencode(path) for path in self.written} | self._moved()
         if not suspects:
             return
         entries = self.start("ls-files", "-s", "-z").stdout.split(b"\0")
         known = (entry for entry in entries if entry.partition(b"\t")[2] in suspects)
-        # An entry that is given so has neither size nor time.
+        # An entry added in this way has neither size nor time.
         lines = (entry.replace(b" 0\t", b"\t", 1) + b"\0" for entry in known)
         self.git("update-index", "-z", "--index-info", stdin=b"".join(lines))
 
     def _moved(self) -> "set[bytes]":
-        """Name the files in the worker's directories that are not those which git knows.
+        """Return the files in the worker's directories that are other files than git's index knows.
 
-        An overlay's upper layer has a directory that was moved, and not the files in it.
+        An overlay's upper layer has a moved directory, but not the files in it.
         """
         tops = [path for path in self.folders if path and "/" not in path]
         if not tops:
@@ -404,9 +409,9 @@ class Harvest:
         return moved
 
     def _take_staged(self, index: Index, parent: str) -> None:
-        """Let git know the files that the worker's does, whatever its ignore patterns say.
+        """Add to the index the files that the worker's own index has, even if they are ignored.
 
-        To add them takes their content from the worktree, and drops those that are not there.
+        The content then comes from the worktree, and missing files are dropped.
         """
         known = set(self.start("ls-files", "-z").stdout.split(b"\0"))
         left_out = {os.fsencode(path) for path in self.left_out}
@@ -414,16 +419,16 @@ class Harvest:
         new = modes.keys() - known - left_out
         if not new:
             return
-        # A file that was only announced has no content yet.
+        # A file that was added with `git add -N` has no content yet.
         empty = self.git("hash-object", "-w", "--stdin")
         entries = {path: staged.get(path, (modes[path], empty)) for path in new}
         lines = (f"{one[0]} {one[1]}\t".encode() + path + b"\0" for path, one in entries.items())
         form = ("update-index", "--add", "--replace", "-z", "--index-info")
         if self.start(*form, stdin=b"".join(lines)).returncode:
-            self.warn("files that git ignores, and the worker added by force, were left out")
+            self.warn("ignored files that the worker added by force were left out")
 
     def _restore_sparse(self, index: Index, parent: str) -> None:
-        """Let files stay that are not there because the worker made its checkout sparse."""
+        """Keep files that are missing only because the worker made its checkout sparse."""
         form = ("-z", "--cached", "--name-only", "--no-renames", "--diff-filter=D")
         gone = set(self.start("diff-index", *form, parent).stdout.split(b"\0")[:-1])
         sparse = gone & index.not_checked_out() if gone else set()
@@ -434,12 +439,12 @@ class Harvest:
 
     @property
     def _sparse(self) -> "tuple[str, ...]":
-        """Return what makes git add files also where it would not have checked them out."""
+        """The option that makes git add files outside the sparse checkout."""
         patterns = os.path.join(self.env["GIT_DIR"], "info", "sparse-checkout")
         return ("--sparse",) if os.path.exists(patterns) else ()
 
     def _leave_copies(self, parent: str) -> None:
-        """Take out of the index what was copied into the tree, and is in no commit."""
+        """Remove copied files from the index, unless a commit contains them."""
         copied = self._given("copied.json")
         if not copied:
             return
@@ -448,15 +453,15 @@ class Harvest:
         self.git("update-index", "--force-remove", "-z", "--stdin", stdin=ours)
 
     def note_copies(self, base: str, parent: str) -> None:
-        """Say so where the worker itself committed what was copied into its tree."""
+        """Add a note for each copied file that the worker itself committed."""
         copied = self._given("copied.json")
         added = self._names("diff-tree", "-r", base, parent) if copied and parent != base else ()
         for path in added:
             if path in copied:
-                self.note("a copied file is in its own commits", path)
+                self.note("a copied file is in the worker's own commits", path)
 
     def _given(self, name: str) -> "dict[str, list[int | str]]":
-        """Read what the host left beside the git directory, where there is something to say."""
+        """Read a JSON file that the host left in the git directory; empty if there is none."""
         try:
             with open(os.path.join(self.env["GIT_DIR"], name), encoding="ascii") as file:
                 return dict(json.load(file))
@@ -464,7 +469,7 @@ class Harvest:
             return {}
 
     def _names(self, *command: str) -> "list[str]":
-        """List the paths that are new."""
+        """Return the paths of added files."""
         form = ("-z", "--name-only", "--no-renames", "--diff-filter=A")
         done = self.start(command[0], *form, *command[1:], stdin=b"")
         if done.returncode:
@@ -473,7 +478,7 @@ class Harvest:
         return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
 
     def _put_pointers(self, base: str) -> None:
-        """Let files of git-lfs be pointers; hand over the content of those that are new."""
+        """Replace changed LFS files by pointers, and hand over the content of new pointers."""
         if not os.path.exists(os.path.join(self.env["GIT_DIR"], "lfs.json")):
             return
         given = {str(one[0]): int(one[1]) for one in self._given("lfs.json").values()}
@@ -488,7 +493,7 @@ class Harvest:
                 self._leave_content(os.fsdecode(path), base)
 
     def _tell_content(self) -> None:
-        """Say so where git-lfs in the worker's image holds content that nobody hands over."""
+        """Report LFS content that is only in the worker's git store and is not kept."""
         kept = {str(one[0]) for one in self._given("lfs.json").values()}
         with suppress(OSError):
             kept |= set(os.listdir(os.path.join(self.out, "lfs")))
@@ -498,10 +503,13 @@ class Harvest:
             if left > MOST_POINTERS:
                 break
         if left:
-            self.warn(f"content of git-lfs that only its git store has is not kept: {left} objects")
+            self.warn(
+                "content of git-lfs that is only in the worker's git store is not kept: "
+                f"{left} objects"
+            )
 
     def _leave_content(self, path: str, base: str) -> None:
-        """Let a file of git-lfs be as it was, whose content does not fit."""
+        """Restore the committed version of an LFS file whose content is too large."""
         self.why[path] = "file of git-lfs over the disk limit left out"
         if path not in self.left_out:
             self.left_out.append(path)
@@ -510,7 +518,7 @@ class Harvest:
         self.git("update-index", "--add", "-z", "--index-info", stdin=was or gone)
 
     def _put_pointer(self, path: str, given: "dict[str, int]") -> bool:
-        """Let a file be a pointer; False where its content is too large to be handed over."""
+        """Replace a file by a pointer; return False if its content is too large to keep."""
         try:
             descriptor = os.open(
                 os.path.join(self.workspace, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -521,7 +529,7 @@ class Harvest:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode) or file.read(len(POINTER)) == POINTER:
                 return True
-            # A sparse file takes no room, and its copy takes all: its size decides, unread.
+            # A sparse file takes no space, but its copy would: its size decides before it is read.
             if info.st_size > self.room and info.st_size not in given.values():
                 return False
             file.seek(0)
@@ -545,7 +553,7 @@ class Harvest:
         return True
 
     def keep_submodules(self) -> None:
-        """Write down as patches what was changed in submodules: nobody may move those."""
+        """Write patches of the changes in submodules, since a branch must not move submodules."""
         for path, (number, commit) in self.submodules.items():
             tree = os.path.join(self.workspace, path)
             self._tell_commits(path, f"{self.store}/modules/{int(number)}/objects")
@@ -553,14 +561,16 @@ class Harvest:
                 self._keep_submodule(path, tree, int(number), str(commit))
 
     def _tell_commits(self, path: str, objects: str) -> None:
-        """Say so where a worker's git directory of a submodule has commits, also stashed ones."""
+        """Report commits, even stashed ones, in a worker's git directory of a submodule."""
         if os.path.realpath(objects) != objects or not os.path.isdir(objects):
             return
         aside = os.path.join(self.store, f"aside-{unheard_of()}")
         os.mkdir(aside)
         self._tidy_objects(objects, aside)
         if self.others.has_commits(objects):
-            self.warn(f"commits of its own in a submodule are not kept, only its files: {path}")
+            self.warn(
+                f"the worker's own commits in a submodule are not kept, only its files: {path}"
+            )
 
     def _keep_submodule(self, path: str, tree: str, number: int, commit: str) -> None:
         places = {
@@ -598,46 +608,46 @@ class Harvest:
         if done.returncode == 1:
             self.notes.append(f"some files could not be added: {said}")
         elif again:
-            # One file that cannot be converted as its attributes say would keep all others out.
+            # One file whose attributes prevent its conversion would prevent adding all others.
             write(os.path.join(self.env["GIT_DIR"], "info", "attributes"), _AS_THEY_ARE)
-            self.notes.append(f"files were added as they are: {said}")
+            self.notes.append(f"files were added without conversion: {said}")
             self._add(wanted, again=False)
         else:
             raise RuntimeError(f"git add: {said}")
 
     def finish(self, tip: str) -> None:
-        """Write what else the host needs; the tip is the last."""
+        """Write the remaining output for the host; the file `tip` is written last."""
         self.others.pack(tip, "pack")
         write(os.path.join(self.out, "notes"), json.dumps(few_notes(self.notes)))
         write(os.path.join(self.out, "tip"), tip)
 
 
 def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> None:
-    """Give ourselves rights on a file or directory; only where they are missing."""
+    """Add permissions on a file or directory if they are missing."""
     mode = stat.S_IMODE((info or os.lstat(path)).st_mode)
     if mode & bits != bits:
         os.chmod(path, mode | bits)
 
 
 def is_whiteout(info: os.stat_result) -> bool:
-    """Return whether an upper layer says by this entry that a file is gone."""
+    """Return whether an entry of an upper layer marks a deleted file."""
     return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
 
 
 def is_directory(path: str) -> bool:
-    """Return whether it is one itself, and not a link to one."""
+    """Return whether the path is a directory itself, not a link to a directory."""
     return stat.S_ISDIR(os.lstat(path).st_mode)
 
 
 def put_aside(path: str, directory: str) -> None:
-    """Move a file or directory out of the way, under any name."""
+    """Move a file or directory into another directory, under a random name."""
     if is_directory(path):
         make_usable(path, stat.S_IRWXU)
     os.rename(path, os.path.join(directory, unheard_of()))
 
 
 def unheard_of() -> str:
-    """Return a name that nothing has; to import `tempfile` would take longer than all else."""
+    """Return a random name; importing `tempfile` would take longer than the rest of the harvest."""
     return os.urandom(16).hex()
 
 
@@ -650,7 +660,7 @@ def free_name(path: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of what git said."""
+    """Return the last line of git's output."""
     return text.strip().rpartition("\n")[2]
 
 
@@ -661,7 +671,7 @@ def write(path: str, text: str) -> None:
 
 
 def made_at(path: str) -> int:
-    """Return the time of a file that the host made, or -1 where there is none."""
+    """Return the time of a file that the host created, or -1 if there is none."""
     try:
         return os.lstat(path).st_mtime_ns
     except FileNotFoundError:
@@ -669,11 +679,12 @@ def made_at(path: str) -> int:
 
 
 def refused_paths(paths: "list[bytes]", reserved: "list[str]") -> "set[bytes]":
-    """Name the files that make a directory one that git takes for its own, or a worker's.
+    """Return files that would make a directory a git directory, or have a reserved name.
 
     Args:
         paths: The files.
-        reserved: Names at the top where workers' worktrees are; `*` at the end is any rest.
+        reserved: Names at the top that are reserved for workers' worktrees; `*` at the end of a
+            name stands for all names with that prefix.
     """
     names = {os.fsencode(name) for name in reserved}
     prefixes = tuple(name[:-1] for name in names if name.endswith(b"*"))
@@ -698,7 +709,7 @@ def refused_paths(paths: "list[bytes]", reserved: "list[str]") -> "set[bytes]":
 
 
 def few_notes(notes: "list[str]") -> "list[str]":
-    """Shorten notes such that each kind is there, and their number is told."""
+    """Shorten a list of notes so that each kind occurs, with its number."""
     kinds: dict[str, list[str]] = {}
     for note in notes:
         text = note if len(note) <= LONGEST_NOTE else f"{note[:120]}...{note[-70:]}"
@@ -713,7 +724,7 @@ def few_notes(notes: "list[str]") -> "list[str]":
 
 
 def below(path: bytes, folders: "set[bytes]") -> bool:
-    """Return whether a file lies in one of some directories, however deep."""
+    """Return whether a file lies below one of some directories."""
     while path:
         path = path.rpartition(b"/")[0]
         if path and path in folders:
@@ -724,7 +735,7 @@ def below(path: bytes, folders: "set[bytes]") -> bool:
 def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest: str) -> None:
     """Tidy, commit, pack.
 
-    With a commit as the last argument, the files alone are brought home, on top of that commit.
+    With a commit as the last argument, only the files are committed, on top of that commit.
     """
     written, base, branch, message, *onto = rest
     harvest = Harvest(workspace, store, git_dir, objects, out, base)

@@ -1,7 +1,7 @@
-"""Collect the wheels out of pip's cache, for a pip that cannot ask an index.
+"""Collect wheels from pip's cache, for a pip without an index.
 
-Runs by itself in a container, after `setup`, with the directories of the cache and of the wheels;
-it needs the standard library alone.
+Runs alone in a container, after `setup`, with the directories of the cache and of the wheels as
+arguments; it imports only the standard library.
 """
 
 import email
@@ -16,7 +16,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_.!+-]+")
 
 
 def main() -> None:
-    """Do it for the directories of the command line."""
+    """Copy the wheels between the directories given on the command line."""
     cache, wheels = (Path(argument) for argument in sys.argv[1:3])
     wheels.mkdir(exist_ok=True)
     for path, name in _found(cache):

@@ -1,5 +1,5 @@
 # FIFOs and links to the host in the places where git notes what is half done, and lists of refs
-#: note its git index cannot be read
+#: note git index is unreadable
 cd "$GIT_DIRECTORY"
 rm -f packed-refs index ORIG_HEAD; mkdir -p logs/refs rebase-merge worktrees/x refs/stash refs/tags
 mkfifo packed-refs index MERGE_HEAD rebase-merge/head-name worktrees/x/HEAD refs/tags/fifo logs/refs/stash
