@@ -182,7 +182,7 @@ def test_a_file_that_its_attributes_do_not_fit_keeps_nothing_out(home_from, repo
     worker = home_from(f"{attributes}; printf odd > odd.txt" + KEPT)
     assert worker.files_modified == [".gitattributes", "kept.txt", "odd.txt"]
     assert show(repo, f"{worker.branch}:odd.txt") == "odd"
-    assert "files were added as they are" in (worker.message or "")
+    assert "files were added without conversion" in (worker.message or "")
 
 
 def test_its_git_does_not_tidy_up_by_itself(home_from, repo: Path) -> None:
