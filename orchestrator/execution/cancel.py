@@ -65,15 +65,15 @@ class WorkerCancel:
 
     @property
     def asked(self) -> bool:
-        """Whether the worker is to stop."""
+        """Whether the worker must stop."""
         return self.run.asked or self.directory.stop_asked(self.worker_id)
 
     @property
     def killed(self) -> bool:
-        """Whether the worker is to stop without grace."""
+        """Whether the worker must stop without grace."""
         return self.run.killed or self.directory.kill_asked(self.worker_id)
 
     @property
     def why(self) -> str:
-        """What people are told."""
+        """The message for people."""
         return self.run.why

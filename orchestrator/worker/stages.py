@@ -1,7 +1,7 @@
-"""What runs around the agent, in containers of its own: setup before it, teardown behind it.
+"""Stages around the agent, in their own containers: setup before the agent, teardown after it.
 
-Unlike the agent's, these containers may be started over again: what was cut short is removed and
-repeated, what has ended is noted and never done twice.
+Unlike the agent's container, these may be started again: an interrupted stage is removed and
+repeated; a stage that has ended is recorded and never repeated.
 """
 
 import re
@@ -31,14 +31,14 @@ from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
 
 _PIECE = 64 * 1024
-"""Bytes of a log that are looked at at once."""
+"""Bytes of a log that are read at once."""
 _SHOWN = 100
-"""Characters of a command in a message."""
+"""Characters of a command that a message shows."""
 
 
 @dataclass(frozen=True)
 class _KilledAlone:
-    """Behind a worker that is to stop there is time to tidy up, until somebody has none left."""
+    """Stops a teardown only on a kill request: a cancelled worker has time to tidy up."""
 
     button: CancelButton
 
@@ -56,7 +56,7 @@ class _KilledAlone:
 
 
 def setup_job(config: ParallelConfig) -> Job:
-    """Return what makes a worktree ready."""
+    """Return the job that prepares a worktree."""
     return Job(
         stage="setup",
         name="setup",
@@ -79,11 +79,11 @@ def _teardown_job(config: ParallelConfig) -> Job:
 
 
 def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> Verdict | None:
-    """Make a worktree ready for the agent, if that is not done. Return why the agent cannot start.
+    """Prepare a worktree for the agent, unless done; return why the agent cannot start, or None.
 
     Raises:
         EngineUnavailableError: The engine went away; a resumed run repeats the setup.
-        OSError: There is no room for its log.
+        OSError: The disk is full.
     """
     cancel, checkpoints = worker.cancel, worker.checkpoints
     known = checkpoints.stage("setup")
@@ -102,7 +102,7 @@ def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> V
 
 
 def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -> tuple[str, ...]:
-    """Run the teardown after the agent, if that is not done. Return what goes wrong as notes.
+    """Run the teardown after the agent, unless done; return notes about what went wrong.
 
     Raises:
         EngineUnavailableError: The engine went away; a resumed run repeats the teardown.
@@ -115,12 +115,12 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
         return ()
     cancel = _KilledAlone(worker.cancel)
     if known is None and cancel.asked:
-        return ("there was no teardown: the worker was killed",)
+        return ("the teardown was not run: the worker was killed",)
     work = Work(worker, workspace, _teardown_job(worker.config), cancel, services)
     try:
         ending = known or work.done(lambda ending: checkpoints.note_stage("teardown", ending))
     except OSError as error:
-        return (f"there was no teardown ({error})",)
+        return (f"the teardown was not run ({error})",)
     problem = work.problem(ending)
     return () if problem is None else (f"teardown: {problem}",)
 
@@ -138,22 +138,22 @@ class Work:
     job: Job
     cancel: CancelButton
     services: Services | None = None
-    """The services that the job reaches, if any."""
+    """The services that the job can reach; None without services."""
 
     @property
     def log(self) -> Path:
-        """All that it prints."""
+        """File with all output of the job."""
         return stage_log(self.worker.directory, self.job.name)
 
     def done(self, note: Callable[[Ending], None] | None = None) -> Ending:
-        """Do it in a container, of which nothing is left.
+        """Run the job in a container, remove the container, and return how the job ended.
 
         Args:
-            note: Keeps how it ended, while the container is still there.
+            note: Called with the ending before the container is removed.
 
         Raises:
-            EngineUnavailableError: The engine went away; all that is left is to be removed.
-            OSError: There is no room for its log.
+            EngineUnavailableError: The engine went away; leftovers are removed later.
+            OSError: The disk is full.
         """
         with self._open_log() as log:
             ending = self._carried_out(log, note)
@@ -195,7 +195,7 @@ class Work:
                         container, terms, launched, log=log, cancel=self.cancel, emit=run.emit
                     )
                     if note is not None:
-                        with suppress(OSError):  # a full disk: to do it over again is no harm
+                        with suppress(OSError):  # full disk: repeating the job does no harm
                             note(ending)
                 finally:
                     container.remove()
@@ -206,7 +206,7 @@ class Work:
         return ending
 
     def problem(self, ending: Ending) -> str | None:
-        """Return what is wrong with how it ended: which command did what, and its last line."""
+        """Return a message with a failed command, its end and its last line; None for success."""
         how = _how(ending)
         if how is None:
             return None
@@ -218,7 +218,7 @@ class Work:
 
 
 def _how(ending: Ending) -> str | None:
-    """Return how it ended, unless it ended well."""
+    """Return how the job ended, as part of a message; None for success."""
     if ending.error is not None:
         return f"was not seen to its end ({ending.error})"
     if ending.stopped is not None:
@@ -232,7 +232,7 @@ def _how(ending: Ending) -> str | None:
 
 
 def _turn(log: Path, name: str, count: int) -> int:
-    """Return which of the commands a log ends with, by the lines that announce each of them."""
+    """Return the number of the last command in a log, by the lines that announce the commands."""
     mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(name.encode()), count))
     turn = 0
     with suppress(OSError), log.open("rb") as file:

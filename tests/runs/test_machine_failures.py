@@ -92,7 +92,7 @@ def test_a_result_that_cannot_be_kept_is_shown(
     config = configured("echo 1 > one", "true")
     first, second = ParallelRunner(config, repo, engine=local_engine, emit=told.append).run()
     assert (first.files_modified, second.status) == (["one"], Status.SUCCESS)
-    assert any("worker 1 could not be kept" in getattr(event, "message", "") for event in told)
+    assert any("worker 1 could not be written" in getattr(event, "message", "") for event in told)
 
 
 def test_events_that_cannot_be_kept_stop_no_worker(repo: Path, local_engine: LocalEngine) -> None:

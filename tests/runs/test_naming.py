@@ -143,7 +143,7 @@ def test_a_resumed_run_takes_no_names_of_another(repo: Path, local_engine: Local
     first.release()
     git(repo, "branch", "-D", "solve/worker-1")
     assert flow_run(repo, local_engine, "worker-1", **OUTSIDE)[0][0] == "solve/worker-1"
-    with pytest.raises(ConfigError, match="another run has taken numbers"):
+    with pytest.raises(ConfigError, match="another run has taken worker numbers"):
         ResumedRun(first, engine=local_engine).execute()
 
 

@@ -197,7 +197,7 @@ class TestMachine:
     def test_a_service_larger_than_it(self, wish):
         project = Project(services={"db": Service(image="a", **wish)})
         (error,) = machine_problems(config(project=project), machine())
-        assert error.message == "service `db` may use more than the machine has"
+        assert error.message == "service `db` may use more CPUs or memory than the machine has"
 
     def test_one_worker_is_told_of_too(self):
         # The default, or a preset's value, is no wish to be refused.

@@ -62,7 +62,7 @@ def test_a_worker_reads_its_secret_and_its_name_is_taken_out(
     assert result.files_modified == ["[redacted:DEPLOY_TOKEN]"]
     assert result.message == (
         "`architect/parallel-1` contains the value of `DEPLOY_TOKEN` in the name of a file in the "
-        "top directory"
+        "top directory, [redacted:DEPLOY_TOKEN]"
     )
     assert VALUE not in kept(repo)
 

@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _found(cache: Path) -> Iterator[tuple[Path, str]]:
-    for path in (cache / "wheels").rglob("*.whl"):  # made here from sources
+    for path in (cache / "wheels").rglob("*.whl"):  # built here from source
         yield path, path.name
     for path in (cache / "http-v2").rglob("*.body"):
         name = _wheel_name(path)
@@ -34,7 +34,7 @@ def _found(cache: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _wheel_name(path: Path) -> str | None:
-    """Return the file name that a wheel has by what is in it; None if it is no wheel."""
+    """Return the file name of a wheel, derived from its metadata; None if the file is no wheel."""
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as file:
@@ -46,7 +46,7 @@ def _wheel_name(path: Path) -> str | None:
     tags = [tag.split("-") for tag in wheel.get_all("Tag", [])]
     if not tags or any(len(tag) != 3 for tag in tags):  # Python, ABI, platform
         return None
-    # `py2-none-any` and `py3-none-any` are one `py2.py3-none-any`.
+    # The tags `py2-none-any` and `py3-none-any` together are written `py2.py3-none-any`.
     parts = (".".join(dict.fromkeys(part)) for part in zip(*tags, strict=True))
     name = "-".join([project, *filter(None, [wheel["Build"]]), *parts])
     return f"{name}.whl" if _SAFE.fullmatch(name) else None
