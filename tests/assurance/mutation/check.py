@@ -184,13 +184,17 @@ def checked(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def failing(verdicts: Iterable[Verdict]) -> str:
+def failing(verdicts: Iterable[Verdict], jobs: int) -> str:
     """Run every test that noticed while nothing is taken away; name one that fails all the same."""
     tests = sorted({f"tests/{verdict.noticed}" for verdict in verdicts if verdict.noticed})
-    with _scratch() as scratch:
-        if not tests:
-            return ""
-        return Copy(scratch / "copy").first_failure(tests, timeout=_TIMEOUT + 10 * len(tests))
+    parts = [part for number in range(jobs) if (part := tests[number::jobs])]
+
+    def first_failure(number: int, part: list[str]) -> str:
+        copy = Copy(scratch / f"copy-{number}")
+        return copy.first_failure(part, timeout=_TIMEOUT + 10 * len(part))
+
+    with _scratch() as scratch, ThreadPoolExecutor(jobs) as pool:
+        return next(filter(None, pool.map(first_failure, range(jobs), parts)), "")
 
 
 @contextmanager
@@ -244,7 +248,7 @@ def main() -> int:
         sys.stdout.flush()
         # At once: a run takes long, and may be cut off.
         _report(options.report, verdicts)
-    if failed := failing(verdicts):
+    if failed := failing(verdicts, options.jobs):
         sys.stdout.write(f"fails as it is: {failed}\n")
         _report(options.report, [], without=failed)
         return 1
