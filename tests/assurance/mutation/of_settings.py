@@ -93,6 +93,16 @@ def settings() -> Iterator[Protection]:
         ("a private workflow closes every network", 'if workflow.network == "none":', "if False:"),
     )  # fmt: skip
     yield from patches(
+        "workflow/parsing/diagnostics.py",
+        ("tests/workflow/parsing/test_diagnostics.py",),
+        ("few suggestions for a workflow", "len(self._found) < MOST_SUGGESTIONS", "True"),
+    )
+    yield from patches(
+        "config/sources.py",
+        ("tests/config/test_sources.py",),
+        ("few suggestions for a file", "len(self._problems) < MOST_SUGGESTIONS", "True"),
+    )
+    yield from patches(
         "cli/commands/spec_run.py", ("tests/cli/commands/test_spec.py",),
         ("a private workflow opened by no option",
          "        _check_networks(configured, workflow)",
