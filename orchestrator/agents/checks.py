@@ -85,7 +85,7 @@ def _size(text: str) -> int:
 
 
 def _as_it_was_asked(unsupported: str, config: ParallelConfig) -> str:
-    """Name the total instead of the worker's share of it, if only the total was given."""
+    """Replace names of per-worker options by those of totals, if only totals were given."""
     if config.budget_per_worker is None:
         unsupported = unsupported.replace("`--budget-per-worker`", "`--budget-total`")
     if config.tokens_per_worker is None:
