@@ -133,7 +133,7 @@ class AiderAgent:
         figures = _figures(answers)
         code = exit_status.exit_code
         judged = unreported(output, code) if code or not figures.steps else _SUCCESS
-        trouble = _trouble(text, code) if code <= _FAILED else None
+        trouble = _error_outcome(text, code) if code <= _FAILED else None
         return replace(
             trouble or judged, steps=figures.steps, cost=figures.cost, tokens=figures.tokens,
             summary=_last_words(text[: answers[-1].start()]) if answers else None,
@@ -162,7 +162,7 @@ def _tokens(figure: str) -> int:
     return round(float(figure.removesuffix("k")) * (1000 if figure.endswith("k") else 1))
 
 
-def _trouble(text: str, code: int) -> AgentOutcome | None:
+def _error_outcome(text: str, code: int) -> AgentOutcome | None:
     """Return the outcome for an error at the end of the output; None without an error."""
     end = text[max((match.end() for match in _GOT_OVER.finditer(text)), default=0) :]
     errors = list(_LLM_ERROR.finditer(end))

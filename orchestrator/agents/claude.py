@@ -148,11 +148,11 @@ class ClaudeAgent:
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader that counts the model's answers and tokens."""
-        return _Steps().read
+        return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge by the report, or by the exit code and stderr if there is none."""
-        counted = _Steps()
+        counted = _StepCounter()
         for event in json_lines(output.stdout, *_MARKS):
             counted.add(event)
         fields_read = find_report(output.stdout, _REPORT_KEYS)
@@ -178,7 +178,7 @@ class _Refusal(Claims):
     resetsAt: Count = None
 
 
-class _Steps:
+class _StepCounter:
     """Counts the model's answers; an answer with several blocks arrives in several lines."""
 
     def __init__(self) -> None:

@@ -139,11 +139,11 @@ class CodexAgent:
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader that counts steps."""
-        return _Steps().read
+        return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge by the end of the turn, or by the exit code and stderr if there is none."""
-        counted, last_message = _Steps(), None
+        counted, last_message = _StepCounter(), None
         for event in json_lines(output.stdout, _ITEM_MARK):
             counted.add(event)
             last_message = _words(event) or last_message
@@ -163,7 +163,7 @@ class CodexAgent:
         )
 
 
-class _Steps:
+class _StepCounter:
     """Counts commands, file changes and tool calls, each when it starts."""
 
     def __init__(self) -> None:

@@ -129,11 +129,11 @@ class GeminiAgent:
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader that counts the model's answers."""
-        return _Story().read
+        return _EventReader().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge by the last line of the stream, or by the exit code and stderr if there is none."""
-        story = _Story()
+        story = _EventReader()
         for event in json_lines(output.stdout, *_MARKS):
             story.add(event)
         fields_read = find_report(output.stdout, _RESULT_KEYS)
@@ -152,7 +152,7 @@ class GeminiAgent:
         )
 
 
-class _Story:
+class _EventReader:
     """Tracks the events: the number of answers, the text of the last answer, and errors."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ def _without_result(output: AgentOutput, exit_code: int, *, steps: int) -> Agent
 
 
 def _verdict(
-    result: _Result, story: _Story, exit_code: int
+    result: _Result, story: _EventReader, exit_code: int
 ) -> tuple[Status, Reason | None, str | None]:
     if exit_code == _MAX_TURNS or story.error == _LIMIT_WARNING:
         return Status.PARTIAL, Reason.MAX_STEPS, result.error.message or story.error

@@ -151,11 +151,11 @@ class OpencodeAgent:
 
     def progress_reader(self) -> ProgressReader:
         """Return a reader that counts steps and adds up their cost."""
-        return _Sum().read
+        return _Totals().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
         """Judge by the last error, or by how the last step ended."""
-        total = _Sum()
+        total = _Totals()
         for event in json_lines(output.stdout, *_MARKS):
             total.add(event)
         status, reason, message = _verdict(total, output, exit_status.exit_code)
@@ -171,7 +171,7 @@ class OpencodeAgent:
         )
 
 
-class _Sum:
+class _Totals:
     """Adds up the events: each step has its own cost, and there is no final report."""
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ def _api_options(provider: str, api_base: str | None) -> dict[str, str]:
 
 
 def _verdict(
-    total: _Sum, output: AgentOutput, exit_code: int
+    total: _Totals, output: AgentOutput, exit_code: int
 ) -> tuple[Status, Reason | None, str | None]:
     other = _OTHER_PROFILE.search(text_tail(output.stderr, _TAIL))
     if other is not None:

@@ -42,7 +42,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(strict=True, from_attributes=True, allow_inf_nan=False)
 
 
-class _Face(_Part):
+class _Attributes(_Part):
     name: _Text
     image: _Text
     inherited_env: tuple[_Text, ...]
@@ -95,7 +95,7 @@ class ForeignAgent:
         self._package = package
         with self._guarded("loading"):
             self._agent = load()()
-            face = _checked(_Face, self._agent)
+            face = _checked(_Attributes, self._agent)
         missing = [name for name in _METHODS if not callable(getattr(self._agent, name, None))]
         if missing:
             raise self._broken(f"the method is missing: `{missing[0]}`")

@@ -31,7 +31,7 @@ INTERRUPTED = 130
 _UTF8_MODE = "PYTHONUTF8"
 _HELP_WIDTH = 100
 """Maximum width of `--help` in columns."""
-NOBODY_READS = 141
+BROKEN_PIPE = 141
 """Exit code that a shell reports for a program ended by SIGPIPE."""
 
 
@@ -140,11 +140,11 @@ def options(
 
 def main() -> None:
     """Run the command line and exit."""
-    _speak_utf8()
+    _restart_in_utf8_mode()
     sys.exit(run(sys.argv[1:]))
 
 
-def _speak_utf8() -> None:
+def _restart_in_utf8_mode() -> None:
     """Restart Python in UTF-8 mode if the locale uses another encoding.
 
     Arguments, variables and file names are UTF-8 in practice. Otherwise Python would, for example
@@ -165,19 +165,19 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # Otherwise Python would flush the rest of the buffer at exit, and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOBODY_READS
+        return BROKEN_PIPE
 
 
 def _prepare_streams() -> None:
     """Ensure that both streams exist, and that printing any character cannot fail."""
-    sys.stdout = sys.stdout or _nowhere()
-    sys.stderr = sys.stderr or _nowhere()
+    sys.stdout = sys.stdout or _null_stream()
+    sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _nowhere() -> TextIO:
+def _null_stream() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 

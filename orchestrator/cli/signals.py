@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _END = 0
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
     """Do nothing: Python writes to the wakeup descriptor only if a Python handler is set."""
 
 
@@ -40,7 +40,7 @@ class Interruption:
         for number in _SIGNALS:
             # Ignored on purpose, as under nohup or in the background of a script.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, _nothing)
+                self._before[number] = signal.signal(number, _ignore_signal)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._watcher.start()
         return self

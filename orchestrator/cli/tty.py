@@ -103,7 +103,7 @@ def _window() -> Iterator[tuple[int, int]]:
     """Yield a pipe that is written to when the size of the terminal changes."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    before = signal.signal(signal.SIGWINCH, _nothing)
+    before = signal.signal(signal.SIGWINCH, _ignore_signal)
     wakeup = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
         yield woken, wake
@@ -121,5 +121,5 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
     """Do nothing: Python writes to the wakeup descriptor only if a Python handler is set."""

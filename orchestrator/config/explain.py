@@ -49,9 +49,9 @@ def describe(settings: Settings) -> Iterator[Described]:
         adding_up = given if isinstance(value, dict) else given[-1:]
         yield Described(
             key=key,
-            value=_shown(field[-1], value),
+            value=_redacted(field[-1], value),
             in_bytes=is_size(field),
-            source=given[-1].kind if given else _unasked(settings.config, field),
+            source=given[-1].kind if given else _source_if_not_given(settings.config, field),
             places=tuple(setting.place for setting in adding_up) or _preset(settings.config, field),
         )
 
@@ -64,7 +64,7 @@ def _keys() -> Iterator[tuple[str, FieldPath]]:
     yield from PROJECT_FIELDS.items()
 
 
-def _unasked(config: ParallelConfig, field: FieldPath) -> Literal["preset", "default"]:
+def _source_if_not_given(config: ParallelConfig, field: FieldPath) -> Literal["preset", "default"]:
     return "preset" if _preset(config, field) else "default"
 
 
@@ -74,10 +74,12 @@ def _preset(config: ParallelConfig, field: FieldPath) -> tuple[str, ...]:
     return (str(config.preset),) if field[-1] in parts.get(part, {}) else ()
 
 
-def _shown(name: str, value: Any) -> Any:  # noqa: ANN401
+def _redacted(name: str, value: Any) -> Any:  # noqa: ANN401
     """Return a value with credentials replaced by `HIDDEN`; names of variables stay."""
     if isinstance(value, list):
-        return [_shown(name, item) for item in value]
+        return [_redacted(name, item) for item in value]
     if isinstance(value, dict):
-        return {key: _shown(name if name in SECRET else key, item) for key, item in value.items()}
+        return {
+            key: _redacted(name if name in SECRET else key, item) for key, item in value.items()
+        }
     return HIDDEN if name in SECRET - {_NAMES_ONLY} and value is not None else value

@@ -214,23 +214,23 @@ def inner_schema(schema: Mapping[str, Any], part: str | int) -> dict[str, Any] |
     """Return the schema of a mapping's member or a list's item; None if there is none."""
     for kind in kinds(schema):
         named = kind.get("properties", {}).get(part)
-        found = kind.get("items") if isinstance(part, int) else named or _of_any_name(kind)
+        found = kind.get("items") if isinstance(part, int) else named or _additional_members(kind)
         if found:
             return dict(found)
     return None
 
 
-def _of_any_name(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _additional_members(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
     found = schema.get("additionalProperties")
     return found if isinstance(found, dict) else None
 
 
 def in_words(schema: Mapping[str, Any]) -> str:
     """Return the values that a schema allows, in words."""
-    return " or ".join(dict.fromkeys(_one_in_words(kind) for kind in kinds(schema)))
+    return " or ".join(dict.fromkeys(_kind_in_words(kind) for kind in kinds(schema)))
 
 
-def _one_in_words(schema: Mapping[str, Any]) -> str:
+def _kind_in_words(schema: Mapping[str, Any]) -> str:
     if IS_SIZE in schema:
         return _size_in_words(schema.get("minimum", 0))
     if "enum" in schema:
@@ -258,7 +258,7 @@ def _members_in_words(schema: Mapping[str, Any]) -> str:
         return "of keys to values"
     if "properties" in schema:
         return "with " + ", ".join(f"`{name}`" for name in schema["properties"])
-    kind = in_words(_of_any_name(schema) or {"type": "string"})
+    kind = in_words(_additional_members(schema) or {"type": "string"})
     return f"of names, each with {kind.removeprefix('a ')}"
 
 

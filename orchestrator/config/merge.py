@@ -45,7 +45,7 @@ def problems_of(settings: Sequence[Setting], validate: Validate) -> list[str]:
         validate(_nested(settings))
     except ValidationError as error:
         by_field = {setting.field: setting for setting in settings}
-        return [line for mistake in error.errors() for line in _lines(mistake, by_field)]
+        return [line for mistake in error.errors() for line in _problem_lines(mistake, by_field)]
     return []
 
 
@@ -67,11 +67,11 @@ def merge(layers: Iterable[Sequence[Setting]]) -> ParallelConfig:
     merged: dict[FieldPath, Setting] = {}
     for setting in (setting for layer in layers for setting in layer):
         before = merged.get(setting.field)
-        merged[setting.field] = _both(before, setting) if before else setting
+        merged[setting.field] = _merged_pair(before, setting) if before else setting
     return ParallelConfig.model_validate(_nested(list(merged.values())))
 
 
-def _both(weaker: Setting, stronger: Setting) -> Setting:
+def _merged_pair(weaker: Setting, stronger: Setting) -> Setting:
     """Return the stronger setting; variables, secrets and services are merged by name."""
     below, above = weaker.value, stronger.value
     if stronger.field == _ENV and isinstance(below, dict) and isinstance(above, dict):
@@ -107,7 +107,7 @@ def _nested(settings: Sequence[Setting]) -> Values:
     return values
 
 
-def _lines(found: ErrorDetails, settings: Mapping[FieldPath, Setting]) -> list[str]:
+def _problem_lines(found: ErrorDetails, settings: Mapping[FieldPath, Setting]) -> list[str]:
     location = tuple(str(part) for part in found["loc"])
     setting = settings.get(location[:2]) or settings.get(location[:1])
     if setting is None:
@@ -117,11 +117,13 @@ def _lines(found: ErrorDetails, settings: Mapping[FieldPath, Setting]) -> list[s
     if setting.node is not None and inside and is_structured(setting.field):
         return [one_line(inner_problem(found, setting, inside), limit=400)]
     return [
-        one_line(f"{setting.label}{_shown(found, setting)}{_wanted(found, setting)}", limit=400)
+        one_line(
+            f"{setting.label}{_value_text(found, setting)}{_expectation(found, setting)}", limit=400
+        )
     ]
 
 
-def _shown(found: ErrorDetails, setting: Setting) -> str:
+def _value_text(found: ErrorDetails, setting: Setting) -> str:
     inside = found["loc"][len(setting.field) :]
     if setting.field == _ENV:
         return f", variable `{inside[0]}`" if inside else ""
@@ -132,7 +134,7 @@ def _shown(found: ErrorDetails, setting: Setting) -> str:
     return f" {'contains' if inside else 'is'} `{literal(value, found['type'])}`"
 
 
-def _wanted(found: ErrorDetails, setting: Setting) -> str:
+def _expectation(found: ErrorDetails, setting: Setting) -> str:
     if found["type"] == "value_error":
         return f": {found['ctx']['error']}"
     if setting.field == _ENV and len(found["loc"]) > len(_ENV):

@@ -94,7 +94,7 @@ _CHECK_SCHEMA = {
 Checks = tuple[Annotated[Check, BeforeValidator(_check), WithJsonSchema(_CHECK_SCHEMA)], ...]
 
 
-def _told_apart(services: dict[str, Service]) -> dict[str, Service]:
+def _check_services(services: dict[str, Service]) -> dict[str, Service]:
     for name in services:
         if not _SERVICE_NAME.fullmatch(name) or name == "localhost":
             raise ValueError(
@@ -106,7 +106,7 @@ def _told_apart(services: dict[str, Service]) -> dict[str, Service]:
     return services
 
 
-Services = Annotated[dict[str, Service], AfterValidator(_told_apart)]
+Services = Annotated[dict[str, Service], AfterValidator(_check_services)]
 
 
 class Project(Model):

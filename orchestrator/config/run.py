@@ -223,11 +223,11 @@ class ParallelConfig(Model):
     tokens_per_worker: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
     """Input and output tokens that each worker may use. Default: no limit."""
     budget_total: Annotated[float | None, Option(Group.LIMITS, "USD")] = Field(default=None, gt=0)
-    """Budget of all workers together in USD. Each worker gets a part of the rest. Default: no
-    limit."""
+    """Budget of all workers together in USD. Each worker that starts gets a share of what is left.
+    Default: no limit."""
     tokens_total: Annotated[int | None, Option(Group.LIMITS, "N")] = Field(default=None, gt=0)
-    """Input and output tokens that all workers together may use. Each worker gets a part of the
-    rest. Default: no limit."""
+    """Input and output tokens that all workers together may use. Each worker that starts gets a
+    share of what is left. Default: no limit."""
     max_worktrees: int = Field(default=20, ge=1)
     """Workers' worktrees, including those of earlier runs, that may exist when a run starts; a run
     that would exceed the limit is refused. Tasks that wait for a free worker do not count."""
@@ -290,7 +290,7 @@ class ParallelConfig(Model):
 
     @field_validator("providers")
     @classmethod
-    def _named_as_models_are(cls, providers: dict[str, Provider]) -> dict[str, Provider]:
+    def _check_provider_names(cls, providers: dict[str, Provider]) -> dict[str, Provider]:
         if not all(_PROVIDER_NAME.fullmatch(name) for name in providers):
             raise ValueError(
                 "a name must consist of letters, digits, `.`, `_` and `-`, as in `gemini-cli`"
@@ -311,7 +311,7 @@ class ParallelConfig(Model):
 
     @field_validator("retry_on")
     @classmethod
-    def _cancelled_is_for_good(cls, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    def _check_retry_reasons(cls, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
         if Reason.CANCELLED in reasons:
             raise ValueError("a cancelled worker cannot be retried")
         return reasons

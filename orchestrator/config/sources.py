@@ -124,10 +124,13 @@ class _FileReader:
     def _providers(self, root: Node) -> Node:
         if not isinstance(root.value, dict):
             return root
-        named = {name: self._camel(node, f"providers.{name}") for name, node in root.value.items()}
+        named = {
+            name: self._with_camel_keys(node, f"providers.{name}")
+            for name, node in root.value.items()
+        }
         return Node(named, root.line)
 
-    def _camel(self, root: Node, name: str) -> Node:
+    def _with_camel_keys(self, root: Node, name: str) -> Node:
         """Return the provider's settings with snake-case keys renamed to camel case."""
         if not isinstance(root.value, dict):
             return root
@@ -136,7 +139,7 @@ class _FileReader:
             name_in_file = CAMEL.get(key, key)
             if name_in_file in members:
                 self._report(node, f"`{name}.{name_in_file}` is set twice, in two spellings")
-            members[name_in_file] = self._camel(node, f"{name}.{name_in_file}")
+            members[name_in_file] = self._with_camel_keys(node, f"{name}.{name_in_file}")
         return Node(members, root.line)
 
     def _setting(
@@ -216,7 +219,7 @@ def from_environment(environ: Mapping[str, str], problems: Problems) -> list[Set
         if not value or not name.startswith(PREFIX):
             continue
         if name in _VARIABLES and not is_text(value):
-            problems.append(_no_text(f"environment variable `{name}`"))
+            problems.append(_not_utf8(f"environment variable `{name}`"))
         elif name in _VARIABLES:
             field = _VARIABLES[name]
             value_given = _split(field, value)
@@ -289,7 +292,7 @@ def _environment(
         elif not equals and name not in environ:
             problems.append(_clean(f"{where}: `{name}` is not set in the environment"))
         elif not is_text(value if equals else environ[name]):
-            problems.append(_no_text(f"{where}: the value of `{name}`"))
+            problems.append(_not_utf8(f"{where}: the value of `{name}`"))
         else:
             variables[name] = value if equals else environ[name]
     return variables
@@ -318,7 +321,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else ()
 
 
-def _no_text(what: str) -> str:
+def _not_utf8(what: str) -> str:
     return _clean(f"{what} is not UTF-8 text")
 
 

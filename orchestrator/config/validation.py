@@ -58,7 +58,7 @@ def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) ->
         case "missing":
             line = f"{what} needs `{one_line(str(inside[-1]), limit=60)}`"
         case "extra_forbidden":
-            line = f"{what} is unknown{_meant(steps)}"
+            line = f"{what} is unknown{_suggestion(steps)}"
         case "value_error":
             line = f"{what}{_shown(found, steps)}: {found['ctx']['error']}"
         case _:
@@ -80,11 +80,11 @@ def _steps(whole: Part, inside: Sequence[str | int]) -> list[Part]:
         at = steps[-1]
         member = _member(at.node, part)
         if member is not None:
-            steps.append(Part(_named(at.name, part), member, inner_schema(at.schema, part) or {}))
+            steps.append(Part(_path_of(at.name, part), member, inner_schema(at.schema, part) or {}))
     return steps
 
 
-def _named(parent: str, part: str | int) -> str:
+def _path_of(parent: str, part: str | int) -> str:
     if isinstance(part, int):
         return f"{parent}[{part + 1}]"
     return f"{parent}.{part}" if parent else part
@@ -96,11 +96,11 @@ def _member(node: Node, part: str | int) -> Node | None:
     return node.value.get(part) if isinstance(node.value, dict) else None
 
 
-def _meant(steps: Sequence[Part]) -> str:
+def _suggestion(steps: Sequence[Part]) -> str:
     parent, part = steps[-2:]
     known = [key for kind in kinds(parent.schema) for key in kind.get("properties", {})]
     close = get_close_matches(part.name.rpartition(".")[2], known, n=1, cutoff=0.7)
-    return f", did you mean `{_named(parent.name, close[0])}`?" if close else ""
+    return f", did you mean `{_path_of(parent.name, close[0])}`?" if close else ""
 
 
 def _shown(found: ErrorDetails, steps: Sequence[Part]) -> str:

@@ -59,7 +59,7 @@ class Order:
             fates: Outcomes of tasks that have ended, by id.
         """
         known = dict(fates)
-        stopper = next((task for task in self._workflow.tasks if _stops(task, known)), None)
+        stopper = next((task for task in self._workflow.tasks if _has_stopped(task, known)), None)
         for task in self._workflow.tasks:
             if task.id not in waiting:
                 continue
@@ -124,7 +124,7 @@ class _Round:
         self._weight += weight
 
 
-def _stops(task: Task, fates: TaskOutcomes) -> bool:
+def _has_stopped(task: Task, fates: TaskOutcomes) -> bool:
     return task.critical is True and fates.get(task.id, TaskOutcome.SUCCEEDED) not in _GOOD
 
 

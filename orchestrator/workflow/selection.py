@@ -27,7 +27,7 @@ def only(workflow: Workflow, names: Sequence[str]) -> Selection:
     Raises:
         ConfigError: A named task does not exist.
     """
-    return _kept(workflow, _named(workflow, names))
+    return _select(workflow, _ids_of(workflow, names))
 
 
 def starting_at(workflow: Workflow, names: Sequence[str]) -> Selection:
@@ -40,11 +40,11 @@ def starting_at(workflow: Workflow, names: Sequence[str]) -> Selection:
     Raises:
         ConfigError: A named task does not exist.
     """
-    kept = _named(workflow, names)
+    kept = _ids_of(workflow, names)
     for task in workflow.tasks:
         if kept & {*task.depends_on}:
             kept.add(task.id)
-    return _kept(workflow, kept)
+    return _select(workflow, kept)
 
 
 def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
@@ -57,19 +57,19 @@ def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
     Raises:
         ConfigError: All tasks succeeded in the earlier run.
     """
-    tasks = tuple(_after(task, done) for task in workflow.tasks if task.id not in done)
+    tasks = tuple(_without_done(task, done) for task in workflow.tasks if task.id not in done)
     if not tasks:
         raise ConfigError("all tasks of the workflow succeeded in that run: nothing is left to do")
     return Workflow.model_validate({**dict(workflow), "tasks": tasks, "done": tuple(done.values())})
 
 
-def _after(task: Task, done: Mapping[str, Earlier]) -> Task:
+def _without_done(task: Task, done: Mapping[str, Earlier]) -> Task:
     before = tuple(other for other in task.depends_on if other not in done)
     earlier = tuple(done[other] for other in task.depends_on if other in done)
     return task.model_copy(update={"depends_on": before, "earlier": (*task.earlier, *earlier)})
 
 
-def _named(workflow: Workflow, names: Sequence[str]) -> set[str]:
+def _ids_of(workflow: Workflow, names: Sequence[str]) -> set[str]:
     known = {task.id: {task.id} for task in workflow.tasks}
     for task in workflow.tasks:
         if task.group is not None:
@@ -85,7 +85,7 @@ def _named(workflow: Workflow, names: Sequence[str]) -> set[str]:
     return set[str]().union(*(known[name] for name in names))
 
 
-def _kept(workflow: Workflow, kept: Collection[str]) -> Selection:
+def _select(workflow: Workflow, kept: Collection[str]) -> Selection:
     tasks = [task for task in workflow.tasks if task.id in kept]
     notices = tuple(dict.fromkeys(notice for task in tasks for notice in _missing(task, kept)))
     for task in tasks:

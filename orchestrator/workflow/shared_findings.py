@@ -60,7 +60,7 @@ def merged_findings(entries: Iterable[Entry]) -> str:
     parts = ["## Findings\n"]
     room = MOST_FINDINGS
     for place, entry in enumerate(reported):
-        part = f"### {entry.title} (Agent {entry.number})\n{_below(entry.findings)}\n"
+        part = f"### {entry.title} (Agent {entry.number})\n{_contained(entry.findings)}\n"
         room -= len(part)
         if room < 0:
             parts.append(f"The findings of {len(reported) - place} more tasks are left out.\n")
@@ -69,7 +69,7 @@ def merged_findings(entries: Iterable[Entry]) -> str:
     return "\n".join(parts)
 
 
-def _below(findings: str) -> str:
+def _contained(findings: str) -> str:
     """Return findings as Markdown that cannot be mistaken for another task's findings.
 
     Headings are moved to a lower level. Other Markdown that could affect text outside of the

@@ -73,10 +73,10 @@ def _critical(workflow: Workflow, ran: Sequence[WorkerResult]) -> tuple[str, ...
         last = max(task.depends_on, key=longest.__getitem__, default=None)
         before[task.id] = last
         longest[task.id] = seconds.get(task.id, 0.0) + (longest[last] if last else 0.0)
-    return _way(max(longest, key=longest.__getitem__), before, seconds)
+    return _path_to(max(longest, key=longest.__getitem__), before, seconds)
 
 
-def _way(
+def _path_to(
     last: str | None, before: Mapping[str, str | None], seconds: Mapping[str, float]
 ) -> tuple[str, ...]:
     path: list[str] = []

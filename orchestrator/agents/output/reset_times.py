@@ -136,12 +136,12 @@ def _until_clock(match: re.Match[str], now: datetime) -> Iterator[float]:
     try:
         here = now.astimezone(zone)
         today = here.replace(hour=hour, minute=int(match["minute"] or 0), second=0, microsecond=0)
-        yield (_on_its_day(match, today, here) - now).total_seconds()
+        yield (_next_occurrence(match, today, here) - now).total_seconds()
     except (ValueError, OverflowError):
         return
 
 
-def _on_its_day(match: re.Match[str], today: datetime, here: datetime) -> datetime:
+def _next_occurrence(match: re.Match[str], today: datetime, here: datetime) -> datetime:
     """Return the next time that matches; a time that passed just now counts as the next."""
     if match["month"] is not None:
         month = _MONTHS.index(match["month"].lower()) + 1

@@ -49,7 +49,7 @@ def exec_(worker: Number, command: Command, run: RunOption = None) -> None:
     harmless there; elsewhere it is passed on unchanged.
     """
     sinks = {"stdout": _Sink(sys.stdout), "stderr": _Sink(sys.stderr)}
-    with _container(worker, run) as place, _entered(place, tuple(command)) as process:
+    with _container(worker, run) as place, _started(place, tuple(command)) as process:
         for chunk in process.output():
             sinks[chunk.stream].write(chunk.data)
         for sink in sinks.values():
@@ -71,14 +71,14 @@ def shell(worker: Number, run: RunOption = None) -> None:
     env = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     with (
         _container(worker, run) as place,
-        _entered(place, _SHELL, terminal=terminal_size(), env=env) as process,
+        _started(place, _SHELL, terminal=terminal_size(), env=env) as process,
     ):
         exit_code = converse(process)
     raise typer.Exit(exit_code)
 
 
 @contextmanager
-def _entered(
+def _started(
     place: tuple[Engine, str],
     command: tuple[str, ...],
     *,

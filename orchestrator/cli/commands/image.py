@@ -91,7 +91,7 @@ def build(
             hint=f"`shell` tasks run in the base image `{BASE_IMAGE}`",
         )
     own = _project(project, quiet=quiet) if project else None
-    with _engine() as engine, _shown(quiet=quiet) as progress:
+    with _engine() as engine, _progress(quiet=quiet) as progress:
         builder = ImageBuilder(
             engine=engine, environ=os.environ, progress=progress, use_cache=not no_cache
         )
@@ -178,7 +178,7 @@ def _engine() -> Iterator[Engine]:
 
 
 @contextmanager
-def _shown(*, quiet: bool) -> Iterator[Progress]:
+def _progress(*, quiet: bool) -> Iterator[Progress]:
     """Show the progress: in place on a terminal, line by line elsewhere."""
     if quiet:
         yield lambda _: None

@@ -76,10 +76,13 @@ def init(
     text = written(findings, choice)
     named = _needs_naming(text) or needs_naming(findings, choice)
     target = _write(repository.top / FILE_NAME, text, force=force)
-    for line in (*_found(findings), *_missing(findings, choice, known=programs is not None)):
+    for line in (
+        *_found_lines(findings),
+        *_missing_lines(findings, choice, known=programs is not None),
+    ):
         tell(line)
     show(str(target))
-    tell(_next(choice, target, named=named))
+    tell(_next_steps(choice, target, named=named))
 
 
 def _check_room(top: Path, *, force: bool) -> None:
@@ -156,7 +159,7 @@ def _write(target: Path, text: str, *, force: bool) -> Path:
         ) from error
 
 
-def _found(findings: Findings) -> Iterator[str]:
+def _found_lines(findings: Findings) -> Iterator[str]:
     for tools in findings.tools:
         yield f"found {tools.name}: {one_line(tools.source)}"
     if findings.make_test is not None:
@@ -178,7 +181,7 @@ def _found(findings: Findings) -> Iterator[str]:
         yield "found no files that show how the project is built or tested"
 
 
-def _missing(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str]:
+def _missing_lines(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str]:
     wanted = dict.fromkeys(command.needs for command in (*findings.setup, *findings.checks))
     missing = [name for name in wanted if name not in choice.programs]
     if not missing:
@@ -194,7 +197,7 @@ def _missing(findings: Findings, choice: Choice, *, known: bool) -> Iterator[str
         yield "once the image exists, run `orchestrator init --force` again"
 
 
-def _next(choice: Choice, target: Path, *, named: bool) -> str:
+def _next_steps(choice: Choice, target: Path, *, named: bool) -> str:
     words = ["orchestrator", "parallel"]
     words += ["--config", FILE_NAME] if named else []
     words += ["--agent-cli", choice.agent_cli] if choice.agent_cli and not named else []

@@ -18,8 +18,8 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _VARIABLE = re.compile(r"\$\$|\$\{(?P<braced>\w+)(?::?-(?P<default>[^{}]*))?\}|\$(?P<bare>\w+)")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_CARRIED = frozenset({"image", "environment", "healthcheck", "ports", "expose"})
-_NO_MATTER = frozenset({"restart", "container_name", "profiles", "labels", "depends_on", "init"})
+_CONVERTED = frozenset({"image", "environment", "healthcheck", "ports", "expose"})
+_IGNORED = frozenset({"restart", "container_name", "profiles", "labels", "depends_on", "init"})
 """Keys without a meaning for a service that belongs to one worker."""
 
 
@@ -38,7 +38,7 @@ def services_of(tree: Tree, name: str) -> tuple[tuple[FoundService, ...], dict[s
     for service, raw in list(listed.items())[:_MOST]:
         reason = _refusal(service, raw)
         if reason is None:
-            carried = _carried(service, raw)
+            carried = _converted(service, raw)
             other = converted.setdefault(carried.values.get("port", service), carried)
             if other is not carried:
                 reason = f"uses the same port as `{other.name}`, with which it shares a network"
@@ -61,7 +61,7 @@ def _refusal(name: str, raw: object) -> str | None:
     return None if _IMAGE.fullmatch(image) else "has no image"
 
 
-def _carried(name: str, raw: Mapping[str, object]) -> FoundService:
+def _converted(name: str, raw: Mapping[str, object]) -> FoundService:
     env, without = _environment(raw.get("environment"))
     values: dict[str, object] = {"image": _filled_in(raw["image"])}
     port = next(_ports(raw), None)
@@ -72,7 +72,7 @@ def _carried(name: str, raw: Mapping[str, object]) -> FoundService:
         values["env"] = env
     if health:
         values["health"] = health
-    left_out = sorted(str(key) for key in raw.keys() - _CARRIED - _NO_MATTER)
+    left_out = sorted(str(key) for key in raw.keys() - _CONVERTED - _IGNORED)
     return FoundService(name=name, values=values, left_out=(*left_out, *without))
 
 

@@ -12,7 +12,7 @@ from orchestrator.git.repository import Repository
 _LIST_LIMIT = 64 * 1024**2
 _DEEPEST = 4
 """Most components of a path; files deeper than this are ignored."""
-_NOT_OURS = frozenset(
+_FOREIGN_DIRECTORIES = frozenset(
     {"node_modules", "vendor", "third_party", "site-packages", "testdata", "fixtures", "examples"}
 )
 
@@ -26,7 +26,7 @@ class Tree:
         """Store the names of files, relative to `top`, and a function that checks `.gitignore`."""
         self.ignores = ignores
         self._top = top
-        self._files = frozenset(name for name in files if _is_ours(name))
+        self._files = frozenset(name for name in files if _is_project_file(name))
         self.problems: list[str] = []
 
     @classmethod
@@ -69,7 +69,7 @@ class Tree:
         try:
             return read_text(path)
         except DocumentError as error:
-            self._complain(name, str(error))
+            self._record_problem(name, str(error))
             return ""
 
     def toml(self, name: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Tree:
         try:
             return tomllib.loads(self.text(name))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            self._complain(name, f"is not TOML: {error}")
+            self._record_problem(name, f"is not TOML: {error}")
             return {}
 
     def json(self, name: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Tree:
         try:
             content = json.loads(self.text(name) or "{}")
         except (ValueError, RecursionError) as error:
-            self._complain(name, f"is not JSON: {error}")
+            self._record_problem(name, f"is not JSON: {error}")
             return {}
         return content if isinstance(content, dict) else {}
 
@@ -96,17 +96,17 @@ class Tree:
         try:
             root = read_document(self._top / name)
         except DocumentError as error:
-            self._complain(name, str(error))
+            self._record_problem(name, str(error))
             return {}
         return root.value if isinstance(root.value, dict) else {}
 
-    def _complain(self, name: str, problem: str) -> None:
+    def _record_problem(self, name: str, problem: str) -> None:
         self.problems.append(f"{name}: {problem.removeprefix(f'{self._top / name}').lstrip(': ')}")
 
 
-def _is_ours(name: str) -> bool:
+def _is_project_file(name: str) -> bool:
     parts = PurePosixPath(name).parts
-    return len(parts) <= _DEEPEST and not _NOT_OURS.intersection(parts[:-1])
+    return len(parts) <= _DEEPEST and not _FOREIGN_DIRECTORIES.intersection(parts[:-1])
 
 
 def parent(name: str) -> str:

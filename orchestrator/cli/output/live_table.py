@@ -68,7 +68,7 @@ class _Row:
     line: str = ""
 
 
-class _Unbreakable:
+class _ForgivingStream:
     """A stream that ignores write errors, so that a run continues if its terminal is closed."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -99,7 +99,7 @@ class BoardView:
         self._lock = threading.Lock()
         self._rows: dict[int, _Row] = {}
         self._measured = False
-        self._console = Console(file=cast("IO[str]", _Unbreakable(stream)), highlight=False)
+        self._console = Console(file=cast("IO[str]", _ForgivingStream(stream)), highlight=False)
         self._live = Live(
             get_renderable=self.render,
             console=self._console,

@@ -139,10 +139,10 @@ def time_lines(
 def failed_line(bad: Sequence[WorkerResult]) -> list[str]:
     """Return a line with the failed tasks of a workflow: `Failed: W2 (backend) exit 1`."""
     failed = [worker for worker in bad if worker.name is not None and not never_ran(worker)]
-    return [f"Failed: {', '.join(map(_shortly, failed))}"] if failed else []
+    return [f"Failed: {', '.join(map(_failure_cause, failed))}"] if failed else []
 
 
-def _shortly(worker: WorkerResult) -> str:
+def _failure_cause(worker: WorkerResult) -> str:
     how = f"exit {worker.exit_code}" if worker.exit_code else worker.reason or worker.status
     unasked = "" if worker.required else ", not critical"
     return f"{called(worker.worker_id, worker.name)} {how}{unasked}"
@@ -183,7 +183,7 @@ def summary_line(result: RunResult) -> str:
     """Return a run's result as one line: failures, duration and cost."""
     good = sum(worker.status is Status.SUCCESS for worker in result.results)
     others = [worker for worker in result.results if worker.status is not Status.SUCCESS]
-    named = [_in_short(worker) for worker in others[:_NAMED]]
+    named = [_short_failure(worker) for worker in others[:_NAMED]]
     more = [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
     known = all(worker.cost_known for worker in result.results)
     return "; ".join(
@@ -202,7 +202,7 @@ _NAMED = 3
 """Most workers that the line names."""
 
 
-def _in_short(worker: WorkerResult) -> str:
+def _short_failure(worker: WorkerResult) -> str:
     name = f" ({one_line(worker.name, limit=60)})" if worker.name else ""
     why = f" ({worker.reason.value})" if worker.reason else ""
     return f"worker {worker.worker_id}{name} {worker.status.value}{why}"
@@ -212,15 +212,15 @@ def after_run(result: RunResult) -> str:
     """Return where the work is, and commands to review and remove it."""
     first = result.results[0]
     return (
-        f"{_places(result)}\n"
+        f"{_locations(result)}\n"
         f"{review_order(result.results)}"
         f"see a worker's changes: git diff {result.base[:12]} {first.branch}\n"
-        f"{_printed(first)}"
+        f"{_output_hint(first)}"
         "remove worktrees and branches: orchestrator parallel-cleanup"
     )
 
 
-def _printed(first: WorkerResult) -> str:
+def _output_hint(first: WorkerResult) -> str:
     # A worker that never started has no output.
     return f"see a worker's output: {first.log}/stdout.log\n" if first.log else ""
 
@@ -245,7 +245,7 @@ def _diffstat(worker: WorkerResult) -> str:
     return f"{called(worker.worker_id, worker.name)} {lines}{checks}"
 
 
-def _places(result: RunResult) -> str:
+def _locations(result: RunResult) -> str:
     first, last = result.results[0], result.results[-1]
     if first is last:
         return f"the work is in {first.worktree_path}, branch {first.branch}"

@@ -70,10 +70,10 @@ def _task(node: Node) -> Node:
 
 def _is_key(text: str) -> bool:
     """Return whether text is a key of a task, possibly misspelt, and not the name of a profile."""
-    return any(_is_slip(text, key) for key in ManifestTask.model_fields)
+    return any(_is_typo_of(text, key) for key in ManifestTask.model_fields)
 
 
-def _is_slip(text: str, key: str) -> bool:
+def _is_typo_of(text: str, key: str) -> bool:
     """Return whether text differs from a key by at most one typing error."""
     begin = next((at for at, pair in enumerate(zip(text, key, strict=False)) if pair[0] != pair[1]),
                  min(len(text), len(key)))  # fmt: skip

@@ -12,7 +12,7 @@ _MOST = 20
 
 def advice(workflow: Workflow) -> tuple[str, ...]:
     """Return warnings about likely mistakes."""
-    kinds = (_unmatchable, _overlaps, _lonely_locks, _slow)
+    kinds = (_unmatchable, _overlaps, _unshared_locks, _slow)
     warnings = list(dict.fromkeys(line for kind in kinds for line in kind(workflow)))
     more = len(warnings) - _MOST
     return (*warnings[:_MOST], *([f"and {more} more of the kind"] if more > 0 else []))
@@ -21,20 +21,20 @@ def advice(workflow: Workflow) -> tuple[str, ...]:
 def _overlaps(workflow: Workflow) -> Iterator[str]:
     """Warn about tasks that may run at the same time and change the same files."""
     before = _before(workflow)
-    for first, second, shared in _sharing(workflow.tasks):
+    for first, second, shared in _pairs_sharing_files(workflow.tasks):
         one, other = workflow.tasks[first], workflow.tasks[second]
-        if one.id not in before[other.id] and not _kept_apart(workflow, one, other):
+        if one.id not in before[other.id] and not _never_concurrent(workflow, one, other):
             yield (
                 f"`{_shown(one)}` and `{_shown(other)}` may run at the same time and both change "
                 f"`{shared}`: let one depend on the other, or give both a common lock (`resources`)"
             )
 
 
-def _sharing(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
+def _pairs_sharing_files(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
     """Return pairs of tasks whose patterns may match the same file, with the narrower pattern."""
     by_pattern: dict[str, list[int]] = {}
     for number, task in enumerate(tasks):
-        for pattern in dict.fromkeys(_places(task)):
+        for pattern in dict.fromkeys(_patterns_of(task)):
             by_pattern.setdefault(pattern, []).append(number)
     shared_by: dict[tuple[int, int], str] = {}
     for one, other in _overlapping([*by_pattern]):
@@ -44,7 +44,7 @@ def _sharing(tasks: Sequence[Task]) -> list[tuple[int, int, str]]:
     return sorted((*pair, shared) for pair, shared in shared_by.items())
 
 
-def _places(task: Task) -> Iterator[str]:
+def _patterns_of(task: Task) -> Iterator[str]:
     """Yield the patterns of a task that can match; paths without wildcards are normalised."""
     for pattern in (*(task.settings.paths or ()), *task.touches):
         if problem(pattern) is None:
@@ -59,7 +59,7 @@ def _overlapping(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield pairs of patterns that may match the same file, including each pattern with itself."""
     plain = {pattern for pattern in patterns if not is_wild(pattern)}
     for pattern in plain:
-        yield from ((above, pattern) for above in _above(pattern) if above in plain)
+        yield from ((above, pattern) for above in _with_parents(pattern) if above in plain)
     wild = [pattern for pattern in patterns if is_wild(pattern)]
     for number, pattern in enumerate(wild):
         for other in (*wild[number:], *plain):
@@ -71,7 +71,7 @@ def _narrowness(pattern: str) -> tuple[bool, int, bool, int]:
     return pattern != ".", pattern.count("/"), not is_wild(pattern), len(pattern)
 
 
-def _above(path: str) -> Iterator[str]:
+def _with_parents(path: str) -> Iterator[str]:
     """Yield a path, all its parent directories, and `.`."""
     parts = path.split("/")
     yield from ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
@@ -97,14 +97,14 @@ def _before(workflow: Workflow) -> dict[str, set[str]]:
     return before
 
 
-def _kept_apart(workflow: Workflow, one: Task, other: Task) -> bool:
+def _never_concurrent(workflow: Workflow, one: Task, other: Task) -> bool:
     alone = not (one.parallel and other.parallel)
     heavy = sum(workflow.complexity.share(task.complexity) for task in (one, other)) > 1
     batches = one.group is not None and one.group == other.group
     return alone or batches or heavy or bool({*one.resources} & {*other.resources})
 
 
-def _lonely_locks(workflow: Workflow) -> Iterator[str]:
+def _unshared_locks(workflow: Workflow) -> Iterator[str]:
     named = Counter(lock for task in workflow.tasks for lock in {*task.resources})
     for task in workflow.tasks:
         for lock in task.resources:

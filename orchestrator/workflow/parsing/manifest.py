@@ -141,7 +141,7 @@ class ManifestTask(TaskDefaults):
     """Same as `reduce`."""
 
     @model_validator(mode="after")
-    def _said_once(self) -> "ManifestTask":
+    def _no_alias_twice(self) -> "ManifestTask":
         for name, alias in (("id", "name"), ("depends_on", "dependencies"), ("reduce", "inputs")):
             if {name, alias} <= self.model_fields_set:
                 raise ValueError(f"`{name}` and `{alias}` mean the same: use only one of them")

@@ -38,8 +38,8 @@ def cycles(edges: Edges) -> list[list[str]]:
     on the first.
     """
     found = []
-    while stuck := _stuck(edges):
-        circle = _circle(stuck)
+    while stuck := _unreachable(edges):
+        circle = _find_cycle(stuck)
         found.append(circle)
         edges = {
             task: [other for other in before if other not in circle]
@@ -49,7 +49,7 @@ def cycles(edges: Edges) -> list[list[str]]:
     return found
 
 
-def _stuck(edges: Edges) -> dict[str, list[str]]:
+def _unreachable(edges: Edges) -> dict[str, list[str]]:
     """Return the tasks that can never run, each with its dependencies that can never run."""
     done = {*in_order(edges)}
     return {
@@ -59,7 +59,7 @@ def _stuck(edges: Edges) -> dict[str, list[str]]:
     }
 
 
-def _circle(stuck: Mapping[str, list[str]]) -> list[str]:
+def _find_cycle(stuck: Mapping[str, list[str]]) -> list[str]:
     """Return one cycle among stuck tasks, by following dependencies until a task repeats."""
     path: dict[str, None] = {}
     task = next(iter(stuck))

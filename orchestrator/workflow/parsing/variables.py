@@ -93,11 +93,11 @@ def _known(found: Iterable[Use], allowed: Sequence[str], mistakes: Mistakes) -> 
         elif use.name == RESULTS and (use.filter or ".task" not in use.key[-5:]):
             mistakes.add(use.node, f"{where}, which is allowed only in `task` and without a filter")
         elif use.name not in allowed:
-            mistakes.add(use.node, f"{where}, {_why(use.name, allowed, mistakes)}")
+            mistakes.add(use.node, f"{where}, {_explanation(use.name, allowed, mistakes)}")
         yield use
 
 
-def _why(name: str, allowed: Sequence[str], mistakes: Mistakes) -> str:
+def _explanation(name: str, allowed: Sequence[str], mistakes: Mistakes) -> str:
     if name in _EACH:
         return "which requires `foreach`"
     if name in BUILT_IN:

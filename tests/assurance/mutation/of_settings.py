@@ -148,7 +148,7 @@ def doors() -> Iterator[Protection]:
     yield from patches(
         "cli/app.py", ("tests/cli/test_input_decoding.py",),
         ("arguments that are no text", "if not is_text(argument):", "if False:"),
-        ("a locale that knows no letters", "    _speak_utf8()\n", ""),
+        ("a locale that knows no letters", "    _restart_in_utf8_mode()\n", ""),
     )  # fmt: skip
     yield from patches(
         "git/command.py", ("tests/cli/test_input_decoding.py",),

@@ -211,11 +211,11 @@ class TestExec:
 
 def test_a_job_s_log_is_no_terminal_for_image_builds(monkeypatch, capsys):
     """Many jobs set `FORCE_COLOR`, by which rich takes any stream for a terminal."""
-    from orchestrator.cli.commands.image import _shown
+    from orchestrator.cli.commands.image import _progress
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    with _shown(quiet=False) as progress:
+    with _progress(quiet=False) as progress:
         progress("::add-mask::x")
         # Drawn when the status ends, if not before.
         progress("##[add-mask]x")
