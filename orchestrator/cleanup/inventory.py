@@ -301,7 +301,7 @@ class Wanted:
     """Selects workers to remove: those that meet all given conditions."""
 
     workers: tuple[int, ...] = ()
-    """Only these numbers. Default: all."""
+    """Only workers with these numbers. Default: all workers."""
     merged: bool = False
     """Only workers whose branch is merged and whose worktree has no uncommitted changes."""
     pushed: bool = False

@@ -52,29 +52,29 @@ class StartThrottle:
             self._paused[provider] = until
 
     @contextmanager
-    def turn(self, called_off: Callable[[], bool], provider: str = "") -> Iterator[None]:
+    def turn(self, is_cancelled: Callable[[], bool], provider: str = "") -> Iterator[None]:
         """Wait for the turn to start; other workers wait until the block ends.
 
         Args:
-            called_off: Returns whether the worker was cancelled.
+            is_cancelled: Returns whether the worker was cancelled.
             provider: The provider that the worker uses.
 
         Raises:
             StartCancelledError: The worker was cancelled.
         """
         while (rest := self._wait(provider)) > 0:
-            _check(called_off)
+            _check(is_cancelled)
             time.sleep(min(rest, _GLANCE))
         if not self._gap:
             yield
             return
         while not self._turn.acquire(timeout=_GLANCE):
-            _check(called_off)
+            _check(is_cancelled)
         try:
             while (rest := self._next - time.monotonic()) > 0:
-                _check(called_off)
+                _check(is_cancelled)
                 time.sleep(min(rest, _GLANCE))
-            _check(called_off)
+            _check(is_cancelled)
             try:
                 yield
             finally:
@@ -95,6 +95,6 @@ class StartThrottle:
         return rest
 
 
-def _check(called_off: Callable[[], bool]) -> None:
-    if called_off():
+def _check(is_cancelled: Callable[[], bool]) -> None:
+    if is_cancelled():
         raise StartCancelledError("the start was cancelled")

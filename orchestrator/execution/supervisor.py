@@ -152,7 +152,7 @@ class _Watch:
         self.meter = LimitMeter(
             self.container, self.terms.limits, self.terms.writable, before=self.launched.before
         )
-        self.sentry = Watchdog(self.terms.triggers, self.terms.scope)
+        self.watchdog = Watchdog(self.terms.triggers, self.terms.scope)
         earlier = self.checkpoints.noticed() if self.checkpoints else ()
         self.interventions = deque(earlier, maxlen=_MOST_NOTICED)
         # Another process may have started the container a while ago.
@@ -297,7 +297,7 @@ class _Watch:
         """Report new findings, and stop the worker for them if `on_trigger` says so."""
         stops = self.terms.triggers.on_trigger == "stop"
         number = self.terms.worker_id
-        for one in self.sentry.look(self.log.signs, heard_at=self.log.heard_at):
+        for one in self.watchdog.look(self.log.signs, heard_at=self.log.heard_at):
             if stops:
                 self.noticed = self.noticed or one.stop
             self._note(one)

@@ -113,9 +113,9 @@ class Budget:
 
 
 def _share(
-    purse: BudgetPool | None, waiting: int, most: float | None, *, runs: bool
+    pool: BudgetPool | None, waiting: int, most: float | None, *, runs: bool
 ) -> float | None:
-    if purse is None:
+    if pool is None:
         return None
-    given = purse.share(waiting, most=most)
+    given = pool.share(waiting, most=most)
     return 0.0 if given is None and runs else given

@@ -17,7 +17,7 @@ FIRST_PAUSE: Final = 5.0
 Each pause that did not help is followed by one of twice its length.
 """
 LONGEST_PAUSE: Final = 300.0
-"""Longest such pause, in seconds."""
+"""Longest guessed pause, in seconds."""
 REPEATED: Final = 600.0
 """Another pause within this many seconds after a pause means that too many workers run at the same
 time.
@@ -25,7 +25,7 @@ time.
 SUCCESSES: Final = 2
 """Successful workers needed before one more may run at the same time."""
 QUIET: Final = 60.0
-"""Seconds without a pause that have the same effect."""
+"""Seconds without a pause after which one more worker may run at the same time."""
 _MARGIN: Final = 1.0
 """Seconds added to the time that a provider reports, since its clock may differ."""
 

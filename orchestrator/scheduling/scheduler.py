@@ -85,7 +85,7 @@ class _Slots:
         self._results: list[WorkerResult] = []
         self._done: dict[str, WorkerResult] = {}
         self._queue: Queue = make_queue(run)
-        self._rations = StartGate(run)
+        self._gate = StartGate(run)
 
     def results(self) -> list[WorkerResult]:
         self._take_known()
@@ -110,7 +110,7 @@ class _Slots:
             if known is not None:
                 self._waiting.remove(turn)
                 self._run.emit(WorkerDone(result=known))
-                self._rations.note(turn.worker.number, known)
+                self._gate.note(turn.worker.number, known)
                 self._keep(turn.spec, known)
 
     def _skip(self) -> None:
@@ -127,19 +127,19 @@ class _Slots:
     def _fill(self, pool: ThreadPoolExecutor) -> None:
         for turn in self._chosen():
             worker, at_once = turn.worker, self._waits_for_nobody(turn.worker)
-            if not (at_once or self._rations.is_open(worker)):
+            if not (at_once or self._gate.is_open(worker)):
                 continue
             self._waiting.remove(turn)
             given = self._share(worker, at_once=at_once)
             if given is None:
-                self._note(worker, _broke(worker))
+                self._note(worker, _without_budget(worker))
             else:
                 started = replace(worker, budget=given)
                 self._running[pool.submit(_finish, started, dict(self._done))] = worker
 
     def _share(self, worker: WorkerContext, *, at_once: bool) -> BudgetShare | None:
-        others = [turn for turn in self._waiting if not self._rations.has_share(turn.worker)]
-        return self._rations.admit(worker, len(others), runs=at_once)
+        others = [turn for turn in self._waiting if not self._gate.has_share(turn.worker)]
+        return self._gate.admit(worker, len(others), runs=at_once)
 
     def _chosen(self) -> list[_Turn]:
         """Return the workers to start now; cancelled or continued workers need not wait."""
@@ -164,7 +164,7 @@ class _Slots:
             turn
             for turn in self._waiting
             if self._waits_for_nobody(turn.worker)
-            or (turn.due <= now and self._rations.is_open(turn.worker))
+            or (turn.due <= now and self._gate.is_open(turn.worker))
         ]
         return sorted(due, key=lambda turn: not turn.again)
 
@@ -177,7 +177,7 @@ class _Slots:
         return wait(self._running, TICK if is_awaited else None, FIRST_COMPLETED).done
 
     def _note(self, worker: WorkerContext, came: WorkerResult | RetryLater) -> None:
-        self._rations.note(worker.number, came)
+        self._gate.note(worker.number, came)
         if isinstance(came, RetryLater):
             self._waiting.append(_Turn(worker, due=time.monotonic() + came.delay, again=True))
             return
@@ -279,7 +279,7 @@ def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
     return _record(worker.run, result)
 
 
-def _broke(worker: WorkerContext) -> WorkerResult:
+def _without_budget(worker: WorkerContext) -> WorkerResult:
     why = "nothing is left of the run's budget"
     result = failed(worker, Reason.BUDGET, why, status=Status.PARTIAL)
     _give_back(worker)

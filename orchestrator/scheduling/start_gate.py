@@ -18,9 +18,9 @@ class StartGate:
         config = run.config
         self._run = run
         self._patience = config.rate_limit_wait
-        self._funds = Budget(config)
+        self._budget = Budget(config)
         self._starts: dict[int, Start] = {}
-        self._governor = RateLimiter(
+        self._limiter = RateLimiter(
             providers=config.providers,
             slots=config.workers,
             patience=self._patience,
@@ -30,7 +30,7 @@ class StartGate:
 
     def is_open(self, worker: WorkerContext) -> bool:
         """Return whether the provider of a worker accepts another worker now."""
-        return self._governor.wait(worker.provider, time.monotonic()) <= 0
+        return self._limiter.wait(worker.provider, time.monotonic()) <= 0
 
     def admit(self, worker: WorkerContext, others: int, *, runs: bool) -> BudgetShare | None:
         """Start a worker and return its share of the budget; None when too little is left.
@@ -40,17 +40,15 @@ class StartGate:
             others: Number of other workers without a share.
             runs: Whether the worker runs already, and is continued.
         """
-        given = self._funds.allot(worker.number, worker.config, others + 1, runs=runs)
+        given = self._budget.allot(worker.number, worker.config, others + 1, runs=runs)
         if given is not None:
             now = time.monotonic()
-            self._starts[worker.number] = self._governor.started(
-                worker.provider, now, anew=not runs
-            )
+            self._starts[worker.number] = self._limiter.started(worker.provider, now, anew=not runs)
         return given
 
     def has_share(self, worker: WorkerContext) -> bool:
         """Return whether a worker has a share of the budget."""
-        return self._funds.has(worker.number)
+        return self._budget.has(worker.number)
 
     def note(self, number: int, came: WorkerResult | RetryLater) -> None:
         """Record how an attempt ended, or that a worker never started."""
@@ -60,11 +58,11 @@ class StartGate:
         resets_in = came.resets_in if isinstance(came, RetryLater) else came.retry_after
         start, now = self._starts.pop(number, None), time.monotonic()
         if start is not None and refused and self._patience:
-            pause = self._governor.limited(start, now, resets_in)
+            pause = self._limiter.limited(start, now, resets_in)
             if pause is not None:
                 self._run.pace.pause(pause.provider, pause.until)
         elif start is not None:
             succeeded = isinstance(came, WorkerResult) and came.status is Status.SUCCESS
-            self._governor.ended(start, now, succeeded=succeeded)
+            self._limiter.ended(start, now, succeeded=succeeded)
         if isinstance(came, WorkerResult):
-            self._funds.settle(came)
+            self._budget.settle(came)

@@ -53,7 +53,7 @@ class Services:
         self._cancel = worker.cancel
         self._wanted = worker.config.project.services
         self._holder: Container | None = None
-        self._companions: list[Sidecar] = []
+        self._sidecars: list[Sidecar] = []
         is_open = worker.config.isolation.network == "open"
         self._network = worker.run.network if is_open else "none"
         self._egress = worker.settings.egress if is_open else None
@@ -112,7 +112,7 @@ class Services:
         return False
 
     def _all_run(self) -> bool:
-        running = {one.name for one in self._companions if one.ended() is None}
+        running = {one.name for one in self._sidecars if one.ended() is None}
         return self._holder is not None and running == set(self._wanted)
 
     def _start(self) -> None:
@@ -124,8 +124,8 @@ class Services:
         for name, service in self._wanted.items():
             spec = self._describe(name, service, self._holder.id)
             self._join(name, self._engine.create(spec))
-        for companion in self._companions:
-            self._await(companion, self._wanted[companion.name], self._holder.id)
+        for sidecar in self._sidecars:
+            self._await(sidecar, self._wanted[sidecar.name], self._holder.id)
         self._checkpoints.note_services(self._holder.id)
 
     def variables(self) -> dict[str, str]:
@@ -142,18 +142,18 @@ class Services:
 
     def look(self) -> None:
         """Report each service that has ended, since this may explain the worker's failure."""
-        for companion in self._companions:
+        for sidecar in self._sidecars:
             with suppress(OrchestratorError):
-                ended = companion.ended()
+                ended = sidecar.ended()
                 if ended is not None:
-                    said = f"worker {self._worker.number}: service `{companion.name}` {ended}"
+                    said = f"worker {self._worker.number}: service `{sidecar.name}` {ended}"
                     self._worker.run.emit(Notice(message=said))
 
     def _close(self) -> None:
         """Remove the services; after a failure, their labels let the end of the run find them."""
-        for companion in self._companions:
-            companion.remove()
-        self._companions.clear()
+        for sidecar in self._sidecars:
+            sidecar.remove()
+        self._sidecars.clear()
         if self._holder is not None:
             with suppress(OrchestratorError):
                 self._holder.remove()
@@ -166,29 +166,29 @@ class Services:
 
     def _join(self, name: str, container: Container) -> None:
         log = self._worker.directory / f"service-{name}.log"
-        companion = Sidecar(name, container, log, limit=_LOG, redactor=self._worker.run.redactor)
-        self._companions.append(companion)
-        companion.start()
+        sidecar = Sidecar(name, container, log, limit=_LOG, redactor=self._worker.run.redactor)
+        self._sidecars.append(sidecar)
+        sidecar.start()
 
-    def _await(self, companion: Sidecar, service: Service, holder: str) -> None:
-        check = self._check(companion, service, holder)
+    def _await(self, sidecar: Sidecar, service: Service, holder: str) -> None:
+        check = self._check(sidecar, service, holder)
         deadline = time.monotonic() + service.health_timeout
         while not check.wait(_TICK):
-            problem = companion.ended()
+            problem = sidecar.ended()
             if problem is None and time.monotonic() >= deadline:
                 late = f"was not ready within {service.health_timeout:g} s"
-                problem = f"{late}{companion.last_words()}"
+                problem = f"{late}{sidecar.last_words()}"
             if problem is None and not self._cancel.asked:
                 continue
             check.stop()
             if problem is None:
                 raise StartCancelledError("the start was cancelled")
-            raise ServiceFailedError(f"service `{companion.name}` {problem}")
+            raise ServiceFailedError(f"service `{sidecar.name}` {problem}")
 
-    def _check(self, companion: Sidecar, service: Service, holder: str) -> Check:
+    def _check(self, sidecar: Sidecar, service: Service, holder: str) -> Check:
         if service.health is not None:
             command = ("sh", "-c", service.health)
-            return Check(self._engine, companion.container.id, command)
+            return Check(self._engine, sidecar.container.id, command)
         port = self._port(service)
         if port is None:
             # A service with neither a health command nor a port is ready when it runs.
