@@ -41,7 +41,7 @@ _ENVIRONMENT: Final = {
     # Model calls before the program gives up after 12 s; the default of 10 takes 4 minutes.
     "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "4",
 }
-# For models without a known price. With a budget the program must fail instead.
+# Allows models without a known price; not set with a budget, which could not be enforced.
 _UNPRICED: Final = {"MSWEA_COST_TRACKING": "ignore_errors"}
 _CLOSING_TIME: Final = 10.0
 """Seconds: the program checks its clock between commands, and a command takes at most 30 s."""

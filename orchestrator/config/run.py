@@ -338,9 +338,9 @@ class ParallelConfig(Model):
         for name, service in self.project.services.items():
             variable = f"{variable_prefix(name)}_PORT"
             if variable in self.isolation.ports:
-                raise ValueError(f"`{variable}` is the port of service `{name}`")
+                raise ValueError(f"`{variable}` is already the variable of service `{name}`")
             if service.port in self.isolation.ports.values():
-                raise ValueError(f"port {service.port} is that of service `{name}`")
+                raise ValueError(f"port {service.port} is already used by service `{name}`")
         return self
 
     @property

@@ -22,14 +22,14 @@ def check_modes(config: ParallelConfig, workflow: Workflow) -> None:
 
 
 def check_results(config: ParallelConfig, tasks: Sequence[Task]) -> None:
-    """Refuse commands that the words of other workers would be put into.
+    """Refuse shell commands into which results of other workers would be inserted.
 
     Args:
         config: The settings of the tasks.
         tasks: Tasks with equal settings.
 
     Raises:
-        ConfigError: A shell would run what other workers said.
+        ConfigError: A shell would run text of other workers as code.
     """
     for task in tasks:
         if config.agent_cli == "shell" and task.results_at:

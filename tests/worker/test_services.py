@@ -348,8 +348,8 @@ def test_services_that_cannot_be(asked: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("ports", "said"),
     [
-        ({"PORT": 5432}, "port 5432 is that of service `db`"),
-        ({"DB_PORT": 80}, "`DB_PORT` is the port of service `db`"),
+        ({"PORT": 5432}, "port 5432 is already used by service `db`"),
+        ({"DB_PORT": 80}, "`DB_PORT` is already the variable of service `db`"),
     ],
 )
 def test_a_worker_and_its_services_do_not_listen_on_the_same_port(
