@@ -1,5 +1,6 @@
 """Errors that end a command, each with an exit code and, if known, a hint."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -88,3 +89,17 @@ class RunDiedError(OrchestratorError):
     """A run's process is gone, and the run has no result."""
 
     exit_code = 7
+
+
+class GitCommandError(RepositoryError):
+    """A git command failed; the message ends with git's error output."""
+
+    def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str) -> None:
+        said = stderr.strip() or f"exit code {exit_code}"
+        super().__init__(f"`git {arguments[0]}` failed: {said}")
+        self.returncode = exit_code
+        self.stderr = stderr
+
+
+class OutputTooLongError(RepositoryError):
+    """A command printed more than its limit."""

@@ -9,8 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import RepositoryError
-from orchestrator.git.command import Git, GitCommandError
+from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.git.command import Git
 from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
 from orchestrator.git.worktree import Worktree, open_worktree

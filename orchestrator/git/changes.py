@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.errors import RepositoryError
-from orchestrator.git.command import UNTRUSTED, Git, records
+from orchestrator.git.command import Git, records
+from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 
 MOST_FILES = 10_000

@@ -10,19 +10,24 @@ files.
 import copy
 import os
 import re
-import resource
 import subprocess
 import tempfile
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
-from orchestrator.errors import NoRepositoryError, RepositoryError
+from orchestrator.errors import (
+    GitCommandError,
+    NoRepositoryError,
+    OutputTooLongError,
+    RepositoryError,
+)
+from orchestrator.git.defaults import CONFIG, ENVIRONMENT, KEPT
+from orchestrator.git.limits import UNTRUSTED, Limits
 from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)
@@ -35,106 +40,16 @@ _MOST_SAID = 8 * 1024
 LONGEST_RECORD = 16 * 1024
 """Most bytes of a record in git's output: a path that can be checked out has at most 4096."""
 _PIECE = 64 * 1024
-_BATCH = ("cat-file", "--batch")
-
-_LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
-_CONFIG = {
-    "core.hooksPath": os.devnull,
-    "core.fsmonitor": "false",
-    "core.attributesFile": os.devnull,
-    "core.alternateRefsCommand": "true",
-    "core.bigFileThreshold": "128m",
-    "core.commitGraph": "false",
-    # A split index keeps half of its data in a second file, which a copy of the index lacks.
-    "core.splitIndex": "false",
-    "commit.gpgSign": "false",
-    # Output of gpg about a signature would stand between the ids that `git log` prints.
-    "log.showSignature": "false",
-    "submodule.recurse": "false",
-    "diff.ignoreSubmodules": "all",
-    "diff.external": "",
-    "maintenance.auto": "false",
-    "protocol.allow": "never",
-    "protocol.file.allow": "always",
-    "safe.bareRepository": "explicit",
-    "transfer.fsckObjects": "true",
-}
-_ENVIRONMENT = {
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_ADVICE": "0",
-    "LC_ALL": "C",
-}
-SIZE_AND_TIME: Mapping[str, str] = {"core.checkStat": "minimal", "core.trustctime": "false"}
-"""Settings for an index of files whose owner or place has changed without a change of content."""
-_LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-# Variables of the caller's environment that git gets; any GIT_* variable could redirect git.
-_KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")
-
-
-class GitCommandError(RepositoryError):
-    """A git command failed; the message ends with git's error output."""
-
-    def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str) -> None:
-        said = stderr.strip() or f"exit code {exit_code}"
-        super().__init__(f"`git {arguments[0]}` failed: {said}")
-        self.returncode = exit_code
-        self.stderr = stderr
-
 
 FULL = "No space left on device"
 """Text in a command's error output when the disk is full."""
-
-
-class OutputTooLongError(RepositoryError):
-    """A command printed more than its limit."""
+_LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
 
 
 def _is_locked(error: BaseException) -> bool:
     # Another git process, perhaps the user's, holds a lock for a moment. The command changed
     # nothing, so it may be repeated.
     return isinstance(error, GitCommandError) and bool(_LOCKED.search(error.stderr))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Resource limits of a process that reads a worker's data."""
-
-    memory: int
-    """Bytes of private memory (`RLIMIT_DATA`), without packs that git maps and the page cache."""
-    cpu: int
-    """Seconds of CPU time."""
-    time: float
-    """Seconds from the start of the process to its end."""
-
-    def around(self, command: Sequence[str]) -> list[str]:
-        """Return a command line that sets the limits and then executes `command`.
-
-        A shell sets the limits: they hold from the command's first instruction and cost 2 ms.
-        Python's
-        `preexec_fn` is unsafe when other threads run.
-        """
-        data = _at_most(resource.RLIMIT_DATA, self.memory) // 1024
-        cpu = _at_most(resource.RLIMIT_CPU, self.cpu)
-        return ["/bin/sh", "-c", _LIMITED, str(data), str(cpu), *command]
-
-
-# Soft and hard limit are equal, so that the kernel kills the process with SIGKILL, without a core.
-_LIMITED = 'ulimit -d "$0" && ulimit -t "$1" && shift && exec "$@"'
-
-
-def _at_most(kind: int, wanted: int) -> int:
-    """Return `wanted`, or this process's own hard limit if that is lower."""
-    _, hard = resource.getrlimit(kind)
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-
-
-UNTRUSTED = Limits(memory=768 * 1024**2, cpu=240, time=300.0)
-"""Limits of every process that reads a worker's objects, trees or commits."""
 
 
 class Git:
@@ -164,9 +79,9 @@ class Git:
                 of a worker.
         """
         self._limits = limits
-        self._config = {**_CONFIG, **(config or {})}
+        self._config = {**CONFIG, **(config or {})}
         self._cwd = work_tree
-        self._env = {key: os.environ[key] for key in _KEPT if key in os.environ} | _ENVIRONMENT
+        self._env = {key: os.environ[key] for key in KEPT if key in os.environ} | dict(ENVIRONMENT)
         places = {
             "GIT_DIR": git_dir,
             "GIT_WORK_TREE": work_tree,
@@ -219,13 +134,13 @@ class Git:
             out = stdout or (printed if self._limits else subprocess.PIPE)
             done = self._start(arguments, stdin, out, said, env or {}, self._patience(timeout))
             if done.returncode != 0:
-                raise GitCommandError(arguments, done.returncode, _words(said))
+                raise GitCommandError(arguments, done.returncode, excerpt(said))
             if out is not printed:
                 return done.stdout or b""
             printed.seek(0)
             answer = printed.read(MOST_OUTPUT + 1)
         if len(answer) > MOST_OUTPUT:
-            raise _too_long(arguments, MOST_OUTPUT)
+            raise too_long(arguments, MOST_OUTPUT)
         return answer
 
     def _patience(self, timeout: float | None) -> float:
@@ -257,7 +172,7 @@ class Git:
         with self.reading(*arguments, stdin=stdin, timeout=timeout, answers=answers) as output:
             answer = output.read(limit + 1)
         if len(answer) > limit and not cut:
-            raise _too_long(arguments, limit)
+            raise too_long(arguments, limit)
         return answer[:limit]
 
     @contextmanager
@@ -285,11 +200,8 @@ class Git:
             if isinstance(stdin, bytes):
                 asked.write(stdin)
                 asked.seek(0)
-            process = subprocess.Popen(
-                self._command(arguments), stdin=asked if isinstance(stdin, bytes) else stdin,
-                stdout=subprocess.PIPE, stderr=said, cwd=self._cwd, env=self._env,
-                start_new_session=True, close_fds=False,
-            )  # fmt: skip
+            given = asked if isinstance(stdin, bytes) else stdin
+            process = self.start(*arguments, stdin=given, stdout=subprocess.PIPE, stderr=said)
             clock = threading.Timer(self._patience(timeout), process.kill)
             clock.start()
             with process, process.stdout or said as stdout:
@@ -303,7 +215,7 @@ class Git:
                     process.kill() if has_more else process.wait()
                     clock.cancel()
             if not has_more and process.returncode not in answers:
-                raise GitCommandError(arguments, process.returncode, _words(said))
+                raise GitCommandError(arguments, process.returncode, excerpt(said))
 
     def tree(self, commit: str, *options: str) -> Iterator[bytes]:
         """Yield the lines of `git ls-tree` for all files of a commit.
@@ -319,58 +231,19 @@ class Git:
         with limited.reading("ls-tree", "-r", "-z", "--full-tree", *options, commit) as output:
             yield from records(output, b"\0")
 
-    def consult(self, program: Sequence[str], order: bytes, *, most: int = 64 * 1024) -> bytes:
-        """Run a program that reads objects through git, and return the program's output.
+    @property
+    def limits(self) -> Limits | None:
+        """The limits of the commands."""
+        return self._limits
 
-        The program queries a `git cat-file --batch` process, so that a worker's data is parsed in a
-        process with its own limits, never in this one. Its last two arguments are file descriptors:
-        of
-        git's output, and of git's input.
-
-        Args:
-            program: The command line.
-            order: Input of the program.
-            most: Most bytes that the program may print.
-
-        Raises:
-            GitCommandError: The program failed, or exceeded its limits.
-            OutputTooLongError: The program printed more than `most`.
-        """
-        limits = self._limits or UNTRUSTED
-        answers, to_program = os.pipe()
-        questions, to_git = os.pipe()
-        ours = [answers, to_program, questions, to_git]
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
-            asked.write(order)
-            asked.seek(0)
-            try:
-                git = subprocess.Popen(
-                    self.within(limits)._command(_BATCH), stdin=questions, stdout=to_program,
-                    stderr=said, cwd=self._cwd, env=self._env, start_new_session=True,
-                )  # fmt: skip
-                reader = subprocess.Popen(
-                    limits.around([*program, str(answers), str(to_git)]), stdin=asked,
-                    stdout=subprocess.PIPE, stderr=said, env=_libraries(), cwd="/",
-                    pass_fds=(answers, to_git), start_new_session=True,
-                )  # fmt: skip
-            finally:
-                for descriptor in ours:
-                    os.close(descriptor)
-            clock = threading.Timer(limits.time, _end, args=(git, reader))
-            clock.start()
-            try:
-                with reader, reader.stdout or said as stdout:
-                    verdict = stdout.read(most + 1)
-                    reader.kill() if len(verdict) > most else reader.wait()
-            finally:
-                clock.cancel()
-                _end(git, reader)
-                git.wait()
-            if len(verdict) > most:
-                raise _too_long(_BATCH, most)
-            if reader.returncode != 0:
-                raise GitCommandError(_BATCH, reader.returncode, _words(said))
-        return verdict
+    def start(
+        self, *arguments: str, stdin: IO[bytes] | int, stdout: IO[bytes] | int, stderr: IO[bytes]
+    ) -> "subprocess.Popen[bytes]":
+        """Start a command and return its process, which the caller ends."""
+        return subprocess.Popen(
+            self._command(arguments), stdin=stdin, stdout=stdout, stderr=stderr, cwd=self._cwd,
+            env=self._env, start_new_session=True, close_fds=False,
+        )  # fmt: skip
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         settings = (f"{key}={value}" for key, value in self._config.items())
@@ -431,11 +304,6 @@ class Git:
             raise RepositoryError(f"`git {arguments[0]}` took longer than {timeout} s") from error
 
 
-def _libraries() -> dict[str, str]:
-    """Return the environment variables that Python needs to find its shared libraries."""
-    return {name: os.environ[name] for name in _LIBRARIES if name in os.environ}
-
-
 def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
     """Yield the records of a stream that `end` terminates, with one piece in memory at a time.
 
@@ -450,7 +318,7 @@ def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
             raise OutputTooLongError(f"git printed a record of more than {LONGEST_RECORD} bytes")
 
 
-def _words(said: IO[bytes]) -> str:
+def excerpt(said: IO[bytes]) -> str:
     """Return the beginning and the end of a command's error output."""
     size = said.seek(0, os.SEEK_END)
     said.seek(0)
@@ -461,35 +329,9 @@ def _words(said: IO[bytes]) -> str:
     return (words + said.read(_MOST_SAID)).decode("utf-8", "replace")
 
 
-def _too_long(arguments: Sequence[str], limit: int) -> OutputTooLongError:
+def too_long(arguments: Sequence[str], limit: int) -> OutputTooLongError:
+    """Return the error that a command printed more than `limit` bytes."""
     return OutputTooLongError(f"`git {arguments[0]}` printed more than {limit} bytes")
-
-
-def _end(*processes: "subprocess.Popen[bytes]") -> None:
-    for process in processes:
-        with suppress(ProcessLookupError):
-            process.kill()
-
-
-def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:
-    """Create an empty bare repository.
-
-    Without `git init`, because every worker needs three repositories, and `git init` takes as long
-    as
-    all other steps together.
-
-    Args:
-        git_dir: Directory to create.
-        object_format: `sha1` or `sha256`.
-        branch: The branch that HEAD points at.
-    """
-    for name in ("objects/info", "objects/pack", "refs/heads"):
-        (git_dir / name).mkdir(parents=True)
-    (git_dir / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
-    # Written only when needed: some other readers of git directories fail on extensions.
-    extra = f"1\n[extensions]\n\tobjectFormat = {object_format}\n"
-    version = "0\n" if object_format == "sha1" else extra
-    (git_dir / "config").write_text(f"[core]\n\tbare = true\n\trepositoryformatversion = {version}")
 
 
 def discover(directory: Path) -> tuple[Path, Path, Path]:

@@ -9,7 +9,8 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.git.command import Git, GitCommandError
+from orchestrator.errors import GitCommandError
+from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
 
 # Git appends path, old file, its id and mode, new file, its id and mode.

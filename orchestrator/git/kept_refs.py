@@ -16,15 +16,8 @@ from itertools import count
 from pathlib import Path
 
 from orchestrator.git.command import Git
-from orchestrator.git.quarantine import (
-    HarvestRefusedError,
-    Origin,
-    check_size,
-    import_checked,
-    open_handed_over,
-    refusals,
-    unpack,
-)
+from orchestrator.git.handed_over import HarvestRefusedError, open_handed_over
+from orchestrator.git.quarantine import Origin, check_size, import_checked, refusals, unpack
 from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.text.redact import Redactor
 

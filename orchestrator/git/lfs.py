@@ -21,7 +21,10 @@ from pathlib import Path
 
 from orchestrator.files.copy_bytes import copy_bytes
 from orchestrator.files.safe_open import open_regular
-from orchestrator.git.command import SIZE_AND_TIME, UNTRUSTED, Git, make_bare
+from orchestrator.git.command import Git
+from orchestrator.git.defaults import SIZE_AND_TIME
+from orchestrator.git.git_directory import make_bare
+from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 

@@ -16,17 +16,18 @@ from datetime import datetime
 from os import devnull, fsdecode
 from pathlib import Path
 
-from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
-from orchestrator.git.command import (
-    FULL,
-    UNTRUSTED,
-    Git,
+from orchestrator.errors import (
+    ConfigError,
     GitCommandError,
+    OrchestratorError,
     OutputTooLongError,
-    make_bare,
-    version,
+    RepositoryError,
 )
-from orchestrator.git.quarantine import HarvestRefusedError, accept_pack, check_merged, check_trees
+from orchestrator.git.command import FULL, Git, version
+from orchestrator.git.git_directory import make_bare
+from orchestrator.git.handed_over import HarvestRefusedError
+from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.quarantine import accept_pack, check_merged, check_trees
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.git.command import Git
+from orchestrator.git.git_directory import shallow_commits
 
 History = Literal["full", "shallow"]
 
@@ -57,12 +58,6 @@ def pack_since(git: Git, commit: str, base: str, directory: Path) -> None:
     arguments = ("pack-objects", "-q", "--delta-base-offset", str(directory / "pack" / "pack"))
     git.run(*arguments, "--revs", stdin=f"{commit}\n^{base}\n".encode())
     _open_to_all(directory)
-
-
-def shallow_commits(common_dir: Path) -> frozenset[str]:
-    """Return the commits whose parents are missing in a shallow clone."""
-    file = common_dir / "shallow"
-    return frozenset(file.read_text().split()) if file.exists() else frozenset()
 
 
 def _open_to_all(directory: Path) -> None:

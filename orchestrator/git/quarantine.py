@@ -7,7 +7,6 @@ pack that breaks a rule is refused whole and the branch stays at its base.
 import errno
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -15,19 +14,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
-from orchestrator.errors import OrchestratorError, RepositoryError
-from orchestrator.files.safe_open import NotRegularError, open_regular
-from orchestrator.git.command import (
-    FULL,
-    UNTRUSTED,
-    Git,
+from orchestrator.errors import (
     GitCommandError,
     OutputTooLongError,
-    make_bare,
-    records,
+    RepositoryError,
 )
+from orchestrator.git.command import FULL, Git, records
+from orchestrator.git.git_directory import make_bare
+from orchestrator.git.handed_over import (
+    Harvested,
+    HarvestRefusedError,
+    open_handed_over,
+    read_notes,
+    read_tip,
+)
+from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.object_reader import consult
 from orchestrator.git.repository import Repository
 from orchestrator.text.sanitize import one_line
 
@@ -60,25 +64,6 @@ _TRAILER = {"sha1": 20, "sha256": 32}
 _TREE_RULES = (
     "import sys; sys.path.append(sys.argv[1]); import tree_checks; tree_checks.main(*sys.argv[2:])"
 )
-_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-
-
-class HarvestRefusedError(OrchestratorError):
-    """A harvest broke a rule; nothing of it was imported."""
-
-
-@dataclass(frozen=True)
-class Harvested:
-    """Result of importing a worker's harvest."""
-
-    tip: str
-    """The commit that the worker's branch points at."""
-    notes: tuple[str, ...]
-    """Messages for people about what was left out or changed."""
-    kept_refs: tuple[str, ...] = ()
-    """Refs of commits that the branch does not reach."""
-    refused: str | None = None
-    """Why part of the harvest was refused; None if all was imported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +117,7 @@ def import_harvest(
         GitCommandError: The branch was moved meanwhile.
     """
     tip = read_tip(out)
-    notes = (*_read_notes(out / "notes"), *notes)
+    notes = (*read_notes(out), *notes)
     harvested = Harvested(tip, notes, kept_refs, refused)
     start = origin.start or origin.base
     if tip == start:
@@ -149,18 +134,6 @@ def import_harvest(
     with repository.lock():
         repository.move_branch(branch, new=tip, old=start)
     return harvested
-
-
-def read_tip(out: Path) -> str:
-    """Return the commit id that the harvest's helper container wrote.
-
-    Raises:
-        HarvestRefusedError: The file holds no commit id.
-    """
-    tip = _read_text(out / "tip", 100)
-    if not _OBJECT_ID.fullmatch(tip):
-        raise HarvestRefusedError("the harvest contains no commit id")
-    return tip
 
 
 @contextmanager
@@ -357,7 +330,7 @@ def check_merged(git: Git, *, before: Iterable[str], merged: Iterable[str]) -> N
 def _consult(git: Git, order: Mapping[str, Any]) -> None:
     """Check trees in a separate process with limits, which hostile trees may exhaust."""
     program = (sys.executable, "-I", "-S", "-c", _TREE_RULES, str(Path(__file__).parent))
-    verdict = json.loads(git.consult(program, json.dumps(order).encode()))
+    verdict = json.loads(consult(git, program, json.dumps(order).encode()))
     if "refused" in verdict:
         raise HarvestRefusedError(one_line(str(verdict["refused"]), limit=500))
 
@@ -396,34 +369,3 @@ def _kinds(git: Git, names: IO[bytes]) -> Iterator[tuple[bytes, int]]:
             # A deleted file has the id of all zeros, for which git prints `missing` and no size.
             if size.isdigit():
                 yield kind, int(size)
-
-
-def open_handed_over(path: Path) -> BinaryIO:
-    """Open a file from the harvest's helper container without following a link.
-
-    Raises:
-        HarvestRefusedError: The file is missing or not a regular file.
-    """
-    try:
-        return open_regular(path)
-    except NotRegularError as error:
-        raise HarvestRefusedError(f"`{path.name}` of the harvest is not a regular file") from error
-    except OSError as error:
-        raise HarvestRefusedError(f"the harvest has no `{path.name}`") from error
-
-
-def _read_text(path: Path, limit: int) -> str:
-    with open_handed_over(path) as file:
-        return file.read(limit).decode("utf-8", "replace").strip()
-
-
-def _read_notes(path: Path) -> tuple[str, ...]:
-    try:
-        notes = json.loads(_read_text(path, 64 * 1024))
-    except HarvestRefusedError:
-        return ()
-    except (ValueError, RecursionError):
-        notes = None
-    if not isinstance(notes, list):
-        return ("unknown what was left out: the harvest's notes are unreadable",)
-    return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))

@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from orchestrator.errors import ConfigError, RepositoryError
+from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
 from orchestrator.files.safe_open import open_regular
-from orchestrator.git.command import SIZE_AND_TIME, Git, GitCommandError, discover
-from orchestrator.git.object_packs import shallow_commits
-from orchestrator.git.snapshot import snapshot
+from orchestrator.git.command import Git, discover
+from orchestrator.git.defaults import SIZE_AND_TIME
+from orchestrator.git.git_directory import shallow_commits
 from orchestrator.text.name_templates import LONGEST_ID
 
 BRANCHES = "refs/heads/architect/parallel-"
@@ -178,22 +178,6 @@ class Repository:
         entries = (entry for entry in status.split(b"\0") if entry)
         reserved = self.reserved()
         return any(not is_reserved(os.fsdecode(entry[3:]), reserved) for entry in entries)
-
-    def snapshot(self, *, parent: str, message: str, scratch: Path) -> str:
-        """Commit the current files of the checkout without changing its index or any ref.
-
-        Args:
-            parent: Parent of the new commit.
-            message: Message of the new commit.
-            scratch: Path of a temporary file to create and remove.
-
-        Returns:
-            The new commit, or `parent` when the files do not differ.
-        """
-        return snapshot(
-            self.git_dir, self.top, parent=parent, message=message, scratch=scratch,
-            identity=self.identity(), excluded=self.nested(),
-        )  # fmt: skip
 
     def nested(self) -> tuple[str, ...]:
         """Return the checkout's untracked directories that are git repositories themselves."""

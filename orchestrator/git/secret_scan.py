@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from orchestrator.git.command import UNTRUSTED, Git, records
+from orchestrator.git.command import Git, records
+from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from orchestrator.git.command import Git
+from orchestrator.git.repository import Repository
 
 
 def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
@@ -23,7 +24,7 @@ def snapshot(
     without: AbstractSet[str] = frozenset(),
     excluded: Iterable[str] = (),
 ) -> str:  # fmt: skip
-    """Commit the current files of a work tree; see `Repository.snapshot`.
+    """Commit the current files of a work tree; see `snapshot_checkout`.
 
     Args:
         git_dir: The git directory.
@@ -62,3 +63,21 @@ def snapshot(
     }
     commit = git.run("commit-tree", tree, "-p", parent, "-m", message, env=env)
     return commit.decode().strip()
+
+
+def snapshot_checkout(repository: Repository, *, parent: str, message: str, scratch: Path) -> str:
+    """Commit the current files of the user's checkout without changing its index or any ref.
+
+    Args:
+        repository: The user's repository.
+        parent: Parent of the new commit.
+        message: Message of the new commit.
+        scratch: Path of a temporary file to create and remove.
+
+    Returns:
+        The new commit, or `parent` when the files do not differ.
+    """
+    return snapshot(
+        repository.git_dir, repository.top, parent=parent, message=message, scratch=scratch,
+        identity=repository.identity(), excluded=repository.nested(),
+    )  # fmt: skip

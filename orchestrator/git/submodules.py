@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from orchestrator.errors import RepositoryError
-from orchestrator.git.command import Git, GitCommandError
+from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.git.command import Git
 from orchestrator.git.object_packs import History, pack_commit
 from orchestrator.git.repository import Repository, filters_off
 from orchestrator.text.sanitize import one_line

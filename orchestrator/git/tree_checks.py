@@ -2,8 +2,8 @@
 
 A dozen tree objects can stand for more files than there are atoms, and a pack of a few kilobytes
 for gigabytes of trees. So every object is read once, however often it occurs, bounds are checked
-before data is stored, and all of this runs in a process that may be killed (see `Git.consult`). To
-start quickly, this module imports few modules, and none of this package.
+before data is stored, and all of this runs in a process that may be killed (see `object_reader`).
+To start quickly, this module imports few modules, and none of this package.
 
 Reads a JSON object from stdin: `kind` (`harvest` or `merge`), `base` (a tree), `roots` (trees),
 `before` (trees; of a merge), `reserved` (names not allowed at the top; `*` at the end of a name

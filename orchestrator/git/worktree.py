@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from orchestrator.errors import RepositoryError
-from orchestrator.git.command import UNTRUSTED, Git, GitCommandError
+from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.git.command import Git
 from orchestrator.git.disarm import keep_off
+from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import WORKER_MARK, Repository
 from orchestrator.worker_spec import WorkerSpec
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from orchestrator.cleanup.inventory import RecordedWorker, is_clean, is_merged, owners, worktrees
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import ConfigError
-from orchestrator.git.command import GitCommandError
+from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.repository import Repository
 from orchestrator.runs.naming import place_of_worktrees
 from orchestrator.workflow.planning import job_count

@@ -10,6 +10,7 @@ from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
 from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
+from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.runs.capacity import check_worktrees
 from orchestrator.runs.naming import name_workers, note_names
 from orchestrator.state.private_inputs import Inputs, keep_inputs
@@ -166,7 +167,8 @@ def base_commit(repository: Repository, config: ParallelConfig) -> str:
         return head
     state_dir = repository.state_dir
     state_dir.mkdir(parents=True, exist_ok=True)
-    return repository.snapshot(
+    return snapshot_checkout(
+        repository,
         parent=head,
         message="architect: uncommitted changes of the checkout",
         scratch=state_dir / f"index-{os.getpid()}",

@@ -34,6 +34,8 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.state.run_record import RunRecord
 
+STATUS = "status.md"
+"""File of a run with a table of all workers and their states."""
 _KILL = "kill"
 _ATTEMPT = ".attempt-"
 _ATTEMPTS = 10

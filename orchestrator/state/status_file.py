@@ -5,10 +5,8 @@ from contextlib import suppress
 
 from orchestrator.events import Event, RunStarted
 from orchestrator.files.atomic import write_atomically
-from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_directory import STATUS, RunDirectory
 from orchestrator.workflow.status_table import StatusBoard
-
-STATUS = "status.md"
 
 
 class StatusFile:

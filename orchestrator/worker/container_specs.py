@@ -1,32 +1,22 @@
-"""Specifications of one worker's containers: agent, setup, teardown, checks, harvest."""
+"""Specifications of one worker's containers: agent, setup, teardown and checks."""
 
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
 from orchestrator.config.container import Network
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
 from orchestrator.execution.launch import ContainerLimits
 from orchestrator.state import secret_files
-from orchestrator.text.sanitize import one_line
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.workspace.caches import environment
-from orchestrator.workspace.layout import HARVEST, HOME, OBJECTS, OUT, STORE, WORKSPACE
+from orchestrator.workspace.layout import HOME, WORKSPACE
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.shared_files import variables
 
 _TMP = "/tmp"  # noqa: S108  # the container's own
-_HARVEST_MEMORY = 1024**3
-ROOM = "ORCHESTRATOR_HARVEST_ROOM"
-"""Variable with the number of bytes that `pack_work` may write."""
-RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
-"""Variable with the names at the top of the tree that workers may not add, for `pack_work`."""
-_HARVEST_TMP = 64 * 1024**2
 _IN_TURN = """\
 exec 2>&1
 number=0
@@ -38,13 +28,6 @@ done"""
 """Shell script that runs commands in order and prints each before it starts; stdout and stderr
 share one stream to keep their order.
 """
-_WITH_STATES = """\
-import sys, types
-_states = types.ModuleType("git_states")
-sys.modules["orchestrator.worker.in_container.git_states"] = _states
-exec({states!r}, _states.__dict__)
-"""
-_MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
 def worker_container(
@@ -207,37 +190,3 @@ def _environment() -> dict[str, str]:
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": "*",
     }
-
-
-def helper_script() -> str:
-    """Return the harvest's program: two modules as one text, for a Python without ours."""
-    package = files("orchestrator.worker.in_container")
-    states = package.joinpath("git_states.py").read_text()
-    return _WITH_STATES.format(states=states) + package.joinpath("pack_work.py").read_text()
-
-
-def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:
-    """Return the specification of the container that commits and packs a dead worker's files.
-
-    Args:
-        request: The harvest.
-        onto: A commit on which only the files are committed, without the worker's own commits.
-    """
-    spec, workspace = request.spec, request.workspace
-    task = one_line(request.redactor.text(spec.task), limit=500)
-    message = _MESSAGE.format(worker=spec.worker_id, task=task)
-    places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
-    arguments = (*places, request.base, spec.branch, message, *([onto] if onto else []))
-    return ContainerSpec(
-        name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
-        image=BASE_IMAGE,
-        command=("python3", "-I", "-S", "-c", helper_script(), *arguments),
-        user=workspace.user_text,
-        workdir="/",
-        env={ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())},
-        labels=request.labels,
-        mounts=(*workspace.harvest_mounts(), TmpfsMount(target=_TMP, size=_HARVEST_TMP)),
-        cpus=request.cpus,
-        memory=max(request.limits.memory, _HARVEST_MEMORY),
-        open_files=request.limits.open_files,
-    )

@@ -28,6 +28,7 @@ from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
+from orchestrator.worker.labels import run_labels
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import NO_CACHES, Caches
 from orchestrator.workspace.layout import Mode
@@ -198,13 +199,3 @@ def for_worker(run: RunContext, spec: WorkerSpec) -> WorkerContext:
         checkpoints=Checkpoints(directory),
         cancel=WorkerCancel(run.cancel, run.directory, spec.worker_id),
     )
-
-
-def run_labels(repository: Repository, directory: RunDirectory, *, role: str) -> dict[str, str]:
-    """Return the labels of an engine object that belongs to a run."""
-    return {
-        label.MANAGED: "true",
-        label.RUN: directory.run_id,
-        label.REPOSITORY: str(repository.common_dir),
-        label.ROLE: role,
-    }

@@ -13,22 +13,17 @@ from orchestrator.errors import (
 from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.handed_over import Harvested, HarvestRefusedError, read_tip
 from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
 from orchestrator.git.lfs import note_made, take_objects
-from orchestrator.git.quarantine import (
-    Harvested,
-    HarvestRefusedError,
-    import_harvest,
-    read_tip,
-)
+from orchestrator.git.quarantine import import_harvest
 from orchestrator.git.secret_scan import leak_notes, leaks
 from orchestrator.git.worktree import ensure_worktree
 from orchestrator.results import Reason, Status
 from orchestrator.threads import meanwhile
-from orchestrator.worker.container_specs import harvest_container
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest_request import HarvestRequest
-from orchestrator.worker.pack import DEATH, dismiss, pack
+from orchestrator.worker.pack import DEATH, dismiss, harvest_container, pack
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
 
@@ -42,7 +37,7 @@ def harvest_worker(
         UnfinishedError: The machine failed, not the work: a resumed run tries again.
     """
     worker.run.emit(WorkerHarvesting(worker_id=worker.number))
-    request = HarvestRequest.of(worker, workspace)
+    request = _request(worker, workspace)
     try:
         # The user may have deleted the worktree during the run; it is the overlay's lower layer.
         worktree = ensure_worktree(worker.run.repository, worker.spec)
@@ -250,3 +245,21 @@ def _land(request: HarvestRequest, harvested: Harvested) -> None:
     if repository.resolve(f"refs/heads/{branch}") != harvested.tip:
         with repository.lock():
             repository.move_branch(branch, new=harvested.tip, old=request.workspace.start)
+
+
+def _request(worker: WorkerContext, workspace: Workspace) -> HarvestRequest:
+    run = worker.run
+    return HarvestRequest(
+        repository=run.repository,
+        engine=run.engine,
+        switch=run.switch,
+        directory=run.directory,
+        spec=worker.spec,
+        workspace=workspace,
+        base=worker.base,
+        shallow=run.shallow,
+        limits=worker.config.limits,
+        cpus=worker.cpus,
+        redactor=run.redactor,
+        resumed=run.resumed,
+    )

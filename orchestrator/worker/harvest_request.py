@@ -1,7 +1,6 @@
 """The inputs of one worker's harvest, also available after its run died."""
 
 from dataclasses import dataclass
-from typing import Self
 
 from orchestrator.config.container import Limits
 from orchestrator.engine import labels as label
@@ -13,7 +12,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.redact import Redactor
-from orchestrator.worker.context import WorkerContext, run_labels
+from orchestrator.worker.labels import run_labels
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 
@@ -41,25 +40,6 @@ class HarvestRequest:
     redactor: Redactor
     resumed: bool
     """Whether another process may have started the harvest."""
-
-    @classmethod
-    def of(cls, worker: WorkerContext, workspace: Workspace) -> Self:
-        """Return the request for a worker of a live run."""
-        run = worker.run
-        return cls(
-            repository=run.repository,
-            engine=run.engine,
-            switch=run.switch,
-            directory=run.directory,
-            spec=worker.spec,
-            workspace=workspace,
-            base=worker.base,
-            shallow=run.shallow,
-            limits=worker.config.limits,
-            cpus=worker.cpus,
-            redactor=run.redactor,
-            resumed=run.resumed,
-        )
 
     @property
     def run_id(self) -> str:

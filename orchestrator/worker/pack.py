@@ -4,17 +4,20 @@ import errno
 import threading
 import time
 from contextlib import suppress
+from importlib.resources import files
 
+from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import Container
+from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution.dead_man_switch import LATE
 from orchestrator.files.disk_usage import disk_use
 from orchestrator.git.command import FULL
-from orchestrator.git.quarantine import HarvestRefusedError
+from orchestrator.git.handed_over import HarvestRefusedError
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
-from orchestrator.worker.container_specs import harvest_container
 from orchestrator.worker.harvest_request import HarvestRequest
+from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE
 from orchestrator.workspace.mounts import Workspace
 
 HARVEST_TIMEOUT = 300.0
@@ -26,6 +29,20 @@ MEASURE = 0.5
 _MOST_FILES = 1_000_000
 _KILLED = 137
 """Exit code of a killed container; if the orchestrator killed it, `refusals` has the reason."""
+_TMP = "/tmp"  # noqa: S108  # the container's own
+_HARVEST_MEMORY = 1024**3
+ROOM = "ORCHESTRATOR_HARVEST_ROOM"
+"""Variable with the number of bytes that `pack_work` may write."""
+RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
+"""Variable with the names at the top of the tree that workers may not add, for `pack_work`."""
+_HARVEST_TMP = 64 * 1024**2
+_WITH_STATES = """\
+import sys, types
+_states = types.ModuleType("git_states")
+sys.modules["orchestrator.worker.in_container.git_states"] = _states
+exec({states!r}, _states.__dict__)
+"""
+_MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
 def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
@@ -136,3 +153,37 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     if FULL in last:
         return OSError(errno.ENOSPC, FULL)
     return HarvestRefusedError(f"the harvest failed: {one_line(redactor.text(last))}")
+
+
+def helper_script() -> str:
+    """Return the harvest's program: two modules as one text, for a Python without ours."""
+    package = files("orchestrator.worker.in_container")
+    states = package.joinpath("git_states.py").read_text()
+    return _WITH_STATES.format(states=states) + package.joinpath("pack_work.py").read_text()
+
+
+def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:
+    """Return the specification of the container that commits and packs a dead worker's files.
+
+    Args:
+        request: The harvest.
+        onto: A commit on which only the files are committed, without the worker's own commits.
+    """
+    spec, workspace = request.spec, request.workspace
+    task = one_line(request.redactor.text(spec.task), limit=500)
+    message = _MESSAGE.format(worker=spec.worker_id, task=task)
+    places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
+    arguments = (*places, request.base, spec.branch, message, *([onto] if onto else []))
+    return ContainerSpec(
+        name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
+        image=BASE_IMAGE,
+        command=("python3", "-I", "-S", "-c", helper_script(), *arguments),
+        user=workspace.user_text,
+        workdir="/",
+        env={ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())},
+        labels=request.labels,
+        mounts=(*workspace.harvest_mounts(), TmpfsMount(target=_TMP, size=_HARVEST_TMP)),
+        cpus=request.cpus,
+        memory=max(request.limits.memory, _HARVEST_MEMORY),
+        open_files=request.limits.open_files,
+    )

@@ -22,7 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.git.command import SIZE_AND_TIME, Git, make_bare
+from orchestrator.git.command import Git
+from orchestrator.git.defaults import SIZE_AND_TIME
+from orchestrator.git.git_directory import make_bare
 from orchestrator.git.object_packs import pack_commit
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import Worktree

@@ -26,8 +26,7 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.status_file import STATUS
+from orchestrator.state.run_directory import STATUS, RunDirectory
 from orchestrator.text.redact import Redactor
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.reduce_prompt import INPUTS

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.files.safe_open import NotRegularError, open_regular
-from orchestrator.git.command import SIZE_AND_TIME, Git, make_bare
+from orchestrator.git.command import Git
+from orchestrator.git.defaults import SIZE_AND_TIME
+from orchestrator.git.git_directory import make_bare
 from orchestrator.git.submodules import FOLDER, RECORD, Submodule
 from orchestrator.text.sanitize import one_line
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError
 from orchestrator.files.safe_open import NotRegularError, open_regular
-from orchestrator.git.command import GitCommandError
 from orchestrator.git.repository import Repository, is_a_workers, is_reserved
 from orchestrator.text.sanitize import one_line
 

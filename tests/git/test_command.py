@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RepositoryError
+from orchestrator.errors import GitCommandError, OutputTooLongError, RepositoryError
 from orchestrator.git import command as gate
-from orchestrator.git.command import Git, GitCommandError, Limits, OutputTooLongError
+from orchestrator.git.command import Git
+from orchestrator.git.limits import Limits
+from orchestrator.git.object_reader import consult
 from orchestrator.git.repository import Repository
 from tests.support.repository import git
 
@@ -92,7 +94,7 @@ def test_a_limited_command_is_ended(ours: Git, endless: str) -> None:
         limited.listing("hash-object", endless, limit=100)
     reader = (sys.executable, "-c", "import time; time.sleep(60)")
     with pytest.raises(GitCommandError, match="exit code -9"):
-        limited.consult(reader, b"")
+        consult(limited, reader, b"")
 
 
 def test_what_a_limited_command_prints_is_bounded(
@@ -105,7 +107,7 @@ def test_what_a_limited_command_prints_is_bounded(
     with pytest.raises(OutputTooLongError):
         ours.within(AMPLE).run("cat-file", "blob", blob)
     with pytest.raises(OutputTooLongError):
-        ours.within(AMPLE).consult((sys.executable, "-c", "print('x' * 100)"), b"", most=100)
+        consult(ours.within(AMPLE), (sys.executable, "-c", "print('x' * 100)"), b"", most=100)
 
 
 def test_of_long_errors_the_beginning_and_the_end_are_kept(ours: Git) -> None:
@@ -131,7 +133,7 @@ def test_a_program_of_ours_has_limits_and_no_environment(
         "os.write(q, sys.stdin.buffer.readline()); answer = os.fdopen(a, 'rb').readline()\n"
         "print('A_SECRET' in os.environ, resource.getrlimit(resource.RLIMIT_DATA)[0], answer)"
     )
-    answer = ours.within(AMPLE).consult((sys.executable, "-I", "-c", code), b"HEAD^{tree}\n")
+    answer = consult(ours.within(AMPLE), (sys.executable, "-I", "-c", code), b"HEAD^{tree}\n")
     assert answer.startswith(b"False 536870912 b'")
     assert b" tree " in answer
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.command import Git, GitCommandError
+from orchestrator.errors import GitCommandError
+from orchestrator.git.command import Git
 
 
 def test_a_lock_that_goes_away_is_waited_for(repo: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import RepositoryError
 from orchestrator.git import quarantine as harvest
-from orchestrator.git.quarantine import Harvested
+from orchestrator.git.handed_over import Harvested
 from tests.assurance.fuzz.objects import Thing, number, raw_delta, whole
 from tests.support.quarantine import BRANCH, Handover
 from tests.support.repository import git, make_repository

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RepositoryError
+from orchestrator.errors import GitCommandError, RepositoryError
 from orchestrator.git.changes import changes
-from orchestrator.git.command import Git, GitCommandError, discover
+from orchestrator.git.command import Git, discover
 from orchestrator.git.repository import Repository
 from tests.support.repository import git, make_repository
 

@@ -20,13 +20,14 @@ from orchestrator.engine.spec import ContainerSpec
 from orchestrator.errors import (
     EngineError,
     EngineUnavailableError,
+    GitCommandError,
     RepositoryError,
     UnsupportedError,
 )
 from orchestrator.events import Event, WorkerStarted
 from orchestrator.execution.output import WorkerLog
 from orchestrator.git import quarantine as harvest
-from orchestrator.git.command import Git, GitCommandError
+from orchestrator.git.command import Git
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
 from orchestrator.runs.resume import ResumedRun
 from orchestrator.runs.runner import ParallelRunner

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.git.quarantine import Harvested, HarvestRefusedError, Origin, import_harvest
+from orchestrator.git.handed_over import Harvested, HarvestRefusedError
+from orchestrator.git.quarantine import Origin, import_harvest
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.private_git import base_objects
 from tests.support.repository import git

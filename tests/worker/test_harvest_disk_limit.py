@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.config.container import Limits
 from orchestrator.results import Reason, Status, WorkerResult
-from orchestrator.worker import container_specs as containers
 from orchestrator.worker import harvest_request
+from orchestrator.worker import pack as containers
 from orchestrator.worker import pack as packing
 from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.support.lfs import pointer, stored, with_content

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from orchestrator.state.worker_directory import Store
-from orchestrator.worker.container_specs import helper_script
 from orchestrator.worker.in_container import pack_work as harvest_helper
+from orchestrator.worker.pack import helper_script
 from tests.assurance.fuzz.oracle import Snapshot, check_import, plain, snapshot
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.workers import HostileWorker

@@ -28,10 +28,9 @@ from pathlib import Path
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.labels import MANAGED, REPOSITORY
 from orchestrator.errors import OrchestratorError
-from tests.assurance.mutation.protection import Protection
+from tests.assurance.mutation.protection import ROOT, Protection
 from tests.assurance.mutation.protections import PROTECTIONS
 
-ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "docs" / "protections.md"
 _TIMEOUT = 400
 _TEST_TIMEOUT = 90

@@ -29,7 +29,7 @@ def harvest() -> Iterator[Protection]:
         ("regular files alone", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "git/quarantine.py", (IMPORT, TREES, FUZZ),
+        "git/quarantine.py git/handed_over.py", (IMPORT, TREES, FUZZ),
         ("files are read in part", "file.read(limit)", "file.read()"),
         ("the tip is an id", "if not _OBJECT_ID.fullmatch(tip):", "if False:"),
         ("packs checked strictly", 'quarantine, origin, "--strict")', "quarantine, origin)"),
@@ -243,7 +243,7 @@ def helper() -> Iterator[Protection]:
         ("few notes", "json.dumps(few_notes(self.notes))", "json.dumps(self.notes)"),
     )  # fmt: skip
     yield from patches(
-        "worker/container_specs.py", (HELPER,),
+        "worker/pack.py", (HELPER,),
         ("nothing imported from elsewhere", '"python3", "-I", "-S", "-c"', '"python3", "-S", "-c"',
          "it runs in the root of a read-only image, with no variables: defence in depth"),
     )  # fmt: skip

@@ -361,7 +361,7 @@ def secrets() -> Iterator[Protection]:
          "                pass\n"),
     )  # fmt: skip
     yield from patches(
-        "worker/container_specs.py",
+        "worker/container_specs.py worker/pack.py",
         ("tests/runs/test_secrets.py", "tests/system/test_secrets.py"),
         ("read-only to the worker", "target=secret_files.TARGET, read_only=True",
          "target=secret_files.TARGET, read_only=False"),

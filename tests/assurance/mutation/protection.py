@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+ROOT = Path(__file__).parents[3]
 _PACKAGE = "orchestrator/"
 
 
@@ -23,6 +25,16 @@ class Protection:
 def patches(
     path: str, tests: tuple[str, ...], *rows: tuple[str, str, str] | tuple[str, str, str, str]
 ) -> Iterator[Protection]:
-    """Give the protections of one file: name, old text, new text, and why no test can tell."""
+    """Yield protections from rows of name, old text, new text, and why no test can tell.
+
+    Args:
+        path: A file of the package, or several separated by spaces: each row is about the first of
+            them that contains its old text.
+        tests: Tests that notice.
+        rows: The protections.
+    """
+    first, *others = path.split()
+    texts = {other: (ROOT / _PACKAGE / other).read_text() for other in others}
     for name, old, new, *why in rows:
-        yield Protection(name, _PACKAGE + path, old, new, tests, *why)
+        place = next((other for other, text in texts.items() if old in text), first)
+        yield Protection(name, _PACKAGE + place, old, new, tests, *why)

@@ -5,11 +5,10 @@ import ast
 import pytest
 
 from orchestrator.engine.docker import rules
-from orchestrator.git import command as git
+from orchestrator.git import defaults as git
 from orchestrator.git import disarm as drivers
 from orchestrator.worker.in_container import pack_work as harvest_helper
-from tests.assurance.mutation.check import ROOT
-from tests.assurance.mutation.protection import Protection
+from tests.assurance.mutation.protection import ROOT, Protection
 from tests.assurance.mutation.protections import PROTECTIONS
 
 ALL = [(area, protection) for area, found in PROTECTIONS.items() for protection in found]
@@ -27,7 +26,7 @@ def test_a_patch_takes_away_what_is_there_once(area: str, protection: Protection
 
 def test_every_setting_of_git_is_a_protection_in_the_list() -> None:
     listed = "".join(protection.old for protection in PROTECTIONS["git"])
-    settings = (git._CONFIG.keys() | git._ENVIRONMENT.keys()) - NO_PROTECTIONS
+    settings = (git.CONFIG.keys() | git.ENVIRONMENT.keys()) - NO_PROTECTIONS
     assert [name for name in sorted(settings) if f'"{name}"' not in listed] == []
 
 

@@ -1,0 +1,41 @@
+"""The settings and environment variables that every git command gets."""
+
+import os
+from collections.abc import Mapping
+
+CONFIG: Mapping[str, str] = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.attributesFile": os.devnull,
+    "core.alternateRefsCommand": "true",
+    "core.bigFileThreshold": "128m",
+    "core.commitGraph": "false",
+    # A split index keeps half of its data in a second file, which a copy of the index lacks.
+    "core.splitIndex": "false",
+    "commit.gpgSign": "false",
+    # Output of gpg about a signature would stand between the ids that `git log` prints.
+    "log.showSignature": "false",
+    "submodule.recurse": "false",
+    "diff.ignoreSubmodules": "all",
+    "diff.external": "",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "protocol.file.allow": "always",
+    "safe.bareRepository": "explicit",
+    "transfer.fsckObjects": "true",
+}
+ENVIRONMENT: Mapping[str, str] = {
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_ADVICE": "0",
+    "LC_ALL": "C",
+}
+SIZE_AND_TIME: Mapping[str, str] = {"core.checkStat": "minimal", "core.trustctime": "false"}
+"""Settings for an index of files whose owner or place has changed without a change of content."""
+LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+# Variables of the caller's environment that git gets; any GIT_* variable could redirect git.
+KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SSL_CERT_FILE")

@@ -1,0 +1,30 @@
+"""Create git directories quickly, and read files of git directories."""
+
+from pathlib import Path
+
+
+def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> None:
+    """Create an empty bare repository.
+
+    Without `git init`, because every worker needs three repositories, and `git init` takes as long
+    as
+    all other steps together.
+
+    Args:
+        git_dir: Directory to create.
+        object_format: `sha1` or `sha256`.
+        branch: The branch that HEAD points at.
+    """
+    for name in ("objects/info", "objects/pack", "refs/heads"):
+        (git_dir / name).mkdir(parents=True)
+    (git_dir / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+    # Written only when needed: some other readers of git directories fail on extensions.
+    extra = f"1\n[extensions]\n\tobjectFormat = {object_format}\n"
+    version = "0\n" if object_format == "sha1" else extra
+    (git_dir / "config").write_text(f"[core]\n\tbare = true\n\trepositoryformatversion = {version}")
+
+
+def shallow_commits(common_dir: Path) -> frozenset[str]:
+    """Return the commits whose parents are missing in a shallow clone."""
+    file = common_dir / "shallow"
+    return frozenset(file.read_text().split()) if file.exists() else frozenset()

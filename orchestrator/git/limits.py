@@ -1,0 +1,42 @@
+"""Resource limits of processes that read a worker's data."""
+
+import resource
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Resource limits of a process that reads a worker's data."""
+
+    memory: int
+    """Bytes of private memory (`RLIMIT_DATA`), without packs that git maps and the page cache."""
+    cpu: int
+    """Seconds of CPU time."""
+    time: float
+    """Seconds from the start of the process to its end."""
+
+    def around(self, command: Sequence[str]) -> list[str]:
+        """Return a command line that sets the limits and then executes `command`.
+
+        A shell sets the limits: they hold from the command's first instruction and cost 2 ms.
+        Python's
+        `preexec_fn` is unsafe when other threads run.
+        """
+        data = _at_most(resource.RLIMIT_DATA, self.memory) // 1024
+        cpu = _at_most(resource.RLIMIT_CPU, self.cpu)
+        return ["/bin/sh", "-c", _LIMITED, str(data), str(cpu), *command]
+
+
+# Soft and hard limit are equal, so that the kernel kills the process with SIGKILL, without a core.
+_LIMITED = 'ulimit -d "$0" && ulimit -t "$1" && shift && exec "$@"'
+
+
+def _at_most(kind: int, wanted: int) -> int:
+    """Return `wanted`, or this process's own hard limit if that is lower."""
+    _, hard = resource.getrlimit(kind)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+UNTRUSTED = Limits(memory=768 * 1024**2, cpu=240, time=300.0)
+"""Limits of every process that reads a worker's objects, trees or commits."""

@@ -1,0 +1,79 @@
+"""Run a program that reads a worker's objects, in a process with limits of its own."""
+
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+from orchestrator.errors import GitCommandError
+from orchestrator.git.command import Git, excerpt, too_long
+from orchestrator.git.defaults import LIBRARIES
+from orchestrator.git.limits import UNTRUSTED
+
+_BATCH = ("cat-file", "--batch")
+
+
+def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 1024) -> bytes:
+    """Run a program that reads objects through git, and return the program's output.
+
+    The program queries a `git cat-file --batch` process, so that a worker's data is parsed in a
+    process with its own limits, never in this one. Its last two arguments are file descriptors:
+    of git's output, and of git's input.
+
+    Args:
+        git: Runs git commands on the repository.
+        program: The command line.
+        order: Input of the program.
+        most: Most bytes that the program may print.
+
+    Raises:
+        GitCommandError: The program failed, or exceeded its limits.
+        OutputTooLongError: The program printed more than `most`.
+    """
+    limits = git.limits or UNTRUSTED
+    answers, to_program = os.pipe()
+    questions, to_git = os.pipe()
+    ours = [answers, to_program, questions, to_git]
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as asked:
+        asked.write(order)
+        asked.seek(0)
+        try:
+            batch = git.within(limits).start(
+                *_BATCH, stdin=questions, stdout=to_program, stderr=said
+            )
+            reader = subprocess.Popen(
+                limits.around([*program, str(answers), str(to_git)]), stdin=asked,
+                stdout=subprocess.PIPE, stderr=said, env=_libraries(), cwd="/",
+                pass_fds=(answers, to_git), start_new_session=True,
+            )  # fmt: skip
+        finally:
+            for descriptor in ours:
+                os.close(descriptor)
+        clock = threading.Timer(limits.time, _end, args=(batch, reader))
+        clock.start()
+        try:
+            with reader, reader.stdout or said as stdout:
+                verdict = stdout.read(most + 1)
+                reader.kill() if len(verdict) > most else reader.wait()
+        finally:
+            clock.cancel()
+            _end(batch, reader)
+            batch.wait()
+        if len(verdict) > most:
+            raise too_long(_BATCH, most)
+        if reader.returncode != 0:
+            raise GitCommandError(_BATCH, reader.returncode, excerpt(said))
+    return verdict
+
+
+def _libraries() -> dict[str, str]:
+    """Return the environment variables that Python needs to find its shared libraries."""
+    return {name: os.environ[name] for name in LIBRARIES if name in os.environ}
+
+
+def _end(*processes: "subprocess.Popen[bytes]") -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            process.kill()
