@@ -7,7 +7,7 @@ from itertools import count
 
 from orchestrator.cleanup.inventory import RecordedWorker, commit_of, head_of, is_reached
 from orchestrator.git.repository import ATTEMPTS, BACKUPS, Repository, worker_refs
-from orchestrator.git.snapshot import snapshot
+from orchestrator.git.snapshot import NewCommit, Tree, snapshot
 
 _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
 
@@ -23,16 +23,18 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
     worktree = worker.worktree()
     kept = tip
     if worktree is not None:
-        kept = snapshot(
-            worktree.git_dir,
-            worktree.path,
+        tree = Tree(
+            git_dir=worktree.git_dir,
+            path=worktree.path,
+            scratch=worker.directory.path / f"index-{worker.number}",
+            config=repository.without_filters(),
+        )
+        commit = NewCommit(
             parent=head_of(repository, worktree) or worker.base,
             message=f"architect: uncommitted changes in {worker.spec.directory}",
-            scratch=worker.directory.path / f"index-{worker.number}",
             identity=repository.identity(),
-            config=repository.without_filters(),
-            without=worker.copies(),
         )
+        kept = snapshot(tree, commit, without=worker.copies())
     if kept is None or not worker.has_made(kept):
         return None
     if is_reached(repository, kept, *_EVERYWHERE):

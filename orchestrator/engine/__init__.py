@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 
-from orchestrator.engine.image_protocol import ImageEngine, ImageInfo, Progress
+from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
 from orchestrator.engine.protocol import (
     Container,
     ContainerEngine,
@@ -47,6 +47,7 @@ __all__ = [
     "EngineFeatures",
     "EngineUnavailableError",
     "ExitStatus",
+    "ImageBuild",
     "ImageBuildError",
     "ImageEngine",
     "ImageInfo",

@@ -1,7 +1,7 @@
 """Interface of an engine that builds images."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,29 @@ class ImageInfo:
     created: str
     """Time in RFC 3339 format."""
     labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBuild:
+    """An image to be built from a folder."""
+
+    context: Path
+    """The build context."""
+    dockerfile: str = "Dockerfile"
+    """Path in the context, or an absolute path."""
+    tag: str
+    """Name of the new image."""
+    args: Mapping[str, str] = field(default_factory=dict)
+    """Build arguments."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the new image."""
+    use_cache: bool = True
+    """Whether to reuse the results of earlier builds."""
+    target: str | None = None
+    """The stage to build. Default: the last stage."""
+    left_out: frozenset[str] = frozenset()
+    """Paths below the context, with `/`, to hide from the build, in addition to those in
+    `.dockerignore`."""
 
 
 class ImageEngine(Protocol):
@@ -46,32 +69,12 @@ class ImageEngine(Protocol):
             ImageBuildError: The engine refused the tarball.
         """
 
-    def build(
-        self,
-        context: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        args: Mapping[str, str],
-        labels: Mapping[str, str],
-        progress: Progress,
-        use_cache: bool = True,
-        target: str | None = None,
-        left_out: frozenset[str] = frozenset(),
-    ) -> None:
+    def build(self, image: ImageBuild, *, progress: Progress) -> None:
         """Build an image from a folder.
 
         Args:
-            context: The build context.
-            dockerfile: Path in the context, or an absolute path.
-            tag: Name of the new image.
-            args: Build arguments.
-            labels: Labels of the new image.
+            image: The image to build.
             progress: Called with each line of output.
-            use_cache: Reuse the results of earlier builds.
-            target: The stage to build. Default: the last stage.
-            left_out: Paths below the context, with `/`, to hide from the build, in addition to
-                those in `.dockerignore`.
 
         Raises:
             ImageBuildError: A step failed; the message ends with its last lines of output.

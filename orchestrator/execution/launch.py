@@ -56,6 +56,16 @@ class ContainerLimits:
         return self.timeout - age + self.limits.grace + LATE
 
 
+@dataclass(frozen=True)
+class RunningContainer:
+    """A container that was started, by this or another process."""
+
+    container: Container
+    limits: ContainerLimits
+    launched: Launch
+    """When and how it was started."""
+
+
 def launch(
     engine: ContainerEngine,
     spec: ContainerSpec,
@@ -63,7 +73,7 @@ def launch(
     checkpoints: Checkpoints,
     *,
     created: Callable[[], None],
-) -> tuple[Container, Launch]:
+) -> RunningContainer:
     """Create a container, record it, start it: after a crash it is never started twice.
 
     Args:
@@ -86,12 +96,12 @@ def launch(
     except BaseException:
         container.remove()
         raise
-    return container, launched.starting_now()
+    return RunningContainer(container, terms, launched.starting_now())
 
 
 def start_again(
     engine: ContainerEngine, spec: ContainerSpec, terms: ContainerLimits
-) -> tuple[Container, Launch]:
+) -> RunningContainer:
     """Create and start a container that is safe to start again; nothing is recorded.
 
     Raises:
@@ -100,10 +110,12 @@ def start_again(
     before = disk_use(terms.writable, most_files=terms.limits.inodes * 2)
     terms.before_start()
     container = engine.start(replace(spec, env={**terms.ports.variables(), **spec.env}))
-    return container, Launch.now(container.id, before=before)
+    return RunningContainer(container, terms, Launch.now(container.id, before=before))
 
 
-def take_over(container: Container, terms: ContainerLimits, checkpoints: Checkpoints) -> Launch:
+def take_over(
+    container: Container, terms: ContainerLimits, checkpoints: Checkpoints
+) -> RunningContainer:
     """Continue with a container that another process created; start it if necessary.
 
     Raises:
@@ -115,7 +127,7 @@ def take_over(container: Container, terms: ContainerLimits, checkpoints: Checkpo
         launched = checkpoints.note_launch(container.id, before=before)
         terms.before_start()
     container.start()
-    return launched
+    return RunningContainer(container, terms, launched)
 
 
 def create(engine: ContainerEngine, spec: ContainerSpec, ports: WorkerPorts) -> Container:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -46,6 +47,18 @@ def stage_logs(directory: Path, stage: str) -> list[Path]:
     return sorted(found, key=lambda path: (len(path.stem), path.stem))
 
 
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """How the output of a container is stored."""
+
+    limit: int
+    """Most bytes on the disk."""
+    redactor: Redactor = field(default_factory=Redactor)
+    triggers: Triggers = field(default_factory=Triggers)
+    stage: str | None = None
+    """None for the task itself."""
+
+
 class WorkerLog:
     """Processes a container's output, chunk by chunk."""
 
@@ -53,18 +66,15 @@ class WorkerLog:
         self,
         directory: Path,
         worker_id: int,
+        options: LogOptions,
         *,
         emit: Emit,
         new_reader: Callable[[], ProgressReader],
-        limit: int,
-        redactor: Redactor | None = None,
-        triggers: Triggers | None = None,
-        stage: str | None = None,
     ) -> None:
         self.stdout, self.stderr = log_files(directory)
-        if stage is not None:
+        if options.stage is not None:
             # One file for both streams, in order of arrival.
-            self.stdout = self.stderr = stage_log(directory, stage)
+            self.stdout = self.stderr = stage_log(directory, options.stage)
         self.heard_at = time.monotonic()
         """Time of the latest output (monotonic clock)."""
         self.cost: float | None = None
@@ -77,9 +87,7 @@ class WorkerLog:
         self._pending: tuple[Stream, bytes] | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()
-        self._limit = limit
-        self._redactor = redactor or Redactor()
-        self._triggers = triggers or Triggers()
+        self._options = options
         self._worker_id = worker_id
         self._emit = emit
         self._new_reader = new_reader
@@ -88,14 +96,14 @@ class WorkerLog:
     def _open(self) -> None:
         self.size = 0
         """Bytes of output so far."""
-        self._room = self._limit
+        self._room = self._options.limit
         self._read_progress = self._new_reader()
         self._progress: tuple[float | None, int | None] | None = None
         """The latest cost and number of steps."""
         self._recorded: tuple[float | None, int | None] | None = None
         self._opened_at = time.monotonic()
         self._recorded_at = self._opened_at - _RECORDED - 1
-        self.signs = OutputSigns(self._triggers)
+        self.signs = OutputSigns(self._options.triggers)
         """Warning signs in the output."""
         self._set_earlier_aside()
         stdout = self.stdout.open("wb", 0)
@@ -103,8 +111,8 @@ class WorkerLog:
         self._files = {"stdout": stdout, "stderr": stderr}
         self._partial: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._redacted: dict[Stream, RedactedStream] = {
-            "stdout": self._redactor.stream(),
-            "stderr": self._redactor.stream(),
+            "stdout": self._options.redactor.stream(),
+            "stderr": self._options.redactor.stream(),
         }
 
     def __enter__(self) -> "WorkerLog":

@@ -23,7 +23,7 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.execution.cancel import CancelButton
-from orchestrator.execution.launch import ContainerLimits
+from orchestrator.execution.launch import ContainerLimits, RunningContainer
 from orchestrator.execution.limits import LimitMeter, mib
 from orchestrator.execution.output import WorkerLog
 from orchestrator.execution.watchdog import Finding, Watchdog, asking
@@ -46,9 +46,7 @@ _ASKED = 1.0
 
 
 def attend(
-    container: Container,
-    terms: ContainerLimits,
-    launched: Launch,
+    running: RunningContainer,
     *,
     log: WorkerLog,
     cancel: CancelButton,
@@ -58,9 +56,7 @@ def attend(
     """Watch a container, started by this or another process, until it is dead.
 
     Args:
-        container: The container.
-        terms: Its time, budget and resource limits.
-        launched: When and how it was started.
+        running: The container.
         log: Receives its output.
         cancel: Request to end it.
         emit: Receives events.
@@ -69,6 +65,7 @@ def attend(
     Raises:
         EngineUnavailableError: The engine went away and did not come back.
     """
+    container, terms, launched = running.container, running.limits, running.launched
     watch = _Watch(
         container=container, terms=terms, launched=launched, log=log, cancel=cancel, emit=emit,
         checkpoints=checkpoints,

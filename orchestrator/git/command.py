@@ -384,3 +384,9 @@ def version() -> tuple[int, ...]:
     """
     words = Git(None).text("version").split()
     return tuple(int(part) for part in words[2].split(".")[:3] if part.isdigit())
+
+
+def shallow_commits(common_dir: Path) -> frozenset[str]:
+    """Return the commits whose parents are missing in a shallow clone."""
+    file = common_dir / "shallow"
+    return frozenset(file.read_text().split()) if file.exists() else frozenset()

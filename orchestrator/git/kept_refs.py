@@ -11,13 +11,22 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from orchestrator.git.command import Git
 from orchestrator.git.handed_over import HarvestRefusedError, open_handed_over
-from orchestrator.git.quarantine import Origin, check_size, import_checked, refusals, unpack
+from orchestrator.git.quarantine import (
+    NOTHING,
+    HandedOver,
+    Kept,
+    Origin,
+    check_size,
+    import_checked,
+    refusals,
+    unpack,
+)
 from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.text.redact import Redactor
 
@@ -39,19 +48,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,-]|\.\.+|^\.|\.$|\.lock$")
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Commits that were kept in addition to a worker's branch."""
-
-    refs: tuple[str, ...] = ()
-    """Full names of the refs."""
-    notes: tuple[str, ...] = ()
-    """Messages for people about commits that could not be kept, and about renamed refs."""
-    refused: str | None = None
-    """Why some commits were refused; None if none was."""
-
-
-NOTHING = Kept()
+_KEPT_PACK = "kept.pack"
 
 
 def kept_prefix(run_id: str, worker_id: int, *, attempt: int) -> str:
@@ -74,22 +71,11 @@ def told(refs: Sequence[str]) -> tuple[str, ...]:
     return (f"commits that are not on the worker's branch are kept: {shown}{more}",)
 
 
-def import_kept(
-    repository: Repository,
-    *,
-    out: Path,
-    quarantine: Path,
-    origin: Origin,
-    prefix: str,
-    redactor: Redactor,
-) -> Kept:
+def import_kept(handed: HandedOver, *, prefix: str, redactor: Redactor) -> Kept:
     """Check the commits outside a worker's branch and create a ref for each that is accepted.
 
     Args:
-        repository: The user's repository.
-        out: Directory with the files `kept` and `kept.pack`, if there is anything to keep.
-        quarantine: Temporary directory to create and remove.
-        origin: What the worker started from.
+        handed: The harvest.
         prefix: Prefix of the new refs. Existing refs below the prefix are replaced: a process that
             died during the same harvest left them.
         redactor: Knows the secrets that no name of a ref may contain.
@@ -98,7 +84,7 @@ def import_kept(
         OSError: The disk is full.
     """
     try:
-        listed = _read(out / "kept")
+        listed = _read(handed.out / "kept")
     except HarvestRefusedError as error:
         return Kept(refused=error.message)
     if listed is None:
@@ -108,11 +94,11 @@ def import_kept(
     wanted = dict(zip(_names(names), (commit for _, commit in rows), strict=False))
     refusals: list[str] = []
     try:
-        found = _import_all(repository, out / "kept.pack", quarantine, origin, bundle, wanted)
+        found = _import_all(handed, bundle, wanted)
     except HarvestRefusedError:
-        found, refusals = _import_each(repository, out / "kept.pack", quarantine, origin, wanted)
+        found, refusals = _import_each(handed, wanted)
     refs = {f"{prefix}{name}": found[name] for name in found}
-    _write_refs(repository, prefix, refs)
+    _write_refs(handed.repository, prefix, refs)
     refused = "commits that are not on the worker's branch were refused" if refusals else None
     return Kept(tuple(refs), (*renamed, *refusals), refused)
 
@@ -181,15 +167,14 @@ def _folders(name: str) -> Iterator[str]:
         yield name
 
 
-def _import_all(
-    repository: Repository, pack: Path, quarantine: Path, origin: Origin, bundle: str,
-    wanted: dict[str, str],
-) -> dict[str, str]:  # fmt: skip
+def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict[str, str]:
     """Import all commits together; if a single rule is broken, all of them are refused."""
-    deadline = time.monotonic() + SEARCH_TIME
+    origin, deadline = handed.origin, time.monotonic() + SEARCH_TIME
     try:
         with refusals():
-            git = import_checked(repository, pack, quarantine, origin, bundle)
+            git = import_checked(
+                handed.repository, handed.out / _KEPT_PACK, handed.quarantine, origin, bundle
+            )
             parents = git.text("rev-list", "--parents", "--no-walk", bundle).split()[1:]
             if not set(parents).issuperset(wanted.values()):
                 raise HarvestRefusedError(
@@ -202,18 +187,18 @@ def _import_all(
                     raise HarvestRefusedError("no time was left to check all commits")
                 check_size(git, base=origin.base, tip=commit, room=origin.room)
     finally:
-        shutil.rmtree(quarantine, ignore_errors=True)
+        shutil.rmtree(handed.quarantine, ignore_errors=True)
     return wanted
 
 
-def _import_each(
-    repository: Repository, pack: Path, quarantine: Path, origin: Origin, wanted: dict[str, str]
-) -> tuple[dict[str, str], list[str]]:
+def _import_each(handed: HandedOver, wanted: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     """Import the acceptable commits one after the other."""
     found: dict[str, str] = {}
     notes = []
     try:
-        with Parts(repository, pack, quarantine, replace(origin, on_top=False)) as parts:
+        origin = replace(handed.origin, on_top=False)
+        pack = handed.out / _KEPT_PACK
+        with Parts(handed.repository, pack, handed.quarantine, origin) as parts:
             for name, commit in wanted.items():
                 refusal = parts.let_in(commit)
                 last = commit if refusal is None else parts.last_good(commit)

@@ -84,53 +84,73 @@ class Origin:
 
 
 def _forget(harvested: Harvested) -> None:
-    """Default for `note`: record nothing."""
+    """Do nothing: the default for `on_accepted`."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Commits that were kept in addition to a worker's branch."""
+
+    refs: tuple[str, ...] = ()
+    """Full names of the refs."""
+    notes: tuple[str, ...] = ()
+    """Messages for people about commits that could not be kept, and about renamed refs."""
+    refused: str | None = None
+    """Why some commits were refused; None if none was."""
+
+
+NOTHING = Kept()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandedOver:
+    """What the container of a harvest hands over, to be checked."""
+
+    repository: Repository
+    """The user's repository."""
+    out: Path
+    """Directory with the files `pack`, `tip`, `notes`, `kept` and `kept.pack`."""
+    quarantine: Path
+    """Temporary directory to create and remove."""
+    origin: Origin
+    """What the worker started from."""
 
 
 def import_harvest(
-    repository: Repository,
-    *,
-    out: Path,
-    quarantine: Path,
+    handed: HandedOver,
     branch: str,
-    origin: Origin,
-    note: Callable[[Harvested], None] = _forget,
-    notes: tuple[str, ...] = (),
-    kept_refs: tuple[str, ...] = (),
-    refused: str | None = None,
+    *,
+    kept: Kept = NOTHING,
+    on_accepted: Callable[[Harvested], None] = _forget,
 ) -> Harvested:
-    """Check the harvest in `out` and move the worker's branch to it.
+    """Check a harvest and move the worker's branch to it.
 
     Args:
-        repository: The user's repository.
-        out: Directory with the files `pack`, `tip` and `notes`.
-        quarantine: Temporary directory to create and remove.
+        handed: The harvest.
         branch: The worker's branch; it must still be where the worker started.
-        origin: What the worker started from.
-        note: Called with the result after the import, before the branch moves.
-        notes: Messages for people, added to those of the helper.
-        kept_refs: Refs of commits that the branch does not reach.
-        refused: Why this is only a part of the worker's harvest.
+        kept: Commits that are kept in addition to the branch; why this is not all, if it is not.
+        on_accepted: Called with the result after the import, before the branch moves.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are malformed.
         GitCommandError: The branch was moved meanwhile.
     """
-    tip = read_tip(out)
-    notes = (*read_notes(out), *notes)
-    harvested = Harvested(tip, notes, kept_refs, refused)
+    repository, quarantine, origin = handed.repository, handed.quarantine, handed.origin
+    tip = read_tip(handed.out)
+    notes = (*read_notes(handed.out), *kept.notes)
+    harvested = Harvested(tip, notes, kept.refs, kept.refused)
     start = origin.start or origin.base
     if tip == start:
-        note(harvested)
+        on_accepted(harvested)
         return harvested
     # Left by a process that died.
     shutil.rmtree(quarantine, ignore_errors=True)
     try:
         with refusals():
-            import_checked(repository, out / "pack", quarantine, origin, tip)
+            import_checked(repository, handed.out / "pack", quarantine, origin, tip)
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)
-    note(harvested)
+    on_accepted(harvested)
     with repository.lock():
         repository.move_branch(branch, new=tip, old=start)
     return harvested

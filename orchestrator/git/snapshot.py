@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.git.command import Git
@@ -17,27 +18,62 @@ def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
     git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"".join(paths))
 
 
-def snapshot(
-    git_dir: Path, work_tree: Path, *, parent: str, message: str, scratch: Path,
-    identity: tuple[str, str],
-    config: Mapping[str, str] | None = None,
-    without: AbstractSet[str] = frozenset(),
-    excluded: Iterable[str] = (),
-) -> str:  # fmt: skip
-    """Commit the current files of a work tree; see `snapshot_checkout`.
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """A work tree, as it is on the disk."""
+
+    git_dir: Path
+    path: Path
+    scratch: Path
+    """A file that may be written and removed."""
+    config: Mapping[str, str] | None = None
+    """Further settings for git."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewCommit:
+    """A commit to be made."""
+
+    parent: str
+    message: str
+    identity: tuple[str, str]
+    """Name and e-mail."""
+
+
+def snapshot_checkout(repository: Repository, *, parent: str, message: str, scratch: Path) -> str:
+    """Commit the user's checkout as it is, without touching its index or any ref.
 
     Args:
-        git_dir: The git directory.
-        work_tree: The directory with the files.
-        parent: Parent of the new commit.
-        message: Message of the new commit.
-        scratch: Path of a temporary file to create and remove.
-        identity: Name and e-mail address of author and committer.
-        config: Additional git settings.
-        without: Files that are left out if they are new.
-        excluded: Directories that git does not read at all.
+        repository: The repository.
+        parent: The commit that the new one goes on top of.
+        message: The message of the new commit.
+        scratch: A file that may be written and removed.
+
+    Returns:
+        The new commit, or `parent` when nothing differs.
     """
-    git = Git(git_dir, work_tree=work_tree, index=scratch, config=config)
+    tree = Tree(git_dir=repository.git_dir, path=repository.top, scratch=scratch)
+    commit = NewCommit(parent=parent, message=message, identity=repository.identity())
+    return snapshot(tree, commit, excluded=repository.nested())
+
+
+def snapshot(
+    tree: Tree,
+    commit: NewCommit,
+    *,
+    without: AbstractSet[str] = frozenset(),
+    excluded: Iterable[str] = (),
+) -> str:
+    """Commit a work tree as it is; return the new commit, or its parent when nothing differs.
+
+    Args:
+        tree: The work tree.
+        commit: The commit to be made.
+        without: New files of the tree that are left out.
+        excluded: Paths that are not read at all.
+    """
+    git_dir, scratch, parent = tree.git_dir, tree.scratch, commit.parent
+    git = Git(git_dir, work_tree=tree.path, index=scratch, config=tree.config)
     try:
         # A copy of the real index spares reading unchanged files again.
         if (git_dir / "index").exists():
@@ -49,35 +85,17 @@ def snapshot(
         git.run("add", "-A", *sparse, "--", *paths)
         if without:
             _leave_out(git, parent, without)
-        tree = git.text("write-tree")
+        written = git.text("write-tree")
     finally:
         scratch.unlink(missing_ok=True)
-    if tree == git.text("rev-parse", f"{parent}^{{tree}}"):
+    if written == git.text("rev-parse", f"{parent}^{{tree}}"):
         return parent
-    name, email = identity
+    name, email = commit.identity
     env = {
         "GIT_AUTHOR_NAME": name,
         "GIT_AUTHOR_EMAIL": email,
         "GIT_COMMITTER_NAME": name,
         "GIT_COMMITTER_EMAIL": email,
     }
-    commit = git.run("commit-tree", tree, "-p", parent, "-m", message, env=env)
-    return commit.decode().strip()
-
-
-def snapshot_checkout(repository: Repository, *, parent: str, message: str, scratch: Path) -> str:
-    """Commit the current files of the user's checkout without changing its index or any ref.
-
-    Args:
-        repository: The user's repository.
-        parent: Parent of the new commit.
-        message: Message of the new commit.
-        scratch: Path of a temporary file to create and remove.
-
-    Returns:
-        The new commit, or `parent` when the files do not differ.
-    """
-    return snapshot(
-        repository.git_dir, repository.top, parent=parent, message=message, scratch=scratch,
-        identity=repository.identity(), excluded=repository.nested(),
-    )  # fmt: skip
+    made = git.run("commit-tree", written, "-p", parent, "-m", commit.message, env=env)
+    return made.decode().strip()

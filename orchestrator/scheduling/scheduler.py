@@ -16,7 +16,7 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, Skipped, make_queue
 from orchestrator.scheduling.start_gate import StartGate
-from orchestrator.worker.attempts import RetryLater, attempt
+from orchestrator.worker.attempts import attempt
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.result_builder import (
@@ -25,6 +25,7 @@ from orchestrator.worker.result_builder import (
     skipped,
     with_attempts,
 )
+from orchestrator.worker.retry_later import RetryLater
 from orchestrator.worker_spec import WorkerSpec
 
 

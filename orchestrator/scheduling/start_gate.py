@@ -5,9 +5,9 @@ import time
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.rate_limits import RateLimiter, Start
-from orchestrator.worker.attempts import RetryLater
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext
+from orchestrator.worker.retry_later import RetryLater
 
 
 class StartGate:

@@ -1,6 +1,7 @@
 """List the runs of a repository, with the worktrees, branches and disk space that they use."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -180,11 +181,13 @@ def _listed(place: _Place) -> ListedRun:
         workers = tuple(
             _worker(
                 worker,
-                result=history.worker_result(number, live=state is RunState.RUNNING),
-                branch=branches.get(number),
-                kept_refs=tuple(ref for worker_id, ref in place.kept_refs if worker_id == number),
-                worktree=worktrees.get(number),
-                used=_used(place.run, number, worktrees.get(number)),
+                history.worker_result(number, live=state is RunState.RUNNING),
+                _Held(
+                    branch=branches.get(number),
+                    worktree=worktrees.get(number),
+                    kept_refs=tuple(ref for owner, ref in place.kept_refs if owner == number),
+                    used=_used(place.run, number, worktrees.get(number)),
+                ),
             )
             for number, worker in history.workers.items()
         )
@@ -203,15 +206,18 @@ def _used(run: RunDirectory, number: int, worktree: Path | None) -> DiskUse:
     return disk_use([*states, *([worktree] if worktree else [])], most_files=MOST_FILES)
 
 
-def _worker(
-    worker: WorkerView,
-    *,
-    result: WorkerResult | None,
-    branch: str | None,
-    kept_refs: tuple[str, ...],
-    worktree: Path | None,
-    used: DiskUse,
-) -> ListedWorker:
+@dataclass(frozen=True)
+class _Held:
+    """What a worker still has in the repository."""
+
+    branch: str | None
+    worktree: Path | None
+    kept_refs: tuple[str, ...]
+    used: DiskUse
+
+
+def _worker(worker: WorkerView, result: WorkerResult | None, held: _Held) -> ListedWorker:
+    used = held.used
     return ListedWorker(
         worker_id=worker.spec.worker_id,
         name=worker.spec.name,
@@ -220,9 +226,9 @@ def _worker(
         state=WorkerState.DONE if result else worker.state,
         status=result.status if result else None,
         reason=result.reason if result else None,
-        branch=branch,
-        worktree_path=str(worktree) if worktree else None,
-        kept_refs=kept_refs,
+        branch=held.branch,
+        worktree_path=str(held.worktree) if held.worktree else None,
+        kept_refs=held.kept_refs,
         container=worker.container,
         started_at=worker.started_at,
         disk=used.size,

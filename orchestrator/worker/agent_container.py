@@ -8,14 +8,19 @@ from orchestrator.agents.output.limit_hints import limits_named
 from orchestrator.engine.labels import DEADLINE
 from orchestrator.engine.protocol import Container
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
-from orchestrator.execution.launch import ContainerLimits, launch, take_over
-from orchestrator.execution.output import WorkerLog
+from orchestrator.execution.launch import (
+    ContainerLimits,
+    RunningContainer,
+    launch,
+    take_over,
+)
+from orchestrator.execution.output import LogOptions, WorkerLog
 from orchestrator.execution.start_throttle import StartCancelledError
 from orchestrator.execution.supervisor import attend
 from orchestrator.execution.watchdog import AllowedPaths
 from orchestrator.git.command import Git
 from orchestrator.results import Reason
-from orchestrator.state.checkpoints import Checkpoints, Launch
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.endings import Ending, Stop
 from orchestrator.worker.container_specs import worker_container
 from orchestrator.worker.context import WorkerContext
@@ -33,11 +38,13 @@ def open_log(worker: WorkerContext) -> WorkerLog:
     return WorkerLog(
         worker.directory,
         worker.number,
+        LogOptions(
+            limit=worker.config.limits.log_limit,
+            redactor=worker.run.redactor,
+            triggers=worker.config.triggers,
+        ),
         emit=worker.run.emit,
         new_reader=worker.agent.progress_reader,
-        limit=worker.config.limits.log_limit,
-        redactor=worker.run.redactor,
-        triggers=worker.config.triggers,
     )
 
 
@@ -50,10 +57,9 @@ def run_task(
         EngineUnavailableError: The engine went away; a resumed run continues from here.
     """
     checkpoints, cancel = worker.checkpoints, worker.cancel
-    terms = _limits(worker, workspace)
     with ExitStack() as stack:
         try:
-            container, launched = _start(worker, workspace, terms, services, stack)
+            running = _start(worker, workspace, services, stack)
         except EngineUnavailableError:
             raise
         except StartCancelledError:
@@ -63,30 +69,33 @@ def run_task(
             return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))
         try:
             ending = attend(
-                container, terms, launched,
-                log=log, cancel=cancel, emit=worker.run.emit, checkpoints=checkpoints,
-            )  # fmt: skip
+                running,
+                log=log,
+                cancel=cancel,
+                emit=worker.run.emit,
+                checkpoints=checkpoints,
+            )
         except EngineUnavailableError:
             stack.pop_all()  # the container may continue to run, and needs its secrets
             raise
         except BaseException:
-            _removed(container)
+            _removed(running.container)
             raise
         services.look()
         ending = _noted(ending, log, checkpoints)
-        problem = _removed(container)
+        problem = _removed(running.container)
     return replace(ending, error=ending.error or problem)
 
 
 def _start(
     worker: WorkerContext,
     workspace: Workspace,
-    terms: ContainerLimits,
     services: Services,
     stack: ExitStack,
-) -> tuple[Container, Launch]:
+) -> RunningContainer:
     """Start the container of a worker, or return the container that another process started."""
     run, checkpoints = worker.run, worker.checkpoints
+    terms = _limits(worker, workspace)
     found = _find(worker) if run.resumed else None
     if found is None and checkpoints.launch() is not None:
         raise EngineError("the worker's container is gone: another program removed it")
@@ -104,9 +113,9 @@ def _start(
             return launch(run.engine, described, terms, checkpoints, created=write)
     try:
         if found.state().started_at is not None:
-            return found, take_over(found, terms, checkpoints)
+            return take_over(found, terms, checkpoints)
         with run.pace.turn(partial(_is_cancelled, worker), worker.provider):
-            return found, take_over(found, terms, checkpoints)
+            return take_over(found, terms, checkpoints)
     except BaseException:
         found.remove()
         raise

@@ -10,7 +10,7 @@ Archiving an attempt consists of these steps, each of which may be repeated:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -27,6 +27,7 @@ from orchestrator.worker.result_builder import (
     with_attempts,
     with_note,
 )
+from orchestrator.worker.retry_later import RetryLater
 
 RETRIED: Mapping[Reason, bool] = {
     Reason.AGENT_FAILED: True,
@@ -63,18 +64,6 @@ RETRIED: Mapping[Reason, bool] = {
 
 MOST_REFUSALS = 20
 """Most times that one worker waits for its provider."""
-
-
-@dataclass(frozen=True)
-class RetryLater:
-    """An attempt failed; there will be another."""
-
-    delay: float
-    """Seconds until the next attempt."""
-    refused: bool = False
-    """Whether the provider refused requests; otherwise the attempt counts as a retry."""
-    resets_in: float | None = None
-    """Seconds until the provider accepts requests, as it reported; None if unknown."""
 
 
 def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:

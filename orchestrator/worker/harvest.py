@@ -14,9 +14,9 @@ from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.handed_over import Harvested, HarvestRefusedError, read_tip
-from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
+from orchestrator.git.kept_refs import Parts, import_kept, told
 from orchestrator.git.lfs import note_made, take_objects
-from orchestrator.git.quarantine import import_harvest
+from orchestrator.git.quarantine import NOTHING, Kept, import_harvest
 from orchestrator.git.secret_scan import leak_notes, leaks
 from orchestrator.git.worktree import ensure_worktree
 from orchestrator.results import Reason, Status
@@ -164,14 +164,7 @@ def harvest(request: HarvestRequest) -> Harvested:
 
 def _keep(request: HarvestRequest) -> Kept:
     """Import the commits that the worker's branch does not reach."""
-    return import_kept(
-        request.repository,
-        out=request.workspace.store.out,
-        quarantine=request.workspace.store.quarantine,
-        origin=request.origin,
-        prefix=request.kept_prefix,
-        redactor=request.redactor,
-    )
+    return import_kept(request.handed_over, prefix=request.kept_prefix, redactor=request.redactor)
 
 
 def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedError) -> Harvested:
@@ -211,7 +204,8 @@ def _notes(kept: Kept) -> tuple[str, ...]:
 def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) -> Harvested:
     """Check the pack, import it and move the branch."""
     store = request.workspace.store
-    patches = keep_patches(store.root, store.out)
+    notes = (*_notes(kept), *keep_patches(store.root, store.out))
+    why = "; ".join(filter(None, (refused, kept.refused))) or None
 
     def on_accepted(harvested: Harvested) -> None:
         taken = take_objects(request.repository, store.out, room=request.room)
@@ -219,15 +213,10 @@ def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) 
         request.checkpoints.note_harvested(_redacted(request, harvested))
 
     return import_harvest(
-        request.repository,
-        out=store.out,
-        quarantine=store.quarantine,
-        branch=request.spec.branch,
-        origin=request.origin,
-        note=on_accepted,
-        notes=(*_notes(kept), *patches),
-        kept_refs=kept.refs,
-        refused="; ".join(filter(None, (refused, kept.refused))) or None,
+        request.handed_over,
+        request.spec.branch,
+        kept=Kept(kept.refs, notes, why),
+        on_accepted=on_accepted,
     )
 
 

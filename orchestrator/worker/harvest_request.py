@@ -7,7 +7,7 @@ from orchestrator.engine import labels as label
 from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.execution.dead_man_switch import Switch
 from orchestrator.git.kept_refs import kept_prefix
-from orchestrator.git.quarantine import Origin
+from orchestrator.git.quarantine import HandedOver, Origin
 from orchestrator.git.repository import Repository
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
@@ -80,4 +80,15 @@ class HarvestRequest:
             objects=self.workspace.objects,
             shallow=self.shallow,
             room=self.room,
+        )
+
+    @property
+    def handed_over(self) -> HandedOver:
+        """What the container of the harvest hands over."""
+        store = self.workspace.store
+        return HandedOver(
+            repository=self.repository,
+            out=store.out,
+            quarantine=store.quarantine,
+            origin=self.origin,
         )

@@ -16,7 +16,7 @@ from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.launch import start_again
-from orchestrator.execution.output import WorkerLog, stage_log
+from orchestrator.execution.output import LogOptions, WorkerLog, stage_log
 from orchestrator.execution.supervisor import attend
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.tail import last_line
@@ -172,11 +172,13 @@ class Work:
         return WorkerLog(
             self.worker.directory,
             self.worker.number,
+            LogOptions(
+                limit=self.worker.config.limits.log_limit,
+                redactor=self.worker.run.redactor,
+                stage=self.job.name,
+            ),
             emit=self.worker.run.emit,
             new_reader=lambda: lambda _: None,
-            limit=self.worker.config.limits.log_limit,
-            redactor=self.worker.run.redactor,
-            stage=self.job.name,
         )
 
     def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
@@ -189,16 +191,14 @@ class Work:
                 described = job_container(worker, workspace, secrets, self.job)
                 if self.services is not None:
                     described = self.services.network_of(described)
-                container, launched = start_again(run.engine, described, terms)
+                running = start_again(run.engine, described, terms)
                 try:
-                    ending = attend(
-                        container, terms, launched, log=log, cancel=self.cancel, emit=run.emit
-                    )
+                    ending = attend(running, log=log, cancel=self.cancel, emit=run.emit)
                     if note is not None:
                         with suppress(OSError):  # full disk: repeating the job does no harm
                             note(ending)
                 finally:
-                    container.remove()
+                    running.container.remove()
         except EngineUnavailableError:
             raise
         except OrchestratorError as error:

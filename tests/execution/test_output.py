@@ -16,7 +16,7 @@ from orchestrator.agents.base import AgentProgress, ProgressReader
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.engine.protocol import LogChunk
 from orchestrator.events import Event, WorkerOutput, WorkerProgress
-from orchestrator.execution.output import WorkerLog
+from orchestrator.execution.output import LogOptions, WorkerLog
 from orchestrator.text.redact import Redactor
 
 
@@ -44,7 +44,7 @@ def log(tmp_path: Path, heard: Heard) -> Iterator[WorkerLog]:
 
 def make(directory: Path, heard: Heard, limit: int = 1 << 40) -> WorkerLog:
     reader = ShellAgent().progress_reader
-    return WorkerLog(directory, 1, emit=heard.append, new_reader=reader, limit=limit)
+    return WorkerLog(directory, 1, LogOptions(limit=limit), emit=heard.append, new_reader=reader)
 
 
 def out(data: bytes) -> LogChunk:
@@ -180,7 +180,8 @@ def test_each_worker_s_reader_counts_for_itself_and_anew_from_the_start(
         seen = itertools.count(1)
         return lambda _: AgentProgress(steps=next(seen))
 
-    with WorkerLog(tmp_path, 1, emit=heard.append, new_reader=counting, limit=1 << 20) as log:
+    options = LogOptions(limit=1 << 20)
+    with WorkerLog(tmp_path, 1, options, emit=heard.append, new_reader=counting) as log:
         log.write(out(b'{"a": 1}\n{"b": 1}\n\nText: 1\n{"c": 1}\n'))
         assert log.steps == 4
         assert [event.steps for event in heard if isinstance(event, WorkerProgress)] == [4]
@@ -225,10 +226,9 @@ def test_a_secret_is_neither_kept_nor_told(
     log = WorkerLog(
         tmp_path,
         1,
+        LogOptions(limit=1000, redactor=redactor),
         emit=heard.append,
         new_reader=ShellAgent().progress_reader,
-        limit=1000,
-        redactor=redactor,
     )
     with log:
         for data in (b"a correct-", b"horse\n", b"and at the end correct-horse"):

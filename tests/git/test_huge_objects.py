@@ -24,7 +24,7 @@ import json, resource, sys
 from pathlib import Path
 from orchestrator.git.changes import changes
 from orchestrator.errors import OrchestratorError
-from orchestrator.git.quarantine import Origin, import_harvest
+from orchestrator.git.quarantine import HandedOver, Origin, import_harvest
 from orchestrator.git.secret_scan import leaks
 from orchestrator.text.redact import Redactor
 from orchestrator.git.repository import Repository
@@ -37,8 +37,9 @@ try:
         said = [len(found.files), found.total, len(searched.found)]
     else:
         origin = Origin(base=base, objects=Path(objects), shallow=frozenset())
-        import_harvest(repository, out=Path(out), quarantine=Path(quarantine), branch=branch,
-                       origin=origin)
+        handed = HandedOver(repository=repository, out=Path(out), quarantine=Path(quarantine),
+                            origin=origin)
+        import_harvest(handed, branch)
 except OrchestratorError as error:
     said = str(error)
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.git import kept_refs
-from orchestrator.git.kept_refs import Kept, import_kept, kept_prefix
-from orchestrator.git.quarantine import Origin
+from orchestrator.git.kept_refs import import_kept, kept_prefix
+from orchestrator.git.quarantine import HandedOver, Kept, Origin
 from orchestrator.git.repository import KEPT, Repository
 from orchestrator.text.redact import Redactor
 from orchestrator.workspace.private_git import base_objects
@@ -56,10 +56,12 @@ class Handover:
 
     def bring_in(self) -> Kept:
         return import_kept(
-            Repository(self.repo),
-            out=self.out,
-            quarantine=self.out.with_name("quarantine"),
-            origin=self.origin,
+            HandedOver(
+                repository=Repository(self.repo),
+                out=self.out,
+                quarantine=self.out.with_name("quarantine"),
+                origin=self.origin,
+            ),
             prefix=kept_prefix("run", 1, attempt=1),
             redactor=Redactor({"TOKEN": b"correct-horse-battery"}),
         )

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import docker
 
-from orchestrator.engine.image_protocol import ImageEngine
+from orchestrator.engine.image_protocol import ImageBuild, ImageEngine
 from orchestrator.engine.images.builder import ImageBuilder, proxy_args
 
 
 @contextmanager
 def built_image(engine: ImageEngine, folder: Path, tag: str) -> Iterator[str]:
     """Build an image that only tests use, and remove it again."""
-    engine.build(
-        folder, dockerfile="Dockerfile", tag=tag, args=proxy_args(os.environ), labels={},
-        progress=lambda _: None,
-    )  # fmt: skip
+    image = ImageBuild(context=folder, tag=tag, args=proxy_args(os.environ))
+    engine.build(image, progress=lambda _: None)
     yield tag
     client = docker.from_env()
     client.images.remove(tag, force=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.git.handed_over import Harvested, HarvestRefusedError
-from orchestrator.git.quarantine import Origin, import_harvest
+from orchestrator.git.quarantine import HandedOver, Origin, import_harvest
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.private_git import base_objects
 from tests.support.repository import git
@@ -68,13 +68,13 @@ class Handover:
         return tip
 
     def bring_in(self) -> Harvested:
-        return import_harvest(
-            self.repository,
+        handed = HandedOver(
+            repository=self.repository,
             out=self.out,
             quarantine=self.quarantine,
-            branch=BRANCH,
             origin=self.origin,
         )
+        return import_harvest(handed, BRANCH)
 
     def refused(self, said: str) -> None:
         """Hold that it is refused, and that nothing came in."""

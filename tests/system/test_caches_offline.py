@@ -8,6 +8,7 @@ import docker
 import pytest
 
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.git.repository import Repository
 from orchestrator.workspace.caches import generations
@@ -83,9 +84,7 @@ def image(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory)
     context = tmp_path_factory.mktemp("image")
     (context / "Dockerfile").write_text(DOCKERFILE)
     tag = f"orchestrator/test-caches:{context.parent.name}"
-    docker_engine.build(
-        context, dockerfile="Dockerfile", tag=tag, args={}, labels={}, progress=lambda _: None
-    )
+    docker_engine.build(ImageBuild(context=context, tag=tag), progress=lambda _: None)
     yield tag
     client = docker.from_env()
     client.images.remove(tag)

@@ -10,6 +10,7 @@ import docker
 import pytest
 
 from orchestrator.engine import load_engine
+from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.builder import RECIPE, ImageBuilder
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.images.recipes import ca_bundle
@@ -81,9 +82,7 @@ def run(client: docker.DockerClient, image: str, command: list[str], **options: 
 def build(engine: Engine, folder: Path, dockerfile: str, *, tag: str) -> list[str]:
     (folder / "Dockerfile").write_text(dockerfile)
     lines: list[str] = []
-    engine.build(
-        folder, dockerfile="Dockerfile", tag=tag, args={}, labels={}, progress=lines.append
-    )
+    engine.build(ImageBuild(context=folder, tag=tag), progress=lines.append)
     return lines
 
 

@@ -20,7 +20,7 @@ from docker.utils.build import create_archive, exclude_paths
 
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.steps import Steps, remove_unnamed
-from orchestrator.engine.image_protocol import ImageInfo, Progress
+from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
 from orchestrator.files.safe_open import open_regular
 from orchestrator.text.sanitize import one_line
@@ -87,35 +87,23 @@ class DockerImages:
             lines = (json.loads(line) for line in answer.splitlines() if line.strip())
             _follow(lines, action=f"import `{tag}`", progress=lambda _: None)
 
-    def build(
-        self,
-        context: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        args: Mapping[str, str],
-        labels: Mapping[str, str],
-        progress: Progress,
-        use_cache: bool = True,
-        target: str | None = None,
-        left_out: frozenset[str] = frozenset(),
-    ) -> None:
+    def build(self, image: ImageBuild, *, progress: Progress) -> None:
         """Build an image from a folder without the files in `left_out`; leave no unnamed image."""
-        steps = Steps()
+        steps, tag = Steps(), image.tag
         with (
             _building(f"build `{tag}`"),
-            self._in_the_place_of(tag, labels),
-            _archive(context, dockerfile, left_out) as (archive, name),
+            self._in_the_place_of(tag, image.labels),
+            _archive(image) as (archive, name),
         ):
             stream = self._client.build(
                 fileobj=archive,
                 custom_context=True,
                 dockerfile=name,
                 tag=tag,
-                buildargs=dict(args),
-                labels=dict(labels),
-                nocache=not use_cache,
-                target=target,
+                buildargs=dict(image.args),
+                labels=dict(image.labels),
+                nocache=not image.use_cache,
+                target=image.target,
                 # Remove the containers of build steps, including that of a failed step.
                 rm=True,
                 forcerm=True,
@@ -142,21 +130,20 @@ class DockerImages:
 
 
 @contextmanager
-def _archive(
-    context: Path, dockerfile: str, left_out: frozenset[str]
-) -> Iterator[tuple[IO[bytes], str]]:
+def _archive(image: ImageBuild) -> Iterator[tuple[IO[bytes], str]]:
     """Pack the build context as the SDK does; yield the archive and the Dockerfile's name in it.
 
     Raises:
         OSError: A file cannot be read.
     """
+    context, dockerfile = image.context, image.dockerfile
     root = str(context.resolve())
     lines = _ignore_lines(context / ".dockerignore")
     ignored = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
     name, text = process_dockerfile(dockerfile, root)
     inside = name or dockerfile
     paths = sorted(exclude_paths(root, ignored, dockerfile=inside))
-    files = [path for path in paths if not _is_below(path.replace(os.sep, "/"), left_out)]
+    files = [path for path in paths if not _is_below(path.replace(os.sep, "/"), image.left_out)]
     # A Dockerfile from outside the context is added to the archive, but excluded from `COPY`.
     beside: list[tuple[str, str]] = []
     if text is not None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.engine.image_protocol import ImageEngine, ImageInfo, Progress
+from orchestrator.engine.image_protocol import ImageBuild, ImageEngine, ImageInfo, Progress
 from orchestrator.engine.images.debian import SUITE, bootstrap
 from orchestrator.engine.images.names import BASE_IMAGE, PROJECT_IMAGES, worker_image
 from orchestrator.engine.images.project import ProjectImage, read_project
@@ -129,18 +129,17 @@ class ImageBuilder:
         tag = project_tag(project)
         labels = {RECIPE: project.digest, PROJECT: str(project.source)}
         if not self._keeps(tag, labels):
-            left_out = {"left_out": project.left_out} if project.left_out else {}
-            self.engine.build(
-                project.context,
-                **left_out,
+            image = ImageBuild(
+                context=project.context,
                 dockerfile=str(project.dockerfile),
                 tag=tag,
                 args={**project.args, **proxy_args(self.environ)},
                 labels=labels,
-                progress=self.progress,
                 use_cache=self.use_cache,
                 target=project.target,
+                left_out=project.left_out,
             )
+            self.engine.build(image, progress=self.progress)
         return tag
 
     def _keeps(self, tag: str, labels: Mapping[str, str]) -> bool:
@@ -185,15 +184,15 @@ class ImageBuilder:
         labels: Mapping[str, str],
     ) -> None:
         with build_context(files, ca_bundle(self.environ)) as context:
-            self.engine.build(
-                context,
+            image = ImageBuild(
+                context=context,
                 dockerfile=files[0],
                 tag=tag,
                 args={**args, **proxy_args(self.environ)},
                 labels=labels,
-                progress=self.progress,
                 use_cache=self.use_cache,
             )
+            self.engine.build(image, progress=self.progress)
 
 
 def project_tag(project: ProjectImage, agent: str | None = None) -> str:

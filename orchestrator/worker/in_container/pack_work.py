@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from orchestrator.worker.in_container.git_states import Index, Others, carry_over
 
@@ -51,15 +51,23 @@ _OBJECT_FOLDER = re.compile(r"[0-9a-f]{2}|pack")
 _OBJECT_FILE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?|pack-[0-9a-f]+\.(?:pack|idx)")
 
 
+class Places(NamedTuple):
+    """The directories of this container."""
+
+    workspace: str
+    store: str
+    git_dir: str
+    objects: str
+    out: str
+
+
 class Harvest:
     """One worker's work tree and store, as mounted in this container."""
 
-    def __init__(
-        self, workspace: str, store: str, git_dir: str, objects: str, out: str, base: str = ""
-    ) -> None:
-        self.workspace = workspace
-        self.store = store
-        self.out = out
+    def __init__(self, places: Places, base: str = "") -> None:
+        self.workspace = places.workspace
+        self.store = places.store
+        self.out = places.out
         self.notes: list[str] = []
         self.left_out: list[str] = []
         self.why: dict[str, str] = {}
@@ -68,7 +76,7 @@ class Harvest:
         """Bytes of LFS content that may still be handed over."""
         self.holes = self.room
         """Bytes that sparse files may still have beyond their size on the disk."""
-        self.objects = objects
+        self.objects = places.objects
         self.env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": "/nonexistent",
@@ -76,9 +84,9 @@ class Harvest:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_DIR": git_dir,
-            "GIT_WORK_TREE": workspace,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{objects}:{store}/objects",
+            "GIT_DIR": places.git_dir,
+            "GIT_WORK_TREE": places.workspace,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{places.objects}:{places.store}/objects",
         }
         self.unread = LARGEST_LIST
         """Bytes of the list of packed refs that may still be read."""
@@ -732,13 +740,13 @@ def below(path: bytes, folders: "set[bytes]") -> bool:
     return False
 
 
-def main(workspace: str, store: str, git_dir: str, objects: str, out: str, *rest: str) -> None:
+def main(*arguments: str) -> None:
     """Tidy, commit, pack.
 
     With a commit as the last argument, only the files are committed, on top of that commit.
     """
-    written, base, branch, message, *onto = rest
-    harvest = Harvest(workspace, store, git_dir, objects, out, base)
+    written, base, branch, message, *onto = arguments[len(Places._fields) :]
+    harvest = Harvest(Places(*arguments[: len(Places._fields)]), base)
     harvest.tidy(written)
     harvest.tidy_store()
     harvest.keep_submodules()

@@ -61,13 +61,7 @@ def check_import(world: World) -> str:
     """
     before = _look(world)
     try:
-        harvested = import_harvest(
-            world.repository,
-            out=world.store.out,
-            quarantine=world.store.root / "quarantine",
-            branch=BRANCH,
-            origin=world.origin,
-        )
+        harvested = import_harvest(world.handed_over, BRANCH)
     except OrchestratorError as error:
         _check_message(error.message)
         _check_changed(before, _look(world), world, tip=world.base, objects=False)

@@ -64,15 +64,9 @@ def _harvest(world: World) -> tuple[str, ...]:
     store = world.store
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
     harvest_helper.main(*map(str, places), world.base, BRANCH, "message")
-    common = {"out": store.out, "quarantine": store.root / "quarantine", "origin": world.origin}
-    kept = import_kept(
-        world.repository,
-        prefix=PREFIX,
-        redactor=Redactor(),
-        **common,  # type: ignore[arg-type]
-    )
+    kept = import_kept(world.handed_over, prefix=PREFIX, redactor=Redactor())
     assert (kept.notes, kept.refused) == ((), None)
-    harvested = import_harvest(world.repository, branch=BRANCH, **common)  # type: ignore[arg-type]
+    harvested = import_harvest(world.handed_over, BRANCH)
     told = [note for note in harvested.notes if "its branch has only its files" not in note]
     assert [note for note in told if "nested repository" not in note] == []
     return kept.refs

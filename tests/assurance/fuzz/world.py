@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.git.quarantine import Origin
+from orchestrator.git.quarantine import HandedOver, Origin
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import Worktree
 from orchestrator.state.worker_directory import Store
@@ -44,6 +44,16 @@ class World:
     def store(self) -> Store:
         """The worker's state."""
         return Store(root=self.root / "state")
+
+    @property
+    def handed_over(self) -> HandedOver:
+        """What the worker's harvest hands over."""
+        return HandedOver(
+            repository=self.repository,
+            out=self.store.out,
+            quarantine=self.store.quarantine,
+            origin=self.origin,
+        )
 
     @property
     def mark(self) -> Path:

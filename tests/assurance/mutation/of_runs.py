@@ -365,6 +365,10 @@ def secrets() -> Iterator[Protection]:
         ("tests/runs/test_secrets.py", "tests/system/test_secrets.py"),
         ("read-only to the worker", "target=secret_files.TARGET, read_only=True",
          "target=secret_files.TARGET, read_only=False"),
+    )  # fmt: skip
+    yield from patches(
+        "worker/pack.py",
+        ("tests/runs/test_secrets.py", "tests/system/test_secrets.py"),
         ("out of a commit's message", "one_line(request.redactor.text(spec.task), limit=500)",
          "one_line(spec.task, limit=500)"),
     )  # fmt: skip

@@ -32,7 +32,7 @@ def test_every_setting_of_git_is_a_protection_in_the_list() -> None:
 
 def test_every_setting_of_the_helpers_git_is_in_the_list() -> None:
     listed = "".join(protection.old for protection in PROTECTIONS["helper"])
-    environment = harvest_helper.Harvest("", "", "", "", "").env
+    environment = harvest_helper.Harvest(harvest_helper.Places("", "", "", "", "")).env
     settings = [n for n in environment if n.startswith(("GIT_CONFIG", "GIT_NO"))]
     assert [name for name in settings if name not in listed] == []
 

@@ -9,6 +9,7 @@ import docker
 import pytest
 
 from orchestrator.engine.docker.images import DockerImages
+from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.errors import EngineUnavailableError
 
 HEAD = (
@@ -56,7 +57,5 @@ def test_a_daemon_that_hangs_up_midway_is_unreachable(images: DockerImages, tmp_
     (context / "Dockerfile").write_text("FROM scratch\n")
     told: list[str] = []
     with pytest.raises(EngineUnavailableError, match="cannot build `a:b`"):
-        images.build(
-            context, dockerfile="Dockerfile", tag="a:b", args={}, labels={}, progress=told.append
-        )
+        images.build(ImageBuild(context=context, tag="a:b"), progress=told.append)
     assert told == ["Step 1/2"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.worker.in_container.pack_work import NESTED, Harvest
+from orchestrator.worker.in_container.pack_work import NESTED, Harvest, Places
 from tests.support.repository import git
 
 ID = "1" * 40
@@ -29,7 +29,7 @@ def outside(tmp_path: Path) -> Path:
 
 def resolved(store: Path) -> str | None:
     places = (str(store.parent / name) for name in ("tree", "store", "git", "objects", "out"))
-    return Harvest(*places).resolve("HEAD")
+    return Harvest(Places(*places)).resolve("HEAD")
 
 
 def test_a_ref_leads_to_a_commit(store: Path, outside: Path) -> None:
@@ -67,7 +67,9 @@ def harvest(repo: Path, tmp_path: Path) -> Harvest:
     for name in ("tree", "out"):
         (tmp_path / name).mkdir()
     objects = repo / ".git" / "objects"
-    return Harvest(*(str(tmp_path / n) for n in ("tree", "store", "store")), str(objects), "out")
+    return Harvest(
+        Places(*(str(tmp_path / n) for n in ("tree", "store", "store")), str(objects), "out")
+    )
 
 
 def names(folder: Path) -> list[str]:
@@ -115,7 +117,7 @@ def test_of_an_overlay_only_what_was_written_is_looked_at(tmp_path: Path) -> Non
     # What the base had and the worker deleted: in the tree there is nothing.
     os.mknod(upper / "gone", stat.S_IFCHR)
     places = (str(tmp_path / name) for name in ("tree", "store", "git", "objects", "out"))
-    harvest = Harvest(*places)
+    harvest = Harvest(Places(*places))
     harvest.tidy(str(upper))
     assert sorted(harvest.notes) == [
         "nested repository, its files were kept as ordinary files: new/.git",
