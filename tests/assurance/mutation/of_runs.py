@@ -165,9 +165,9 @@ def limits() -> Iterator[Protection]:
     yield from patches(
         "worker/agent_container.py",
         ("tests/scheduling/test_scheduler.py", "tests/runs/test_runner.py"),
-        ("removed at its end", "        problem = _removed(container)\n",
+        ("removed at its end", "        problem = _removed(running.container)\n",
          "        problem = None\n"),
-        ("removed whatever happens", "            _removed(container)\n            raise",
+        ("removed whatever happens", "            _removed(running.container)\n            raise",
          "            raise"),
     )  # fmt: skip
     yield from patches(
