@@ -69,7 +69,7 @@ class CheckResult(BaseModel):
     exit_code: int | None = None
     """Null when the end of the check was not observed."""
     duration: float = Field(default=0.0, ge=0)
-    """Seconds."""
+    """Duration in seconds."""
     log: str
     """File with the check's whole output."""
     message: str | None = None

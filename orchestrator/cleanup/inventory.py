@@ -87,7 +87,7 @@ class RecordedWorker:
         return config_of(record.config, record.workflow[self.spec.name], record.programs)
 
     def is_stranded(self) -> bool:
-        """Return whether the worker's run died before some of its work was harvested."""
+        """Return whether the worker's run died while work was still unharvested."""
         store, checkpoints = Store(root=self.state), Checkpoints(self.state)
         if self._never_ran(checkpoints):
             return False

@@ -59,9 +59,9 @@ class ContainerState:
     """Start and end of a container, by the engine's clock."""
 
     started_at: datetime | None
-    """None before the container's start."""
+    """Start of the container; None before its start."""
     ended_at: datetime | None
-    """None while the container runs."""
+    """End of the container; None while it runs."""
 
 
 class Container(Protocol):

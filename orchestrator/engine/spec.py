@@ -68,14 +68,14 @@ class ContainerSpec:
     user: str
     """`uid:gid`, never 0 for anything a worker wrote; empty for the image's default user."""
     workdir: str
-    """Empty for the image's default directory."""
+    """Working directory; empty for the image's default."""
     labels: Mapping[str, str]
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[BindMount | OverlayMount | TmpfsMount, ...] = ()
     network: str = "none"
     """`none`, or the id of a network that `create_network` returned."""
     egress: Egress | None = None
-    """None leaves the network unfiltered."""
+    """Filter of the network's connections; None leaves them unfiltered."""
     network_of: str | None = None
     """Id of a running container whose network, with its `localhost`, this container joins. The
     `network`, `egress`, `extra_hosts` and `ports` of that container apply; those given here are

@@ -35,7 +35,7 @@ class ContainerLimits:
     triggers: Triggers = field(default_factory=Triggers)
     scope: AllowedPaths | None = None
     stage: Stage | None = None
-    """None for the task itself."""
+    """Stage that the container belongs to; None for the task itself."""
     name: str | None = None
     """Name of the check, when the container runs a check."""
     switch: Switch = NO_SWITCH

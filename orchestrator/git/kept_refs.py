@@ -122,7 +122,7 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
 
 
 def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str], tuple[str, ...]]:
-    """Number the names that contain a secret, and return a note that says so."""
+    """Replace names that contain a secret by numbers; return the names and a note about this."""
     held = [redactor.names_in(name.encode("utf-8", "surrogatepass")) for name in names]
     secrets = sorted({secret for found in held for secret in found})
     if not secrets:

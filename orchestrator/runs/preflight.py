@@ -46,7 +46,7 @@ class RunRequest:
     root: Path
     """Any directory of the repository."""
     agent: Agent | None = None
-    """Default: the agent that the settings of each worker name."""
+    """Adapter for all workers. Default: the agent that each worker's settings name."""
     workflow: Workflow | None = None
     """The workflow whose tasks are run; None for the tasks of `config`."""
     programs: Programs = field(default_factory=dict)

@@ -18,7 +18,7 @@ class BudgetPool:
 
     total: float
     least: float
-    """Smallest share."""
+    """Smallest share that is given out."""
     spent: float = 0.0
     reserved: float = 0.0
 

@@ -21,7 +21,7 @@ class Skipped:
 
     spec: WorkerSpec
     reason: Reason | None
-    """None if this is no failure."""
+    """Reason for the result; None if the skip is no failure."""
     message: str
 
 

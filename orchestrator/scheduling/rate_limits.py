@@ -127,7 +127,7 @@ class RateLimiter:
         return self._pause(start.provider, state, now, length, known=resets_in is not None)
 
     def ended(self, start: Start, now: float, *, succeeded: bool) -> None:
-        """Record a worker that ended in any other way."""
+        """Record the end of a worker that its provider did not refuse."""
         state = self._state(start.provider)
         state.running -= 1
         if not succeeded or start.at <= state.paused_at:

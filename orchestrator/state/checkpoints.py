@@ -44,7 +44,7 @@ class Launch(BaseModel):
     container: str
     boot: str
     at: float
-    """Seconds since that boot, so that changes of the wall clock do not move a deadline."""
+    """Time of the start in seconds since boot, which changes of the wall clock do not affect."""
     before: DiskUse
     """Disk use of its directories before the start."""
 

@@ -22,7 +22,7 @@ class Ending:
     started_at: datetime | None
     duration: float
     exit_status: ExitStatus | None
-    """None when the container never ran or its end was not observed."""
+    """Exit status; None when the container never ran or its end was not observed."""
     stopped: Stop | None = None
     """Why the orchestrator stopped the container; None if it ended by itself."""
     error: str | None = None

@@ -41,7 +41,7 @@ class ListedWorker(_Listed):
     """Final status; null before the worker's end."""
     reason: Reason | None
     branch: str | None
-    """Null when the branch is gone or belongs to another run now."""
+    """Name of the branch; null when it is gone or belongs to another run now."""
     worktree_path: str | None
     """Absolute path; null when the worktree is gone or belongs to another run now."""
     kept_refs: tuple[str, ...]

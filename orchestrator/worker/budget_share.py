@@ -11,7 +11,7 @@ class BudgetShare:
     """The most that a worker may spend; None: no limit."""
 
     budget: float | None = None
-    """USD."""
+    """Cost in USD; None for no limit."""
     tokens: int | None = None
 
     @property

@@ -23,7 +23,7 @@ class CheckedSettings:
     agent: Agent
     image: str
     egress: Egress | None
-    """None if no container of the worker has a network."""
+    """Filter of the network; None if no container of the worker has a network."""
     inherited_env: Mapping[str, str]
     """The caller's variables that the agent program gets."""
 

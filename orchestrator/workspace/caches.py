@@ -49,7 +49,7 @@ class Caches:
 
     kinds: tuple[CacheKind, ...] = ()
     generation: Path | None = None
-    """None if nothing is published, or if this run creates a generation."""
+    """Directory of the generation; None if there is none, or if this run creates the first."""
     warms: bool = False
     """Whether a worker that succeeds publishes its caches."""
     notices: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ class ImageStatus:
 
     tag: str
     info: ImageInfo | None
-    """None when the image is missing."""
+    """Description of the image; None when it is missing."""
     stale: bool
     """Whether a build would now use other files or another base than the image was built from."""
     project: str | None = None
