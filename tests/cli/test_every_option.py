@@ -415,6 +415,7 @@ STOPPED_BY_A_TRIGGER = f"{TRIGGERS}::test_the_worker_is_stopped_for_it_and_its_w
 CAPACITY, RETENTION = "tests/runs/test_capacity.py", "tests/cleanup/test_retention.py"
 CONFINED, STAGES = "tests/workspace/test_confined.py", "tests/worker/test_stages.py"
 SCHEDULER = "tests/scheduling/test_scheduler.py"
+DEPENDENCIES = "tests/scheduling/test_dependencies.py"
 SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("tasks",): lambda seen: "cat mine.local" in seen.worker.command[-1],
     ("model",): lambda seen: seen.worker.env["ORCHESTRATOR_MODEL"] == "m",
@@ -509,8 +510,8 @@ OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
     "max_steps": "tests/cli/test_every_option.py::test_a_workflow_refuses",
     "budget": (0.5, lambda seen: seen.worker.env["ORCHESTRATOR_BUDGET"] == "0.5"),
     "timeout": WORKFLOW_OF_TESTS,
-    "retries": "tests/runs/test_workflows.py::test_an_attempt_more_starts_where_the_task_does",
-    "retry_delay": "tests/runs/test_workflows.py::test_an_attempt_more_starts_where_the_task_does",
+    "retries": f"{DEPENDENCIES}::test_an_attempt_more_starts_where_the_task_does",
+    "retry_delay": f"{DEPENDENCIES}::test_an_attempt_more_starts_where_the_task_does",
     "limits": ({"pids": 55}, lambda seen: seen.worker.pids == 55 and seen.worker.cpus == 0.5),
     "network": "tests/cli/test_every_option.py::test_a_workflow_refuses",
     "ports": ([3001], lambda seen: 3001 in seen.worker.ports),

@@ -1,91 +1,16 @@
 """What several tasks made is merged beside the user's files, or not at all."""
 
 import os
-import subprocess
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import ConfigError, RepositoryError
 from orchestrator.git import merge as integration
-from orchestrator.git.merge import MergeConflict, Tip, integrate
-from orchestrator.git.repository import Repository
+from tests.support.merges import NUMBERS, WHEN, Content, World
 from tests.support.repository import fingerprint, git
-
-Content = str | bytes | tuple[str, str] | None
-"""Text, or mode and text (of a submodule, its commit); None deletes."""
-WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-NUMBERS = "".join(f"{number}\n" for number in range(30))
-
-
-class World:
-    """A repository, and commits that are made beside its checkout."""
-
-    def __init__(self, repo: Path, scratch: Path) -> None:
-        self.repo = repo
-        self.scratch = scratch
-        self.base = git(repo, "rev-parse", "HEAD")
-
-    def commit(self, files: Mapping[str, Content], *parents: str) -> str:
-        """Put files on top of a commit, by default the base."""
-        parents = parents or (self.base,)
-        env = {**os.environ, "GIT_INDEX_FILE": str(self.scratch / "index")}
-
-        def run(*words: str, said: bytes = b"") -> str:
-            done = subprocess.run(
-                ["git", *words], cwd=self.repo, env=env, input=said, capture_output=True, check=True
-            )
-            return done.stdout.decode().strip()
-
-        run("read-tree", parents[0])
-        for path, content in files.items():
-            mode, data = content if isinstance(content, tuple) else ("100644", content)
-            if data is None:
-                run("rm", "-q", "-r", "--cached", path)
-                continue
-            raw = data.encode() if isinstance(data, str) else data
-            named = mode == "160000"
-            blob = str(data) if named else run("hash-object", "-w", "--stdin", said=raw)
-            run("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
-        tree = run("write-tree")
-        words = (word for parent in parents for word in ("-p", parent))
-        return run("commit-tree", tree, *words, "-m", "work")
-
-    def merged(self, *commits: str) -> str:
-        """Integrate what tasks `a`, `b`, ... came to."""
-        tips = [Tip(chr(ord("a") + number), commit) for number, commit in enumerate(commits)]
-        return self.integrate(tips)
-
-    def integrate(self, tips: list[Tip]) -> str:
-        return integrate(
-            Repository(self.repo), self.base, tips, when=WHEN, scratch=self.scratch / "merge"
-        )
-
-    def refused(self, *commits: str) -> MergeConflict:
-        """See that nothing is left of what cannot be merged."""
-        before = self.objects()
-        with pytest.raises(MergeConflict) as caught:
-            self.merged(*commits)
-        assert self.objects() == before
-        assert not (self.scratch / "merge").exists()
-        return caught.value
-
-    def objects(self) -> str:
-        return git(self.repo, "cat-file", "--batch-all-objects", "--batch-check")
-
-    def show(self, commit: str, path: str) -> str:
-        return git(self.repo, "show", f"{commit}:{path}")
-
-
-@pytest.fixture
-def world(repo: Path, tmp_path: Path) -> World:
-    (repo / "numbers").write_text(NUMBERS)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "numbers")
-    return World(repo, tmp_path)
 
 
 def test_nothing_new_is_the_base(world: World) -> None:
@@ -280,131 +205,6 @@ def test_a_shallow_clone(world: World, tmp_path: Path) -> None:
     merged = clone.merged(clone.commit({"one": "1\n"}), clone.commit({"two": "2\n"}))
     assert git(path, "rev-list", "--count", merged) == "4"
     assert git(path, "fsck", "--strict", "--no-dangling") == ""
-
-
-@pytest.fixture
-def evil(tmp_path: Path) -> Callable[[], bool]:
-    """A program that is configured everywhere; gives whether it ran."""
-    program, ran = tmp_path / "evil", tmp_path / "ran"
-    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
-    program.chmod(0o755)
-    return ran.exists
-
-
-def _plant(set_: Callable[..., object], program: Path) -> None:
-    for key, value in {
-        "merge.evil.driver": f"{program} %A %O %B",
-        "merge.default": "evil",
-        "merge.renormalize": "true",
-        "filter.evil.clean": str(program),
-        "filter.evil.smudge": str(program),
-        "filter.evil.required": "true",
-        "diff.evil.textconv": str(program),
-        "core.hooksPath": str(program.parent),
-    }.items():
-        set_(key, value)
-
-
-@pytest.mark.parametrize("where", ["--local", "--global"])
-def test_no_program_of_anybodys_runs_on_what_workers_wrote(
-    world: World, tmp_path: Path, evil: Callable[[], bool], where: str
-) -> None:
-    _plant(lambda *pair: git(world.repo, "config", where, *pair), tmp_path / "evil")
-    rules = "* merge=evil filter=evil diff=evil text eol=crlf\n"
-    for name in (world.repo / ".gitattributes", world.repo / ".git" / "info" / "attributes"):
-        name.parent.mkdir(exist_ok=True)
-        name.write_text(rules)
-    one = world.commit(
-        {"numbers": NUMBERS.replace("7\n", "seven\n", 1), ".gitattributes": rules, "x": "1"}
-    )
-    two = world.commit({"numbers": NUMBERS.replace("20\n", "twenty\n"), ".gitattributes": rules})
-    three = world.commit({"numbers": NUMBERS.replace("7\n", "SEVEN\n", 1)})
-
-    merged = world.merged(one, two)
-    world.refused(one, three)
-
-    assert world.show(merged, "numbers").replace("seven", "7").replace("twenty", "20") == (
-        NUMBERS.rstrip("\n")
-    )
-    assert not evil()
-
-
-def test_attributes_do_not_count(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Not the user's, where we are started, nor a worker's: the same tips, the same commit."""
-    monkeypatch.chdir(world.repo)
-    one = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n", 1)})
-    two = world.commit({"numbers": NUMBERS.replace("20\n", "twenty\n")})
-    rules = "* -merge\n"
-    (world.repo / ".gitattributes").write_text(rules)
-    (world.repo / "src" / ".gitattributes").write_text(rules)
-    attributes = tmp_path / "attributes"
-    attributes.write_text(rules)
-    git(world.repo, "config", "--global", "core.attributesFile", str(attributes))
-    assert "seven" in world.show(world.merged(one, two), "numbers")
-
-
-def test_a_replacement_is_not_believed(world: World) -> None:
-    one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
-    git(world.repo, "replace", two, world.commit({"other": "3\n"}))
-    merged = world.merged(one, two)
-    names = git(world.repo, "--no-replace-objects", "ls-tree", "-r", "--name-only", merged)
-    assert {"one", "two"} <= {*names.split()}
-
-
-@pytest.mark.timeout(60)
-def test_a_merge_that_takes_too_long_is_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(integration, "MERGE_TIMEOUT", 0.0)
-    lines = "".join(f"{number * 7919 % 100_003}\n" for number in range(400_000))
-    one = world.commit({"large": lines})
-    two = world.commit({"large": lines[::-1]})
-    assert "the merge took longer than 0 s" in world.refused(one, two).message
-
-
-def test_a_conflict_without_end_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integration, "_LISTING", 100)
-    one, two = ({f"file-{n}": f"{text}\n" for n in range(9)} for text in "xy")
-    conflict = world.refused(world.commit(one), world.commit(two))
-    assert "printed more than 100 bytes" in conflict.message
-
-
-def _smaller(values: Mapping[str, str], large: str, small: str) -> dict[str, str]:
-    return {key: small if value == large else value for key, value in values.items()}
-
-
-def test_files_that_are_too_large_are_not_held_in_memory(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(integration, "_SEALED", _smaller(integration._SEALED, "256m", "1m"))
-    one, two = (world.commit({"large": text * (2 << 20)}) for text in "xy")
-    assert "over limit 1048576" in world.refused(one, two).message
-
-
-def test_of_too_many_files_none_is_looked_for_under_another_name(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each new one is compared with each that is gone: a worker decides how many those are."""
-    monkeypatch.setattr(integration, "_BOUNDED", _smaller(integration._BOUNDED, "1000", "3"))
-    old = {f"old-{number}": f"{number}\n{NUMBERS}" for number in range(4)}
-    world.base = world.commit(old)
-    moved = world.commit(
-        dict.fromkeys(old) | {f"new-{n}": f"{n}\n{NUMBERS}more\n" for n in range(4)}
-    )
-    changed = world.commit({name: text.replace("7", "seven") for name, text in old.items()})
-    assert world.refused(moved, changed).files == tuple(old)
-
-
-@pytest.mark.timeout(60)
-def test_three_hundred_tips_do_not_take_long(world: World) -> None:
-    tips = [Tip(f"task-{n}", world.commit({f"dir-{n % 7}/file-{n}": "x\n"})) for n in range(300)]
-    started = time.monotonic()
-    merged = world.integrate(tips)
-    assert time.monotonic() - started < 30
-    assert git(world.repo, "ls-tree", "-r", "--name-only", merged).count("file-") == 300
-    assert git(world.repo, "log", "-1", "--format=%s", merged) == "architect: merge of 300 tasks"
 
 
 def test_an_old_git_is_told_of(

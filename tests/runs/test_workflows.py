@@ -1,6 +1,5 @@
 """Workflows from plan to results: real git, processes for containers."""
 
-import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,20 +9,18 @@ from orchestrator.agents.base import AgentCommand, AgentSettings
 from orchestrator.agents.shell import ShellAgent
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.run import Triggers
-from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.errors import ConfigError
 from orchestrator.events import Event, Notice
 from orchestrator.git import changes as listing
-from orchestrator.results import Reason, RunResult, Status, WorkerResult, exit_code
+from orchestrator.results import Reason, Status, WorkerResult, exit_code
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.worker.context import WorkerContext
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.planning import run_config
 from tests.support.local_engine import LocalEngine
-from tests.support.repository import git
 from tests.support.runs import branches, configured, shell_run, show
+from tests.support.workflow_runs import by_name, result_of, run_workflow, task
 
 
 def test_a_private_workflow_closes_every_network() -> None:
@@ -34,28 +31,6 @@ def test_a_private_workflow_closes_every_network() -> None:
     private = run_config(config, Workflow(name="w", tasks=tasks, network="none"))
     assert private.networks == {"none"}
     assert private.setup_network == private.teardown_network == "none"
-
-
-def task(name: str, command: str, *needs: str, **more: object) -> Task:
-    return Task.model_validate({"id": name, "task": command, "depends_on": needs, **more})
-
-
-def run_workflow(
-    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
-) -> dict[str, WorkerResult]:
-    return by_name(result_of(repo, engine, *tasks, workers=workers, **more))
-
-
-def result_of(
-    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
-) -> RunResult:
-    config = configured("-", workers=workers, **more)
-    flow = Workflow(name="flow", tasks=tasks)
-    return ParallelRunner(config, repo, engine=engine, workflow=flow).execute()
-
-
-def by_name(result: RunResult) -> dict[str, WorkerResult]:
-    return {str(one.name): one for one in result.results}
 
 
 def span(one: WorkerResult) -> tuple[datetime, datetime]:
@@ -185,29 +160,6 @@ def test_each_task_has_its_own_settings(repo: Path, local_engine: LocalEngine) -
     assert (done["model"].model, done["late"].model) == ("big", "small")
 
 
-def test_a_task_starts_from_what_those_before_it_made(
-    repo: Path, local_engine: LocalEngine
-) -> None:
-    base = git(repo, "rev-parse", "HEAD")
-    done = run_workflow(
-        repo, local_engine,
-        task("one", "echo 1 > one.txt"),
-        task("two", "echo 2 > two.txt"),
-        task("both", "cat one.txt two.txt > both.txt && git log --format=%s", "one", "two"),
-        task("last", "cat both.txt > last.txt; git rm -q one.txt", "both"),
-    )  # fmt: skip
-    assert {one.status for one in done.values()} == {Status.SUCCESS}
-    assert show(repo, f"{done['last'].branch}:last.txt") == "1\n2"
-    # What others made is not counted as its own.
-    assert done["both"].files_modified == ["both.txt"]
-    assert done["last"].files_modified == ["last.txt", "one.txt"]
-    parents = git(repo, "rev-parse", f"{done['both'].commit}^^@").split()
-    assert parents == [done["one"].commit, done["two"].commit]
-    assert git(repo, "rev-parse", "HEAD") == base
-    assert git(repo, "status", "--porcelain") == ""
-    assert not any(repo.joinpath(".git").rglob("merge-*"))
-
-
 def test_with_auto_workers_start_as_far_as_the_machine_has_what_they_may_use(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
@@ -241,102 +193,6 @@ def test_without_a_workflow_too_nothing_starts_beside_what_fills_the_machine(
     )
     first, second = (span(one) for one in ParallelRunner(config, repo, engine=local_engine).run())
     assert first[1] <= second[0]
-
-
-def test_what_failed_is_not_gone_on_from(repo: Path, local_engine: LocalEngine) -> None:
-    done = run_workflow(
-        repo, local_engine,
-        task("good", "echo 1 > good.txt"),
-        task("bad", "echo 2 > bad.txt; exit 1"),
-        task("tidy", "ls > seen.txt", "good", "bad", when="always"),
-    )  # fmt: skip
-    seen = show(repo, f"{done['tidy'].branch}:seen.txt").split()
-    assert ("good.txt" in seen, "bad.txt" in seen) == (True, False)
-
-
-def test_what_was_not_needed_passes_on_what_it_would_have_started_from(
-    repo: Path, local_engine: LocalEngine
-) -> None:
-    done = run_workflow(
-        repo, local_engine,
-        task("build", "echo 1 > built.txt"),
-        task("fix", "exit 1", "build", when="on_failure"),
-        task("fix-again", "exit 1", "fix", when="on_failure"),
-        task("deploy", "cat built.txt > deployed.txt", "fix-again"),
-    )  # fmt: skip
-    deploy = done["deploy"]
-    assert (deploy.status, deploy.files_modified) == (Status.SUCCESS, ["deployed.txt"])
-    assert deploy.base == done["build"].commit
-
-
-def test_what_failed_passes_on_what_it_started_from(repo: Path, local_engine: LocalEngine) -> None:
-    done = run_workflow(
-        repo, local_engine,
-        task("build", "echo 1 > built.txt"),
-        task("test", "echo 2 > half.txt; exit 1", "build"),
-        task("report", "true", "test"),
-        task("fix", "ls > seen.txt", "test", when="on_failure"),
-        task("tidy", "ls > seen.txt", "report", when="always"),
-    )  # fmt: skip
-    assert done["report"].reason is Reason.DEPENDENCY
-    for name in ("fix", "tidy"):
-        seen = show(repo, f"{done[name].branch}:seen.txt").split()
-        assert ("built.txt" in seen, "half.txt" in seen) == (True, False)
-
-
-def test_a_conflict_names_the_tasks_and_the_files(repo: Path, local_engine: LocalEngine) -> None:
-    done = run_workflow(
-        repo, local_engine,
-        task("one", "echo 1 > a.txt"),
-        task("two", "echo 2 > a.txt"),
-        task("both", "true", "one", "two"),
-        task("after", "true", "both"),
-    )  # fmt: skip
-    assert (done["both"].status, done["both"].reason) == (Status.FAILED, Reason.CONFLICT)
-    assert (
-        done["both"].message == "`two` and the work of `one` cannot be merged: both changed `a.txt`"
-    )
-    assert done["after"].message == "skipped: task `both` failed"
-    assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
-
-
-def test_an_attempt_more_starts_where_the_task_does(repo: Path, local_engine: LocalEngine) -> None:
-    done = run_workflow(
-        repo, local_engine,
-        task("one", "echo 1 > one.txt"),
-        task("again", "cat one.txt; test -e half.txt && echo no > no.txt; echo > half.txt; exit 1",
-             "one", settings={"retries": 1, "retry_delay": 0}),
-    )  # fmt: skip
-    assert done["again"].attempts == 2
-    assert done["again"].files_modified == ["half.txt"]
-
-
-def test_a_reduced_task_is_told_what_came_of_the_others(
-    repo: Path, local_engine: LocalEngine
-) -> None:
-    done = run_workflow(
-        repo, local_engine,
-        task("map-1", "echo 1 > one.txt"),
-        task("map-2", "exit 7"),
-        task("reduce", "cat $ORCHESTRATOR_RESULTS > told.json", "map-1", "map-2",
-             inputs=["map-1", "map-2"], when="always"),
-    )  # fmt: skip
-    told = json.loads(show(repo, f"{done['reduce'].branch}:told.json"))
-    assert [(one["id"], one["status"], one["files_modified"]) for one in told] == [
-        ("map-1", "success", ["one.txt"]), ("map-2", "failed", []),
-    ]  # fmt: skip
-
-
-def test_no_shell_reads_what_other_workers_said(repo: Path, local_engine: LocalEngine) -> None:
-    """A command's text has no results in it, whatever it asks for and however it was started."""
-    evil = task("evil", "echo '\\'\"; touch /tmp/never; \"' >&2; exit 1")
-    reads = task("reduce", "echo '{{results}}'", "evil", inputs=["evil"], when="always")
-    asks = reads.model_copy(update={"results_at": (0,)})
-    with pytest.raises(ConfigError, match=r"task `reduce` is a command with `\{\{results}}`"):
-        run_workflow(repo, local_engine, evil, asks)
-    assert branches(repo) == []
-    done = run_workflow(repo, local_engine, evil, reads)
-    assert done["reduce"].summary == "{{results}}"
 
 
 class Repeats(ShellAgent):
@@ -464,31 +320,3 @@ def test_a_task_with_a_program_of_its_own_has_what_is_configured_for_that(
     done = by_name(result)
     assert [done[name].model for name in ("ours", "theirs")] == ["one", "two"]
     assert [show(repo, f"{done[name].branch}:who") for name in done] == ["", "theirs"]
-
-
-@pytest.mark.parametrize(
-    "broken", ["orchestrator.scheduling.scheduler.attempt", "orchestrator.worker.lifecycle.check"]
-)
-def test_a_bug_of_ours_in_a_dependent_task_names_its_own_base_and_commit(
-    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
-    """Before its container, or when its work is on its branch already."""
-    module, _, name = broken.rpartition(".")
-    real = getattr(__import__(module, fromlist=[name]), name)
-
-    def breaks(worker: WorkerContext, *rest: object) -> object:
-        if worker.spec.name == "second":
-            raise RuntimeError("a bug")
-        return real(worker, *rest)
-
-    monkeypatch.setattr(broken, breaks)
-    done = run_workflow(
-        repo, local_engine,
-        task("first", "echo first > first.txt"),
-        task("second", "echo second > second.txt", "first"),
-    )  # fmt: skip
-    second, tip = done["second"], git(repo, "rev-parse", done["second"].branch)
-    assert second.reason is Reason.INTERNAL_ERROR
-    assert second.base == done["first"].commit
-    assert second.commit == tip
-    assert (second.commit == second.base) is (name == "attempt")

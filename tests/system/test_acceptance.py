@@ -2,43 +2,25 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
-import threading
 import time
-import urllib.request
 from itertools import pairwise
 from pathlib import Path
 
 import docker
 import pytest
 
-from orchestrator.engine.labels import REPOSITORY
 from tests.support.cli import orchestrator, start
+from tests.support.daemon import ours, wait_for_container
 from tests.support.live import LATE
-from tests.support.repository import fingerprint, git, make_repository
+from tests.support.repository import fingerprint, git
 
 pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell")
 FORK_BOMB = "f() { f | f & }; while :; do f; sleep 0.01; done"
 EAT_MEMORY = "python3 -c 'x=[]\nwhile True: x.append(b\"x\" * 1048576)'"
 DEAF = "trap '' TERM; echo started > started.txt; while :; do sleep 0.2; done"
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "repo")
-
-
-def ours(client: docker.APIClient, repo: Path) -> list[str]:
-    """Containers, networks and volumes of a repository's runs."""
-    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
-    return [
-        *(c["Names"][0] for c in client.containers(all=True, filters=filters)),
-        *(n["Name"] for n in client.networks(filters=filters)),
-        *(v["Name"] for v in client.volumes(filters=filters)["Volumes"] or []),
-    ]
 
 
 def task_times(results: dict) -> list[tuple[float, float]]:
@@ -122,66 +104,6 @@ def test_paused_container_dies_at_its_deadline(repo: Path, client: docker.APICli
     assert ours(client, repo) == []
 
 
-def wait_for_container(client: docker.APIClient, repo: Path) -> str:
-    """Wait until a worker of the repository's run is running, and give its id."""
-    filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = client.containers(filters=filters)
-        if found and "orchestrator.worker" in found[0]["Labels"]:
-            return found[0]["Id"]
-        time.sleep(0.05)
-    raise AssertionError("no container came up")
-
-
-def test_four_web_servers_on_port_3000(repo: Path) -> None:
-    serve = (
-        'echo "$ORCHESTRATOR_WORKER_ID" > id; echo "$PORT_URL"; '
-        "timeout 60 python3 -m http.server $PORT"
-    )
-    process = start(
-        *SHELL, serve, "--workers", "4", "--ports", "3000", "--timeout-per-worker", "100",
-        "--grace", "1", cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        urls = set()
-        deadline = time.monotonic() + 60
-        while len(urls) < 4 and time.monotonic() < deadline:
-            line = process.stderr.readline().decode()
-            urls |= set(re.findall(r"http://127\.0\.0\.1:\d+", line))
-        drain = threading.Thread(target=process.stderr.read, daemon=True)
-        drain.start()
-        answers = sorted(fetch(f"{url}/id") for url in urls)
-        assert answers == ["1", "2", "3", "4"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 143
-        drain.join()
-        process.stderr.close()
-
-
-def fetch(url: str) -> str:
-    """Fetch a page as soon as its server answers."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return answer.read().decode().strip()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-
-
-def test_ports_are_in_the_result(repo: Path) -> None:
-    done = orchestrator(
-        *SHELL, "true", "--workers", "2", "--ports", "3000,3010", "--json", cwd=repo
-    )  # fmt: skip
-    published = [port for r in done.results.values() for port in r["ports"].values()]
-    assert [sorted(r["ports"]) for r in done.results.values()] == [["3000", "3010"]] * 2
-    assert len(set(published)) == 4
-
-
 def test_git_works_inside_and_everything_comes_home(repo: Path) -> None:
     before = fingerprint(repo)
     task = """set -e
@@ -246,61 +168,6 @@ def test_interrupt_keeps_the_work(repo: Path, client: docker.APIClient) -> None:
     assert (result["status"], result["reason"]) == ("failed", "cancelled")
     assert git(repo, "show", "architect/parallel-1:precious.txt") == "precious"
     assert ours(client, repo) == []
-
-
-ERRORS = {
-    "no daemon": (("true",), {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}, 7),
-    "no image": (("true", "--image", "no-such-image:here"), {}, 3),
-    "no runtime": (("true", "--runtime", "no-such-runtime"), {}, 3),
-    "no base": (("true", "--base", "no-such-branch"), {}, 3),
-    "too many cpus": (("true", "--cpus", "4000"), {}, 3),
-    "workers 0": (("true", "--workers", "0"), {}, 3),
-    "workers 11": (("true", "--workers", "11"), {}, 3),
-    "workers x": (("true", "--workers", "x"), {}, 3),
-    "no task": ((), {}, 3),
-    "unknown agent": (("true", "--agent-cli", "nobody"), {}, 3),
-    "unknown option": (("true", "--no-such-option"), {}, 3),
-    "empty model": (("true", "--models", "a,,b"), {}, 3),
-}
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_one_line_and_create_nothing(repo: Path, name: str) -> None:
-    arguments, env, code = ERRORS[name]
-    before = everything(repo)
-    done = orchestrator(*SHELL, *arguments, cwd=repo, env=env)
-    assert_one_error(done, code)
-    assert everything(repo) == before
-
-
-def assert_one_error(done, code: int) -> None:
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    assert re.fullmatch(r"error: [^\n]+\n\nhint: [^\n]+\n", done.stderr), done.stderr
-
-
-def everything(directory: Path) -> list[str]:
-    """List every path below a directory."""
-    return sorted(str(path) for path in directory.rglob("*"))
-
-
-def test_no_repository_no_commit_bad_yaml(repo: Path, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
-    assert everything(empty) == []
-    git(empty, "init", "-q")
-    before = everything(empty)
-    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
-    assert everything(empty) == before
-    (repo / "orchestrator.yaml").write_text("parallel_runs:\n  wokers: 3\n  max_steps: -1\n")
-    before = everything(repo)
-    done = orchestrator(*SHELL, "true", cwd=repo)
-    assert done.returncode == 3
-    assert "wokers" in done.stderr
-    assert "did you mean `parallel_runs.workers`" in done.stderr
-    assert "max_steps" in done.stderr
-    assert everything(repo) == before
 
 
 def test_numbers_go_on_and_nothing_is_overwritten(repo: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually
-from tests.support.repository import git, make_repository
+from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
 DEADLINE, GRACE = 3, 1
@@ -21,11 +21,6 @@ LATE = 12
 STUBBORN = (
     "trap '' TERM; echo begun > work.txt; printf 'Go on? (y/n) '; while :; do sleep 0.1; done"
 )
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "repo")
 
 
 def running(client: docker.APIClient, repo: Path) -> list[str]:

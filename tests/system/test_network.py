@@ -15,8 +15,7 @@ import pytest
 from orchestrator.engine.docker.rules import own_addresses
 from tests.support.bridge import bridge_gateway
 from tests.support.cli import orchestrator
-from tests.support.repository import make_repository
-from tests.system.test_acceptance import ours
+from tests.support.daemon import ours
 
 pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell", "--json", "--timeout-per-worker", "60")
@@ -47,11 +46,6 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "repo")
 
 
 @pytest.fixture

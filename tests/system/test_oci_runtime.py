@@ -6,15 +6,10 @@ import docker
 import pytest
 
 from tests.support.cli import orchestrator
-from tests.support.repository import git, make_repository
+from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
 GVISOR = "runsc"
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "repo")
 
 
 def run(repo: Path, *options: str):

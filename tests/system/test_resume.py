@@ -14,16 +14,11 @@ from orchestrator.engine.labels import REPOSITORY
 from orchestrator.state.history import WorkerState
 from tests.support.cli import orchestrator, start
 from tests.support.live import eventually, states
-from tests.support.repository import git, make_repository
+from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
 PARALLEL = ("parallel", "--agent-cli", "shell", "--network", "none")
 TASK = "echo begun; echo begun >> runs.txt; sleep {nap}; echo done; echo done >> runs.txt"
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "repo")
 
 
 def ours(repo: Path) -> list[str]:

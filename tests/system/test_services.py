@@ -18,6 +18,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker.rules import own_addresses
 from orchestrator.engine.labels import REPOSITORY, ROLE, WORKER
 from tests.support.cli import orchestrator, start
+from tests.support.daemon import ours
 from tests.support.images import built_image
 from tests.support.live import LATE, eventually
 from tests.support.repository import git, make_repository
@@ -72,16 +73,6 @@ def containers(client: docker.APIClient, repo: Path, **labels: str) -> list[dict
     filters = {"label": [f"{key}={value}" for key, value in wanted.items()]}
     found: list[dict[str, Any]] = client.containers(all=True, filters=filters)
     return found
-
-
-def ours(client: docker.APIClient, repo: Path) -> list[str]:
-    """Containers, networks and volumes of a repository's runs."""
-    filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
-    return [
-        *(found["Names"][0] for found in containers(client, repo)),
-        *(found["Name"] for found in client.networks(filters=filters)),
-        *(found["Name"] for found in client.volumes(filters=filters)["Volumes"] or []),
-    ]
 
 
 def urls_of(process: "subprocess.Popen[bytes]", count: int) -> dict[str, str]:

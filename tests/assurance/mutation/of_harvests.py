@@ -14,7 +14,7 @@ KEPT = "tests/git/test_kept_refs.py"
 KEPT_IMPORT = "tests/git/test_kept_refs_import.py"
 STATES = "tests/assurance/fuzz/test_git_states.py"
 FUZZ = "tests/assurance/fuzz/test_import.py"
-INTEGRATION = "tests/git/test_merge.py"
+INTEGRATION = "tests/git/test_merge.py tests/git/test_merge_hostile.py"
 FUZZ_HELPER = "tests/assurance/fuzz/test_helper.py"
 
 

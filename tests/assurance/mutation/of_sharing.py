@@ -68,7 +68,7 @@ def sharing() -> Iterator[Protection]:
         ("all findings bounded", "if room < 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "scheduling/dependencies.py", ("tests/runs/test_workflows.py",),
+        "scheduling/dependencies.py", ("tests/scheduling/test_dependencies.py",),
         ("no results in a command at its start", 'if worker.agent.name == "shell":', "if False:",
          "refused before: no task that is a command has a place for them"),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from tests.assurance.mutation.protection import Protection, patches
 
 RESULTS = "tests/test_results.py"
 AFTER = "tests/cli/test_previous_run.py"
-RUNNER = "tests/runs/test_workflows.py"
+RUNNER = "tests/runs/test_workflows.py tests/scheduling/test_dependencies.py"
 
 
 def workflows() -> Iterator[Protection]:

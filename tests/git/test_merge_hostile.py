@@ -1,0 +1,137 @@
+"""Merges of commits and in repositories that were made to do harm."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator.git import merge as integration
+from orchestrator.git.merge import Tip
+from tests.support.merges import NUMBERS, World
+from tests.support.repository import git
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> Callable[[], bool]:
+    """A program that is configured everywhere; gives whether it ran."""
+    program, ran = tmp_path / "evil", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    return ran.exists
+
+
+def _plant(set_: Callable[..., object], program: Path) -> None:
+    for key, value in {
+        "merge.evil.driver": f"{program} %A %O %B",
+        "merge.default": "evil",
+        "merge.renormalize": "true",
+        "filter.evil.clean": str(program),
+        "filter.evil.smudge": str(program),
+        "filter.evil.required": "true",
+        "diff.evil.textconv": str(program),
+        "core.hooksPath": str(program.parent),
+    }.items():
+        set_(key, value)
+
+
+@pytest.mark.parametrize("where", ["--local", "--global"])
+def test_no_program_of_anybodys_runs_on_what_workers_wrote(
+    world: World, tmp_path: Path, evil: Callable[[], bool], where: str
+) -> None:
+    _plant(lambda *pair: git(world.repo, "config", where, *pair), tmp_path / "evil")
+    rules = "* merge=evil filter=evil diff=evil text eol=crlf\n"
+    for name in (world.repo / ".gitattributes", world.repo / ".git" / "info" / "attributes"):
+        name.parent.mkdir(exist_ok=True)
+        name.write_text(rules)
+    one = world.commit(
+        {"numbers": NUMBERS.replace("7\n", "seven\n", 1), ".gitattributes": rules, "x": "1"}
+    )
+    two = world.commit({"numbers": NUMBERS.replace("20\n", "twenty\n"), ".gitattributes": rules})
+    three = world.commit({"numbers": NUMBERS.replace("7\n", "SEVEN\n", 1)})
+
+    merged = world.merged(one, two)
+    world.refused(one, three)
+
+    assert world.show(merged, "numbers").replace("seven", "7").replace("twenty", "20") == (
+        NUMBERS.rstrip("\n")
+    )
+    assert not evil()
+
+
+def test_attributes_do_not_count(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not the user's, where we are started, nor a worker's: the same tips, the same commit."""
+    monkeypatch.chdir(world.repo)
+    one = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n", 1)})
+    two = world.commit({"numbers": NUMBERS.replace("20\n", "twenty\n")})
+    rules = "* -merge\n"
+    (world.repo / ".gitattributes").write_text(rules)
+    (world.repo / "src" / ".gitattributes").write_text(rules)
+    attributes = tmp_path / "attributes"
+    attributes.write_text(rules)
+    git(world.repo, "config", "--global", "core.attributesFile", str(attributes))
+    assert "seven" in world.show(world.merged(one, two), "numbers")
+
+
+def test_a_replacement_is_not_believed(world: World) -> None:
+    one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
+    git(world.repo, "replace", two, world.commit({"other": "3\n"}))
+    merged = world.merged(one, two)
+    names = git(world.repo, "--no-replace-objects", "ls-tree", "-r", "--name-only", merged)
+    assert {"one", "two"} <= {*names.split()}
+
+
+@pytest.mark.timeout(60)
+def test_a_merge_that_takes_too_long_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integration, "MERGE_TIMEOUT", 0.0)
+    lines = "".join(f"{number * 7919 % 100_003}\n" for number in range(400_000))
+    one = world.commit({"large": lines})
+    two = world.commit({"large": lines[::-1]})
+    assert "the merge took longer than 0 s" in world.refused(one, two).message
+
+
+def test_a_conflict_without_end_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integration, "_LISTING", 100)
+    one, two = ({f"file-{n}": f"{text}\n" for n in range(9)} for text in "xy")
+    conflict = world.refused(world.commit(one), world.commit(two))
+    assert "printed more than 100 bytes" in conflict.message
+
+
+def _smaller(values: Mapping[str, str], large: str, small: str) -> dict[str, str]:
+    return {key: small if value == large else value for key, value in values.items()}
+
+
+def test_files_that_are_too_large_are_not_held_in_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integration, "_SEALED", _smaller(integration._SEALED, "256m", "1m"))
+    one, two = (world.commit({"large": text * (2 << 20)}) for text in "xy")
+    assert "over limit 1048576" in world.refused(one, two).message
+
+
+def test_of_too_many_files_none_is_looked_for_under_another_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each new one is compared with each that is gone: a worker decides how many those are."""
+    monkeypatch.setattr(integration, "_BOUNDED", _smaller(integration._BOUNDED, "1000", "3"))
+    old = {f"old-{number}": f"{number}\n{NUMBERS}" for number in range(4)}
+    world.base = world.commit(old)
+    moved = world.commit(
+        dict.fromkeys(old) | {f"new-{n}": f"{n}\n{NUMBERS}more\n" for n in range(4)}
+    )
+    changed = world.commit({name: text.replace("7", "seven") for name, text in old.items()})
+    assert world.refused(moved, changed).files == tuple(old)
+
+
+@pytest.mark.timeout(60)
+def test_three_hundred_tips_do_not_take_long(world: World) -> None:
+    tips = [Tip(f"task-{n}", world.commit({f"dir-{n % 7}/file-{n}": "x\n"})) for n in range(300)]
+    started = time.monotonic()
+    merged = world.integrate(tips)
+    assert time.monotonic() - started < 30
+    assert git(world.repo, "ls-tree", "-r", "--name-only", merged).count("file-") == 300
+    assert git(world.repo, "log", "-1", "--format=%s", merged) == "architect: merge of 300 tasks"

@@ -1,0 +1,31 @@
+"""Whole runs of workflows on the local engine."""
+
+from pathlib import Path
+
+from orchestrator.engine.protocol import ContainerEngine
+from orchestrator.results import RunResult, WorkerResult
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.workflow.model import Task, Workflow
+from tests.support.runs import configured
+
+
+def task(name: str, command: str, *needs: str, **more: object) -> Task:
+    return Task.model_validate({"id": name, "task": command, "depends_on": needs, **more})
+
+
+def run_workflow(
+    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
+) -> dict[str, WorkerResult]:
+    return by_name(result_of(repo, engine, *tasks, workers=workers, **more))
+
+
+def result_of(
+    repo: Path, engine: ContainerEngine, *tasks: Task, workers: int = 3, **more: object
+) -> RunResult:
+    config = configured("-", workers=workers, **more)
+    flow = Workflow(name="flow", tasks=tasks)
+    return ParallelRunner(config, repo, engine=engine, workflow=flow).execute()
+
+
+def by_name(result: RunResult) -> dict[str, WorkerResult]:
+    return {str(one.name): one for one in result.results}
