@@ -44,11 +44,25 @@ class _Command:
     help: str
 
 
-COMMANDS: Mapping[str, _Command] = {
+@dataclass(frozen=True)
+class _Group:
+    """A command that consists of other commands."""
+
+    commands: Mapping[str, _Command]
+    help: str
+
+
+SPEC: Mapping[str, _Command] = {
+    "run": _Command("commands.spec_run", "run", "Run the tasks of a workflow file."),
+    "graph": _Command("commands.spec_graph", "graph", "Draw the tasks of a workflow file."),
+    "validate": _Command("commands.spec", "validate", "Check a workflow file."),
+    "schema": _Command("commands.spec", "schema", "Print the JSON Schema of workflow files."),
+}
+COMMANDS: Mapping[str, _Command | _Group] = {
     "parallel": _Command(
         "commands.parallel", "parallel", "Run tasks at once, each in its own container."
     ),
-    "spec": _Command("commands.spec", "app", "Run, check and draw workflow files."),
+    "spec": _Group(SPEC, "Run, check and draw workflow files."),
     "run": _Command("commands.spec_run", "run", "Same as `spec run`."),
     "run-one": _Command("commands.parallel", "run_one", "Run one task, for loops of a shell."),
     "ls": _Command("commands.ls", "ls", "List runs and what is left of each."),
@@ -80,18 +94,22 @@ COMMANDS: Mapping[str, _Command] = {
 
 
 class LazyGroup(TyperGroup):
-    """A group that imports a command only when it is called."""
+    """Imports a command when it is called."""
+
+    members: Mapping[str, _Command | _Group] = COMMANDS
+    path = "orchestrator"
+    """The group as it is called."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002
         """Return the names of the commands, in the order of the help."""
-        return list(COMMANDS)
+        return list(self.members)
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ANN401, ARG002
         """Import a command, and return it."""
-        command = COMMANDS.get(cmd_name)
+        command = self.members.get(cmd_name)
         if command is None:
-            raise _unknown_command(cmd_name)
-        target = getattr(import_module(f"orchestrator.cli.{command.module}"), command.attribute)
+            raise self._unknown_command(cmd_name)
+        target = _group(cmd_name, command) if isinstance(command, _Group) else _imported(command)
         if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name)(target)
@@ -104,13 +122,31 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+            formatter.write_dl([(name, command.help) for name, command in self.members.items()])
+
+    def _unknown_command(self, name: str) -> ConfigError:
+        close = get_close_matches(name, self.members, n=1)
+        hint = (
+            f"did you mean `{close[0]}`?" if close else f"run `{self.path} --help` for the commands"
+        )
+        return ConfigError(f"unknown command: `{name}`", hint=hint)
 
 
-def _unknown_command(name: str) -> ConfigError:
-    close = get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "run `orchestrator --help` for the commands"
-    return ConfigError(f"unknown command: `{name}`", hint=hint)
+def _imported(command: _Command) -> Any:  # noqa: ANN401
+    return getattr(import_module(f"orchestrator.cli.{command.module}"), command.attribute)
+
+
+def _group(name: str, group: _Group) -> typer.Typer:
+    members = {"members": group.commands, "path": f"{LazyGroup.path} {name}"}
+    kind = type("LazySubgroup", (LazyGroup,), members)
+    found = typer.Typer(cls=kind, no_args_is_help=True, add_completion=False, help=group.help)
+    # Typer makes a group only of what has a callback or several commands.
+    found.callback()(_nothing)
+    return found
+
+
+def _nothing() -> None:
+    """Do nothing before a command of a group."""
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None)

@@ -1,11 +1,7 @@
-"""`orchestrator spec`: run, validate and draw workflow files."""
+"""`orchestrator spec validate` and `schema`."""
 
 from json import dumps
 
-import typer
-
-from orchestrator.cli.commands.spec_graph import graph
-from orchestrator.cli.commands.spec_run import run
 from orchestrator.cli.output.messages import show, show_json
 from orchestrator.cli.spec_arguments import File, Variables, tell_about, variables
 from orchestrator.text.sanitize import one_line
@@ -13,14 +9,7 @@ from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.parsing.json_schema import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Run, check and draw workflow files."
-)
-app.command()(run)
-app.command()(graph)
 
-
-@app.command()
 def validate(file: File, var: Variables = None) -> None:
     """Check a workflow file and print every mistake."""
     reading = read_workflow(file, variables=variables(var or ()))
@@ -28,7 +17,6 @@ def validate(file: File, var: Variables = None) -> None:
     show(summary(reading.workflow))
 
 
-@app.command()
 def schema() -> None:
     """Print the JSON Schema of workflow files, for editors and other tools."""
     show_json(dumps(json_schema(), indent=2))
