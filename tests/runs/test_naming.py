@@ -266,7 +266,7 @@ def test_a_file_that_was_found_stays_in_the_repository(repo: Path) -> None:
 
     assert load(".worktrees/{n}").worktree_dir == ".worktrees/{n}"
     for template in ("../{n}", "~/{n}", "/tmp/{n}"):
-        with pytest.raises(ConfigError, match="not taken from a file that came with"):
+        with pytest.raises(ConfigError, match="not accepted from a file that was found"):
             load(template)
 
 

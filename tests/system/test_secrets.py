@@ -213,7 +213,7 @@ def test_a_secret_in_a_commit_is_told(repo: Path) -> None:
         ("MISSING", {}, "secret `MISSING` is not set in the environment"),
         ("SHORT", {"SHORT": "abc1234"}, "secret `SHORT` is shorter than 8 bytes"),
         ("FILE=@/nonexistent/file", {}, "secret file `/nonexistent/file` cannot be read"),
-        (f"DEPLOY_TOKEN={VALUE}", {}, "never by its value"),
+        (f"DEPLOY_TOKEN={VALUE}", {}, "never as its value"),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])

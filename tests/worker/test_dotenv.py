@@ -170,7 +170,7 @@ def test_what_the_worker_commits_of_it_is_told(
     "path", ["/etc/x", "../x", "a/../x", ".git", "a/.git", "a b", "a*", "", "a/", "./a", "x\ny"]
 )
 def test_paths_that_cannot_be(path: str) -> None:
-    with pytest.raises(ValidationError, match="a path below the worktree"):
+    with pytest.raises(ValidationError, match="must be a path in the worktree"):
         Project(dotenv=path)
 
 

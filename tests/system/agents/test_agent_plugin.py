@@ -117,7 +117,7 @@ def test_a_broken_one_is_told_in_a_line(run: Run, site: Path) -> None:
 
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "error: the adapter for `acme` is broken: loading it: ModuleNotFoundError: No module named "
+        "error: the adapter for `acme` is broken: loading: ModuleNotFoundError: No module named "
         "'nosuch'\n\nhint: report this to the authors of the package `orchestrator-acme`, or "
         "remove it\n"
     )

@@ -127,7 +127,7 @@ def test_it_does_what_is_written_of_it(
     done = orchestrator(*shlex.split(example.command))
 
     _check_table(_succeed(done), example)
-    repeats = [line for line in done.stderr.splitlines() if "first task is run" in line]
+    repeats = [line for line in done.stderr.splitlines() if "first task runs" in line]
     assert len(repeats) == example.notices, done.stderr
     # The same run, told once more: two tell nothing that one does not.
     run = json.loads(_succeed(orchestrator("wait", "--json")))
