@@ -49,6 +49,14 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(project: Path)
     assert wanted - built == set()
     assert {"index.html", "overview.html"} <= built
     assert [page for page in built if _FETCHED.search((site / page).read_text())] == []
+    pictures = [(site / page).parent / src for page in built for src in _sources(site / page)]
+    assert {"rooms.svg", "terminal.svg"} <= {picture.name for picture in pictures}
+    assert [picture for picture in pictures if not picture.exists()] == []
+
+
+def _sources(page: Path) -> list[str]:
+    found: list[str] = re.findall(r'<img[^>]* src="([^"]+)"', page.read_text())
+    return found
 
 
 def test_a_broken_link_and_a_page_left_out_fail_the_build(project: Path) -> None:
