@@ -154,7 +154,7 @@ def test_nor_a_folder_that_setup_made(run: Callable[..., WorkerResult], tmp_path
     setup = (f"rm -r apps; ln -s {outside} apps",)
     worker = run("true", {"dotenv": "apps/.env", "setup": setup})
     assert worker.status is Status.FAILED
-    assert "something else is in the place" in (worker.message or "")
+    assert "is not a regular file in a regular directory" in (worker.message or "")
     assert list(outside.iterdir()) == []
 
 

@@ -79,7 +79,7 @@ def test_a_task_that_held_a_secret_cannot_be_known(repo, local_engine, capsys, m
     isolation = Isolation(network="none", secrets=("TOKEN",))
     shell_run(repo, local_engine, "true", "echo swordfish-1234", isolation=isolation)
     assert run(["retry", "2"]) == 3
-    assert "held a secret" in capsys.readouterr().err
+    assert "contained a secret" in capsys.readouterr().err
     assert run(["retry", "1", "--quiet"]) == 0
 
 

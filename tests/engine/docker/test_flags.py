@@ -126,6 +126,6 @@ def test_without_rules_that_stand_nothing_starts(
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
     nonsense = Egress(image=BASE_IMAGE, allowed=(("10.0.0.1", 10**9),))
-    with pytest.raises(EngineError, match="cannot close the worker's network"):
+    with pytest.raises(EngineError, match="cannot block the worker's network"):
         docker_start("true", network=network, egress=nonsense)
     assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]
