@@ -203,7 +203,7 @@ def test_what_is_refused_takes_nothing_else_along(repo: Path, local_engine: Loca
     assert (one.status, one.reason) == (Status.PARTIAL, Reason.HARVEST_REFUSED)
     assert one.files_modified == ["good", "last"]
     assert "hasDotgit" in (one.message or "")
-    assert "is kept in" in (one.message or "")
+    assert "are kept in" in (one.message or "")
     assert (two.status, two.files_modified) == (Status.PARTIAL, ["good"])
     assert two.kept_refs == ["2/heads/bad", "2/heads/other"]
     assert "`heads/bad` was refused" in (two.message or "")

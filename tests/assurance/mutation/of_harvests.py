@@ -93,7 +93,7 @@ def harvest() -> Iterator[Protection]:
 def kept() -> Iterator[Protection]:
     """Give what stands between a worker's other commits and the refs that keep them."""
     yield from patches(
-        "git/kept_refs.py", (KEPT, KEPT_IMPORT),
+        "git/kept_refs.py", (KEPT_IMPORT, KEPT),
         ("names are made harmless", '_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_"',
          'part[:_LONGEST_PART] or "_"'),
         ("names are no one's folder", "or name in folders or not", "or not"),
