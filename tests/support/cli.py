@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support.forks import Fork, can_fork
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -71,13 +73,23 @@ def _text(file: IO[bytes]) -> str:
 
 
 def start(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    module: str = "orchestrator",
+    **streams: Any,
 ) -> "subprocess.Popen[bytes]":
-    """Start `orchestrator ARGUMENTS` in `cwd`."""
+    """Start `orchestrator ARGUMENTS` in `cwd`, or another module.
+
+    Mostly as a fork of a process that has imported it: `tests.support.forks`.
+    """
+    whole = {**os.environ, **(env or {})}
+    if can_fork(whole, streams):
+        return Fork(module, arguments, cwd=cwd, env=whole, **streams)  # type: ignore[return-value]
     return subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=cwd,
-        env={**os.environ, **(env or {})},
+        env=whole,
         stdin=subprocess.DEVNULL,
         **streams,
     )
