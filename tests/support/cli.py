@@ -37,13 +37,21 @@ class Completed:
 
 
 def orchestrator(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 170
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 170,
+    module: str = "orchestrator",
+    fork: bool = True,
 ) -> Completed:
-    """Run `orchestrator ARGUMENTS` in `cwd` to its end."""
+    """Run `orchestrator ARGUMENTS` in `cwd`, or another module, to its end."""
     started = time.monotonic()
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        process = start(*arguments, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
+        process = start(
+            *arguments, cwd=cwd, env=env, module=module, fork=fork, stdout=stdout, stderr=stderr
+        )
         peak_memory = _wait(process, timeout)
+        _learn_of_overlays(cwd)
         return Completed(
             returncode=process.returncode,
             stdout=_text(stdout),
@@ -77,14 +85,18 @@ def start(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     module: str = "orchestrator",
+    fork: bool = True,
     **streams: Any,
 ) -> "subprocess.Popen[bytes]":
     """Start `orchestrator ARGUMENTS` in `cwd`, or another module.
 
-    Mostly as a fork of a process that has imported it: `tests.support.forks`.
+    As a fork of a process that has imported it, where that is the same and `fork` allows it:
+    `tests.support.forks`.
     """
     whole = {**os.environ, **(env or {})}
-    if can_fork(whole, streams):
+    if module == "orchestrator" and arguments[:1] in (("parallel",), ("spec",)):
+        _spare_probe(cwd)
+    if fork and can_fork(whole, streams):
         return Fork(module, arguments, cwd=cwd, env=whole, **streams)  # type: ignore[return-value]
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -93,6 +105,23 @@ def start(
         stdin=subprocess.DEVNULL,
         **streams,
     )
+
+
+_overlays: list[str] = []
+"""What a run notes of an engine that mounts overlays."""
+
+
+def _learn_of_overlays(repo: Path) -> None:
+    noted = repo / ".git" / "orchestrator" / "overlay"
+    if not _overlays and noted.is_file():
+        _overlays.append(noted.read_text())
+
+
+def _spare_probe(repo: Path) -> None:
+    """Note in a new repository what a run in another one has found out with a container."""
+    if _overlays and (repo / ".git").is_dir() and not (repo / ".git" / "orchestrator").exists():
+        (repo / ".git" / "orchestrator").mkdir()
+        (repo / ".git" / "orchestrator" / "overlay").write_text(_overlays[0])
 
 
 def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> int:

@@ -236,8 +236,8 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
         5: ("success", None),
         6: ("failed", "disk"),
     }
-    assert "its limit is 100 MiB" in done.results[1]["message"]
-    assert "its limit is 5,000" in done.results[2]["message"]
+    assert "its limit of 100 MiB" in done.results[1]["message"]
+    assert "its limit of 5,000" in done.results[2]["message"]
     assert git(repo, "show", "architect/parallel-1:kept") == "kept"
     assert (Path(done.results[3]["log"]) / "stdout.log").stat().st_size <= 10 * 1024 * 1024
     assert ours(client, repo) == []

@@ -133,7 +133,7 @@ def test_the_file_is_the_workers_own_and_the_engine_knows_no_value(
     (tmp_path / "key").write_bytes(KEY)
     process = start(
         *SHELL, "--secret", "DEPLOY_TOKEN", "--secret", f"KEY=@{tmp_path / 'key'}", WAIT,
-        cwd=repo, env=TOKEN, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=repo, env=TOKEN, fork=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     (container,) = wait_for(client, repo)
     assert_nowhere(json.dumps(client.inspect_container(container)))

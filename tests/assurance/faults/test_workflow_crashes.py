@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,14 +61,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_each_task_runs_once(point: str, tmp_path: Path, counts: Tally) -> None:
     world = World(tmp_path, counts)
-    crashed = subprocess.run(
-        [
-            sys.executable, "-m", "tests.assurance.faults.crash", point,
-            "spec", "run", str(manifest(tmp_path, counts)), "--agent-cli", "shell", "--json",
-            "--quiet", "--allow", f"host.docker.internal:{counts.port}",
-        ],
-        cwd=world.repo, env=world.environ(), capture_output=True, text=True, timeout=150,
-        check=False,
+    crashed = world.crashing(
+        point, "spec", "run", str(manifest(tmp_path, counts)), "--agent-cli", "shell", "--json",
+        "--quiet", "--allow", f"host.docker.internal:{counts.port}",
     )  # fmt: skip
     assert crashed.returncode == -signal.SIGKILL, crashed.stderr
     done = world.orchestrator("resume", "--json", "--quiet")

@@ -4,8 +4,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import chdir, redirect_stdout
@@ -134,27 +132,23 @@ class World:
 
     def crash(self, point: str, arguments: list[str]) -> None:
         """Run a command that is to be killed at a point."""
-        command = [sys.executable, "-m", "tests.assurance.faults.crash", point, *arguments]
-        done = subprocess.run(
-            command, cwd=self.repo, env=self.environ(), capture_output=True, text=True, timeout=150,
-            check=False,
-        )  # fmt: skip
+        done = self.crashing(point, *arguments)
         said = f"{point} was not reached: {done.stdout}\n{done.stderr}"
         assert done.returncode == -signal.SIGKILL, said
 
     def interrupt(self, point: str, signals: Sequence[str], arguments: list[str]) -> int:
         """Run a command that gets signals at a point, and give its exit code."""
-        command = [
-            sys.executable,
-            "-m",
-            "tests.assurance.faults.crash",
-            ":".join([point, *signals]),
-        ]
-        done = subprocess.run(
-            [*command, *arguments], cwd=self.repo, env=self.environ(), capture_output=True,
-            text=True, timeout=150, check=False,
+        return self.crashing(":".join([point, *signals]), *arguments).returncode
+
+    def crashing(self, *arguments: str) -> Completed:
+        """Run a command, with a point at which something happens to it, to its end.
+
+        Functions are found by the names that modules import afterwards: no fork would do.
+        """
+        return orchestrator(
+            *arguments, cwd=self.repo, env=self.environ(), module="tests.assurance.faults.crash",
+            fork=False,
         )  # fmt: skip
-        return done.returncode
 
     def environ(self) -> Mapping[str, str]:
         """Give the variables of a caller who has the secret."""

@@ -42,7 +42,7 @@ def test_all_that_a_worker_wrote_is_reachable(seeds: Seeds, world: World, tmp_pa
         finally:
             shutil.rmtree(mine.root)
 
-    seeds.run(case, ordinary=25)
+    seeds.run(case, ordinary=12)
     if seeds.only is None and seeds.cases is None:
         assert seeds.outcomes["with kept refs"] > 8, seeds.outcomes
 

@@ -71,7 +71,7 @@ def test_whatever_a_worker_leaves_is_harvested_or_refused(
             subprocess.run(["rm", "-rf", str(world.root)], check=True)
         return outcome
 
-    seeds.run(case, ordinary=40)
+    seeds.run(case, ordinary=20)
     if seeds.only is None and seeds.cases is None:
         assert seeds.outcomes["accepted"] > 15, seeds.outcomes
 

@@ -40,6 +40,6 @@ def test_whatever_is_handed_over_is_refused_or_sound(
         shutil.rmtree(world.root)
         return outcome
 
-    seeds.run(case, ordinary=150)
+    seeds.run(case, ordinary=80)
     if seeds.only is None and seeds.cases is None:
         assert min(seeds.outcomes["accepted"], seeds.outcomes["refused"]) > 20, seeds.outcomes
