@@ -170,6 +170,8 @@ def _folders(name: str) -> Iterator[str]:
 def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict[str, str]:
     """Import all commits together; if a single rule is broken, all of them are refused."""
     origin, deadline = handed.origin, time.monotonic() + SEARCH_TIME
+    # A process that died may have left one.
+    shutil.rmtree(handed.quarantine, ignore_errors=True)
     try:
         with refusals():
             git = import_checked(

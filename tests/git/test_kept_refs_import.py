@@ -109,6 +109,15 @@ def test_a_death_between_old_and_new_refs_loses_nothing(
     assert handover.refs() == {"heads/one/deeper": one, "heads/two": two}
 
 
+def test_a_quarantine_that_a_dead_process_left_is_in_nobodys_way(handover: Handover) -> None:
+    commit = handover.commit("new")
+    handover.hand_over([commit], {"heads/side": commit})
+    left = handover.out.with_name("quarantine") / "objects" / "info"
+    left.mkdir(parents=True)
+    handover.bring_in()
+    assert handover.refs() == {"heads/side": commit}
+
+
 def test_no_ref_names_what_was_not_handed_over(handover: Handover) -> None:
     git(handover.repo, "commit", "-q", "--allow-empty", "-m", "private")
     private, one = git(handover.repo, "rev-parse", "HEAD"), handover.commit("one")
