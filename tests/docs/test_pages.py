@@ -1,6 +1,7 @@
 """Links lead somewhere, generated parts are in step, and every page can be found."""
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -83,6 +84,16 @@ def test_every_exit_code_has_a_row() -> None:
     text = read_page("docs/reference/exit-codes.md")
 
     assert [code for code in CODES if f"| {code} |" not in text] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_every_module_that_a_page_names_exists(page: str) -> None:
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read_page(page))
+
+    assert len(named) > 20
+    assert [
+        n for n in named if not any((ROOT / top / n).exists() for top in ("", "orchestrator"))
+    ] == []
 
 
 @pytest.mark.parametrize("page", ["README.md"])
