@@ -111,6 +111,14 @@ def docker_engine() -> Iterator[DockerEngine]:
     engine.close()
 
 
+@pytest.fixture
+def client() -> Iterator[docker.APIClient]:
+    """The daemon itself, to see what the engine made there."""
+    client = docker.APIClient(version="auto")
+    yield client
+    client.close()
+
+
 @pytest.fixture(scope="session")
 def agent_image(docker_engine: DockerEngine) -> Callable[[str], str]:
     """Build an agent's image, up to minutes when it is not there: mind the test's timeout."""

@@ -51,6 +51,18 @@ def hung(repo: Path) -> Hanging:
     return Hanging(repo)
 
 
+@pytest.fixture
+def hung_measuring(hung: Hanging, monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    """Let every measurement of the disk hang."""
+
+    def measured(*_: object, **__: object) -> DiskUse:
+        hung()
+        return NOTHING
+
+    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
+    return hung
+
+
 def life(
     repo: Path, engine: LocalEngine, first: str = ":", emit: object = None,
     deadline: float = DEADLINE,
@@ -65,15 +77,10 @@ def life(
 
 
 def test_measuring_that_hangs_keeps_nobody_alive(
-    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, hung: Hanging
+    repo: Path, local_engine: LocalEngine, hung_measuring: Hanging
 ) -> None:
-    def measured(*_: object, **__: object) -> DiskUse:
-        hung()
-        return NOTHING
-
-    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
     result = life(repo, local_engine)
-    assert hung.saw_death.wait(PATIENCE)
+    assert hung_measuring.saw_death.wait(PATIENCE)
     assert result.reason is Reason.TIMEOUT
     assert DEADLINE <= result.duration < DEADLINE + GRACE + LATE
 
@@ -105,14 +112,9 @@ def test_a_callback_that_hangs_keeps_nobody_alive(
 
 
 def test_the_log_limit_does_not_wait_for_measuring(
-    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, hung: Hanging
+    repo: Path, local_engine: LocalEngine, hung_measuring: Hanging
 ) -> None:
-    def measured(*_: object, **__: object) -> DiskUse:
-        hung()
-        return NOTHING
-
-    monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
     flood = "sleep 1; head -c 2000000 /dev/zero"
     result = life(repo, local_engine, flood, deadline=50.0)
-    assert hung.saw_death.wait(PATIENCE)
+    assert hung_measuring.saw_death.wait(PATIENCE)
     assert result.reason is Reason.LOG_LIMIT

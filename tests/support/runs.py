@@ -1,5 +1,7 @@
 """Whole runs on the local engine, with each task a command line."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,8 @@ from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine
-from orchestrator.results import RunResult
+from orchestrator.events import Event
+from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.repository import git
 
@@ -31,6 +34,24 @@ def configured(*tasks: str, **rest: Any) -> ParallelConfig:
 def shell_run(root: Path, engine: ContainerEngine, *tasks: str, **rest: Any) -> RunResult:
     """Run the tasks to their end."""
     return ParallelRunner(configured(*tasks, **rest), root, engine=engine).execute()
+
+
+def run_until(
+    at: Callable[[Event], bool], config: ParallelConfig, root: Path, engine: ContainerEngine
+) -> WorkerResult:
+    """Run one worker, cancel the run at the first event for which `at` holds."""
+    began = threading.Event()
+
+    def emit(event: Event) -> None:
+        if at(event):
+            began.set()
+
+    runner = ParallelRunner(config, root, emit=emit, engine=engine)
+    canceller = threading.Thread(target=lambda: (began.wait(30), runner.cancel()))
+    canceller.start()
+    (worker,) = runner.execute().results
+    canceller.join()
+    return worker
 
 
 def branches(repo: Path) -> list[str]:

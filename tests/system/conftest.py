@@ -1,4 +1,4 @@
-"""What tests of real containers look at the engine with."""
+"""What tests of images share."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,9 @@ import docker
 import pytest
 
 
-@pytest.fixture
-def client() -> Iterator[docker.APIClient]:
-    """The daemon, asked beside us."""
-    client = docker.APIClient(version="auto")
+@pytest.fixture(scope="session")
+def docker_client() -> Iterator[docker.DockerClient]:
+    """The daemon's images and containers as objects of the SDK."""
+    client = docker.from_env()
     yield client
     client.close()

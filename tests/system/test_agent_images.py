@@ -1,6 +1,6 @@
 """Every agent's own program, in its own image, with nothing but what a worker has."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import docker
 import pytest
@@ -27,13 +27,6 @@ for program in git python3 node npm pip; do command -v $program || echo "no $pro
 """
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
-
-
 def test_no_agent_is_left_out() -> None:
     assert set(AGENTS) == set(INSTALLERS)
 
@@ -46,11 +39,11 @@ FIRST = ("architect", "codex", "claude")
     "agent", [a if a in FIRST else pytest.param(a, marks=pytest.mark.agents) for a in AGENTS]
 )
 def test_it_starts_as_anybody_with_nothing_to_write_to(
-    client: docker.DockerClient, agent_image: Callable[[str], str], agent: str
+    docker_client: docker.DockerClient, agent_image: Callable[[str], str], agent: str
 ) -> None:
     command, said, megabytes = AGENTS[agent]
     image = agent_image(agent)
-    output: bytes = client.containers.run(
+    output: bytes = docker_client.containers.run(
         image,
         ["sh", "-ec", SCRIPT, "sh", *command],
         user="20001:20001",
@@ -66,4 +59,4 @@ def test_it_starts_as_anybody_with_nothing_to_write_to(
     lines = [line.strip() for line in output.decode().splitlines() if line.strip()]
     assert lines[0].startswith(said)
     assert lines[-5:] == ["/usr/bin/git", "/usr/bin/python3", "no node", "no npm", "no pip"]
-    assert client.images.get(image).attrs["Size"] < megabytes * 1_000_000
+    assert docker_client.images.get(image).attrs["Size"] < megabytes * 1_000_000

@@ -19,6 +19,7 @@ import pytest
 
 from orchestrator.engine.labels import REPOSITORY, ROLE
 from tests.support.cli import orchestrator, start
+from tests.support.live import eventually
 from tests.support.repository import make_repository
 
 pytestmark = pytest.mark.docker
@@ -39,18 +40,11 @@ def worker(repo: Path) -> Iterator["subprocess.Popen[bytes]"]:
         "TEAM=blue", "--quiet", TASK, cwd=repo, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_for(lambda: orchestrator("exec", "1", "--", "true", cwd=repo).returncode == 0)
+        eventually(lambda: orchestrator("exec", "1", "--", "true", cwd=repo).returncode == 0)
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
-
-
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.1)
 
 
 class Screen:
@@ -159,7 +153,7 @@ class TestExec:
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE) == 130
         look = "! grep -qs 'sleep.98[7]' /proc/[0-9]*/cmdline"
-        wait_for(
+        eventually(
             lambda: orchestrator("exec", "1", "--", "sh", "-c", look, cwd=repo).returncode == 0
         )
 
@@ -216,7 +210,7 @@ class TestShell:
         shell.process.send_signal(signal.SIGHUP)
         shell.finish()
         gone = ("exec", "1", "--", "sh", "-c", f"! kill -0 {pid}")
-        wait_for(lambda: orchestrator(*gone, cwd=repo).returncode == 0)
+        eventually(lambda: orchestrator(*gone, cwd=repo).returncode == 0)
 
 
 class TestEnd:

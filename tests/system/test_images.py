@@ -37,19 +37,12 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
-
-
 @pytest.fixture
-def scratch(client: docker.DockerClient) -> Iterator[str]:
+def scratch(docker_client: docker.DockerClient) -> Iterator[str]:
     """Give a tag, and remove its image afterwards."""
     yield SCRATCH
-    if client.images.list(SCRATCH):
-        client.images.remove(SCRATCH, force=True)
+    if docker_client.images.list(SCRATCH):
+        docker_client.images.remove(SCRATCH, force=True)
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +57,18 @@ def builder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> ImageBu
 
 
 @pytest.fixture(scope="module")
-def worker(builder: ImageBuilder, client: docker.DockerClient) -> Iterator[str]:
+def worker(builder: ImageBuilder, docker_client: docker.DockerClient) -> Iterator[str]:
     """Build the worker image there, and remove it afterwards."""
     builder.build_base()
     builder.build_worker("architect", WORKER)
     yield WORKER
-    client.images.remove(WORKER, force=True)
+    docker_client.images.remove(WORKER, force=True)
 
 
-def run(client: docker.DockerClient, image: str, command: list[str], **options: object) -> str:
-    output: bytes = client.containers.run(  # type: ignore[call-overload]
+def run(
+    docker_client: docker.DockerClient, image: str, command: list[str], **options: object
+) -> str:
+    output: bytes = docker_client.containers.run(  # type: ignore[call-overload]
         image, command, remove=True, labels={MANAGED: "true"}, network_mode="none", **options
     )
     return output.decode()
@@ -88,11 +83,11 @@ def build(engine: Engine, folder: Path, dockerfile: str, *, tag: str) -> list[st
 
 @pytest.mark.timeout(600)
 def test_nothing_of_the_hosts_certificates_is_in_the_image(
-    client: docker.DockerClient, worker: str
+    docker_client: docker.DockerClient, worker: str
 ) -> None:
-    found = run(client, worker, ["sh", "-c", f"{SEARCH}; find / -xdev -name 'ca-bundle*'"])
+    found = run(docker_client, worker, ["sh", "-c", f"{SEARCH}; find / -xdev -name 'ca-bundle*'"])
     assert found == ""
-    history = client.images.get(worker).history()
+    history = docker_client.images.get(worker).history()
     steps = "\n".join(step["CreatedBy"] for step in history)
     assert "COPY" in steps
     assert "bundle" not in steps
@@ -101,13 +96,13 @@ def test_nothing_of_the_hosts_certificates_is_in_the_image(
 
 @pytest.mark.timeout(600)
 def test_nor_is_it_in_one_that_npm_made(
-    builder: ImageBuilder, client: docker.DockerClient, scratch: str
+    builder: ImageBuilder, docker_client: docker.DockerClient, scratch: str
 ) -> None:
     builder.build_base()
     builder.build_worker("opencode", scratch)
-    found = run(client, scratch, ["sh", "-c", f"{SEARCH}; find / -xdev -name 'ca-bundle*'"])
+    found = run(docker_client, scratch, ["sh", "-c", f"{SEARCH}; find / -xdev -name 'ca-bundle*'"])
     assert found == ""
-    steps = "\n".join(step["CreatedBy"] for step in client.images.get(scratch).history())
+    steps = "\n".join(step["CreatedBy"] for step in docker_client.images.get(scratch).history())
     assert "COPY" in steps
     assert "bundle" not in steps
     assert "npm_config" not in steps
@@ -115,19 +110,19 @@ def test_nor_is_it_in_one_that_npm_made(
 
 @pytest.mark.timeout(600)
 def test_the_search_for_certificates_finds_them(
-    engine: Engine, client: docker.DockerClient, tmp_path: Path, scratch: str
+    engine: Engine, docker_client: docker.DockerClient, tmp_path: Path, scratch: str
 ) -> None:
     (tmp_path / "ca-bundle.crt").write_text(MARKER)
     build(engine, tmp_path, f"FROM {BASE_IMAGE}\nCOPY ca-bundle.crt /etc/\n", tag=scratch)
-    assert run(client, scratch, ["sh", "-c", SEARCH]) == "/etc/ca-bundle.crt\n"
+    assert run(docker_client, scratch, ["sh", "-c", SEARCH]) == "/etc/ca-bundle.crt\n"
 
 
 @pytest.mark.timeout(600)
 def test_architect_starts_as_anybody_with_nothing_to_write_to(
-    client: docker.DockerClient, worker: str
+    docker_client: docker.DockerClient, worker: str
 ) -> None:
     output = run(
-        client,
+        docker_client,
         worker,
         ["sh", "-ec", "architect --version; command -v python3; id -u"],
         user="20001:20001",
@@ -167,7 +162,7 @@ def test_what_a_build_prints_is_told_and_cannot_steer_a_terminal(
 
 
 def test_a_step_that_fails_is_shown_with_its_last_lines(
-    engine: Engine, client: docker.DockerClient, tmp_path: Path, scratch: str
+    engine: Engine, docker_client: docker.DockerClient, tmp_path: Path, scratch: str
 ) -> None:
     command = "seq 100; sleep 0.5; echo the reason is 42 >&2; exit 7"
     with pytest.raises(ImageBuildError) as caught:
@@ -179,7 +174,7 @@ def test_a_step_that_fails_is_shown_with_its_last_lines(
     assert "  the reason is 42" in lines
     assert engine.image_id(scratch) is None
     # As the daemon lists them: an inspection of each would race with other tests' ends.
-    assert [c for c in client.api.containers(all=True) if command in c["Command"]] == []
+    assert [c for c in docker_client.api.containers(all=True) if command in c["Command"]] == []
 
 
 def test_a_dockerfile_that_makes_no_sense_is_a_build_error(

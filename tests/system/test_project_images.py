@@ -43,15 +43,8 @@ DEVCONTAINER = """{
 """
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
-
-
 @pytest.fixture
-def shop(tmp_path: Path, client: docker.DockerClient) -> Iterator[Path]:
+def shop(tmp_path: Path, docker_client: docker.DockerClient) -> Iterator[Path]:
     """Give a project, and remove its images afterwards."""
     top = tmp_path / "shop"
     (top / ".devcontainer").mkdir(parents=True)
@@ -59,13 +52,13 @@ def shop(tmp_path: Path, client: docker.DockerClient) -> Iterator[Path]:
     (top / "requirements.txt").write_text(f"# {tmp_path}\n")
     (top / ".devcontainer" / "devcontainer.json").write_text(DEVCONTAINER)
     yield top
-    built = client.images.list(filters={"label": "orchestrator.project"})
+    built = docker_client.images.list(filters={"label": "orchestrator.project"})
     ours = [image for image in built if image.labels["orchestrator.project"].startswith(f"{top}/")]
     # The engine refuses to remove what another image stands on. What a failed build left has no
     # tag and nothing on it; of the others the tags go, which ends each when its last one went.
     for image in sorted(ours, key=lambda image: bool(image.tags)):
         for name in image.tags or [image.id]:
-            client.images.remove(name, force=True)
+            docker_client.images.remove(name, force=True)
 
 
 def builder(engine: Engine, lines: list[str]) -> ImageBuilder:
@@ -78,12 +71,12 @@ def at(top: Path, dockerfile: str) -> ProjectImage:
 
 
 def test_an_agent_runs_in_the_image_of_a_devcontainer(
-    docker_engine: DockerEngine, client: docker.DockerClient, shop: Path
+    docker_engine: DockerEngine, docker_client: docker.DockerClient, shop: Path
 ) -> None:
     project = read_project(shop)
     lines: list[str] = []
     tag = builder(docker_engine, lines).build_worker("opencode", project=project)
-    output: bytes = client.containers.run(
+    output: bytes = docker_client.containers.run(
         tag,
         ["-ec", "opencode --version; cat /opt/shop/variant /opt/shop/requirements.txt; echo $PATH"],
         entrypoint="sh",
@@ -162,7 +155,7 @@ def test_the_command_line_makes_a_project_s_image_for_shell_tasks(shop: Path) ->
 
 
 def test_nothing_private_of_the_checkout_is_in_the_image(
-    client: docker.DockerClient, tmp_path: Path, shop: Path
+    docker_client: docker.DockerClient, tmp_path: Path, shop: Path
 ) -> None:
     make_repository(shop)
     (shop / "Dockerfile").write_text(
@@ -185,7 +178,7 @@ def test_nothing_private_of_the_checkout_is_in_the_image(
         "not in the image, because git does not track them: .architect-parallel-1, .env,"
         in done.stderr
     )
-    listed = client.containers.run(
+    listed = docker_client.containers.run(
         done.stdout.strip(), ["find", "/all", "-type", "f"], network_mode="none", remove=True
     )
     names = {line.removeprefix("/all/") for line in listed.decode().split()}
@@ -195,20 +188,20 @@ def test_nothing_private_of_the_checkout_is_in_the_image(
     assert not private & names
     assert not [name for name in names if name.startswith((".git/", ".architect-"))]
     # The first stage has no name, and goes; so does what a second build takes the name of.
-    assert unnamed(client, tmp_path) == []
-    old = client.images.get(done.stdout.strip()).id
+    assert unnamed(docker_client, tmp_path) == []
+    old = docker_client.images.get(done.stdout.strip()).id
     again = ["image", "build", "--agent", "shell", "--no-cache", "--from"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestrator.engine.images.builder.ImageBuilder.build_base", lambda *_: None)
         done = CliRunner().invoke(app, [*again, str(shop / "Dockerfile")])
     assert done.exit_code == 0, done.stderr
-    assert client.images.get(done.stdout.strip()).id != old
-    assert unnamed(client, tmp_path) == []
+    assert docker_client.images.get(done.stdout.strip()).id != old
+    assert unnamed(docker_client, tmp_path) == []
 
 
-def unnamed(client: docker.DockerClient, top: Path) -> list[str]:
+def unnamed(docker_client: docker.DockerClient, top: Path) -> list[str]:
     """List the images without a name that come from a project, whoever else builds meanwhile."""
-    found = client.images.list(filters={"dangling": True})
+    found = docker_client.images.list(filters={"dangling": True})
     return [one.id for one in found if any(str(top) in told for told in _told(one))]
 
 

@@ -5,36 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.container import Isolation, Limits
+from orchestrator.config.container import Limits
 from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.events import Event, Intervention
 from orchestrator.results import Reason, Status
 from orchestrator.runs.runner import ParallelRunner
 from tests.support.repository import git
-from tests.support.runs import show
+from tests.support.runs import configured, show
 
 pytestmark = pytest.mark.docker
 REFS = "refs/orchestrator/attempts/"
 
 
-def configured(*tasks: str, **rest: object) -> ParallelConfig:
-    options = {
-        "tasks": tasks,
-        "agent_cli": "shell",
-        "workers": len(tasks),
-        "timeout_per_worker": 60,
-        "limits": Limits(grace=1),
-        "isolation": Isolation(network="none"),
-        "retry_delay": 0,
-    }
-    return ParallelConfig(**{**options, **rest})
+def without_delay(*tasks: str, **rest: object) -> ParallelConfig:
+    return configured(*tasks, limits=Limits(grace=1), **{"retry_delay": 0, **rest})
 
 
 def test_a_fresh_state_for_each_attempt(repo: Path, docker_engine: DockerEngine) -> None:
     """The third has no file of the first two; what they wrote is kept."""
     task = "ls; rm a.txt; date +%s%N > of-$(date +%s%N); exit 5"
-    config = configured(task, retries=2)
+    config = without_delay(task, retries=2)
     (worker,) = ParallelRunner(config, repo, engine=docker_engine).run()
     assert (worker.reason, worker.attempts, worker.exit_code) == (Reason.AGENT_FAILED, 3, 5)
     assert len(worker.files_modified) == 2
@@ -51,7 +42,7 @@ def test_a_fresh_state_for_each_attempt(repo: Path, docker_engine: DockerEngine)
 def test_an_attempt_goes_on_from_the_last(repo: Path, docker_engine: DockerEngine) -> None:
     work = "git log --format=%s > log; echo x >> it; git add it; git commit -qm try"
     task = f"{work}; [ $(wc -l < it) = 3 ]"
-    config = configured(task, retries=5, retry_from="keep")
+    config = without_delay(task, retries=5, retry_from="keep")
     (worker,) = ParallelRunner(config, repo, engine=docker_engine).run()
     assert (worker.status, worker.attempts) == (Status.SUCCESS, 3)
     assert show(repo, f"{worker.branch}:it") == "x\nx\nx"
@@ -61,7 +52,7 @@ def test_an_attempt_goes_on_from_the_last(repo: Path, docker_engine: DockerEngin
 
 
 def test_starts_are_so_far_apart(repo: Path, docker_engine: DockerEngine) -> None:
-    config = configured("true", "true", "true", stagger=2.0)
+    config = without_delay("true", "true", "true", stagger=2.0)
     results = ParallelRunner(config, repo, engine=docker_engine).run()
     started = sorted(one.started_at.timestamp() for one in results if one.started_at)
     assert len(started) == 3
@@ -72,7 +63,7 @@ def test_strays_are_seen_in_an_overlay(repo: Path, docker_engine: DockerEngine) 
     events: list[Event] = []
     triggers = Triggers(paths=("src",), on_trigger="stop")
     task = "echo x > src/fine; rm a.txt; mkdir out; echo x > out/file; exec sleep 50"
-    config = configured(task, triggers=triggers)
+    config = without_delay(task, triggers=triggers)
     (worker,) = ParallelRunner(config, repo, engine=docker_engine, emit=events.append).run()
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.OUT_OF_SCOPE)
     (found,) = [event for event in events if isinstance(event, Intervention)]

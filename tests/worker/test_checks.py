@@ -1,6 +1,5 @@
 """Checks of what a worker committed: real git, processes for containers."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,11 @@ from orchestrator.events import Event, WorkerStage
 from orchestrator.execution.verdict import Verdict, judge_checks
 from orchestrator.results import CheckResult, Reason, Status, exit_code
 from orchestrator.runs.resume import ResumedRun
-from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.workspace.layout import WORKSPACE
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
-from tests.support.runs import configured, shell_run
+from tests.support.runs import configured, run_until, shell_run
 
 
 def run_directory(repo: Path) -> RunDirectory:
@@ -196,18 +194,11 @@ def test_no_check_is_done_twice(repo: Path, tmp_path: Path, leaves_at: str) -> N
 
 
 def test_cancelled_in_its_checks(repo: Path, local_engine: LocalEngine) -> None:
-    began = threading.Event()
-
-    def emit(event: Event) -> None:
-        if isinstance(event, WorkerStage) and event.name == "sleep 60":
-            began.set()
+    def checks_sleep(event: Event) -> bool:
+        return isinstance(event, WorkerStage) and event.name == "sleep 60"
 
     config = configured("echo new > new.txt", checks=checks("true", "sleep 60", "true"))
-    runner = ParallelRunner(config, repo, emit=emit, engine=local_engine)
-    canceller = threading.Thread(target=lambda: (began.wait(30), runner.cancel()))
-    canceller.start()
-    (worker,) = runner.execute().results
-    canceller.join()
+    worker = run_until(checks_sleep, config, repo, local_engine)
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
     assert worker.message == "cancelled before its checks were done"
     assert [one.name for one in worker.checks] == ["true"]

@@ -1,6 +1,5 @@
 """Setup before the agent and teardown behind it: real git, processes for containers."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import git
-from tests.support.runs import configured, shell_run, show
+from tests.support.runs import configured, run_until, shell_run, show
 
 
 def run_directory(repo: Path) -> RunDirectory:
@@ -162,18 +161,8 @@ def test_a_failed_setup_is_tried_again(repo: Path, local_engine: LocalEngine) ->
 
 
 def test_cancelled_in_its_setup(repo: Path, local_engine: LocalEngine) -> None:
-    began = threading.Event()
-
-    def emit(event: Event) -> None:
-        if isinstance(event, WorkerStage):
-            began.set()
-
     config = configured("true", setup=("echo half > half; sleep 60",), teardown=("echo t > tidy",))
-    runner = ParallelRunner(config, repo, emit=emit, engine=local_engine)
-    canceller = threading.Thread(target=lambda: (began.wait(30), runner.cancel()))
-    canceller.start()
-    (worker,) = runner.execute().results
-    canceller.join()
+    worker = run_until(lambda event: isinstance(event, WorkerStage), config, repo, local_engine)
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
     assert "tidy" in worker.files_modified
 

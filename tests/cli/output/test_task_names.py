@@ -22,6 +22,7 @@ from orchestrator.events import (
 from orchestrator.results import CheckResult, Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Task, Workflow
+from tests.support.views import plain
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMES = {1: "design", 2: "backend", 3: "deploy", 4: "tidy"}
@@ -71,14 +72,6 @@ def started(*names: str) -> RunStarted:
         for number, name in enumerate(names, 1)
     )
     return RunStarted(run_id="run", base="0123456789abcdef", workers=workers, slots=2)
-
-
-def plain(*events) -> list[str]:
-    lines: list[str] = []
-    view = PlainView(lines.append)
-    for event in events:
-        view(event)
-    return lines
 
 
 def test_the_story_of_a_workflow():

@@ -24,6 +24,7 @@ from orchestrator.events import (
     WorkerStopping,
 )
 from orchestrator.worker_spec import WorkerSpec
+from tests.support.views import plain
 
 HOSTILE = "\x1b[2J\x1b]0;pwned\x07[red]not[/red] [/] \u202eevil\r\n\x9b31m{x}"
 
@@ -41,14 +42,6 @@ def started(count: int = 2, slots: int = 2) -> RunStarted:
         for n in range(1, count + 1)
     )
     return RunStarted(run_id="run", base="0123456789abcdef", workers=workers, slots=slots)
-
-
-def plain(*events) -> list[str]:
-    lines: list[str] = []
-    view = PlainView(lines.append)
-    for event in events:
-        view(event)
-    return lines
 
 
 def board(*events, width: int = 100, clock=lambda: 0.0) -> str:

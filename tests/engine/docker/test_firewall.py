@@ -54,14 +54,6 @@ def ports() -> Iterator[tuple[int, int]]:
 
 
 @pytest.fixture
-def client() -> Iterator[docker.APIClient]:
-    """The daemon, to look at what was made."""
-    found = docker.APIClient(version="auto")
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def network(
     docker_engine: DockerEngine,
     docker_start: Starter,  # noqa: ARG001  # it removes what carries the labels

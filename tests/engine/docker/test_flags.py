@@ -19,14 +19,6 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def client() -> Iterator[docker.APIClient]:
-    """The daemon, past our engine."""
-    client = docker.APIClient(version="auto")
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def meddling_image(client: docker.APIClient) -> Iterator[str]:
     """An image with a volume, an entry point, a health check and a signal of its own."""
     tag = f"orchestrator-test-{secrets.token_hex(4)}"
