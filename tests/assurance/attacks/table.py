@@ -21,20 +21,19 @@ _SAID = {"fsck:": "git finds bad objects", "git is broken:": "git is broken"}
 """What takes many words."""
 _HEAD = """# Hostile tasks and what they do
 
-Made by `pytest tests/assurance/attacks --measure-plain --write-table`, which takes minutes and
-needs root; a run of some of the tests replaces their cells and keeps the others. Each task is the
-file of `tests/assurance/attacks/corpus` that has the attack's name.
+`pytest tests/assurance/attacks --measure-plain --write-table` writes this page; it takes minutes
+and needs root. Running some of the tests replaces only their cells. Each task is the file in
+`tests/assurance/attacks/corpus` with the attack's name.
 
-- **plain** is `docker run -v` of the repository, as root, and the user's git on the host
-  afterwards: what the task harmed there. So that it does not take the machine with it, each has at
-  most {bounds}. Without those it would have been worse.
-- **root** and **user** are `orchestrator parallel`, run by root and by an ordinary user who may use
-  the engine; **overlay** and **bind** are the two ways in which a worktree is mounted.
-- ✓ is: the host, the repository, its refs and objects, the siblings and the report are unharmed,
-  the run ended in time, the task's own honest commit arrived, and nothing was left behind.
-- `-` is: not measured. What a limit concerns does not differ between *overlay* and *bind*.
-- The harness does not see the buffers of sockets; see
-  [what is not promised](security.md#what-is-not).
+- **plain** is `docker run -v` of the repository, as root, followed by the user's git on the host;
+  the cell shows the harm. To protect the machine that measures, each has at
+  most {bounds}. Without these limits the harm would be greater.
+- **root** and **user** are `orchestrator parallel`, run by root and by an unprivileged user who may
+  use the engine; **overlay** and **bind** are the two ways to mount a worktree.
+- ✓ means that the host, the repository, its refs and objects, other workers and the report are
+  unharmed, the run ended in time, the task's honest commit arrived, and nothing was left behind.
+- `-` means not measured, because limits do not differ between *overlay* and *bind*.
+- Socket buffers are not measured; see [what is not promised](security.md#what-is-not).
 
 """
 
@@ -116,7 +115,7 @@ def _summed_up(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> str
         found = [row[column] for row in rows if column in row]
         harmed = sum(cell != _GOOD for cell in found)
         parts.append(f"{column}: {harmed} of {len(found)}")
-    return f"{len(rows)} attacks. What harmed: {'; '.join(parts)}.\n"
+    return f"{len(rows)} attacks. Attacks that did harm: {'; '.join(parts)}.\n"
 
 
 def _summary(harms: Sequence[str]) -> str:

@@ -40,9 +40,9 @@ _NO_TESTS = {4, 5}
 """What pytest exits with when a file is not there, or nothing was chosen."""
 _HEAD = """# Protections
 
-`make mutation` takes each of these away on a copy of the repository, and runs tests until one
-fails: that one is named, by its place in `tests/`. What no test can tell has its reason beside it,
-and is tried with `--thorough` alone.
+`make mutation` removes each of these protections in a copy of the repository and runs tests until
+one fails; the table names this test. A protection that no test can notice has a remark with the
+reason, and is only tried with `--thorough`.
 
 {count} protections, {unnoticed}.
 
