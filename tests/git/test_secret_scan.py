@@ -62,6 +62,7 @@ def test_every_place_is_named_to_a_bound(repo: Path) -> None:
     commit(repo, **{f"d{number}": f"{number} {VALUE}".encode() for number in range(9)})
     (note,) = leak_notes(search(repo, base), "w")
     assert note.endswith("a commit's message, a, b, d0, d1 and further places")
+    assert len(search(repo, base).found["TOKEN"]) == module.MOST_PLACES + 1
 
 
 def test_a_path_that_holds_it_is_not_quoted(repo: Path) -> None:
