@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from orchestrator.events import Emit, Event, Notice, RunDone, RunStarted, WorkerDone
+from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.notification_messages import notification
 from orchestrator.runs.notifications import Notifier
-from orchestrator.runs.reservation import ClaimedRun
 from orchestrator.state.run_record import RunRecord
 from orchestrator.state.status_file import StatusFile
 from orchestrator.text.redact import Redactor

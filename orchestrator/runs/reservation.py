@@ -1,17 +1,16 @@
 """Reserve a run's worker numbers and write its plan."""
 
 import os
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from orchestrator.cleanup.inventory import base_ref
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, OrchestratorError, RepositoryError
-from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.git.snapshot import snapshot_checkout
 from orchestrator.runs.capacity import check_worktrees
+from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.naming import name_workers, note_names
 from orchestrator.state.private_inputs import Inputs, keep_inputs
 from orchestrator.state.run_directory import RunDirectory
@@ -23,15 +22,6 @@ from orchestrator.workflow.planning import plan_tasks
 from orchestrator.workspace.shared_files import keep_given
 
 _COMMANDS = ("setup", "teardown", "checks")
-
-
-@dataclass(frozen=True)
-class ClaimedRun:
-    """A run whose lease this process holds."""
-
-    record: RunRecord
-    directory: RunDirectory
-    outcome: RunOutcome = field(default_factory=RunOutcome)
 
 
 def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:

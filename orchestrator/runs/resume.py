@@ -13,9 +13,9 @@ from orchestrator.events import Emit, RunDone, ignore
 from orchestrator.execution.cancel import Cancel
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult
+from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.preflight import RunRequest, check_run
 from orchestrator.runs.recorder import Recorder, announce
-from orchestrator.runs.reservation import ClaimedRun
 from orchestrator.runs.shared_resources import prepare_shared, release_shared, remove_helpers
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.history import RunHistory
@@ -23,6 +23,7 @@ from orchestrator.state.private_inputs import Inputs, read_inputs
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.run_record import RunRecord
 from orchestrator.text.redact import Redactor
+from orchestrator.worker.attempts import attempt
 
 
 class ResumedRun:
@@ -95,7 +96,7 @@ class ResumedRun:
             run = prepare_shared(checked, claimed, recorder, self._cancel, resumed=True)
             with release_shared(engine, claimed, recorder):
                 announce(recorder, record, run.notices)
-                return run_workers(run, record.workers, since=record.created_at)
+                return run_workers(run, record.workers, attempt, since=record.created_at)
 
     def _request(
         self, config: ParallelConfig, record: RunRecord, inputs: Inputs | None

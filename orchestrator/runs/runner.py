@@ -18,15 +18,17 @@ from orchestrator.execution.cancel import Cancel
 from orchestrator.git.repository import Repository
 from orchestrator.results import RunResult, WorkerResult
 from orchestrator.runs.capacity import check_disk, check_worktrees
+from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.dry_run import RunPlan
 from orchestrator.runs.machine_check import crowding, roominess
 from orchestrator.runs.naming import name_workers
 from orchestrator.runs.preflight import RunRequest, check_request, check_run
 from orchestrator.runs.recorder import Recorder, announce
-from orchestrator.runs.reservation import ClaimedRun, reserve, undo
+from orchestrator.runs.reservation import reserve, undo
 from orchestrator.runs.shared_resources import prepare_shared, release_shared
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.worker.attempts import attempt
 from orchestrator.worker.checked_run import CheckedRun
 from orchestrator.worker.context import RunContext
 from orchestrator.workflow.model import Workflow
@@ -178,7 +180,7 @@ class ParallelRunner:
             with release_shared(engine, claimed, recorder):
                 run = self._shared(checked, claimed, recorder)
                 announce(recorder, claimed.record, (*notices, *run.notices))
-                return run_workers(run, claimed.record.workers)
+                return run_workers(run, claimed.record.workers, attempt)
 
     def reserve(self) -> RunDirectory:
         """Reserve worker numbers and write the plan, for another process to carry out.

@@ -17,8 +17,8 @@ from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
 from orchestrator.git.submodules import ready_submodules
+from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.recorder import Recorder
-from orchestrator.runs.reservation import ClaimedRun
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +16,6 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult, sum_up
 from orchestrator.scheduling.dependencies import Results, apply_dependencies
 from orchestrator.scheduling.queue import Queue, Skipped, make_queue
 from orchestrator.scheduling.start_gate import StartGate
-from orchestrator.worker.attempts import attempt
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.context import RunContext, WorkerContext, for_worker
 from orchestrator.worker.result_builder import (
@@ -28,20 +27,28 @@ from orchestrator.worker.result_builder import (
 from orchestrator.worker.retry_later import RetryLater
 from orchestrator.worker_spec import WorkerSpec
 
+Attempt = Callable[[WorkerContext], WorkerResult | RetryLater]
+"""Run a worker once, in its container."""
+
 
 def run_workers(
-    run: RunContext, workers: tuple[WorkerSpec, ...], *, since: datetime | None = None
+    run: RunContext,
+    workers: tuple[WorkerSpec, ...],
+    attempt: Attempt,
+    *,
+    since: datetime | None = None,
 ) -> RunResult:
     """Run all workers, first those that have ended or run already.
 
     Args:
         run: The run.
         workers: Its workers.
+        attempt: Runs a worker once.
         since: When another process started the run. Default: now.
     """
     started = time.monotonic()
     try:
-        results = _Slots(run, workers).results()
+        results = _Slots(run, workers, attempt).results()
     finally:
         run.switch.close(forget=not run.outcome.resumable)
     duration = time.monotonic() - started
@@ -79,8 +86,9 @@ class _Turn:
 class _Slots:
     """Runs every worker in a slot, again for each retry; a waiting retry occupies no slot."""
 
-    def __init__(self, run: RunContext, workers: Iterable[WorkerSpec]) -> None:
+    def __init__(self, run: RunContext, workers: Iterable[WorkerSpec], attempt: Attempt) -> None:
         self._run = run
+        self._attempt = attempt
         self._waiting = [_Turn(for_worker(run, spec)) for spec in workers]
         self._running: dict[Future[WorkerResult | RetryLater], WorkerContext] = {}
         self._results: list[WorkerResult] = []
@@ -136,7 +144,9 @@ class _Slots:
                 self._note(worker, _without_budget(worker))
             else:
                 started = replace(worker, budget=given)
-                self._running[pool.submit(_finish, started, dict(self._done))] = worker
+                self._running[pool.submit(_finish, started, dict(self._done), self._attempt)] = (
+                    worker
+                )
 
     def _share(self, worker: WorkerContext, *, at_once: bool) -> BudgetShare | None:
         others = [turn for turn in self._waiting if not self._gate.has_share(turn.worker)]
@@ -211,7 +221,7 @@ def _is_under_way(worker: WorkerContext) -> bool:
     return worker.checkpoints.given_up() is None and worker.checkpoints.launch() is not None
 
 
-def _finish(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
+def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerResult | RetryLater:
     """Return the durable result of a worker in any case, or RetryLater."""
     run = worker.run
     if worker.cancel.asked and not worker.has_begun():
@@ -220,7 +230,7 @@ def _finish(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
         _give_back(worker)
     else:
         try:
-            result = _attempt(worker, done)
+            result = _attempt(worker, done, attempt)
         except (EngineUnavailableError, UnfinishedError) as error:
             return _left_open(_as_it_is(worker), error)
         except Exception as error:  # noqa: BLE001  # the last guard: siblings must not suffer
@@ -241,7 +251,7 @@ def _as_it_is(worker: WorkerContext) -> WorkerContext:
     return for_worker(worker.run, worker.spec)
 
 
-def _attempt(worker: WorkerContext, done: Results) -> WorkerResult | RetryLater:
+def _attempt(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerResult | RetryLater:
     try:
         worker = apply_dependencies(worker, done)
     except MergeConflict as error:

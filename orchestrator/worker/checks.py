@@ -18,7 +18,7 @@ from orchestrator.results import CheckResult, Reason, Status
 from orchestrator.state.endings import Ending
 from orchestrator.worker.container_specs import Job
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.stages import Work, setup_job
+from orchestrator.worker.job import Work, setup_job
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.furnish import Extras
 from orchestrator.workspace.layout import CHECKED

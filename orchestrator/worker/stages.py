@@ -4,36 +4,18 @@ Unlike the agent's container, these may be started again: an interrupted stage i
 repeated; a stage that has ended is recorded and never repeated.
 """
 
-import re
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from orchestrator.agents.output.fields import describe_exit
 from orchestrator.config.run import ParallelConfig
-from orchestrator.errors import EngineUnavailableError, OrchestratorError
-from orchestrator.events import WorkerStageDone
 from orchestrator.execution.cancel import CancelButton
-from orchestrator.execution.launch import start_again
-from orchestrator.execution.output import LogOptions, WorkerLog, stage_log
-from orchestrator.execution.supervisor import attend
 from orchestrator.execution.verdict import Verdict
-from orchestrator.files.tail import last_line
 from orchestrator.results import Reason, Status
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.state.endings import Ending
-from orchestrator.state.secret_files import Secrets
-from orchestrator.text.sanitize import one_line
-from orchestrator.worker.container_specs import Job, job_container, job_limits
+from orchestrator.worker.container_specs import Job
 from orchestrator.worker.context import WorkerContext
+from orchestrator.worker.job import Work, setup_job
 from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
-
-_PIECE = 64 * 1024
-"""Bytes of a log that are read at once."""
-_SHOWN = 100
-"""Characters of a command that a message shows."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +35,6 @@ class _KilledAlone:
     @property
     def why(self) -> str:
         return self.button.why
-
-
-def setup_job(config: ParallelConfig) -> Job:
-    """Return the job that prepares a worktree."""
-    return Job(
-        stage="setup",
-        name="setup",
-        commands=config.project.setup,
-        timeout=config.project.setup_timeout or None,
-        network=config.setup_network,
-        closed="setup" in config.closed_stages,
-    )
 
 
 def _teardown_job(config: ParallelConfig) -> Job:
@@ -127,117 +97,3 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
 
 def _has_begun(checkpoints: Checkpoints) -> bool:
     return checkpoints.stage("setup") is not None or checkpoints.launch() is not None
-
-
-@dataclass(frozen=True)
-class Work:
-    """One job of one worker."""
-
-    worker: WorkerContext
-    workspace: Workspace
-    job: Job
-    cancel: CancelButton
-    services: Services | None = None
-    """The services that the job can reach; None without services."""
-
-    @property
-    def log(self) -> Path:
-        """File with all output of the job."""
-        return stage_log(self.worker.directory, self.job.name)
-
-    def done(self, note: Callable[[Ending], None] | None = None) -> Ending:
-        """Run the job in a container, remove the container, and return how the job ended.
-
-        Args:
-            note: Called with the ending before the container is removed.
-
-        Raises:
-            EngineUnavailableError: The engine went away; leftovers are removed later.
-            OSError: The disk is full.
-        """
-        with self._open_log() as log:
-            ending = self._carried_out(log, note)
-        self.worker.run.emit(
-            WorkerStageDone(
-                worker_id=self.worker.number,
-                stage=self.job.stage,
-                name=self.job.title,
-                duration=round(ending.duration, 3),
-                problem=self.problem(ending),
-            )
-        )
-        return ending
-
-    def _open_log(self) -> WorkerLog:
-        return WorkerLog(
-            self.worker.directory,
-            self.worker.number,
-            LogOptions(
-                limit=self.worker.config.limits.log_limit,
-                redactor=self.worker.run.redactor,
-                stage=self.job.name,
-            ),
-            emit=self.worker.run.emit,
-            new_reader=lambda: lambda _: None,
-        )
-
-    def _carried_out(self, log: WorkerLog, note: Callable[[Ending], None] | None) -> Ending:
-        worker, run, workspace = self.worker, self.worker.run, self.workspace
-        terms = job_limits(worker, workspace, self.job)
-        handed = Secrets(values={}, root=None) if self.job.closed else run.request.secrets
-        given = handed.laid_out(run.directory.run_id, worker.number, workspace.user)
-        try:
-            with given as secrets:
-                described = job_container(worker, workspace, secrets, self.job)
-                if self.services is not None:
-                    described = self.services.network_of(described)
-                running = start_again(run.engine, described, terms)
-                try:
-                    ending = attend(running, log=log, cancel=self.cancel, emit=run.emit)
-                    if note is not None:
-                        with suppress(OSError):  # full disk: repeating the job does no harm
-                            note(ending)
-                finally:
-                    running.container.remove()
-        except EngineUnavailableError:
-            raise
-        except OrchestratorError as error:
-            return Ending(started_at=None, duration=0.0, exit_status=None, error=error.message)
-        return ending
-
-    def problem(self, ending: Ending) -> str | None:
-        """Return a message with a failed command, its end and its last line; None for success."""
-        how = _how(ending)
-        if how is None:
-            return None
-        turn = _turn(self.log, self.job.name, len(self.job.commands))
-        command = self.worker.run.redactor.text(self.job.commands[turn - 1])
-        said = one_line(last_line(self.log).decode("utf-8", "replace"))
-        more = f": {said}" if said and not said.startswith(f"[{self.job.name} ") else ""
-        return f"`{one_line(command, limit=_SHOWN)}` {how}{more}"
-
-
-def _how(ending: Ending) -> str | None:
-    """Return how the job ended, as part of a message; None for success."""
-    if ending.error is not None:
-        return f"was not seen to its end ({ending.error})"
-    if ending.stopped is not None:
-        return f"was {ending.stopped.measured}"
-    if ending.exit_status is None:
-        return "was not seen to its end"
-    if ending.exit_status.oom_killed:
-        return "was killed: it needed more memory than its limit"
-    code = ending.exit_status.exit_code
-    return None if code == 0 else describe_exit(code)
-
-
-def _turn(log: Path, name: str, count: int) -> int:
-    """Return the number of the last command in a log, by the lines that announce the commands."""
-    mark = re.compile(rb"\[%s (\d+)/%d\] " % (re.escape(name.encode()), count))
-    turn = 0
-    with suppress(OSError), log.open("rb") as file:
-        while piece := file.readline(_PIECE):
-            found = mark.match(piece)
-            if found and int(found[1]) == turn + 1:
-                turn += 1
-    return min(max(turn, 1), count)

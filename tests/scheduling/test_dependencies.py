@@ -134,7 +134,7 @@ def test_no_shell_reads_what_other_workers_said(repo: Path, local_engine: LocalE
 
 
 @pytest.mark.parametrize(
-    "broken", ["orchestrator.scheduling.scheduler.attempt", "orchestrator.worker.lifecycle.check"]
+    "broken", ["orchestrator.runs.runner.attempt", "orchestrator.worker.lifecycle.check"]
 )
 def test_a_bug_of_ours_in_a_dependent_task_names_its_own_base_and_commit(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, broken: str

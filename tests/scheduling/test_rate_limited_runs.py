@@ -131,8 +131,10 @@ class TestRequeue:
         _, events = watched(repo, local_engine, first, "true", "true", workers=1)
         (pause,) = [one for one in events if isinstance(one, ProviderPaused)]
         assert (pause.seconds, pause.known) == (3.0, True)
-        said = "provider `shell` refuses further requests: no starts for 3.0 s (reported by the "
-        "provider)"
+        said = (
+            "provider `shell` refuses further requests: no starts for 3.0 s "
+            "(reported by the provider)"
+        )
         assert alert_line(pause, None) == said
         begun = [one for one in events if isinstance(one, WorkerStarted)]
         assert begun[1].at.timestamp() - pause.at.timestamp() > 2.5

@@ -108,14 +108,14 @@ POINTS = _named(
     lay_out=_around("orchestrator.state.secret_files:_write_files"),
     guard=_around("orchestrator.engine.docker.engine:start_guard"),
     guard_ready=Point(target="orchestrator.engine.docker.firewall:_await_ready", when="before"),
-    setup=_around("orchestrator.worker.stages:start_again", stages=True, brief_after=True),
+    setup=_around("orchestrator.worker.job:start_again", stages=True, brief_after=True),
     note_setup=_around(f"{_NOTES}note_stage", stages=True),
-    teardown=_around("orchestrator.worker.stages:start_again", argument="-teardown", stages=True),
+    teardown=_around("orchestrator.worker.job:start_again", argument="-teardown", stages=True),
     note_teardown=_around(
         f"{_NOTES}note_stage", argument="teardown", stages=True
     ),
     checked_out=_around("orchestrator.worker.checks:make_store", stages=True),
-    first_check=_around("orchestrator.worker.stages:start_again", argument="-check-1", stages=True),
+    first_check=_around("orchestrator.worker.job:start_again", argument="-check-1", stages=True),
     note_check=_around(f"{_NOTES}note_checks", stages=True),
     last_check=_around(f"{_NOTES}note_checks", nth=4, stages=True),
     container=(

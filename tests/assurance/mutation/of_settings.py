@@ -72,7 +72,7 @@ def settings() -> Iterator[Protection]:
          'config.model_copy(update={"api_base": None}) if job.closed else config', "config"),
     )  # fmt: skip
     yield from patches(
-        "worker/stages.py", (STAGES,),
+        "worker/job.py", (STAGES,),
         ("no secrets for a found file's commands",
          "Secrets(values={}, root=None) if self.job.closed else run.request.secrets",
          "run.request.secrets"),
