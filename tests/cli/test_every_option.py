@@ -25,6 +25,8 @@ from orchestrator.errors import ConfigError
 from tests.support.named_tests import missing_tests
 
 MIB = 1024**2
+# --- Options: each arrives in the settings, or is seen by the test that is named.
+
 FLOW = "tasks: [{id: one, task: 'true'}]"
 SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "workers": (["--workers", "2"], ("workers",), 2),
@@ -185,6 +187,9 @@ def test_every_former_name_is_tested() -> None:
     assert {key: option.former for key, option in OPTIONS.items() if option.former} == FORMER
 
 
+# --- Help: in groups, every text fits and is understood without the others.
+
+
 @pytest.mark.parametrize("command", ["parallel", "spec run", "run-one"])
 def test_options_are_listed_in_groups(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
@@ -224,6 +229,9 @@ def test_a_new_setting_is_an_option_by_its_declaration_alone() -> None:
     assert declared - {"tasks", "models"} <= names("spec run")
 
 
+# --- Options that modify others are refused by themselves.
+
+
 @pytest.mark.parametrize("name", NEEDS)
 def test_an_option_that_changes_nothing_is_refused(
     name: str, repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -238,6 +246,9 @@ def test_an_option_that_changes_nothing_is_refused(
     (repo / "mine.yaml").write_text("parallel_runs: {retry_delay: 3}\ntriggers: {on_trigger: stop}")
     command = ["parallel", "true", "--agent-cli", "shell", "--dry-run"]
     assert run([*command, "--config", "mine.yaml"]) == 0, "a file may wait for the other option"
+
+
+# --- What does not go together is refused.
 
 
 @pytest.mark.parametrize(
