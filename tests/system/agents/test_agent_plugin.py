@@ -96,7 +96,7 @@ def test_its_failure_is_a_result(run: Run) -> None:
     [
         ("--agent-cli acme", 4, "error: no API key: the default model needs `ACME_API_KEY`\n"),
         (
-            "--agent-cli acme --budget-per-worker 1",
+            "--agent-cli acme --budget-per-worker 1 --env ACME_API_KEY=key",
             3,
             "error: `acme` does not support `--budget-per-worker` (it does not report its cost)\n",
         ),
