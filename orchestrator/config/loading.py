@@ -257,7 +257,7 @@ def _split(file: list[Setting], program: str | None) -> tuple[list[Setting], lis
 
 
 def _bounded(layers: Layers, path: Path | None) -> ParallelConfig:
-    """Merge layers whose file was discovered in the repository, and refuse its forbidden settings."""
+    """Merge layers with a file discovered in the repository; refuse its forbidden settings."""
     problems = _loosened(layers)
     if problems:
         raise mistakes(problems, NAME_IT.format(path))

@@ -134,7 +134,7 @@ def test_an_engine_over_the_network(repo: Path) -> None:
     with serving(server):
         done = tried(repo, host, *PARALLEL)
     assert done.returncode == 3
-    assert done.stderr.startswith("error: an engine that is not reached by a Unix socket is not")
+    assert done.stderr.startswith("error: an engine that is not reached over a Unix socket is not")
     assert f"(`{host}`)" in done.stderr
     assert untouched(repo)
 
