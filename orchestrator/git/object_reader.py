@@ -1,4 +1,4 @@
-"""Run a program that reads a worker's objects, in a process with limits of its own."""
+"""Run a program that reads a worker's objects, in a separate process with limits."""
 
 import os
 import subprocess

@@ -20,37 +20,37 @@ def _leave_out(git: Git, parent: str, without: AbstractSet[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """A work tree, as it is on the disk."""
+    """A work tree in its current state on the disk."""
 
     git_dir: Path
     path: Path
     scratch: Path
-    """A file that may be written and removed."""
+    """Path of a temporary file to create and remove."""
     config: Mapping[str, str] | None = None
-    """Further settings for git."""
+    """Additional git settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewCommit:
-    """A commit to be made."""
+    """Parent, message and author of a new commit."""
 
     parent: str
     message: str
     identity: tuple[str, str]
-    """Name and e-mail."""
+    """Name and e-mail address of the author."""
 
 
 def snapshot_checkout(repository: Repository, *, parent: str, message: str, scratch: Path) -> str:
-    """Commit the user's checkout as it is, without touching its index or any ref.
+    """Commit the current files of the user's checkout without changing its index or any ref.
 
     Args:
         repository: The repository.
-        parent: The commit that the new one goes on top of.
+        parent: Parent of the new commit.
         message: The message of the new commit.
-        scratch: A file that may be written and removed.
+        scratch: Path of a temporary file to create and remove.
 
     Returns:
-        The new commit, or `parent` when nothing differs.
+        The new commit, or `parent` if nothing differs.
     """
     tree = Tree(git_dir=repository.git_dir, path=repository.top, scratch=scratch)
     commit = NewCommit(parent=parent, message=message, identity=repository.identity())
@@ -64,11 +64,11 @@ def snapshot(
     without: AbstractSet[str] = frozenset(),
     excluded: Iterable[str] = (),
 ) -> str:
-    """Commit a work tree as it is; return the new commit, or its parent when nothing differs.
+    """Commit the current files of a work tree; return the parent if nothing differs.
 
     Args:
         tree: The work tree.
-        commit: The commit to be made.
+        commit: Message, parent and author of the new commit.
         without: New files of the tree that are left out.
         excluded: Paths that are not read at all.
     """

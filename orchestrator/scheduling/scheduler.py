@@ -304,7 +304,7 @@ def _give_back(worker: WorkerContext) -> None:
 
 
 def _left_open(worker: WorkerContext, error: OrchestratorError) -> WorkerResult:
-    """Report a worker whose end is not known: its result is not written, a resumed run makes it."""
+    """Report a worker whose end is unknown; the result is left to a resumed run."""
     run = worker.run
     run.outcome.leave_resumable()
     later = f"fix this, then run `orchestrator resume {run.directory.run_id}`"

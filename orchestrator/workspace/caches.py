@@ -202,7 +202,7 @@ def publish(caches: Caches, repository: Repository, base: str, run_id: str, root
 
 
 def _open_up(tree: Path) -> None:
-    """Let every user read and write a tree; follow no link, and remove special files."""
+    """Make a tree readable and writable for all users; follow no link, remove special files."""
     tree.chmod(0o777)
     for folder, directories, files in os.walk(tree):
         for name in (*directories, *files):
