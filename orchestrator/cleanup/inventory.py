@@ -17,7 +17,7 @@ from orchestrator.git.worktree import Worktree, open_worktree
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.listing import holders_of, is_left
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import RunRecord
+from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
@@ -118,7 +118,7 @@ class RecordedWorker:
         return not any(
             RecordedWorker(run, record, spec).has_taken(self, refs)
             for run in all_runs(repository.state_dir)
-            if run.run_id[:_TO_THE_SECOND] >= since and (record := run.record()) is not None
+            if run.run_id[:_TO_THE_SECOND] >= since and (record := read_record(run)) is not None
             if record.created_at > self.record.created_at
             for spec in record.workers
         )
@@ -156,7 +156,9 @@ def _times(files: list[Path]) -> Iterator[float]:
 
 def owners(repository: Repository) -> dict[int, RecordedWorker]:
     """Return the worker that each number refers to."""
-    recorded = [(run, record) for run in all_runs(repository.state_dir) if (record := run.record())]
+    recorded = [
+        (run, record) for run in all_runs(repository.state_dir) if (record := read_record(run))
+    ]
     # Sorted by time, because run ids of the same second sort randomly.
     recorded.sort(key=lambda entry: entry[1].created_at)
     entries = [(run, record, spec) for run, record in recorded for spec in record.workers]
@@ -179,7 +181,7 @@ def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
         return
     refs = worker_refs(repository)
     for run in all_runs(repository.state_dir):
-        record = run.record()
+        record = read_record(run)
         for spec in record.workers if record else ():
             if record is None or not spec.is_named:
                 continue
@@ -194,7 +196,7 @@ def worktrees(repository: Repository) -> frozenset[int]:
     found = {int(name) for name in names if name.isdecimal()}
     found |= {worker.number for worker in named_workers(repository) if worker.path.exists()}
     for run in all_runs(repository.state_dir):
-        record = run.record() if run.is_live() else None
+        record = read_record(run) if run.is_live() else None
         for spec in record.workers if record else ():
             if run.result(spec.worker_id) is None:
                 found.add(spec.worker_id)

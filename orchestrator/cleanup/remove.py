@@ -33,6 +33,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import remove_worktree
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_record import read_record
 from orchestrator.state.secret_files import forget
 
 
@@ -133,7 +134,7 @@ def _select(repository: Repository, run_id: str | None) -> list[RunDirectory]:
 def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> None:
     if not workers:
         return
-    records = [record for run in runs if (record := run.record()) is not None]
+    records = [record for run in runs if (record := read_record(run)) is not None]
     known = sorted({spec.worker_id for record in records for spec in record.workers})
     missing = [str(number) for number in workers if number not in known]
     if missing:
@@ -147,7 +148,7 @@ def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
     with job.repository.lock():
         # A run that is being created has no lease for a moment; its creator holds the repository
         # lock.
-        record = run.record()
+        record = read_record(run)
         if record is None:
             _drop_unrecorded(job, run)
             return

@@ -9,7 +9,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.results import Status, WorkerResult
 from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import RunRecord
+from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.workflow.contents import digests, matches
 from orchestrator.workflow.model import Earlier, Workflow
 from orchestrator.workflow.parsing.reader import Reading
@@ -27,7 +27,7 @@ def earlier_run(named: str) -> RunRecord:
     """
     runs = list(all_runs(Repository(Path.cwd()).state_dir))
     directory = named_run(runs, named)
-    record = directory.record()
+    record = read_record(directory)
     if record is None or record.workflow is None:
         raise ConfigError(f"run {named} is not a run of a workflow", hint="see `orchestrator ls`")
     if directory.is_live():

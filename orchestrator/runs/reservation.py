@@ -60,7 +60,7 @@ def reserve(checked: CheckedRun, *, warms: bool = False) -> ClaimedRun:
             warms=warms,
         )
         try:
-            directory.create(request.redactor.model(record))
+            directory.create(request.redactor.model(record).public_json())
             keep_given(directory, request.redactor, request.given)
             repository.claim([worker.branch for worker in workers], base, keep=base_ref(record))
         except (OrchestratorError, OSError) as error:

@@ -21,7 +21,7 @@ from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.history import RunHistory
 from orchestrator.state.private_inputs import Inputs, read_inputs
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import RunRecord
+from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.attempts import attempt
 
@@ -134,7 +134,7 @@ class ResumedRun:
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Inputs | None]:
-    record = directory.record()
+    record = read_record(directory)
     if record is None:
         raise ConfigError(
             f"run {directory.run_id} has no complete record: nothing of it was started",

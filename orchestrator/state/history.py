@@ -32,7 +32,7 @@ from orchestrator.events import (
 from orchestrator.files.tail import LineTail
 from orchestrator.results import RunResult, WorkerResult, sum_up
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import RunRecord
+from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.worker_spec import WorkerSpec
 
 EVENTS = "events.ndjson"
@@ -251,7 +251,7 @@ def choose_run(
     """
     candidates = runs if wanted is None else [named_run(runs, wanted)]
     for directory in reversed(candidates):
-        record = directory.record()
+        record = read_record(directory)
         if record is not None and (worker is None or worker in _numbers(record)):
             return RunHistory(directory, record)
     if worker is not None:

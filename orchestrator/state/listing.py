@@ -13,7 +13,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView, attempts
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import RunRecord
+from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 
@@ -82,7 +82,9 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
         repository: The repository.
         everything: Whether to list all other runs too.
     """
-    records = {run: record for run in all_runs(repository.state_dir) if (record := run.record())}
+    records = {
+        run: record for run in all_runs(repository.state_dir) if (record := read_record(run))
+    }
     refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads")
     branches = frozenset(refs.splitlines())
     entries = [(run, record, spec) for run, record in records.items() for spec in record.workers]

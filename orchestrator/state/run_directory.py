@@ -32,7 +32,6 @@ from orchestrator.events import Event, WorkerMeasured, WorkerOutput
 from orchestrator.files.atomic import write_atomically
 from orchestrator.files.safe_open import open_regular
 from orchestrator.results import RunResult, WorkerResult
-from orchestrator.state.run_record import RunRecord
 
 STATUS = "status.md"
 """File of a run with a table of all workers and their states."""
@@ -103,15 +102,15 @@ class RunDirectory:
         shutil.rmtree(self.objects, ignore_errors=True)
         shutil.rmtree(self.path / "bases", ignore_errors=True)
 
-    def create(self, record: RunRecord) -> None:
-        """Create the directory, lock the lease, write the plan."""
+    def create(self, plan: str) -> None:
+        """Create the directory, lock the lease, write the plan, which is JSON."""
         self.path.mkdir(parents=True)
         self.path.chmod(0o700)
         self._lease = (self.path / "lease").open("w")
         fcntl.flock(self._lease, fcntl.LOCK_EX)
         os.set_inheritable(self._lease.fileno(), True)
         self._sign()
-        write_atomically(self.path / "run.json", record.public_json())
+        write_atomically(self.path / "run.json", plan)
 
     def take_over(self, inherited: int | None = None) -> bool:
         """Lock the lease of a run whose process is dead; return False if another process has it.
@@ -201,13 +200,6 @@ class RunDirectory:
         if self._lease is not None:
             self._lease.close()
             self._lease = None
-
-    def record(self) -> RunRecord | None:
-        """Return the plan, or None if it was never written or has an unknown format."""
-        try:
-            return RunRecord.model_validate_json((self.path / "run.json").read_bytes())
-        except (OSError, ValidationError):
-            return None
 
     def ask_to_stop(self, worker_id: int, *, kill: bool) -> None:
         """Ask the run's process to end a worker; with `kill`, without grace."""
@@ -320,12 +312,6 @@ def _made_at(run: Path) -> tuple[str, int, str]:
     except OSError:
         written = 0
     return run.name[:_SECOND], written, run.name
-
-
-def live_numbers(state_dir: Path) -> frozenset[int]:
-    """Return the worker numbers of live runs, even if their branches are gone."""
-    records = (run.record() for run in all_runs(state_dir) if run.is_live())
-    return frozenset(spec.worker_id for record in records if record for spec in record.workers)
 
 
 def _lives(process: int | None) -> bool:

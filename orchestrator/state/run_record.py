@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.config.run import ParallelConfig
+from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Workflow
 
@@ -71,3 +72,17 @@ def _private_fields_of_tasks(workflow: Workflow | None) -> dict[str, Any]:
 def new_run_id() -> str:
     """Return a unique run id that sorts by time."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def read_record(run: RunDirectory) -> RunRecord | None:
+    """Read the plan of a run; return None if it is missing or has an unknown format."""
+    try:
+        return RunRecord.model_validate_json((run.path / "run.json").read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def live_numbers(state_dir: Path) -> frozenset[int]:
+    """Return the worker numbers of live runs, even if their branches are gone."""
+    records = (read_record(run) for run in all_runs(state_dir) if run.is_live())
+    return frozenset(spec.worker_id for record in records if record for spec in record.workers)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from orchestrator.events import Event, RunStarted
 from orchestrator.files.atomic import write_atomically
 from orchestrator.state.run_directory import STATUS, RunDirectory
+from orchestrator.state.run_record import read_record
 from orchestrator.workflow.status_table import StatusBoard
 
 
@@ -21,7 +22,7 @@ class StatusFile:
         """Record an event."""
         with self._lock:
             if isinstance(event, RunStarted):
-                record = self._directory.record()
+                record = read_record(self._directory)
                 self._board = StatusBoard(record.workflow if record else None)
             if self._board.note(event):
                 # On a full disk, or if the run was removed, only the table is lost; the workers

@@ -11,7 +11,6 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.secret_files import Secrets
 from orchestrator.text.redact import Redactor
 from orchestrator.workflow.model import Workflow
-from orchestrator.workflow.planning import Programs
 from orchestrator.workspace.untracked import NO_COPIES, Copies
 
 
@@ -42,7 +41,7 @@ class CheckedRequest:
     """Text of the context file that all workers can read; None without a file."""
     workflow: Workflow | None = None
     """The workflow whose tasks the workers have; None without a workflow."""
-    programs: Programs = field(default_factory=dict)
+    programs: Mapping[str, ParallelConfig] = field(default_factory=dict)
     """Settings of tasks that use another agent program."""
     tasks: Mapping[str, CheckedSettings] = field(default_factory=dict)
     """The settings of each task of the workflow, by name. Tasks with equal settings share them."""

@@ -13,6 +13,7 @@ from orchestrator.results import Reason, Status
 from orchestrator.runs.rerun import same_again
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_record import read_record
 from orchestrator.workflow.model import Task, Workflow
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -40,7 +41,7 @@ def run(repo: Path, local_engine: LocalEngine) -> RunDirectory:
 
 
 def worker(run: RunDirectory, number: int) -> RecordedWorker:
-    record = run.record()
+    record = read_record(run)
     assert record is not None
     return RecordedWorker(run, record, record.workers[number - 1])
 
@@ -74,7 +75,7 @@ def test_what_is_merged_is_told_by_what_it_added(
     git(repo, "merge", "-q", "architect/parallel-4")
     cleanup(repo, engine=local_engine, wanted=Wanted(merged=True))
     assert branches(repo) == []
-    assert run.record() is not None
+    assert read_record(run) is not None
 
 
 def test_it_is_done_over_again_from_there(repo: Path, run: RunDirectory) -> None:

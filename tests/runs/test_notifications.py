@@ -20,6 +20,7 @@ from orchestrator.runs import notifications as notify
 from orchestrator.runs.notification_messages import notification
 from orchestrator.runs.notifications import Notifier, send
 from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_record import read_record
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import shell_run
 from tests.support.watched_runs import watched
@@ -127,7 +128,7 @@ class TestNotify:
         types = [json.loads(body)["type"] for body in bodies]
         assert types == ["intervention", "run_done"]
         (run,) = all_runs(repo / ".git" / "orchestrator")
-        record = run.record()
+        record = read_record(run)
         assert record is not None
         assert record.private == ("notify",)
         written = [path for path in run.path.rglob("*") if path.is_file()]

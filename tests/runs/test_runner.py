@@ -15,6 +15,7 @@ from orchestrator.events import Event, RunDone, RunStarted, WorkerDone, WorkerOu
 from orchestrator.results import Reason, RunResult, Status, exit_code
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import read_record
 from tests.support.live import LATE, newest
 from tests.support.local_engine import LocalContainer, LocalEngine
 from tests.support.repository import fingerprint, git
@@ -260,7 +261,7 @@ def test_events_tell_the_story_and_the_record_keeps_it(
     assert told[-1].result == result
     assert [one.result for one in told if isinstance(one, WorkerDone)] == result.results
     directory = run_directory(repo, result)
-    record = directory.record()
+    record = read_record(directory)
     assert record is not None
     assert (record.run_id, record.base, len(record.workers)) == (result.run_id, result.base, 2)
     assert [directory.result(n) for n in (1, 2)] == result.results

@@ -15,6 +15,7 @@ from orchestrator.git import changes as listing
 from orchestrator.results import Reason, Status, WorkerResult, exit_code
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_record import read_record
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.planning import run_config
@@ -220,7 +221,7 @@ def test_the_prompt_has_the_results_of_others_and_the_task_is_what_was_asked(
     assert "first words" in str(done["reduce"].summary)
     assert "{{results}}" not in str(done["reduce"].summary)
     assert done["reduce"].task == "All of: {{results}}"
-    record = RunDirectory(next((repo / ".git/orchestrator/runs").iterdir())).record()
+    record = read_record(RunDirectory(next((repo / ".git/orchestrator/runs").iterdir())))
     assert record is not None
     assert [spec.prompt for spec in record.workers] == [spec.task for spec in record.workers]
 

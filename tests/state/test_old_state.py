@@ -11,6 +11,7 @@ from orchestrator.cli.commands import retry as retry_command
 from orchestrator.results import Reason, Status
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_record import read_record
 from tests.support.local_engine import LocalEngine
 from tests.support.old_state import restore_old_state
 from tests.support.repository import git
@@ -114,7 +115,7 @@ def test_a_worker_is_retried(
 
 
 def recorded_task(shop: Path, worker: int) -> str:
-    records = [one.record() for one in all_runs(shop / ".git" / "orchestrator")]
+    records = [read_record(one) for one in all_runs(shop / ".git" / "orchestrator")]
     return next(
         spec.task for record in records if record for spec in record.workers
         if spec.worker_id == worker

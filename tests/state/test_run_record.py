@@ -20,7 +20,7 @@ from orchestrator.files.atomic import write_atomically
 from orchestrator.results import Status, WorkerResult, sum_up
 from orchestrator.state import run_directory as record_module
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import RunRecord, new_run_id
+from orchestrator.state.run_record import RunRecord, new_run_id, read_record
 from orchestrator.workflow.planning import plan_workers
 from tests.support.live import eventually
 
@@ -42,7 +42,7 @@ def record() -> RunRecord:
 @pytest.fixture
 def directory(tmp_path: Path, record: RunRecord) -> RunDirectory:
     directory = RunDirectory(tmp_path / "runs" / record.run_id)
-    directory.create(record)
+    directory.create(record.public_json())
     yield directory
     directory.release()
 
@@ -51,7 +51,7 @@ def test_the_plan_is_read_back_without_the_callers_variables(
     directory: RunDirectory, record: RunRecord
 ) -> None:
     assert "sesame" not in (directory.path / "run.json").read_text()
-    read = RunDirectory(directory.path).record()
+    read = read_record(RunDirectory(directory.path))
     assert read is not None
     assert (read.workers, read.base, read.top) == (record.workers, record.base, record.top)
     assert read.config.tasks == record.config.tasks
@@ -78,7 +78,7 @@ def test_it_is_not_live_once_its_process_is_killed(tmp_path: Path, record: RunRe
         "from orchestrator.state.run_directory import RunDirectory\n"
         "from orchestrator.state.run_record import RunRecord\n"
         "record = RunRecord.model_validate_json(sys.argv[2])\n"
-        "directory = RunDirectory(Path(sys.argv[1])); directory.create(record)\n"
+        "directory = RunDirectory(Path(sys.argv[1])); directory.create(record.public_json())\n"
         "print('held', flush=True); time.sleep(60)"
     ).replace("\n", "\n")
     path = tmp_path / "run"
@@ -90,7 +90,7 @@ def test_it_is_not_live_once_its_process_is_killed(tmp_path: Path, record: RunRe
         holder.send_signal(signal.SIGKILL)
         holder.wait(10)
         assert not RunDirectory(path).is_live()
-        assert RunDirectory(path).record() is not None
+        assert read_record(RunDirectory(path)) is not None
 
 
 def test_a_git_that_outlives_its_run_has_the_lease(
@@ -104,7 +104,7 @@ def test_a_git_that_outlives_its_run_has_the_lease(
         "from orchestrator.state.run_directory import RunDirectory\n"
         "from orchestrator.state.run_record import RunRecord\n"
         "record = RunRecord.model_validate_json(sys.argv[2])\n"
-        "run = RunDirectory(Path(sys.argv[1])); run.create(record)\n"
+        "run = RunDirectory(Path(sys.argv[1])); run.create(record.public_json())\n"
         "Git(Path(sys.argv[3])).run('cat-file', '--batch', stdin=open(sys.argv[4], 'rb'))"
     )
     run = RunDirectory(tmp_path / "run")
@@ -143,7 +143,7 @@ def test_a_broken_file_is_no_result_and_no_plan(directory: RunDirectory, content
     (directory.worker(1) / "result.json").write_bytes(content)
     (directory.path / "run.json").write_bytes(content)
     assert directory.result(1) is None
-    assert directory.record() is None
+    assert read_record(directory) is None
 
 
 def test_a_result_of_an_older_version_is_read_to_a_bound(

@@ -15,6 +15,7 @@ from orchestrator.engine.protocol import ContainerEngine
 from orchestrator.results import RunResult
 from orchestrator.state.history import RunHistory, WorkerState, choose_run
 from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_record import read_record
 from tests.support.runs import shell_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ def newest(repo: Path) -> RunHistory:
 
 def states(repo: Path) -> list[WorkerState]:
     """Give how far the workers of the newest run have come."""
-    if not any(run.record() for run in all_runs(repo / ".git" / "orchestrator")):
+    if not any(read_record(run) for run in all_runs(repo / ".git" / "orchestrator")):
         return []
     with newest(repo) as history:
         while history.read():

@@ -169,7 +169,7 @@ def recorded(tmp_path, **more) -> RunDirectory:
             config=ParallelConfig(tasks=("t",)),
             workers=specs(CHAIN),
             **more,
-        )
+        ).public_json()
     )
     return directory
 

@@ -11,6 +11,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.history import choose_run
 from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_record import read_record
 from tests.support.live import LiveRun
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
@@ -29,7 +30,7 @@ def _there(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatc
 
 
 def last_config(repo: Path) -> ParallelConfig:
-    record = list(all_runs(repo / ".git" / "orchestrator"))[-1].record()
+    record = read_record(list(all_runs(repo / ".git" / "orchestrator"))[-1])
     assert record is not None
     return record.config
 
