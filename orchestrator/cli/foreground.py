@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from orchestrator.cli.options import OutputOptions
 from orchestrator.cli.output.messages import show, tell_failure
 from orchestrator.cli.output.report import show_run, summary_line
 from orchestrator.cli.output.views import View
@@ -27,11 +28,9 @@ def run_in_foreground(
     run: ForegroundRun,
     config: ParallelConfig,
     view: View,
+    output: OutputOptions,
     *,
     workflow: Workflow | None = None,
-    quiet: bool,
-    as_json: bool,
-    summary: bool = False,
 ) -> int:
     """Execute a run, print its result, and return the exit code.
 
@@ -39,10 +38,8 @@ def run_in_foreground(
         run: The run.
         config: The run's configuration.
         view: Shows the progress.
+        output: How the result is printed.
         workflow: The workflow, if the run executes one.
-        quiet: Whether to print nothing but the result.
-        as_json: Whether to print the result as JSON.
-        summary: Whether to print the result as one line.
 
     Raises:
         OrchestratorError: The run could not start.
@@ -61,11 +58,13 @@ def run_in_foreground(
                 raise
             tell_failure(error)
             return interruption.exit_code
-        if summary:
+        if output.summary:
             show(summary_line(result))
             code = exit_code(result.results, fail_on=config.fail_on)
         else:
-            code = show_run(result, config, workflow=workflow, quiet=quiet, as_json=as_json)
+            code = show_run(
+                result, config, workflow=workflow, quiet=output.quiet, as_json=output.json
+            )
     return interruption.exit_code or code
 
 

@@ -101,11 +101,7 @@ def start(
     elif run.detach:
         _detach(runner, view, run)
     else:
-        code = run_in_foreground(
-            runner, config, view,
-            workflow=workflow, quiet=run.quiet, as_json=run.json, summary=run.summary,
-        )  # fmt: skip
-        raise typer.Exit(code)
+        raise typer.Exit(run_in_foreground(runner, config, view, run, workflow=workflow))
 
 
 def _check_combination(run: RunOptions) -> None:

@@ -6,7 +6,7 @@ else that a command takes is a parameter of its function, or a field of a datacl
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -50,13 +50,23 @@ Json = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """How a command that executes a run prints the progress and the result."""
+
+    json: Json = False
+    quiet: Quiet = False
+    summary: bool = False
+    """Whether the result is one line. Only some commands have an option for it."""
+
+
 def with_settings(
     *, only: Collection[str] | None = None, without: Collection[str] = ()
 ) -> Callable[[Command], Command]:
     """Return a decorator that gives a command the options of settings.
 
-    The function gets the given settings as its parameter `settings`. A parameter of the function
-    whose type is a dataclass becomes one option for each field of the dataclass.
+    The function gets the given settings as its parameter `settings`. Its other parameters are as
+    for `with_options`.
 
     Args:
         only: Settings that are options of the command. Default: every setting with an option.
@@ -67,6 +77,14 @@ def with_settings(
         raise KeyError(f"no such setting: {sorted(unknown)}")
     keys = [key for key in OPTIONS if (only is None or key in only) and key not in without]
     return lambda function: _command(function, keys)
+
+
+def with_options(function: Command) -> Command:
+    """Make a command whose parameters may be dataclasses, with one option for each field.
+
+    A field whose type is not `Annotated` is not an option.
+    """
+    return _command(function, ())
 
 
 def _command(function: Command, keys: Collection[str]) -> Command:
@@ -81,19 +99,29 @@ def _command(function: Command, keys: Collection[str]) -> Command:
     @wraps(function)
     def command(**given: Any) -> None:  # noqa: ANN401
         made = {
-            name: part(**{field.name: given[field.name] for field in fields(part)})
+            name: part(**{field.name: given[field.name] for field in _option_fields(part)})
             for name, part in parts.items()
         }
-        others = {name: given[name] for name in own}
-        function(settings=_settings(keys, given), **made, **others)
+        if keys:
+            made["settings"] = _settings(keys, given)
+        function(**made, **{name: given[name] for name in own})
 
     of_parts = (
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=field.type,
+        )
         for part in parts.values()
-        for field in fields(part)
+        for field in _option_fields(part)
     )
     _declare(command, [*_options(keys), *own.values(), *of_parts])
     return command
+
+
+def _option_fields(part: Any) -> list[Field[Any]]:  # noqa: ANN401
+    return [field for field in fields(part) if get_origin(field.type) is Annotated]
 
 
 def _declare(command: Command, parameters: Iterable[Parameter]) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Config, Json, Quiet
+from orchestrator.cli.options import Config, OutputOptions
 from orchestrator.config.option import Group
 
 EnvFile = Annotated[
@@ -71,17 +71,15 @@ AtOnce = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(OutputOptions):
     """Given options of a command that starts a run, in addition to settings."""
 
+    summary: Summary = False
     config: Config = None
-    json: Json = False
     dry_run: DryRun = False
     fetch: Fetch = False
     when_busy: WhenBusy = None
     env_file: EnvFile = None
-    quiet: Quiet = False
-    summary: Summary = False
     detach: Detach = False
 
 

@@ -33,9 +33,8 @@ _MOST_FILES = 10_000_000
 @options.with_settings(only=("caches", "setup", "setup_timeout", "agent_cli", "image", "base"))
 def warm(
     settings: options.GivenSettings,
+    output: options.OutputOptions,
     config: options.Config = None,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
 ) -> None:
     """Run the project's `setup` commands once and keep their downloads as caches."""
     top = find_top(Path.cwd())
@@ -43,9 +42,9 @@ def warm(
         options={**settings, "tasks": ("true",)}, environ=os.environ, top=top, file=config
     )
     warming = warming_config(configured)
-    view = make_view(quiet=quiet)
+    view = make_view(quiet=output.quiet)
     run = Warming(warming, top, emit=view)
-    raise typer.Exit(run_in_foreground(run, warming, view, quiet=quiet, as_json=json))
+    raise typer.Exit(run_in_foreground(run, warming, view, output))
 
 
 @app.command("ls")

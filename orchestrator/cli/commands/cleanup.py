@@ -1,6 +1,7 @@
 """`orchestrator parallel-cleanup` and `orchestrator restore`."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.remove import cleanup as clean_up
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
 from orchestrator.cleanup.restore import restore as bring_back
-from orchestrator.cli.options import Config
+from orchestrator.cli.options import Config, with_options
 from orchestrator.cli.output.formats import age, count
 from orchestrator.cli.output.messages import show, tell, tell_failure
 from orchestrator.config.loading import load_settings
@@ -45,13 +46,14 @@ DryRun = Annotated[
 ]
 
 
-def parallel_cleanup(
-    workers: Numbers = None,
-    run: Run = None,
+@dataclass(frozen=True, kw_only=True)
+class CleanupOptions:
+    """Which workers are removed, and what of them is kept."""
+
     merged: Annotated[
         bool,
         typer.Option("--merged", help="Remove only merged workers without uncommitted changes."),
-    ] = False,
+    ] = False
     pushed: Annotated[
         bool,
         typer.Option(
@@ -59,7 +61,7 @@ def parallel_cleanup(
             help="Remove only pushed workers without uncommitted changes; with `--merged`: "
             "pushed or merged.",
         ),
-    ] = False,
+    ] = False
     older_than: Annotated[
         str | None,
         typer.Option(
@@ -67,21 +69,24 @@ def parallel_cleanup(
             metavar="AGE",
             help="Remove only workers that ended at least this long ago, as `6h`.",
         ),
-    ] = None,
+    ] = None
     purge: Annotated[
         bool, typer.Option("--purge", help="Create no backups, and delete the existing backups.")
-    ] = False,
-    dry_run: DryRun = False,
-) -> None:
+    ] = False
+    dry_run: DryRun = False
+
+
+@with_options
+def parallel_cleanup(options: CleanupOptions, workers: Numbers = None, run: Run = None) -> None:
     """Remove worktrees, branches and containers of finished runs.
 
     Work that is not committed or not merged is kept for `orchestrator restore`.
     """
     wanted = Wanted(
         workers=tuple(workers or ()),
-        merged=merged,
-        pushed=pushed,
-        older_than=None if older_than is None else age("--older-than", older_than),
+        merged=options.merged,
+        pushed=options.pushed,
+        older_than=None if options.older_than is None else age("--older-than", options.older_than),
     )
     try:
         root = find_top(Path.cwd())
@@ -90,7 +95,7 @@ def parallel_cleanup(
             raise
         tell("nothing to clean up: this is not a git repository")
         return
-    _clean(root, wanted, run=run, purge=purge, dry_run=dry_run)
+    _clean(root, wanted, run=run, purge=options.purge, dry_run=options.dry_run)
 
 
 def gc(

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from json import dumps
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, with_options
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import is_redrawn
 from orchestrator.engine import load_engine
@@ -54,16 +54,18 @@ class AgentImage(StrEnum):
     SHELL = "shell"
 
 
-@app.command()
-def build(
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """What an image is built from, and its name."""
+
     agent: Annotated[
         AgentImage,
         typer.Option(help="Agent program to install; `shell` builds only the base image."),
-    ] = AgentImage.ARCHITECT,
+    ] = AgentImage.ARCHITECT
     base: Annotated[
         str | None,
         typer.Option(metavar="IMAGE", help="Base image to use, which must have git and Python."),
-    ] = None,
+    ] = None
     project: Annotated[
         Path | None,
         typer.Option(
@@ -71,36 +73,40 @@ def build(
             metavar="PATH",
             help="Install the agent in the image of a Dockerfile, a devcontainer.json or a folder.",
         ),
-    ] = None,
+    ] = None
     tag: Annotated[
         str | None,
         typer.Option(
             metavar="IMAGE", help=f"Name of the image. [default: {worker_image('AGENT')}]"
         ),
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Rebuild everything.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
-) -> None:
+    ] = None
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Rebuild everything.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False
+
+
+@app.command()
+@with_options
+def build(options: BuildOptions) -> None:
     """Build the base image and the image of an agent program, and print the image's name.
 
     Images that are up to date are kept.
     """
-    if agent is AgentImage.SHELL and tag is not None:
+    if options.agent is AgentImage.SHELL and options.tag is not None:
         raise ConfigError(
             "`--tag` names an agent's image, but `shell` has no image of its own",
             hint=f"`shell` tasks run in the base image `{BASE_IMAGE}`",
         )
-    own = _project(project, quiet=quiet) if project else None
-    with _engine() as engine, _progress(quiet=quiet) as progress:
+    own = _project(options.project, quiet=options.quiet) if options.project else None
+    with _engine() as engine, _progress(quiet=options.quiet) as progress:
         builder = ImageBuilder(
-            engine=engine, environ=os.environ, progress=progress, use_cache=not no_cache
+            engine=engine, environ=os.environ, progress=progress, use_cache=not options.no_cache
         )
-        builder.build_base(base)
-        if agent is not AgentImage.SHELL:
-            made = builder.build_worker(agent.value, tag, project=own)
+        builder.build_base(options.base)
+        if options.agent is not AgentImage.SHELL:
+            made = builder.build_worker(options.agent.value, options.tag, project=own)
         else:
             made = builder.build_project(own) if own else BASE_IMAGE
-    if own and own.unused and not quiet:
+    if own and own.unused and not options.quiet:
         tell(f"note: {own.source}: not used: {', '.join(own.unused)}")
     show(made)
 

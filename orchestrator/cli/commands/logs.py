@@ -11,6 +11,7 @@ from typing import Annotated, Protocol, TextIO
 
 import typer
 
+from orchestrator.cli.options import with_options
 from orchestrator.cli.output.ci import in_ci
 from orchestrator.cli.output.messages import put, show_json
 from orchestrator.cli.run_arguments import Follow, RunOption, follow, open_run
@@ -43,28 +44,33 @@ Teardown = Annotated[
 Checks = Annotated[bool, typer.Option("--checks", help="Print the output of the checks.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Which output is printed, and how."""
+
+    raw: Raw = False
+    force: Force = False
+    setup: Setup = False
+    teardown: Teardown = False
+    checks: Checks = False
+
+
+@with_options
 def logs(
-    worker: Number = None,
-    run: RunOption = None,
-    follow_: Follow = False,
-    raw: Raw = False,
-    force: Force = False,
-    setup: Setup = False,
-    teardown: Teardown = False,
-    checks: Checks = False,
+    options: LogOptions, worker: Number = None, run: RunOption = None, follow_: Follow = False
 ) -> None:
     """Print the output of workers.
 
     For all workers, each line is printed on stdout after the worker's number. For one worker, its
     stdout goes to stdout and its stderr to stderr. Terminal control sequences are made harmless.
     """
-    asked = {"setup": setup, "teardown": teardown, "check-*": checks}
+    asked = {"setup": options.setup, "teardown": options.teardown, "check-*": options.checks}
     stages = [name for name, is_asked in asked.items() if is_asked]
-    _check_raw(worker, raw=raw, force=force)
+    _check_raw(worker, raw=options.raw, force=options.force)
     with open_run(run, worker=worker) as history, ExitStack() as stack:
         numbers = list(history.workers) if worker is None else [worker]
         chosen = _stage_logs(history, numbers, stages) if stages else _logs(history, numbers)
-        sources = [_source(log, raw=raw, alone=bool(worker)) for log in chosen]
+        sources = [_source(log, raw=options.raw, alone=bool(worker)) for log in chosen]
         for source in sources:
             stack.callback(source.close)
         if follow_:

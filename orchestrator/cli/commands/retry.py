@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from orchestrator.cleanup.inventory import RecordedWorker
-from orchestrator.cli import options
 from orchestrator.cli.foreground import run_in_foreground
+from orchestrator.cli.options import OutputOptions, with_options
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.errors import ConfigError
@@ -15,11 +15,11 @@ from orchestrator.runs.rerun import same_again
 from orchestrator.runs.runner import ParallelRunner
 
 
+@with_options
 def retry(
     worker: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the worker.")],
+    output: OutputOptions,
     run: RunOption = None,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
 ) -> None:
     """Repeat one worker of an ended run, as a new run."""
     with open_run(run, worker=worker) as history:
@@ -31,6 +31,6 @@ def retry(
         spec = history.workers[worker].spec
         base = RecordedWorker(history.directory, history.record, spec).base
         config = same_again(history.record, worker, os.environ, base=base)
-    view = make_view(quiet=quiet)
+    view = make_view(quiet=output.quiet)
     runner = ParallelRunner(config, emit=view)
-    raise typer.Exit(run_in_foreground(runner, config, view, quiet=quiet, as_json=json))
+    raise typer.Exit(run_in_foreground(runner, config, view, output))

@@ -65,23 +65,25 @@ After = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkflowOptions:
+    """The workflow file, its variables, and the part of the workflow to run."""
+
+    file: File
+    var: Variables = None
+    only: Only = None
+    from_: From = None
+    after: After = None
+
+
 @with_settings(without=_NOT_OF_WORKFLOWS)
-def run(
-    file: File,
-    settings: GivenSettings,
-    run_options: SeveralRunOptions,
-    var: Variables = None,
-    only: Only = None,
-    from_: From = None,
-    after: After = None,
-) -> None:
+def run(settings: GivenSettings, run_options: SeveralRunOptions, part: WorkflowOptions) -> None:
     """Run a workflow: each task starts from the results of the tasks that it depends on."""
     given = one_at_a_time(settings, run_options)
-    part = _Part(file, tuple(var or ()), tuple(only or ()), tuple(from_ or ()))
     with turn(run_options):
         configured = _configure(given, run_options)
         config = configured.config
-        earlier = None if after is None else earlier_run(after)
+        earlier = None if part.after is None else earlier_run(part.after)
         if earlier is not None:
             if "base" in given:
                 raise ConfigError("`--after` starts from the base of that run: remove `--base`")
@@ -100,16 +102,6 @@ def run(
         if run_options.dry_run and not run_options.json:
             show("\n".join([*_waves(config, workflow, programs), ""]))
         start(runner, config, view, run_options, workflow=workflow)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The selected part of a workflow file, and its variables."""
-
-    file: Path
-    variables: tuple[str, ...]
-    only: tuple[str, ...]
-    from_: tuple[str, ...]
 
 
 def _check_networks(settings: Settings, workflow: Workflow) -> None:
@@ -177,19 +169,22 @@ def _programs(
 
 
 def _read(
-    part: _Part, config: ParallelConfig, earlier: RunRecord | None, run_options: RunOptions
+    part: WorkflowOptions,
+    config: ParallelConfig,
+    earlier: RunRecord | None,
+    run_options: RunOptions,
 ) -> Workflow:
     whole = _expanded(part, config, run_options)
     whole = replace(whole, workflow=with_digests(whole.workflow))
     if earlier is not None:
-        whole = without_done(whole, earlier, part.from_)
-    reading = selected(whole, part.only, part.from_)
+        whole = without_done(whole, earlier, part.from_ or ())
+    reading = selected(whole, part.only or (), part.from_ or ())
     if not run_options.quiet:
         tell_about(reading)
     return with_digests(reading.workflow)
 
 
-def _expanded(part: _Part, config: ParallelConfig, run_options: RunOptions) -> Reading:
+def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOptions) -> Reading:
     """Read the file, and run the commands of its `foreach`; a signal stops them gracefully."""
 
     @contextmanager
@@ -208,7 +203,7 @@ def _expanded(part: _Part, config: ParallelConfig, run_options: RunOptions) -> R
         try:
             return read_workflow(
                 part.file,
-                variables=variables(part.variables),
+                variables=variables(part.var or ()),
                 expand=expansion.expand(),
             )
         except OrchestratorError as error:
