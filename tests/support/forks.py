@@ -82,7 +82,9 @@ class Fork:
     def communicate(self, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
         """Read both streams to their end, and wait for that of the process."""
         until = None if timeout is None else time.monotonic() + timeout
-        streams = {one.fileno(): one for one in (self.stdout, self.stderr) if one is not None}
+        # A stream that the test has closed has nothing more to say, as for `subprocess`.
+        streams = {one.fileno(): one for one in self._streams if one and not one.closed}
+        places = [one.fileno() if one and not one.closed else None for one in self._streams]
         read = {number: bytearray() for number in streams}
         left = set(streams)
         while left:
@@ -96,7 +98,7 @@ class Fork:
                 read[number] += piece
                 left -= set() if piece else {number}
         self.wait(None if until is None else max(0.1, until - time.monotonic()))
-        said = [None if one is None else bytes(read[one.fileno()]) for one in self._streams]
+        said = [None if place is None else bytes(read[place]) for place in places]
         for one in streams.values():
             one.close()
         return said[0], said[1]
