@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.commands.image import AgentImage
-from orchestrator.engine.image_protocol import ImageInfo, Progress
+from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.engine.images import builder as images
 from orchestrator.engine.images import recipes
 from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
@@ -71,26 +71,19 @@ class ShelfEngine:
         self.imports.append(tag)
         self.put(tag, labels)
 
-    def build(
-        self,
-        context: Path,
-        *,
-        dockerfile: str,
-        tag: str,
-        args: Mapping[str, str],
-        labels: Mapping[str, str],
-        progress: Progress,
-        use_cache: bool = True,
-        target: str | None = None,
-    ) -> None:
-        progress(f"building {tag}")
+    def build(self, image: ImageBuild, *, progress: Progress) -> None:
+        progress(f"building {image.tag}")
         files = {
-            str(path.relative_to(context)): path.read_text()
-            for path in context.rglob("*")
+            str(path.relative_to(image.context)): path.read_text()
+            for path in image.context.rglob("*")
             if path.is_file()
         }
-        self.builds.append(Build(tag, dockerfile, files, dict(args), use_cache, target))
-        self.put(tag, labels)
+        self.builds.append(
+            Build(
+                image.tag, image.dockerfile, files, dict(image.args), image.use_cache, image.target
+            )
+        )
+        self.put(image.tag, image.labels)
 
     def tag(self, image: str, *, tag: str) -> None:
         self.shelf[tag] = self.shelf[image]
