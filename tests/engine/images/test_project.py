@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine.docker.images import _archive
+from orchestrator.engine.image_protocol import ImageBuild
 from orchestrator.engine.images.project import read_project
 from orchestrator.errors import ConfigError, ImageBuildError
 
@@ -194,21 +195,21 @@ def test_a_list_of_what_is_ignored_is_no_link_to_the_host_s(project: Path, tmp_p
         dockerfile.write_text("FROM scratch\n")
         with (
             pytest.raises(ImageBuildError, match="is a link, which is not followed"),
-            _archive(project, str(dockerfile), frozenset()),
+            _archive(ImageBuild(context=project, dockerfile=str(dockerfile), tag="x")),
         ):
             pass
     listed.unlink()
     os.mkfifo(listed)
     with (
         pytest.raises(ImageBuildError, match="is unreadable"),
-        _archive(project, str(project / "Dockerfile"), frozenset()),
+        _archive(ImageBuild(context=project, dockerfile=str(project / "Dockerfile"), tag="x")),
     ):
         pass
     listed.unlink()
     listed.write_text("#" * (1024**2 + 1))
     with (
         pytest.raises(ImageBuildError, match="larger than 1048576 bytes"),
-        _archive(project, str(project / "Dockerfile"), frozenset()),
+        _archive(ImageBuild(context=project, dockerfile=str(project / "Dockerfile"), tag="x")),
     ):
         pass
 
