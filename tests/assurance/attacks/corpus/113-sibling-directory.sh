@@ -1,5 +1,5 @@
 # Commits files under the names of the siblings' worktrees: a merge would write into those.
-#: refused where workers' worktrees are
+#: refused reserved for workers' worktrees
 mkdir .architect-parallel-1 .architect-parallel-2
 echo evil | tee .architect-parallel-1/evil.txt > .architect-parallel-2/evil.txt
 git add -f .architect-parallel-1 .architect-parallel-2 && git commit -qm x
