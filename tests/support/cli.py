@@ -91,10 +91,10 @@ def start(
     """Start `orchestrator ARGUMENTS` in `cwd`, or another module.
 
     As a fork of a process that has imported it, where that is the same and `fork` allows it:
-    `tests.support.forks`.
+    `tests.support.forks`. Without `fork` nothing is written into the repository beforehand.
     """
     whole = {**os.environ, **(env or {})}
-    if module == "orchestrator" and arguments[:1] in (("parallel",), ("spec",)):
+    if fork and module == "orchestrator" and arguments[:1] in (("parallel",), ("spec",)):
         _spare_probe(cwd)
     if fork and can_fork(whole, streams):
         return Fork(module, arguments, cwd=cwd, env=whole, **streams)  # type: ignore[return-value]

@@ -30,7 +30,7 @@ ERRORS = {
 def test_errors_are_one_line_and_create_nothing(repo: Path, name: str) -> None:
     arguments, env, code = ERRORS[name]
     before = everything(repo)
-    done = orchestrator(*SHELL, *arguments, cwd=repo, env=env)
+    done = orchestrator(*SHELL, *arguments, cwd=repo, env=env, fork=False)
     assert_one_error(done, code)
     assert everything(repo) == before
 
