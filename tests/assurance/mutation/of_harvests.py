@@ -195,7 +195,8 @@ def helper() -> Iterator[Protection]:
         ("what a harvest writes is measured", "if size <= room:", "if True:"),
     )  # fmt: skip
     yield from patches(
-        "worker/in_container/pack_work.py", (STORE, HELPER, FUZZ_HELPER),
+        "worker/in_container/pack_work.py", (STORE, HELPER, FUZZ_HELPER,
+         "tests/git/test_kept_refs_attacked.py -k take_long_to_read"),
         ("links in the store not followed", "os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.",
          "os.open(path, os.O_RDONLY | os."),
         ("FIFOs in the store not waited for", "(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)",
