@@ -147,7 +147,7 @@ class ClaudeAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Return a reader that counts the model's answers and tokens."""
+        """Return a reader of the program's output that counts answers and tokens."""
         return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:

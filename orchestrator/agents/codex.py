@@ -138,7 +138,7 @@ class CodexAgent:
         return AgentCommand(argv=argv)
 
     def progress_reader(self) -> ProgressReader:
-        """Return a reader that counts steps."""
+        """Return a reader of the program's output that counts its steps."""
         return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:

@@ -128,7 +128,7 @@ class GeminiAgent:
         )
 
     def progress_reader(self) -> ProgressReader:
-        """Return a reader that counts the model's answers."""
+        """Return a reader of the program's output that counts the model's answers."""
         return _EventReader().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:

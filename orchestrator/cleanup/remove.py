@@ -265,10 +265,13 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
 def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
     """Harvest a dead run's work onto its branch before the backup; return a note on the outcome."""
     if job.engine is None:
-        raise RepositoryError("the run died; its work can only be recovered with a running engine")
+        raise RepositoryError(
+            "the run ended unexpectedly, and the container engine does not answer",
+            hint="start the engine and repeat the command: it recovers the work of the run first",
+        )
     if occupied:
         raise RepositoryError(
-            "the run died; its work can be recovered once its container is removed"
+            "the run ended unexpectedly; its work can be recovered once its container is removed"
         )
     if job.dry_run:
         return "the run died; its work would be committed first"

@@ -252,11 +252,11 @@ def _check_arguments(arguments: Sequence[str]) -> None:
     for number, argument in enumerate(arguments, start=1):
         if not is_text(argument):
             before = arguments[number - 2] if number > 1 else ""
-            place = f" after `{one_line(before, limit=60)}`" if before.startswith("-") else ""
+            after = f", after `{one_line(before, limit=60)}`," if before.startswith("-") else ""
             shown = one_line(argument, limit=60)
             raise ConfigError(
-                f"argument {number}{place} is not UTF-8 text: `{shown}`",
-                hint="use UTF-8 text; a file may contain other bytes, but its name must be UTF-8",
+                f"argument {number} of the command{after} is not UTF-8 text: `{shown}`",
+                hint="write the argument in UTF-8; if it names a file, rename the file",
             )
 
 

@@ -21,7 +21,7 @@ class Limits(Model):
     memory: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(
         default=4 * 1024**3, ge=16 * 1024**2
     )
-    """Memory of each worker in bytes, or as `512m`. Swap is disabled."""
+    """Memory of each worker, in bytes or with a unit such as `512m`. Swap is disabled."""
     pids: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=512, ge=8)
     """Maximum number of processes and threads of each worker."""
     open_files: int = Field(default=4096, ge=64)
@@ -29,12 +29,12 @@ class Limits(Model):
     tmp: Size = Field(default=1024**3, ge=1024**2)
     """Size in bytes of `/tmp` and of the home directory, each. Both count as memory."""
     disk: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=8 * 1024**3, ge=1024**2)
-    """Bytes that each worker may write to disk, or as `2g`. Its worktree and its git store
-    count."""
+    """Most data that each worker may write to disk, in bytes or as `2g`. Its worktree and its
+    git store count."""
     inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100)
     """Files and directories that each worker may create. Its worktree and its git store count."""
     log_limit: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=1024**3, ge=64 * 1024)
-    """Bytes of output that each worker may print, or as `100m`."""
+    """Most output of each worker, in bytes or with a unit such as `100m`."""
     idle_timeout: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=0.0, ge=0)
     """Seconds without output after which a worker is stopped; 0 disables the check."""
     grace: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=10.0, ge=0)

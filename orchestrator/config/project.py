@@ -128,7 +128,7 @@ class Project(Model):
         Option(
             Group.PROJECT,
             "SECONDS",
-            help="Time limit of all setup commands, and of all teardown commands; 0: no limit.",
+            help="Total seconds of a worker's setup commands, and of its teardown; 0: no limit.",
         ),
     ] = Field(default=DEFAULT_TIMEOUT, ge=0)
     """Seconds for all `setup` commands together, and for all `teardown` commands together; 0
@@ -150,7 +150,8 @@ class Project(Model):
             Group.COMMON,
             "CMD",
             "--check",
-            help="Command to run on each worker's commit, which must succeed; repeatable.",
+            help="Command on each worker's commit; if it fails, the worker is `partial`; "
+            "repeatable.",
             repeatable=True,
         ),
     ] = ()

@@ -307,7 +307,7 @@ def _check_history(git: Git, origin: Origin, *, tip: str) -> None:
 def check_trees(
     git: Git, *, base: str, tip: str, repository: Repository, room: int = MAX_CHECKOUT
 ) -> None:
-    """Check the trees of every new commit, since even one in the middle of the history can do harm.
+    """Refuse new commits if the tree of any of them has names, paths or sizes that do harm.
 
     Args:
         git: Repository with the commits' objects.

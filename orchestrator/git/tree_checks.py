@@ -165,7 +165,7 @@ class TreeIndex:
                 below.update(found for _, found in tree[3])
                 self._trees[name] = tree
             wanted = below
-        raise RefusedError("a path is too long to check out")
+        raise RefusedError("a path of a committed file is too long to check out")
 
     def _parsed(self, tree: bytes, content: bytes, most: int) -> Tree:
         count = longest = size = used = 0
@@ -278,7 +278,7 @@ def check_harvest(
             "`objects`, `refs` or `commondir`"
         )
     if forest.longest_name > longest_name:
-        raise RefusedError("a path is too long to check out")
+        raise RefusedError("a path of a committed file is too long to check out")
     for root in roots:
         for name in sorted(forest.prefixed.get(root, set()) - forest.prefixed.get(base, set())):
             raise RefusedError(
@@ -293,7 +293,7 @@ def _check_extent(extent: tuple[int, int, int], room: int, bounds: Bounds) -> No
     if entries > bounds.entries:
         raise too_many(bounds.entries)
     if longest > room:
-        raise RefusedError("a path is too long to check out")
+        raise RefusedError("a path of a committed file is too long to check out")
     if names > bounds.names:
         raise RefusedError(
             f"the paths of a commit have more than {bounds.names} bytes, too many to check out"

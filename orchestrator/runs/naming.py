@@ -52,7 +52,7 @@ def name_workers(
     base: str,
     plan: Callable[[int], tuple[WorkerSpec, ...]],
 ) -> tuple[WorkerSpec, ...]:
-    """Plan the workers of a run, using the lowest block of numbers without conflicts.
+    """Plan the workers of a run, with the lowest numbers whose branches and worktrees are free.
 
     Args:
         repository: The repository.

@@ -51,7 +51,7 @@ def open_log(worker: WorkerContext) -> WorkerLog:
 def run_task(
     worker: WorkerContext, workspace: Workspace, log: WorkerLog, services: Services
 ) -> Ending:
-    """Run the task to its end, unless it has ended already, and remove its container.
+    """Run the task unless it has ended already, and in either case remove its container.
 
     Raises:
         EngineUnavailableError: The engine went away; a resumed run continues from here.

@@ -19,12 +19,15 @@ BAD = "\udcff"
     [
         (
             ["parallel", "--task", f"echo {BAD}"],
-            "argument 3 after `--task` is not UTF-8 text: `ec",
+            "argument 3 of the command, after `--task`, is not UTF-8 text: `ec",
         ),
-        (["parallel", f"echo {BAD}"], "argument 2 is not UTF-8 text: `echo \ufffd`"),
-        (["spec", "validate", f"{BAD}.yaml"], "argument 3 is not UTF-8 text"),
-        (["parallel", "x", "--env", f"A={BAD}"], "argument 4 after `--env` is not"),
-        ([BAD], "argument 1 is not UTF-8 text"),
+        (["parallel", f"echo {BAD}"], "argument 2 of the command is not UTF-8 text: `echo \ufffd`"),
+        (["spec", "validate", f"{BAD}.yaml"], "argument 3 of the command is not UTF-8 text"),
+        (
+            ["parallel", "x", "--env", f"A={BAD}"],
+            "argument 4 of the command, after `--env`, is not",
+        ),
+        ([BAD], "argument 1 of the command is not UTF-8 text"),
     ],
 )
 def test_an_argument_that_is_no_text(arguments, told, capsys):

@@ -105,13 +105,13 @@ def test_a_path_that_is_too_long_is_refused(handover: Handover, name: bytes, dep
         made.append(found)
     tip = handover.commit_tree(found, handover.base)
     handover.hand_over(tip, objects="\n".join((tip, *made)) + "\n")
-    handover.refused("a path is too long to check out")
+    handover.refused("a path of a committed file is too long to check out")
 
 
 def test_a_name_that_is_too_long_is_refused(handover: Handover) -> None:
     blob = handover.feed("text\n", "hash-object", "-w", "--stdin")
     _crafted(handover, b"100644", b"x" * 256, blob, blob)
-    handover.refused("a path is too long to check out")
+    handover.refused("a path of a committed file is too long to check out")
 
 
 def test_what_a_later_commit_drops_counts(

@@ -87,7 +87,7 @@ class BuildOptions:
 @app.command()
 @with_options
 def build(options: BuildOptions) -> None:
-    """Build the base image and the image of an agent program, and print the image's name.
+    """Build the image of an agent program and what it is based on, and print its name.
 
     Images that are up to date are kept.
     """

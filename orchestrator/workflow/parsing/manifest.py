@@ -82,7 +82,7 @@ class Foreach(Model):
     def _one_source(self) -> "Foreach":
         if len(self.model_fields_set) != 1:
             raise ValueError(
-                "exactly one of `items`, `words`, `glob`, `json` and `command` is required"
+                "it needs exactly one of the keys `items`, `words`, `glob`, `json`, `command`"
             )
         return self
 

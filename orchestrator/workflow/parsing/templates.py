@@ -86,7 +86,7 @@ def holds(text: str, name: str) -> bool:
 
 
 def place(name: str) -> re.Pattern[str]:
-    """Return a pattern that matches the template of a name without a value yet."""
+    """Return a pattern that matches `{{NAME}}`, for a name that gets its value later."""
     return re.compile(rf"\{{\{{[ \t]*{name}[ \t]*\}}\}}")
 
 

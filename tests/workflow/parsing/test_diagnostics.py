@@ -179,8 +179,8 @@ CASES = {
     ),
     "no source": (
         "tasks: [{id: a, task: '{{item}}', foreach: {glob: x, json: y}}]",
-        "1: `tasks[1].foreach`: exactly one of `items`, `words`, `glob`, `json` and `command` "
-        "is required",
+        "1: `tasks[1].foreach`: it needs exactly one of the keys `items`, `words`, `glob`, `json`, "
+        "`command`",
     ),
     "no item told": (
         "tasks: [{id: a, foreach: [x]}]",
