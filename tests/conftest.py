@@ -1,5 +1,6 @@
 """The ground that every test stands on: no user's configuration, no daemon by accident."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -50,6 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by what they cost, and begin with those that take longest."""
     cost.mark(items)
     cost.order(items)
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look through thousands of collected tests again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

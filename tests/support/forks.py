@@ -6,6 +6,7 @@ is a process with its own number, working directory, environment and streams, th
 """
 
 import atexit
+import gc
 import importlib
 import io
 import json
@@ -257,6 +258,9 @@ def _import_all() -> None:
 def main() -> None:
     """Serve, and in a fork run what was asked for."""
     _import_all()
+    # No fork looks through what is imported for garbage, which would copy all its memory.
+    gc.collect()
+    gc.freeze()
     requests = socket.socket(fileno=int(sys.argv[1]))
     request = _serve(requests)
     requests.detach()

@@ -49,15 +49,15 @@ def everything(directory: Path) -> list[str]:
 def test_no_repository_no_commit_bad_yaml(repo: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
+    assert_one_error(orchestrator(*SHELL, "true", cwd=empty, fork=False), 3)
     assert everything(empty) == []
     git(empty, "init", "-q")
     before = everything(empty)
-    assert_one_error(orchestrator(*SHELL, "true", cwd=empty), 3)
+    assert_one_error(orchestrator(*SHELL, "true", cwd=empty, fork=False), 3)
     assert everything(empty) == before
     (repo / "orchestrator.yaml").write_text("parallel_runs:\n  wokers: 3\n  max_steps: -1\n")
     before = everything(repo)
-    done = orchestrator(*SHELL, "true", cwd=repo)
+    done = orchestrator(*SHELL, "true", cwd=repo, fork=False)
     assert done.returncode == 3
     assert "wokers" in done.stderr
     assert "did you mean `parallel_runs.workers`" in done.stderr
