@@ -267,22 +267,25 @@ class LocalContainer:
         assert self._process is not None, "not started"
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        open_pipes: dict[Stream, int] = {
-            "stdout": self._process.stdout.fileno(),
-            "stderr": self._process.stderr.fileno(),
-        }
-        with selectors.DefaultSelector() as selector:
-            for pipe in (*open_pipes.values(), self._end_seen):
-                os.set_blocking(pipe, False)
-                selector.register(pipe, selectors.EVENT_READ)
-            with self._counting:
-                self._users += 1
-            try:
+        with self._counting:
+            if self._users == 0:
+                raise EngineError(f"no such container: {self.id}")
+            # From here on a removal leaves the pipes open, for they are being read.
+            self._users += 1
+        try:
+            open_pipes: dict[Stream, int] = {
+                "stdout": self._process.stdout.fileno(),
+                "stderr": self._process.stderr.fileno(),
+            }
+            with selectors.DefaultSelector() as selector:
+                for pipe in (*open_pipes.values(), self._end_seen):
+                    os.set_blocking(pipe, False)
+                    selector.register(pipe, selectors.EVENT_READ)
                 for chunk in self._follow(selector, open_pipes):
                     self._history.append(chunk)
                     yield chunk
-            finally:
-                self._release_pipes()
+        finally:
+            self._release_pipes()
 
     def _follow(
         self, selector: selectors.BaseSelector, open_pipes: dict[Stream, int]
