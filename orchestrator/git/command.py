@@ -237,12 +237,26 @@ class Git:
         return self._limits
 
     def start(
-        self, *arguments: str, stdin: IO[bytes] | int, stdout: IO[bytes] | int, stderr: IO[bytes]
+        self,
+        *arguments: str,
+        stdin: IO[bytes] | int,
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes],
+        keeps_leases: bool = True,
     ) -> "subprocess.Popen[bytes]":
-        """Start a command and return its process, which the caller ends."""
+        """Start a command and return its process, which the caller ends.
+
+        Args:
+            arguments: The command and its arguments.
+            stdin: Input of the command.
+            stdout: Receives the output.
+            stderr: Receives the error output.
+            keeps_leases: Whether the process inherits this process's leases and locks, and so
+                holds them if it outlives this process.
+        """
         return subprocess.Popen(
             self._command(arguments), stdin=stdin, stdout=stdout, stderr=stderr, cwd=self._cwd,
-            env=self._env, start_new_session=True, close_fds=False,
+            env=self._env, start_new_session=True, close_fds=not keeps_leases,
         )  # fmt: skip
 
     def _command(self, arguments: Sequence[str]) -> list[str]:

@@ -41,7 +41,7 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
         asked.seek(0)
         try:
             batch = git.within(limits).start(
-                *_BATCH, stdin=questions, stdout=to_program, stderr=said
+                *_BATCH, stdin=questions, stdout=to_program, stderr=said, keeps_leases=False
             )
             reader = subprocess.Popen(
                 limits.around([*program, str(answers), str(to_git)]), stdin=asked,

@@ -138,6 +138,28 @@ def test_a_program_of_ours_has_limits_and_no_environment(
     assert b" tree " in answer
 
 
+def test_what_reads_objects_holds_no_lease_when_we_are_gone(ours: Git, tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib\n"
+        "for place in pathlib.Path('/proc').glob('[0-9]*'):\n"
+        "    try:\n"
+        "        parent = int((place / 'stat').read_text().rpartition(')')[2].split()[1])\n"
+        "        links = [os.readlink(one) for one in (place / 'fd').iterdir()]\n"
+        "        words = (place / 'cmdline').read_bytes()\n"
+        "    except OSError:\n"
+        "        continue\n"
+        "    if parent == os.getppid() and b'cat-file' in words:\n"
+        "        print(any(link.endswith('/lease') for link in links))\n"
+    )
+    lease = os.open(tmp_path / "lease", os.O_CREAT | os.O_RDWR)
+    os.set_inheritable(lease, True)
+    try:
+        answer = consult(ours.within(AMPLE), (sys.executable, "-I", "-c", code), b"")
+    finally:
+        os.close(lease)
+    assert answer == b"False\n"
+
+
 def test_a_key_at_the_terminal_is_not_for_git(ours: Git) -> None:
     words = ("-c", "alias.session=!cut -d' ' -f6 /proc/self/stat", "session")
     for said in (ours.run(*words), ours.listing(*words, limit=100)):
