@@ -5,8 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from orchestrator.agents.output.fields import describe_exit
+from orchestrator.config.container import Network
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone
@@ -31,13 +33,27 @@ _SHOWN = 100
 
 def setup_job(config: ParallelConfig) -> Job:
     """Return the job that prepares a worktree."""
+    return _stage_job(config, "setup", config.project.setup, config.setup_network)
+
+
+def teardown_job(config: ParallelConfig) -> Job:
+    """Return the job that runs after the agent."""
+    return _stage_job(config, "teardown", config.project.teardown, config.teardown_network)
+
+
+def _stage_job(
+    config: ParallelConfig,
+    stage: Literal["setup", "teardown"],
+    commands: tuple[str, ...],
+    network: Network,
+) -> Job:
     return Job(
-        stage="setup",
-        name="setup",
-        commands=config.project.setup,
+        stage=stage,
+        name=stage,
+        commands=commands,
         timeout=config.project.setup_timeout or None,
-        network=config.setup_network,
-        closed="setup" in config.closed_stages,
+        network=network,
+        closed=stage in config.closed_stages,
     )
 
 

@@ -6,14 +6,12 @@ repeated; a stage that has ended is recorded and never repeated.
 
 from dataclasses import dataclass
 
-from orchestrator.config.run import ParallelConfig
 from orchestrator.execution.cancel import CancelButton
 from orchestrator.execution.verdict import Verdict
 from orchestrator.results import Reason, Status
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.worker.container_specs import Job
 from orchestrator.worker.context import WorkerContext
-from orchestrator.worker.job import Work, setup_job
+from orchestrator.worker.job import Work, setup_job, teardown_job
 from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
 
@@ -35,17 +33,6 @@ class _KilledAlone:
     @property
     def why(self) -> str:
         return self.button.why
-
-
-def _teardown_job(config: ParallelConfig) -> Job:
-    return Job(
-        stage="teardown",
-        name="teardown",
-        commands=config.project.teardown,
-        timeout=config.project.setup_timeout or None,
-        network=config.teardown_network,
-        closed="teardown" in config.closed_stages,
-    )
 
 
 def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> Verdict | None:
@@ -86,7 +73,7 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
     cancel = _KilledAlone(worker.cancel)
     if known is None and cancel.asked:
         return ("the teardown was not run: the worker was killed",)
-    work = Work(worker, workspace, _teardown_job(worker.config), cancel, services)
+    work = Work(worker, workspace, teardown_job(worker.config), cancel, services)
     try:
         ending = known or work.done(lambda ending: checkpoints.note_stage("teardown", ending))
     except OSError as error:

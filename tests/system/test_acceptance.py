@@ -149,6 +149,15 @@ def test_shallow_clone_and_detached_head(repo: Path, tmp_path: Path) -> None:
     git(clone, "fsck")
 
 
+def wait_for_output(repo: Path) -> None:
+    """Wait until the first worker has printed something."""
+    runs = repo / ".git" / "orchestrator" / "runs"
+    deadline = time.monotonic() + 30
+    while not any(p.read_text() for p in runs.glob("*/worker-1/stdout.log")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_interrupt_keeps_the_work(repo: Path, client: docker.APIClient) -> None:
     process = start(
         *SHELL, "echo precious > precious.txt; echo written; sleep 600", "--workers", "1",
@@ -156,11 +165,7 @@ def test_interrupt_keeps_the_work(repo: Path, client: docker.APIClient) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     wait_for_container(client, repo)
-    logs = repo / ".git" / "orchestrator" / "runs"
-    deadline = time.monotonic() + 30
-    while not any(p.read_text() for p in logs.glob("*/worker-1/stdout.log")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_output(repo)
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -277,11 +282,7 @@ def test_work_of_a_killed_run_is_brought_home(repo: Path, client: docker.APIClie
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     wait_for_container(client, repo)
-    runs = repo / ".git" / "orchestrator" / "runs"
-    deadline = time.monotonic() + 30
-    while not any(p.read_text() for p in runs.glob("*/worker-1/stdout.log")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_output(repo)
     process.kill()
     process.wait(timeout=30)
     done = orchestrator("parallel-cleanup", cwd=repo)
