@@ -246,13 +246,7 @@ class Git:
     ) -> "subprocess.Popen[bytes]":
         """Start a command and return its process, which the caller ends.
 
-        Args:
-            arguments: The command and its arguments.
-            stdin: Input of the command.
-            stdout: Receives the output.
-            stderr: Receives the error output.
-            keeps_leases: Whether the process inherits this process's leases and locks, and so
-                holds them if it outlives this process.
+        With `keeps_leases`, the process inherits leases and locks, and may outlive this process.
         """
         return subprocess.Popen(
             self._command(arguments), stdin=stdin, stdout=stdout, stderr=stderr, cwd=self._cwd,
