@@ -7,6 +7,7 @@
 # make agents  every agent program in each way to fail (a quarter of an hour)
 # make attacks every hostile task as root and as an ordinary user (ten minutes)
 # make faults  kill, stop, starve and interrupt real runs, 220 times at random and at every step
+#              (half an hour)
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
 
 PYTHON ?= python3
@@ -78,7 +79,7 @@ attacks: images
 	$(BIN)/pytest --every-caller tests/assurance/attacks
 
 faults: images
-	$(BIN)/pytest -n 4 --faults 220 tests/assurance/faults
+	$(BIN)/pytest -n 4 --faults 220 tests/assurance/faults tests/runs/test_random_workflows.py
 
 fuzz: images
 	$(BIN)/pytest -n 3 --fuzz-cases 2000 tests/assurance/fuzz

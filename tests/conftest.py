@@ -25,8 +25,11 @@ _DAEMON_MARKS = ("docker", "e2e", "bench")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take how many faults are injected at random instants; over 50, every step is tried too."""
-    parser.addoption("--faults", type=int, default=6, metavar="N", help="faults to inject")
+    """Add the option for `make faults`: how many faults are injected at random instants.
+
+    With any number every step of a run is tried too; without it a few are.
+    """
+    parser.addoption("--faults", type=int, default=0, metavar="N", help="faults to inject")
 
 
 def pytest_configure() -> None:

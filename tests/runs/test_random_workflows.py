@@ -19,7 +19,7 @@ from tests.support.runs import configured
 def test_a_random_workflow_is_carried_out(
     repo: Path, local_engine: LocalEngine, request: pytest.FixtureRequest
 ) -> None:
-    long = request.config.getoption("--faults") > 50
+    long = request.config.getoption("--faults") > 0
     count, slots = (300, 10) if long else (30, 6)
     flow = random_workflow(random.Random(7 if long else 4), count)
     before = fingerprint(repo)

@@ -1,8 +1,20 @@
-"""The table of faults at the end."""
+"""The tests of this folder that only `make faults` runs, and its table of faults at the end."""
 
 from collections import defaultdict
 
 import pytest
+
+_IN_FULL = ("test_at_once.py", "test_many_tasks.py", "test_random_faults.py")
+"""Files of which `make test` runs nothing."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out whole files unless `--faults` is given."""
+    if config.getoption("--faults"):
+        return
+    left_out = [item for item in items if item.path.name in _IN_FULL]
+    items[:] = [item for item in items if item.path.name not in _IN_FULL]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

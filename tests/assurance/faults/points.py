@@ -25,8 +25,6 @@ class Point:
     """Whether it has a setup and a teardown."""
     pause: float = 0.0
     """Seconds in which other threads go on first."""
-    brief: bool = False
-    """Part of the short form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,6 @@ class GitPoint:
     """Whether git is killed too, as by the machine's restart; else it goes on after a while."""
     many_in_base: bool
     """Where many files make it slow: in the base, or in what the tasks write."""
-    brief: bool = False
 
 
 def _around(
@@ -49,10 +46,9 @@ def _around(
     nth: int = 1,
     argument: str | None = None,
     stages: bool = False,
-    brief_after: bool = False,
 ) -> tuple[Point, Point]:
     before = Point(target=target, when="before", nth=nth, argument=argument, stages=stages)
-    return before, replace(before, when="after", brief=brief_after)
+    return before, replace(before, when="after")
 
 
 def _named(**points: Point | tuple[Point, Point]) -> dict[str, Point]:
@@ -78,7 +74,7 @@ POINTS = _named(
     ),
     run_json=Point(target=_WRITE, when="before", argument="/run.json", outcome="unbegun"),
     unclaimed=Point(
-        target=f"{_RECORD}RunDirectory.create", when="after", private=False, brief=True
+        target=f"{_RECORD}RunDirectory.create", when="after", private=False
     ),
     claim=Point(
         target="orchestrator.git.repository:Repository.claim", when="after", outcome="refused"
@@ -88,16 +84,14 @@ POINTS = _named(
     ),
     keep_inputs=(
         Point(
-            target="orchestrator.runs.reservation:keep_inputs", when="before", outcome="refused",
-            brief=True,
+            target="orchestrator.runs.reservation:keep_inputs", when="before", outcome="refused"
         ),
         Point(target="orchestrator.runs.reservation:keep_inputs", when="after"),
     ),
     base_objects=_around("orchestrator.worker.prepare:base_objects"),
     write_shallow=_around(f"{_RECORD}RunDirectory.write_shallow"),
     probe=Point(
-        target="orchestrator.engine.docker.container:DockerContainer.wait", when="before",
-        brief=True,
+        target="orchestrator.engine.docker.container:DockerContainer.wait", when="before"
     ),
     create_network=_around("orchestrator.engine.docker.engine:DockerEngine.create_network"),
     close_host=_around("orchestrator.engine.docker.engine:close_host"),
@@ -108,7 +102,7 @@ POINTS = _named(
     lay_out=_around("orchestrator.state.secret_files:_write_files"),
     guard=_around("orchestrator.engine.docker.engine:start_guard"),
     guard_ready=Point(target="orchestrator.engine.docker.firewall:_await_ready", when="before"),
-    setup=_around("orchestrator.worker.job:start_again", stages=True, brief_after=True),
+    setup=_around("orchestrator.worker.job:start_again", stages=True),
     note_setup=_around(f"{_NOTES}note_stage", stages=True),
     teardown=_around("orchestrator.worker.job:start_again", argument="-teardown", stages=True),
     note_teardown=_around(
@@ -120,16 +114,16 @@ POINTS = _named(
     last_check=_around(f"{_NOTES}note_checks", nth=4, stages=True),
     container=(
         Point(target="orchestrator.execution.launch:create", when="before"),
-        Point(target="orchestrator.execution.launch:create", when="after", brief=True),
+        Point(target="orchestrator.execution.launch:create", when="after"),
     ),
     note_launch=Point(target=f"{_NOTES}note_launch", when="after"),
     start=Point(
-        target="orchestrator.state.checkpoints:Launch.starting_now", when="before", brief=True
+        target="orchestrator.state.checkpoints:Launch.starting_now", when="before"
     ),
     second_start=Point(
         target="orchestrator.state.checkpoints:Launch.starting_now", when="before", nth=2
     ),
-    output=Point(target="orchestrator.execution.output:WorkerLog.write", when="after", brief=True),
+    output=Point(target="orchestrator.execution.output:WorkerLog.write", when="after"),
     second_output=Point(
         target="orchestrator.execution.output:WorkerLog.write", when="after", nth=2
     ),
@@ -140,27 +134,27 @@ POINTS = _named(
     container_removal=_around("orchestrator.worker.agent_container:_removed"),
     pack=(
         Point(target="orchestrator.worker.pack:pack", when="before"),
-        Point(target="orchestrator.worker.pack:pack", when="after", brief=True),
+        Point(target="orchestrator.worker.pack:pack", when="after"),
     ),
     pack_start=Point(target="orchestrator.worker.pack:_last_words", when="before"),
     check=_around("orchestrator.git.quarantine:_make_quarantine"),
     keep_refs=_around("orchestrator.worker.harvest:import_kept"),
     between_kept_refs=Point(
-        target="orchestrator.git.kept_refs:_drop_old", when="after", brief=True
+        target="orchestrator.git.kept_refs:_drop_old", when="after"
     ),
     accept_pack=_around("orchestrator.git.quarantine:accept_pack"),
     note_harvested=_around(f"{_NOTES}note_harvested"),
     move_branch=_around("orchestrator.git.repository:Repository.move_branch"),
     update=_around("orchestrator.git.worktree:Worktree.update"),
     update_behind_scratch=Point(
-        target="orchestrator.git.worktree:Worktree.update", when="before", pause=2.0, brief=True
+        target="orchestrator.git.worktree:Worktree.update", when="before", pause=2.0
     ),
     scratch=_around("orchestrator.worker.harvest:discard_scratch"),
     handover=_around("orchestrator.workspace.artifacts:take"),
     handover_moved=Point(target="orchestrator.workspace.artifacts:_cleaned", when="before"),
     result=(
         Point(target=f"{_RECORD}RunDirectory.write_result", when="before"),
-        Point(target=f"{_RECORD}RunDirectory.write_result", when="after", brief=True),
+        Point(target=f"{_RECORD}RunDirectory.write_result", when="after"),
     ),
     second_result=_around(f"{_RECORD}RunDirectory.write_result", nth=2),
     run_result=_around(f"{_RECORD}RunDirectory.write_run_result"),
@@ -172,16 +166,13 @@ FLOW_POINTS = _named(
     flow_merge=_around("orchestrator.scheduling.dependencies:integrate", nth=4),
     flow_base=_around(f"{_RECORD}RunDirectory.note_base", nth=3),
     flow_move=Point(
-        target="orchestrator.scheduling.dependencies:_move_branch", when="after", nth=3, brief=True
+        target="orchestrator.scheduling.dependencies:_move_branch", when="after", nth=3
     ),
     flow_objects=_around("orchestrator.scheduling.dependencies:ready_more", nth=3),
     flow_pack=Point(target="orchestrator.worker.prepare:pack_since", when="before", nth=3),
     flow_inputs=_around("orchestrator.workspace.shared_files:Shared.give_inputs"),
     flow_start=Point(
-        target="orchestrator.engine.docker.container:DockerContainer.start",
-        when="after",
-        nth=3,
-        brief=True,
+        target="orchestrator.engine.docker.container:DockerContainer.start", when="after", nth=3
     ),
     flow_result=Point(target=f"{_RECORD}RunDirectory.write_result", when="after", nth=2),
 )
@@ -197,7 +188,7 @@ GIT_POINTS = {
     ),
     "update-goes-on": GitPoint(
         command=("read-tree", "-m"), files=".architect-parallel-*/new/many-*", dies=False,
-        many_in_base=False, brief=True,
+        many_in_base=False
     ),
     "update-dies": GitPoint(
         command=("read-tree", "-m"), files=".architect-parallel-*/new/many-*", dies=True,

@@ -12,8 +12,10 @@ from tests.assurance.faults.world import World
 pytestmark = pytest.mark.docker
 _MANY = 1500
 _LONG_NAP = 3.0
-_CLEANED = ("before-probe", "before-start", "after-output", "after-pack")
-"""The short form of the second test."""
+_RESUMED = ("after-container", "after-output", "after-between-kept-refs")
+"""Points of the first test in `make test`."""
+_CLEANED = ("after-output",)
+"""Points of the second test in `make test`."""
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +25,9 @@ def counts() -> Iterator[Tally]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    everything = {**POINTS, **GIT_POINTS}
-    if not metafunc.config.getoption("--faults") > 50:
-        everything = {name: point for name, point in everything.items() if point.brief}
-        if metafunc.function is test_cleanup_after_a_kill:
-            everything = {name: everything[name] for name in _CLEANED}
-    if "point" in metafunc.fixturenames:
-        metafunc.parametrize("point", everything)
+    few = _CLEANED if metafunc.function is test_cleanup_after_a_kill else _RESUMED
+    every = (*POINTS, *GIT_POINTS)
+    metafunc.parametrize("point", every if metafunc.config.getoption("--faults") else few)
 
 
 def test_resume_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:

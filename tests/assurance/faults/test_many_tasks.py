@@ -27,10 +27,9 @@ def measured(pid: int) -> tuple[int, int] | None:
 
 
 def test_memory_and_threads_stay_flat(
-    tmp_path: Path, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+    tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    long = request.config.getoption("--faults") > 50
-    tasks, workers = (100, 10) if long else (16, 4)
+    tasks, workers = 100, 10
     repo = make_repository(tmp_path / "repo")
     said = tmp_path / "said"
     with said.open("wb") as stdout:

@@ -20,6 +20,12 @@ PHASES = {
     "clean-up": "before-sweep",
 }
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+_IN_SHORT = (
+    ("start", ("SIGINT",)),
+    ("clean-up", ("SIGHUP",)),
+    ("running", ("SIGTERM", "SIGTERM")),
+)
+"""Phases and signals that are tried in `make test`; `make faults` tries all of them."""
 _WHOLE = {"clean-up", "update", "harvest"}
 """Phases in which a worker has ended already."""
 
@@ -35,8 +41,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     cases = [(phase, (name,)) for phase in PHASES for name in CODES]
     cases += [(phase, ("SIGTERM", "SIGTERM")) for phase in PHASES]
-    if not metafunc.config.getoption("--faults") > 50:
-        cases = [cases[1], cases[9], cases[12], cases[23], cases[24 + 4]]
+    if not metafunc.config.getoption("--faults"):
+        cases = list(_IN_SHORT)
     metafunc.parametrize(("phase", "name"), cases, ids=["-".join([a, *b]) for a, b in cases])
 
 
