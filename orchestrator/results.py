@@ -279,8 +279,7 @@ def _causes(results: Sequence[WorkerResult]) -> tuple[list[WorkerResult], bool]:
     """Return the results that make a run fail, and whether a required task was skipped.
 
     A required task that was skipped because another task failed makes the run fail, even if that
-    other
-    task is not required. Failures of tasks that are not required then count as causes too.
+    other task is not required. Failures of tasks that are not required then count as causes too.
     """
     bad = [result for result in results if result.status is not Status.SUCCESS]
     skipped = any(one.required and one.reason is Reason.DEPENDENCY for one in bad)

@@ -127,7 +127,7 @@ class AiderAgent:
         return read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the end of the output: aider exits with 0 even if the model's API failed."""
+        """Return the outcome from the end of the output: aider exits with 0 after API errors."""
         text = text_tail(output.stdout, _TAIL)
         answers = list(_ANSWER.finditer(text))
         figures = _figures(answers)

@@ -121,7 +121,7 @@ class ArchitectAgent:
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the report, or by the exit code and stderr if there is none."""
+        """Return the outcome from the report; without a report, from the exit code and stderr."""
         fields_read = find_report(output.stdout, _REPORT_KEYS)
         if fields_read is None:
             return _without_report(output.stderr, exit_status.exit_code)
@@ -159,7 +159,7 @@ def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, st
 
 
 def _claimed(report: _Report) -> tuple[Status, Reason | None]:
-    """Return the worse of what `status` and `stop_reason` claim."""
+    """Return the worse of the two outcomes that `status` and `stop_reason` of the report name."""
     if report.stop_reason in _STOPPED:
         status, reason = _STOPPED[report.stop_reason]
         if reason is Reason.AGENT_ERROR:

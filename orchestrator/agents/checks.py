@@ -104,7 +104,7 @@ def inherited(agent: Agent, environ: Mapping[str, str]) -> dict[str, str]:
         if not is_text(value):
             raise ConfigError(
                 f"environment variable `{name}` is not UTF-8 text",
-                hint="it would be passed on to the worker: set it again, or unset it",
+                hint="workers would get the variable: set it to valid text, or unset it",
             )
     return found
 

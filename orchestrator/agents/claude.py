@@ -53,7 +53,7 @@ _ENVIRONMENT: Final = {
     "CLAUDE_CODE_MAX_RETRIES": "4",
 }
 _KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-# Clouds, whose credentials cover a whole account and are passed on only by `--env`.
+# Cloud providers: their credentials cover a whole account and are passed only by `--env`.
 _CLOUDS: Final = (
     "CLAUDE_CODE_USE_BEDROCK",
     "CLAUDE_CODE_USE_VERTEX",
@@ -151,7 +151,7 @@ class ClaudeAgent:
         return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the report, or by the exit code and stderr if there is none."""
+        """Return the outcome from the report; without a report, from the exit code and stderr."""
         counted = _StepCounter()
         for event in json_lines(output.stdout, *_MARKS):
             counted.add(event)
@@ -231,7 +231,7 @@ def _api_environment(api_base: str | None) -> dict[str, str]:
 
 
 def _verdict(report: _Report, exit_code: int) -> tuple[Status, Reason | None, str | None]:
-    """Judge by `is_error`: `subtype` is "success" even after an error of the API."""
+    """Return the verdict by `is_error`: `subtype` is "success" even after an error of the API."""
     message = report.result or report.errors
     if report.is_error is False:
         return (Status.SUCCESS, None, message) if exit_code == 0 else contradicted(exit_code)

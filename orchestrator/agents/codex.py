@@ -60,12 +60,12 @@ _PROVIDER_SETTINGS: Final = {
     # The two multiply: with the defaults of 4 and 5, a failing server is retried for minutes.
     "request_max_retries": 2,
     "stream_max_retries": 3,
-    # Otherwise codex tries seven times to use WebSockets before it falls back to HTTPS.
+    # With WebSockets enabled, codex tries them seven times before it falls back to HTTPS.
     "supports_websockets": False,
 }
 _SETTINGS: Final = {
     "model_provider": _PROVIDER,
-    # Otherwise codex waits for a network without limit.
+    # By default, codex waits for a network without limit.
     "features.unbounded_connection_retries": False,
     "analytics.enabled": False,
 }
@@ -142,7 +142,7 @@ class CodexAgent:
         return _StepCounter().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the end of the turn, or by the exit code and stderr if there is none."""
+        """Return the outcome from the last event of the turn, or from the exit code and stderr."""
         counted, last_message = _StepCounter(), None
         for event in json_lines(output.stdout, _ITEM_MARK):
             counted.add(event)

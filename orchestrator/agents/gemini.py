@@ -51,8 +51,8 @@ _COMMAND: Final = (
     "--skip-trust",
 )
 _ENVIRONMENT: Final = {
-    # Otherwise `gemini` starts a second process: the first uses memory, does not pass on SIGTERM,
-    # and hides the exit status of the second.
+    # Without this variable, `gemini` starts a second process: the first uses memory, does not
+    # pass on SIGTERM, and hides the exit status of the second.
     "GEMINI_CLI_NO_RELAUNCH": "1",
 }
 _KEY: Final = "GEMINI_API_KEY"
@@ -77,7 +77,7 @@ _EXITS: Final = {
 _SIGNALLED: Final = 128
 _API_ERROR: Final = re.compile(r"\[API Error: (?P<text>.*)\]", re.DOTALL)
 _WRONG_KEY: Final = "API key"
-"""Google reports an invalid key as an invalid request with this text."""
+"""Text of the error that Google returns for an invalid API key."""
 # Errors that `gemini` reports while it runs before it exits with 0.
 _LIMIT_WARNING: Final = "Maximum session turns exceeded"
 _LOOP_WARNING: Final = "Loop detected"
@@ -132,7 +132,7 @@ class GeminiAgent:
         return _EventReader().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the last line of the stream, or by the exit code and stderr if there is none."""
+        """Return the outcome from the stream's last line, or from the exit code and stderr."""
         story = _EventReader()
         for event in json_lines(output.stdout, *_MARKS):
             story.add(event)
@@ -190,7 +190,7 @@ def _api_environment(api_base: str | None) -> dict[str, str]:
 
 def _settings(settings: AgentSettings) -> dict[str, object]:
     return {
-        # Otherwise `gemini` rejects a custom base URL as an invalid way to log in.
+        # Without this setting, `gemini` rejects a custom base URL as an invalid way to log in.
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "model": {"maxSessionTurns": settings.max_steps},
         "general": {

@@ -143,7 +143,7 @@ def tokens(answer: object) -> int:
 
 
 def said(messages: list[dict[str, Any]]) -> str:
-    """Return the last text that is not blank."""
+    """Return the text of the last message that is not blank."""
     texts = (m.get("content") for m in reversed(messages) if m.get("role") in ("exit", "assistant"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")[:LONGEST]
 

@@ -7,9 +7,9 @@ from orchestrator.results import Reason
 
 DEFAULT_MODEL: Final = "gpt-4o"
 ENVIRONMENT: Final = {
-    # Otherwise litellm prints debug logs on stdout, around the report.
+    # Without this variable, litellm prints debug logs on stdout, around the report.
     "LITELLM_LOG": "ERROR",
-    # Otherwise litellm downloads a price list at every start, and waits 10 s if it cannot.
+    # Without this variable, litellm downloads a price list at every start, for up to 10 s.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     # Used for Anthropic models that this litellm version does not know. Its default of 4096 would
     # cut off longer files.

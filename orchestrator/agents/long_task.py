@@ -5,7 +5,7 @@ from typing import Final
 from orchestrator.agents.base import LONGEST_WORD
 
 _PIECE: Final = LONGEST_WORD // 4
-"""Characters of each piece of a long task: short enough whatever their length in UTF-8."""
+"""Characters of each piece of a long task: short enough even if each takes four bytes."""
 _ON_STDIN: Final = (
     'n=$1; shift; : > "$HOME/task"; while [ "$n" -gt 0 ]; do '
     'printf %s "$1" >> "$HOME/task"; n=$((n - 1)); shift; done; exec "$@" < "$HOME/task"'

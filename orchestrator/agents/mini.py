@@ -35,7 +35,7 @@ _REPORT_KEYS: Final = frozenset({"mini_version", "exit_status"})
 _MODEL: Final = "MSWEA_MODEL_NAME"
 _ENVIRONMENT: Final = {
     **litellm.ENVIRONMENT,
-    # Otherwise the program asks for a model and a key, and waits for an answer.
+    # Without this variable, `mini` asks for a model and a key, and waits for an answer.
     "MSWEA_CONFIGURED": "true",
     "MSWEA_SILENT_STARTUP": "1",
     # Model calls before the program gives up after 12 s; the default of 10 takes 4 minutes.
@@ -96,7 +96,7 @@ class MiniAgent:
         return lambda _: None
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the report, or by the exit code and stderr if there is none."""
+        """Return the outcome from the report; without a report, from the exit code and stderr."""
         code = exit_status.exit_code
         fields_read = find_report(output.stdout, _REPORT_KEYS)
         if fields_read is None:

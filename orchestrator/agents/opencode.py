@@ -154,7 +154,7 @@ class OpencodeAgent:
         return _Totals().read
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the last error, or by how the last step ended."""
+        """Return the outcome from the last error, or from how the last step ended."""
         total = _Totals()
         for event in json_lines(output.stdout, *_MARKS):
             total.add(event)

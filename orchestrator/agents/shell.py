@@ -88,7 +88,7 @@ class ShellAgent:
         return _progress
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:
-        """Judge by the exit code; a report can make the status worse, but not better."""
+        """Return the outcome from the exit code; a report can make it worse, but not better."""
         report = _Report.model_validate(find_report(output.stdout, *_REPORT_KEYS) or {})
         status = _status(report, exit_status.exit_code)
         succeeded = status is Status.SUCCESS

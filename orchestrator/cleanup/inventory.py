@@ -45,7 +45,7 @@ class RecordedWorker:
 
     @property
     def path(self) -> Path:
-        """Path of the worker's worktree, which may be gone."""
+        """Path of the worker's worktree, which may no longer exist."""
         return self.record.top / self.spec.directory
 
     @property

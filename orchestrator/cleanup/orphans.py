@@ -15,7 +15,7 @@ from orchestrator.state.run_record import read_record
 
 _AT_ONCE = 8
 _ORDER = ("container", "volume", "network")
-"""Order of removal: an object is removed after the objects that use it."""
+"""Kinds of objects in the order of removal: containers before the networks that they use."""
 
 
 @dataclass(frozen=True)

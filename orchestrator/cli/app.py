@@ -64,8 +64,8 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     ),
     "spec": _Group(SPEC, "Run, check and draw workflow files."),
     "run": _Command("commands.spec_run", "run", "Same as `spec run`."),
-    "run-one": _Command("commands.parallel", "run_one", "Run one task, for loops of a shell."),
-    "ls": _Command("commands.ls", "ls", "List runs and what is left of each."),
+    "run-one": _Command("commands.parallel", "run_one", "Run one task, for use in shell scripts."),
+    "ls": _Command("commands.ls", "ls", "List runs with their worktrees, branches, containers."),
     "watch": _Command("commands.watch", "watch", "Show the progress of a run."),
     "wait": _Command("commands.wait", "wait", "Wait for the end of a run and print its result."),
     "logs": _Command("commands.logs", "logs", "Print the output of workers."),
@@ -98,7 +98,7 @@ class LazyGroup(TyperGroup):
 
     members: Mapping[str, _Command | _Group] = COMMANDS
     path = "orchestrator"
-    """The group as it is called."""
+    """The words that call the group on the command line."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002
         """Return the names of the commands, in the order of the help."""
@@ -140,7 +140,7 @@ def _group(name: str, group: _Group) -> typer.Typer:
     members = {"members": group.commands, "path": f"{LazyGroup.path} {name}"}
     kind = type("LazySubgroup", (LazyGroup,), members)
     found = typer.Typer(cls=kind, no_args_is_help=True, add_completion=False, help=group.help)
-    # Typer makes a group only of what has a callback or several commands.
+    # Typer creates a group only for an app with a callback or with several commands.
     found.callback()(_nothing)
     return found
 
@@ -199,7 +199,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _invoke(list(arguments))
     except BrokenPipeError:
-        # Otherwise Python would flush the rest of the buffer at exit, and print an error.
+        # Python flushes the rest of the buffer at exit, and would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 

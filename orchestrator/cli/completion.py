@@ -9,7 +9,7 @@ VARIABLE = "_ORCHESTRATOR_COMPLETE"
 
 
 def complete(group: Any) -> int:  # noqa: ANN401
-    """Print the completions, or the script, that `VARIABLE` asks for; return the exit code.
+    """Print the completions or the script that the environment requests; return the exit code.
 
     Args:
         group: The command that has all other commands.

@@ -67,7 +67,9 @@ def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:
     """
     idle = list(without_effect(given, configs))
     if idle:
-        raise mistakes(idle, "add the option that it needs, or remove it", "command line")
+        raise mistakes(
+            idle, "add one of the required options, or remove the option", "command line"
+        )
 
 
 def fetch_base(run: RunOptions, base: str) -> None:

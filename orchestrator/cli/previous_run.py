@@ -70,8 +70,8 @@ def without_done(reading: Reading, earlier: RunRecord, again: Sequence[str]) -> 
                 done[task.id] = there.tasks[other].model_copy(update={"task": task.id})
     if len(over) == len(workflow.tasks):
         raise ConfigError(
-            "all tasks of the workflow succeeded in that run: nothing is left to do",
-            hint=f"lists of `foreach` are read from {earlier.base[:12]}, where that run started; "
+            f"all tasks of the workflow succeeded in run {earlier.run_id}: no task is left to run",
+            hint=f"lists of `foreach` are read from {earlier.base[:12]}, the base of that run; "
             "leave `--after` out to start from a newer commit",
         )
     there.check_kept(workflow, done)
@@ -88,13 +88,13 @@ class _Earlier:
         self._run_id = record.run_id
         self._repository = Repository(record.top)
         self.tasks = _tasks_of(record)
-        """Tasks of the run, and completed tasks that it continued from, by id."""
+        """Tasks of the run by id, with the completed tasks of the runs that it continued."""
 
     def succeeded(self, name: str) -> bool:
         """Return whether a task succeeded, even if its record was removed since."""
         result = self._result(name)
         if result is None:
-            # The task belongs to a run before that one, whose record was removed.
+            # The task was completed by a still earlier run, whose record was removed.
             return self.tasks[name].run_id != self._run_id
         return result.status is Status.SUCCESS
 
@@ -129,8 +129,8 @@ class _Earlier:
         shown = ", ".join(f"`{name}`" for name in changed[:_NAMED])
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         return [
-            f"run again, because they or their dependencies changed since run {self._run_id}: "
-            f"{shown}{more}"
+            f"tasks that run again, because they or their dependencies changed since run "
+            f"{self._run_id}: {shown}{more}"
         ]
 
     def _result(self, name: str) -> WorkerResult | None:

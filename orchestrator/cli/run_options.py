@@ -13,7 +13,7 @@ EnvFile = Annotated[
     typer.Option(
         "--env-file",
         metavar="FILE",
-        help="File with one `--env` value a line; repeatable.",
+        help="File with one value of `--env` per line; repeatable.",
         rich_help_panel=Group.ENVIRONMENT,
     ),
 ]

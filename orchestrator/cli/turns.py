@@ -17,7 +17,7 @@ from orchestrator.state.run_directory import all_runs
 
 START, WAIT, LEAVE = "start", "wait", "leave"
 _PAUSE = 1.0
-"""Seconds between two checks."""
+"""Seconds between two checks whether another run is live."""
 
 
 @contextmanager

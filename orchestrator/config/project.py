@@ -128,7 +128,7 @@ class Project(Model):
         Option(
             Group.PROJECT,
             "SECONDS",
-            help="Total seconds of a worker's setup commands, and of its teardown; 0: no limit.",
+            help="Seconds for all setup commands, and for all teardown commands; 0: no limit.",
         ),
     ] = Field(default=DEFAULT_TIMEOUT, ge=0)
     """Seconds for all `setup` commands together, and for all `teardown` commands together; 0

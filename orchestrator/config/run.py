@@ -95,7 +95,7 @@ class Triggers(Model):
         Option(
             Group.ALERTS,
             "ro",
-            help="Mount everything outside `--alert-outside` read-only with `ro`.",
+            help="`ro`: mount everything outside the paths of `--alert-outside` read-only.",
         ),
     ] = None
     """`ro`: everything in the worktree outside `paths` is mounted read-only, and each path must be
@@ -209,7 +209,7 @@ class ParallelConfig(Model):
     """Minimum seconds between the starts of two workers."""
     model: Annotated[
         str | None,
-        Option(Group.AGENT, "NAME", help="Model of workers that have no model of their own."),
+        Option(Group.AGENT, "NAME", help="Model of workers not covered by `--models`."),
     ] = Field(default=None, min_length=1)
     """Model of workers not covered by `models`. Default: the agent program's default."""
     agent: Annotated[str, Option(Group.AGENT, "NAME")] = Field(default="build", min_length=1)
@@ -252,7 +252,7 @@ class ParallelConfig(Model):
     fail_fast: Annotated[bool, Option(Group.RETRIES)] = False
     """Cancel all other workers when a worker has failed and has no retries left."""
     fail_on: Annotated[Literal["any", "all"], Option(Group.RETRIES, "any|all")] = "any"
-    """Failure policy of the exit code: `any` worker fails, or `all` workers fail. With `all`, the
+    """When the run fails: if `any` worker failed, or if `all` workers failed. With `all`, the
     exit code is 0 as soon as one worker succeeded."""
     preset: Annotated[Preset | None, Option(Group.ISOLATION, "NAME")] = None
     """Defaults for a kind of work: `untrusted`, `ci` or `trusted`. Every other setting overrides

@@ -53,7 +53,7 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "idle_timeout": lambda seconds: seconds or inf,
     "setup_timeout": lambda seconds: seconds or inf,
     "network": _OPEN.index,
-    # By default: the worker's network, or none for commands of a discovered file.
+    # An unset `setup_network` of a discovered file means that its commands have no network.
     "setup_network": lambda network: _OPEN.index(network or "none"),
     "check_network": _OPEN.index,
     "read_only": lambda read_only: not read_only,

@@ -33,9 +33,9 @@ def check_runtime(runtime: str | None) -> None:
     """
     if not _is_filtered(runtime):
         raise UnsupportedError(
-            f"runtime `{runtime}` is not one of those with which workers on a network are "
-            f"known to be kept away from this machine: {', '.join(sorted(_FILTERED))}",
-            hint="use `--network none` with it; `orchestrator doctor` lists the engine's runtimes",
+            f"runtime `{runtime}` is not supported with a network: the packet filter is known to "
+            f"work only with {', '.join(sorted(_FILTERED))}",
+            hint="use `--network none`; `orchestrator doctor` lists the engine's runtimes",
         )
 
 

@@ -289,8 +289,7 @@ class ContainerEngine(Protocol):
         """Block connections from a network's containers to the host, at every address of the host.
 
         Addresses that the host gets later are blocked too. The block lasts until the helper
-        container that
-        this call creates is removed.
+        container that this call creates is removed.
 
         Args:
             name: Name of the helper container.

@@ -16,11 +16,11 @@ class CancelButton(Protocol):
 
     @property
     def killed(self) -> bool:
-        """Whether the worker must stop without grace."""
+        """Whether the worker must be killed without a grace period."""
 
     @property
     def why(self) -> str:
-        """The message for people."""
+        """Why the run was cancelled, as the start of a message to the user."""
 
 
 class Cancel:
@@ -30,10 +30,10 @@ class Cancel:
         self._asked = threading.Event()
         self._killed = threading.Event()
         self.why = "cancelled"
-        """The message for people."""
+        """Why the run was cancelled, as the start of a message to the user."""
 
     def press(self, *, kill: bool, why: str | None = None) -> None:
-        """Ask every worker to stop; with `kill`, without grace."""
+        """Ask every worker to stop; with `kill`, without a grace period."""
         if why is not None and not self.asked:
             self.why = why
         self._asked.set()
@@ -51,7 +51,7 @@ class Cancel:
 
     @property
     def killed(self) -> bool:
-        """Whether the run must stop without grace."""
+        """Whether the run's workers must be killed without a grace period."""
         return self._killed.is_set()
 
 
@@ -70,10 +70,10 @@ class WorkerCancel:
 
     @property
     def killed(self) -> bool:
-        """Whether the worker must stop without grace."""
+        """Whether the worker must be killed without a grace period."""
         return self.run.killed or self.directory.kill_asked(self.worker_id)
 
     @property
     def why(self) -> str:
-        """The message for people."""
+        """Why the run was cancelled, as the start of a message to the user."""
         return self.run.why

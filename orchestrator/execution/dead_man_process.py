@@ -208,11 +208,9 @@ def _catch_signals() -> int:
 def watch(switch: Switch, source: int, woken: int) -> None:
     """Read commands and act until nothing is left to watch.
 
-    A run that can never be resumed is ended at once. After the orchestrator's death, so is
-    everything on a
-    signal: all processes of a service are being stopped, and this one will not live to see the
-    deadline.
-    While the orchestrator lives, it gets the signal too and ends its containers itself.
+    If the run can never be resumed, its containers are killed at once. After the orchestrator's
+    death, they are also killed at once on a signal, because this process may be stopped before the
+    deadline. While the orchestrator lives, it gets the signal too and ends its containers itself.
 
     Args:
         switch: State of the watched workers.

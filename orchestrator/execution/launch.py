@@ -63,7 +63,7 @@ class RunningContainer:
     container: Container
     limits: ContainerLimits
     launched: Launch
-    """When and how it was started."""
+    """Time of the container's start, and its disk use before the start."""
 
 
 def launch(

@@ -63,7 +63,7 @@ class LimitMeter:
         self._next_disk = time.monotonic() + _MEASURE_DISK
 
     def look(self) -> None:
-        """Measure whatever is due. This may block; the deadline is kept by another thread."""
+        """Take the measurements that are due; may block, so another thread keeps the deadline."""
         now = time.monotonic()
         if now >= self._next_disk:
             most = self._before.files + self._limits.inodes

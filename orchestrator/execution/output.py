@@ -56,7 +56,7 @@ class LogOptions:
     redactor: Redactor = field(default_factory=Redactor)
     triggers: Triggers = field(default_factory=Triggers)
     stage: str | None = None
-    """None for the task itself."""
+    """Stage that prints the output; None for the task itself."""
 
 
 class WorkerLog:
@@ -209,8 +209,7 @@ class WorkerLog:
         """Emit the agent's cost and steps, at a limited rate.
 
         The event is recorded. So the pause between two events grows with the running time: a
-        worker's
-        record stays small, whatever it prints and however long it runs.
+        worker's record stays small, whatever it prints and however long it runs.
         """
         with self._lock:
             age = time.monotonic() - self._opened_at

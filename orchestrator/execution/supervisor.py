@@ -34,7 +34,7 @@ from orchestrator.state.endings import Ending, Stop
 TICK = 0.2
 """Seconds between two checks of the clock and of the cancel button."""
 _AT_ONCE = frozenset({Reason.DISK, Reason.INODES, Reason.LOG_LIMIT, Reason.PIDS})
-"""Reasons to kill without grace: a container that exhausts the machine must not continue."""
+"""Reasons to kill without a grace period: the container would exhaust the machine."""
 _DEATH = 15.0
 """Seconds after SIGKILL within which the engine must report the end."""
 _LAST = 5.0
@@ -80,7 +80,7 @@ def attend(
     if watch.bug is not None:
         raise watch.bug
     if isinstance(watch.error, EngineUnavailableError):
-        # The container's end was not seen; the process that resumes the run will find it.
+        # The container's end was not observed; the process that resumes the run will find it.
         raise watch.error
     terms.switch.idle(terms.worker_id)
     stopped = watch.stopped or watch.overdue
@@ -115,10 +115,8 @@ class _Watch:
     """Watches one running container.
 
     The thread that calls `run` is the clock: it only waits, decides and kills. A second thread
-    reads
-    the output, a third measures and emits events. When these block, on a large tree, a full disk,
-    the
-    engine or a callback, the deadline is still kept.
+    reads the output, a third measures and emits events. When these block, on a large tree, a full
+    disk, the engine or a callback, the deadline is still kept.
     """
 
     container: Container
@@ -321,7 +319,7 @@ class _Watch:
                 self.checkpoints.note_noticed(kept)
 
     def _stop(self) -> None:
-        """Send SIGTERM, wait the grace, send SIGKILL: dead within grace + 1 s in any case."""
+        """Send SIGTERM, then SIGKILL after the grace period: the container dies within 1 s more."""
         reason = self.stopped.reason if self.stopped else None
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
         # In a separate thread, so that a callback that hangs does not keep the container alive.

@@ -49,8 +49,7 @@ def keep_off(repository: Repository, path: Path, git_dir: Path) -> None:
     """Configure a new worktree so that git runs no program from its files.
 
     Does nothing unless the configuration names files of the tree: the per-worktree configuration is
-    an
-    extension that other programs may not know. The caller holds the repository lock.
+    an extension that other programs may not know. The caller holds the repository lock.
 
     Args:
         repository: The user's repository.

@@ -7,8 +7,7 @@ def make_bare(git_dir: Path, *, object_format: str, branch: str = "main") -> Non
     """Create an empty bare repository.
 
     Without `git init`, because every worker needs three repositories, and `git init` takes as long
-    as
-    all other steps together.
+    as all other steps together.
 
     Args:
         git_dir: Directory to create.

@@ -1,4 +1,4 @@
-"""Read the files that the container of a harvest hands over, and the result of a harvest."""
+"""Read the output files of a harvest's container, and represent the result of a harvest."""
 
 import json
 import re

@@ -131,7 +131,7 @@ def _without_secrets(names: Sequence[str], redactor: Redactor) -> tuple[list[str
     safe = [f"renamed/{next(number)}" if h else n for n, h in zip(names, held, strict=True)]
     values = ", ".join(f"`{secret}`" for secret in secrets)
     more = " and so on" if sum(map(bool, held)) > 1 else ""
-    note = f"names of refs contained the value of {values}; they are kept as `renamed/1`{more}"
+    note = f"names of refs contained the value of {values}; the refs are kept as `renamed/1`{more}"
     return safe, (note,)
 
 
@@ -170,7 +170,7 @@ def _folders(name: str) -> Iterator[str]:
 def _import_all(handed: HandedOver, bundle: str, wanted: dict[str, str]) -> dict[str, str]:
     """Import all commits together; if a single rule is broken, all of them are refused."""
     origin, deadline = handed.origin, time.monotonic() + SEARCH_TIME
-    # A process that died may have left one.
+    # A process that died may have left a quarantine of this name.
     shutil.rmtree(handed.quarantine, ignore_errors=True)
     try:
         with refusals():
@@ -221,8 +221,7 @@ class Parts:
     """Imports the acceptable commits of a refused pack.
 
     The pack's objects lie unchecked in a quarantine. Each commit is packed again from there, and
-    checked
-    as if the worker had handed over nothing else.
+    checked as if the worker had handed over nothing else.
     """
 
     def __init__(
@@ -272,7 +271,7 @@ class Parts:
             OSError: The disk is full.
         """
         if time.monotonic() > self._deadline:
-            return "no time was left to check it"
+            return "no time was left to check the commit"
         shutil.rmtree(self._quarantine, ignore_errors=True)
         wanted = f"{commit}\n^{self._origin.base}\n".encode()
         try:

@@ -144,7 +144,7 @@ def _tracked(
     if not pointers:
         return
     git = Git(repository.git_dir, work_tree=repository.top, index=scratch)
-    # Left by a git process that was killed.
+    # A git process that was killed may have left the lock of the index.
     scratch.with_name(f"{scratch.name}.lock").unlink(missing_ok=True)
     try:
         git.run("read-tree", base)
@@ -239,7 +239,7 @@ def tell_index(
     git = Git(scratch, work_tree=tree, index=index, alternates=objects, config=_AS_KNOWN)
     asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
     try:
-        # Not --refresh, which runs no filter if the sizes differ.
+        # Without `--refresh`, which would run no filter for files whose size differs.
         git.run("update-index", "-z", "--stdin", stdin=asked, env=_NO_CONFIG)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -337,8 +337,7 @@ def content_since(
     """Find the pointers in workers' commits whose content the run was given or its workers created.
 
     Other pointers are left out: a worker could otherwise get content that it was not given, by
-    writing
-    a pointer to it.
+    writing a pointer to it.
 
     Args:
         repository: The user's repository.

@@ -123,7 +123,7 @@ def integrate(
     if len(tips) < 2:
         return tips[0].commit if tips else base
     check_git()
-    # Left by a process that died.
+    # A process that died may have left a quarantine.
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         merge = _Merge(repository, base, when, scratch)
@@ -303,8 +303,7 @@ def _paths(said: bytes) -> list[bytes]:
     """Return the conflicting files in the output of `git merge-tree`.
 
     Format: names, an empty name, then messages. A message is the number of names, the names, the
-    kind
-    of conflict, and a text.
+    kind of conflict, and a text.
     """
     words = said.split(b"\0")
     end = words.index(b"")

@@ -104,7 +104,7 @@ NOTHING = Kept()
 
 @dataclass(frozen=True, kw_only=True)
 class HandedOver:
-    """What the container of a harvest hands over, to be checked."""
+    """The output of a harvest's container, before it is checked."""
 
     repository: Repository
     """The user's repository."""
@@ -128,7 +128,7 @@ def import_harvest(
     Args:
         handed: The harvest.
         branch: The worker's branch; it must still be where the worker started.
-        kept: Commits that are kept in addition to the branch; why this is not all, if it is not.
+        kept: Commits that are kept in addition to the branch, and why others were not kept.
         on_accepted: Called with the result after the import, before the branch moves.
 
     Raises:
@@ -143,7 +143,7 @@ def import_harvest(
     if tip == start:
         on_accepted(harvested)
         return harvested
-    # Left by a process that died.
+    # A process that died may have left a quarantine.
     shutil.rmtree(quarantine, ignore_errors=True)
     try:
         with refusals():

@@ -203,15 +203,14 @@ class Repository:
         return {key: value for key, _, value in entries}
 
     def settings(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the values of those `keys` (in lower case) that the user has configured."""
+        """Return the settings with these lower-case keys that the user's configuration has."""
         return {key: self.configured[key] for key in keys if key in self.configured}
 
     def without_filters(self) -> dict[str, str]:
         """Return settings that switch off the configured clean and smudge filters.
 
         A filter may be a program in the tree, which a worker has rewritten. Without filters, git
-        writes and
-        reads files exactly as they are committed.
+        writes and reads files exactly as they are committed.
         """
         off = filters_off(self.configured)
         if (self.common_dir / "lfs").is_dir():

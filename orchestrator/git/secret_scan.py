@@ -1,8 +1,7 @@
 """Search a worker's commits for secrets, to warn the user before the branch is published.
 
 Files of any size, names of files and directories, and messages of commits are searched in pieces,
-up
-to a limit. A note reports what was not searched.
+up to a limit. A note reports what was not searched.
 """
 
 import tempfile

@@ -72,7 +72,7 @@ class _Parent:
 def ready_submodules(
     repository: Repository, base: str, objects: Path, *, history: History
 ) -> Submodules:
-    """Find the submodules of the base commit and pack their objects, unless a record shows it done.
+    """Find the submodules of the base commit and pack their objects, unless that was done before.
 
     Args:
         repository: The user's repository.

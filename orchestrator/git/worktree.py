@@ -171,7 +171,7 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
         pointer = (path / ".git").read_text().strip()
     except OSError as error:
         raise RepositoryError(f"not a worktree: {path}") from error
-    # Git alone knows this name: it replaces the leading dot by `-` and may add a number.
+    # Git chooses the name of a worktree's git directory, and may add a number to it.
     git_dir = Path(pointer.removeprefix("gitdir: "))
     if marked and not (git_dir / WORKER_MARK).exists():
         raise RepositoryError(f"no longer a worker's worktree: {path}")
@@ -197,8 +197,7 @@ def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None
     """Undo an interrupted creation of a worktree. The caller holds the repository lock.
 
     The directory may contain unknown files by now. So it is not deleted but moved, together with
-    the
-    worker's state directory.
+    the worker's state directory.
 
     Args:
         repository: The repository.

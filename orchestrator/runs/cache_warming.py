@@ -41,7 +41,7 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
         )
     if "setup" in config.closed_stages:
         raise ConfigError(
-            "`setup` is not run with an open network because its file was found in the repository",
+            "`setup` of a configuration file found in the repository gets no open network",
             hint="pass `--config FILE` if you trust the author of that file",
         )
     return ParallelConfig(

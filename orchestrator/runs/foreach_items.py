@@ -68,7 +68,7 @@ class Expansion:
         """Stop the running command, and start no further command.
 
         Args:
-            kill: Whether to skip the worker's grace.
+            kill: Whether to kill the worker without a grace period.
         """
         with self._lock:
             self._stopped, runner = True, self._runner

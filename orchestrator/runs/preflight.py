@@ -82,7 +82,7 @@ def check_run(request: RunRequest, engine: ContainerEngine) -> CheckedRun:
 def _with_known_runtime(
     request: RunRequest, engine: ContainerEngine, problems: Problems
 ) -> RunRequest:
-    """Check that the engine has the runtime; if not, what the runtime lacks does not matter."""
+    """Check that the engine has the runtime; else drop it, so that no later check reports it."""
     isolation = request.config.isolation
     if isolation.runtime is None:
         return request

@@ -58,7 +58,7 @@ class ResumedRun:
         """Stop every worker; its work is committed and its result has the reason `cancelled`.
 
         Args:
-            kill: Whether to skip the workers' grace.
+            kill: Whether to kill the workers without a grace period.
         """
         self._cancel.press(kill=kill)
 

@@ -141,9 +141,9 @@ class ParallelRunner:
         if self._config.closed_stages:
             stages = ", ".join(f"`{stage}`" for stage in self._config.closed_stages)
             yield (
-                f"{stages} of a file that was found in the repository: no variables or "
-                "secrets, and no network unless an option opens it; use `--config "
-                "FILE` to allow them for a file that you trust"
+                f"commands of {stages} come from a configuration file found in the repository and "
+                "get no variables, no secrets and, unless an option opens one, no network; name a "
+                "file that you trust with `--config FILE`"
             )
         chosen = "workers" in self._config.model_fields_set
         repeated = repeated_task_notice(self._config, workers_given=chosen)
@@ -162,7 +162,7 @@ class ParallelRunner:
         """Stop every worker; its work is committed and its result has the reason `cancelled`.
 
         Args:
-            kill: Whether to skip the workers' grace.
+            kill: Whether to kill the workers without a grace period.
         """
         self._cancel.press(kill=kill)
 

@@ -75,12 +75,14 @@ class Admission:
             cpus = sum(one.cpus for one in demands)
             if not fits([Demand(cpus, 0)], cpus=machine.cpus, memory=0):
                 return (
-                    f"together with the running workers it may use {cpus:g} of {machine.cpus} CPUs"
+                    f"the running workers and this worker may use {cpus:g} CPUs, "
+                    f"but the machine has {machine.cpus}"
                 )
             ours = sum(one.memory for one in demands) // 1024**2
             all_of_it = machine.memory // 1024**2
             return (
-                f"together with the running workers it may use {ours} of {all_of_it} MiB of memory"
+                f"the running workers and this worker may use {ours} MiB of memory, "
+                f"but the machine has {all_of_it}"
             )
         free, disk = self._read()
         if free is not None and free < max(_LEAST_MEMORY, machine.memory // _LEAST_SHARE):

@@ -77,8 +77,7 @@ class _Flow:
         """Return the results whose commits the task starts from.
 
         A dependency that was not needed, was skipped or failed has no commit: its own dependencies
-        take its
-        place. A dependency with a merge conflict contributes nothing.
+        take its place. A dependency with a merge conflict contributes nothing.
         """
         tasks = self.workflow.by_id
         elsewhere = {one.task: one for other in tasks.values() for one in other.earlier}

@@ -38,7 +38,7 @@ def run_workers(
     *,
     since: datetime | None = None,
 ) -> RunResult:
-    """Run all workers, first those that have ended or run already.
+    """Run all workers; a resumed run first collects workers that have ended or are still running.
 
     Args:
         run: The run.
@@ -247,7 +247,7 @@ def _finish(worker: WorkerContext, done: Results, attempt: Attempt) -> WorkerRes
 
 
 def _as_it_is(worker: WorkerContext) -> WorkerContext:
-    """Return the worker with the base that it was given meanwhile."""
+    """Return the worker with its own base commit, if the base was computed meanwhile."""
     return for_worker(worker.run, worker.spec)
 
 

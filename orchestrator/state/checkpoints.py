@@ -116,7 +116,7 @@ class Checkpoints:
         return self._read("noticed.json", _NOTICED) or ()
 
     def note_noticed(self, noticed: tuple[Noticed, ...]) -> None:
-        """Record findings, for the result that a resuming process creates."""
+        """Record findings, so that a process that resumes the run can add them to the result."""
         write_atomically(self._directory / "noticed.json", _NOTICED.dump_json(noticed).decode())
 
     def services(self) -> str | None:

@@ -210,7 +210,7 @@ def _used(run: RunDirectory, number: int, worktree: Path | None) -> DiskUse:
 
 @dataclass(frozen=True)
 class _Held:
-    """What a worker still has in the repository."""
+    """Files and refs of a worker that remain in the repository."""
 
     branch: str | None
     worktree: Path | None

@@ -1,8 +1,7 @@
 """Keep a run's secret inputs in memory, for the process that resumes the run.
 
 The record of a run has no values of the caller's variables, and its tasks are redacted. The
-complete
-inputs are stored beside the workers' secrets on a tmpfs, and removed with the run.
+complete inputs are stored beside the workers' secrets on a tmpfs, and removed with the run.
 """
 
 import os

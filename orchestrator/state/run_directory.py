@@ -202,7 +202,7 @@ class RunDirectory:
             self._lease = None
 
     def ask_to_stop(self, worker_id: int, *, kill: bool) -> None:
-        """Ask the run's process to end a worker; with `kill`, without grace."""
+        """Ask the run's process to end a worker; with `kill`, without a grace period."""
         write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
 
     def stop_asked(self, worker_id: int) -> bool:

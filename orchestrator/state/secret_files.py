@@ -128,7 +128,7 @@ def memory_root(environ: Mapping[str, str]) -> Path:
     """Return a directory in memory that this user can write to.
 
     Raises:
-        ConfigError: There is none. Secrets are never written to a disk instead.
+        ConfigError: The machine has no such directory; secrets are never written to a disk.
     """
     for root in _candidates(environ):
         if _is_in_memory(root) and os.access(root, os.W_OK | os.X_OK):
@@ -214,7 +214,7 @@ def _withdraw(directory: Path) -> None:
 
 
 def _write_files(directory: Path, values: Mapping[str, bytes], owner: tuple[int, int]) -> None:
-    # Left by a process that died before a container used it.
+    # A process that died before its container started may have left the directory.
     _remove(directory)
     directory.mkdir(mode=0o700)
     for name, value in values.items():

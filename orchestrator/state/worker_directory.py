@@ -47,5 +47,5 @@ class Store:
 
     @property
     def quarantine(self) -> Path:
-        """Where what the harvest hands over is checked."""
+        """Temporary git directory in which the harvest's output is checked."""
         return self.root / "quarantine"

@@ -90,7 +90,7 @@ def check_branch(template: str) -> str:
 
 def _check_fields(template: str) -> None:
     if not _FIELD.search(template):
-        raise ValueError("must contain `{n}` or `{id}`, so that every worker has its own")
+        raise ValueError("must contain `{n}` or `{id}`, so that every worker gets a different name")
     if len(template) > _LONGEST:
         raise ValueError(f"must have no more than {_LONGEST} characters")
 

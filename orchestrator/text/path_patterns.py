@@ -69,7 +69,7 @@ class Pattern:
                 yield depth
 
     def _passing(self, places: set[int]) -> set[int]:
-        """Return the positions, with those that are reached if a `**` matches no directory."""
+        """Add to the positions those after a `**`, since `**` may match no directory at all."""
         reached = set(places)
         for place, part in enumerate(self.parts):
             if place in reached and part == ANY_DEPTH:

@@ -70,9 +70,9 @@ class Redactor:
         self._starts = frozenset(spelling[:_START] for spelling in names)
         self._longest = max(map(len, names), default=0)
         # Two fast checks whether a chunk contains no values, before the slow regular expression.
-        # Few spellings are searched one by one. Of many spellings, long ones are found by words:
-        # each occurrence contains an aligned word in its first 15 bytes, and each word is looked
-        # up once.
+        # Few spellings are searched one by one. Of many spellings, long ones are found by an
+        # index of words: each occurrence has an aligned word in its first 15 bytes, and each word
+        # is looked up once.
         by_word = [s for s in names if len(s) >= _LONG] if len(names) > _FEW else []
         self._words = frozenset(
             int.from_bytes(spelling[shift : shift + _WORD], sys.byteorder)

@@ -32,7 +32,7 @@ def one_line(text: str, *, limit: int = 200) -> str:
     becomes U+FFFD, so that its presence stays visible. Variation selectors after emojis are
     removed.
     """
-    # At most every second character is removed, so this prefix is long enough.
+    # Removal halves the text at most, so a prefix of twice the length is long enough.
     text = _SELECTED.sub(r"\1", text[: 2 * (limit + 1)])
     cut = text[: limit + 1].strip() if len(text) <= limit else text[: limit + 1]
     clean = "".join(_visible(character) for character in cut)

@@ -67,7 +67,7 @@ MOST_REFUSALS = 20
 
 
 def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
-    """Run the next attempt of a worker, or what is left of the one that is under way.
+    """Run the next attempt of a worker, or continue the attempt that another process began.
 
     Raises:
         EngineUnavailableError: The engine went away; a resumed run continues from here.
@@ -198,5 +198,5 @@ def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
     except OrchestratorError as error:
         said = f"worker {spec.worker_id}: {spec.directory} was changed meanwhile ({error.message})"
         worker.run.emit(
-            Notice(message=f"{said}; attempt {result.attempts + 1} continues from there")
+            Notice(message=f"{said}; attempt {result.attempts + 1} continues with the changes")
         )

@@ -16,12 +16,12 @@ class BudgetShare:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether the whole share is spent."""
         budget, tokens = self.budget, self.tokens
         return (budget is not None and budget <= 0) or (tokens is not None and tokens <= 0)
 
     def after(self, attempts: Sequence[WorkerResult]) -> "BudgetShare":
-        """Return what several attempts left of it."""
+        """Return the share without the cost and tokens of earlier attempts."""
         budget, tokens = self.budget, self.tokens
         if budget is not None:
             budget -= sum(one.cost for one in attempts)

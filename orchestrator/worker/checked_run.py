@@ -16,7 +16,7 @@ from orchestrator.workspace.untracked import NO_COPIES, Copies
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedSettings:
-    """The settings of a worker, with what follows from them."""
+    """The settings of a worker, and the values derived from them."""
 
     config: ParallelConfig
     agent: Agent

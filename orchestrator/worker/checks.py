@@ -1,8 +1,7 @@
 """Run the project's checks on a worker's commit: in a fresh checkout, in fresh containers.
 
 None of the worker's own files is present, nothing that the checks write is kept, and nothing runs
-on
-the host.
+on the host.
 """
 
 from collections.abc import Sequence
@@ -69,7 +68,7 @@ class _Checks:
     def all(self, done: Sequence[CheckResult]) -> list[CheckResult]:
         """Run the checks that are not done, until the worker is cancelled."""
         root = self.worker.directory / CHECKED
-        remove_tree(root)  # left by a process that died
+        remove_tree(root)  # a process that died may have left a checkout
         try:
             fresh, problem = self._ready(root)
             return self._rest(list(done), fresh, problem)

@@ -94,7 +94,7 @@ class Job:
 
     stage: Stage
     name: str
-    """Part of the names of its log and its container."""
+    """Name of the job, which becomes part of the names of its log and its container."""
     commands: tuple[str, ...]
     """Commands to run in order, until one fails."""
     timeout: float | None
@@ -112,8 +112,7 @@ def job_container(
     """Return the specification of a container that runs before or after the agent.
 
     It has the same access as the agent's container, except to API keys of models: these are for the
-    agent
-    program only, unless the user passes them to all containers with `--env`.
+    agent program only, unless the user passes them to all containers with `--env`.
 
     Args:
         worker: The worker.

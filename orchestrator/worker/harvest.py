@@ -69,7 +69,7 @@ def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) ->
 
 
 def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) -> Harvested:
-    """Update the worktree that the user sees to what was accepted."""
+    """Update the worktree that the user sees to the accepted commit."""
     run = worker.run
     try:
         workspace.worktree.update(
@@ -85,8 +85,7 @@ def discard_scratch(request: HarvestRequest) -> None:
     """Remove temporary files of a finished harvest, even those that only the kernel can remove.
 
     A special file removed from an overlay leaves a device of root's in the overlay's work
-    directory. An
-    ordinary user cannot remove the device, but mounting the overlay again clears it.
+    directory. An ordinary user cannot remove the device, but mounting the overlay again clears it.
     """
     scratch = request.workspace.store.overlay
     if scratch.exists():
@@ -123,8 +122,7 @@ def harvest(request: HarvestRequest) -> Harvested:
     """Pack in a container without network, check on the host, move the branch.
 
     If a rule is broken, the acceptable part is imported, and `refused` says why the rest was not.
-    In any
-    case the caller owns the worktree again.
+    In any case the caller owns the worktree again.
 
     Raises:
         OrchestratorError: Nothing was accepted; the written files are still in the state directory.

@@ -84,7 +84,7 @@ class HarvestRequest:
 
     @property
     def handed_over(self) -> HandedOver:
-        """What the container of the harvest hands over."""
+        """The output of the harvest's container, before it is checked."""
         store = self.workspace.store
         return HandedOver(
             repository=self.repository,

@@ -148,11 +148,11 @@ class Work:
 def _how(ending: Ending) -> str | None:
     """Return how the job ended, as part of a message; None for success."""
     if ending.error is not None:
-        return f"was not seen to its end ({ending.error})"
+        return f"ended unobserved ({ending.error})"
     if ending.stopped is not None:
         return f"was {ending.stopped.measured}"
     if ending.exit_status is None:
-        return "was not seen to its end"
+        return "ended unobserved"
     if ending.exit_status.oom_killed:
         return "was killed: it needed more memory than its limit"
     code = ending.exit_status.exit_code

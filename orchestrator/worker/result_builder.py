@@ -1,7 +1,7 @@
 """The results of workers: no other module creates or changes one.
 
 finished        the container ended, and its work was harvested
-failed          the worker never started, or its end was not seen
+failed          the worker never started, or its end was not observed
 skipped         the worker will never run
 cancelled       the worker waited for another attempt, which is not made
 abandoned       the run of the worker died, and is cleaned up
@@ -90,9 +90,9 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
 def failed(
     worker: WorkerContext, reason: Reason | None, message: str, *, status: Status = Status.FAILED
 ) -> WorkerResult:
-    """Return the result of a worker that never started, or whose end was not seen.
+    """Return the result of a worker that never started, or whose end was not observed.
 
-    It names the base of the worker, and the commit of its branch.
+    The result contains the worker's base commit, and the commit of its branch.
     """
     spec, commit = worker.spec, worker.base
     with suppress(OrchestratorError):
@@ -116,7 +116,7 @@ def failed(
 
 
 def skipped(worker: WorkerContext, reason: Reason | None, message: str) -> WorkerResult:
-    """Return the result of a worker that will never run: a success if there is no reason."""
+    """Return the result of a worker that will never run: success if `reason` is None."""
     status = Status.SUCCESS if reason is None else Status.FAILED
     return failed(worker, reason, message, status=status)
 

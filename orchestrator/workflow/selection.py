@@ -59,7 +59,9 @@ def missing(workflow: Workflow, done: Mapping[str, Earlier]) -> Workflow:
     """
     tasks = tuple(_without_done(task, done) for task in workflow.tasks if task.id not in done)
     if not tasks:
-        raise ConfigError("all tasks of the workflow succeeded in that run: nothing is left to do")
+        raise ConfigError(
+            "all tasks of the workflow succeeded in the earlier run: no task is left to run"
+        )
     return Workflow.model_validate({**dict(workflow), "tasks": tasks, "done": tuple(done.values())})
 
 

@@ -76,7 +76,7 @@ class Scratch(NamedTuple):
     """Directories for an additional overlay."""
 
     upper: Path
-    """An empty upper layer."""
+    """The upper layer, which is empty at first."""
     work: Path
     """The kernel's work directory: root owns its files."""
 

@@ -91,8 +91,7 @@ class Workspace:
         """Return the overlays of a confined worker, so that mounting them empties their `work`.
 
         After a deletion, a file of root's stays in `work` until the next mount, and an ordinary
-        user could
-        not remove the directory.
+        user could not remove the directory.
         """
         return tuple(
             OverlayMount(

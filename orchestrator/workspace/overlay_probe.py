@@ -71,7 +71,7 @@ def probe(
         runtime: The OCI runtime of the container. Default: the engine's own.
     """
     root = run / PROBE
-    # Left by a process that died.
+    # A process that died may have left test files.
     remove_tree(root)
     layers = {name: root / name for name in ("lower", "upper", "work")}
     for path in layers.values():

@@ -117,7 +117,7 @@ def make_store(
         _copy_index(worktree, index, git_dir / "index")
         if _is_sparse(repository) and patterns.exists():
             shutil.copyfile(patterns, git_dir / "info" / "sparse-checkout")
-    # The time of this file separates the worker's changes from the host's.
+    # Files newer than this file were changed by the worker, others by the host.
     (store.harvest / "made").touch()
     _give_away((store.git, store.harvest, store.out, store.pointer), worktree, options)
     return store
@@ -238,9 +238,7 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
     """Set back the time of files that were checked out in the current second.
 
     Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
-    `git
-    add` would read all files, and write all their objects again, since it cannot update the
-    existing.
+    `git add` would read all files and write all their objects again.
     """
     now = int(time.time())
     young = [path for path in _files_since(tree, now) if not path.endswith("/.git")]

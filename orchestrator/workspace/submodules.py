@@ -74,7 +74,7 @@ class SubmoduleGitDir:
 
     object_format: str
     settings: str
-    """Text of their configuration, without the parts that differ between submodules."""
+    """Text of the git directories' configuration that is the same for all submodules."""
     workspace: str
     store: str
     objects: str

@@ -101,8 +101,7 @@ def held_back(folder: Path) -> frozenset[str]:
     """Return the paths that must not enter an image that is built from a folder.
 
     These are git's own directory, workers' worktrees, and untracked files that are logs or may hold
-    a
-    secret. Tracked files are part of the project and may enter.
+    a secret. Tracked files are part of the project and may enter.
 
     Args:
         folder: The build context, in a repository or not.
@@ -205,7 +204,7 @@ def _ls_files(repository: Repository, *which: str) -> set[str]:
 
 
 def _that_are_ignored(repository: Repository, collapsed: set[str]) -> list[str]:
-    """Return the directories that an ignore rule matches; in others only the files may match."""
+    """Return the directories that an ignore rule itself matches, not just all files in them."""
     folders = sorted(path for path in collapsed if path.endswith("/"))
     if not folders:
         return []

@@ -76,13 +76,14 @@ def test_a_changed_list_does_what_is_new_and_nothing_else(world: World) -> None:
     reading = world.after(first, EACH % "[a, x, b, c]")
     assert names(reading) == ["each-2", "sum"]
     assert reading.notices == (
-        f"run again, because they or their dependencies changed since run {first.run_id}: `sum`",
+        "tasks that run again, because they or their dependencies changed since run "
+        f"{first.run_id}: `sum`",
     )
     second = world.run(reading.workflow)
     assert show(world.repo, f"{second.results[1].branch}:sum") == "a\nb\nc\nx"
     # One item less: the task that depends on them is all that is left to do.
     assert names(world.after(first, EACH % "[c, a]")) == ["sum"]
-    with pytest.raises(ConfigError, match="nothing is left to do") as caught:
+    with pytest.raises(ConfigError, match="no task is left to run") as caught:
         world.after(first, EACH % "[a, b, c]")
     assert git(world.repo, "rev-parse", "HEAD")[:12] in (caught.value.hint or "")
 
@@ -94,7 +95,7 @@ def test_what_changed_is_done_again_and_said(world: World) -> None:
     changed = world.after(first, FLOW % ("2", "true", "true"))
     assert names(changed) == ["one", "two", "leaf", "both"]
     assert changed.notices == (
-        "run again, because they or their dependencies changed since run "
+        "tasks that run again, because they or their dependencies changed since run "
         f"{first.run_id}: `one`, `leaf`",
     )
 

@@ -34,7 +34,9 @@ class TestWarnings:
             f"echo error of another kind; {told(repo)}"
         )
         _, found, _ = watched(repo, local_engine, task, repeated_errors=4)
-        assert [event.detail for event in found] == ["4 times: 4: Error: no route to 10.0.0.4"]
+        assert [event.detail for event in found] == [
+            "same error 4 times: 4: Error: no route to 10.0.0.4"
+        ]
         assert found[0].trigger == "repeated_error"
 
     @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_names_with_secrets_are_numbered(handover: Handover) -> None:
     assert sorted(handover.refs()) == ["_", "heads/one", "renamed/1", "renamed/2", "renamed_1-2"]
     assert kept.refused is None
     assert kept.notes == (
-        "names of refs contained the value of `TOKEN`; they are kept as `renamed/1` and so on",
+        "names of refs contained the value of `TOKEN`; the refs are kept as `renamed/1` and so on",
     )
 
 

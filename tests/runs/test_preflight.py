@@ -285,7 +285,7 @@ class TestSeveralProblems:
             check_run(RunRequest(config=wrong, root=repo, agent=Plain()), local_engine)
         assert "2 problems prevent the run" in caught.value.message
         assert "the local engine has no runtime `nosuch`" in caught.value.message
-        assert "kept away from this machine" not in caught.value.message
+        assert "is not supported with a network" not in caught.value.message
 
     @pytest.mark.parametrize(
         ("errors", "code"),

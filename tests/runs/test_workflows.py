@@ -181,7 +181,8 @@ def test_with_auto_workers_start_as_far_as_the_machine_has_what_they_may_use(
     said = [event.message for event in told if isinstance(event, Notice)]
     assert any(line.startswith("`--workers auto`: a worker may use 0.2 CPUs") for line in said)
     assert [line for line in said if "waits" in line] == [
-        f"task `b` waits: together with the running workers it may use {2 * cpus} of {cpus} CPUs"
+        f"task `b` waits: the running workers and this worker may use {2 * cpus} CPUs, "
+        f"but the machine has {cpus}"
     ]
 
 

@@ -47,11 +47,17 @@ def test_defaults_set_nothing_aside(machine: EngineFeatures) -> None:
 def test_what_tasks_ask_for_together_is_not_more_than_there_is(machine: EngineFeatures) -> None:
     assert admitted(machine, task("a", cpus=2), task("b", cpus=2)) == (True, [])
     assert admitted(machine, task("a", cpus=2.5), task("b", cpus=2)) == (
-        False, ["task `a` waits: together with the running workers it may use 4.5 of 4 CPUs"],
+        False, [
+            "task `a` waits: the running workers and this worker may use 4.5 CPUs, "
+            "but the machine has 4"
+        ],
     )  # fmt: skip
     assert admitted(machine, task("a", memory="5g"), task("b", memory="4g")) == (
         False,
-        ["task `a` waits: together with the running workers it may use 9216 of 8192 MiB of memory"],
+        [
+            "task `a` waits: the running workers and this worker may use 9216 MiB of memory, "
+            "but the machine has 8192"
+        ],
     )  # fmt: skip
     assert admitted(machine, task("a", memory="5g"), task("b")) == (True, [])
 
@@ -60,7 +66,10 @@ def test_with_auto_all_that_workers_may_use_is_set_aside(machine: EngineFeatures
     # Four CPUs and 8 GiB; a worker is given 2 CPUs and 4 GiB unless it says otherwise.
     assert admitted(machine, task("a"), task("b"), auto=True) == (True, [])
     assert admitted(machine, task("a"), task("b"), task("c"), auto=True) == (
-        False, ["task `a` waits: together with the running workers it may use 6 of 4 CPUs"],
+        False, [
+            "task `a` waits: the running workers and this worker may use 6 CPUs, "
+            "but the machine has 4"
+        ],
     )  # fmt: skip
     small = {"cpus": 0.4, "memory": "64m"}
     ten = [task(name, **small) for name in "abcdefghij"]

@@ -175,7 +175,7 @@ def test_nothing_private_of_the_checkout_is_in_the_image(
     )
     assert done.exit_code == 0, done.stderr
     assert (
-        "not in the image, because git does not track them: .architect-parallel-1, .env,"
+        "files that git does not track are left out of the image: .architect-parallel-1, .env,"
         in done.stderr
     )
     listed = docker_client.containers.run(

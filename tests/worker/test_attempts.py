@@ -201,7 +201,9 @@ class TestChangedByTheUser:
         (worker,) = runner.run()
         assert (worker.status, worker.attempts) == (Status.SUCCESS, 2), worker.message
         notes = [event.message for event in events if isinstance(event, Notice)]
-        assert any("changed meanwhile" in note and "continues from there" in note for note in notes)
+        assert any(
+            "changed meanwhile" in note and "continues with the changes" in note for note in notes
+        )
         assert (tree / "of-1").read_text() == "mine\n"
         # The second attempt went on from what is in the worktree, so its branch did too.
         first = kept(repo)["1/1"]

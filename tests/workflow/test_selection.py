@@ -182,4 +182,4 @@ class TestWarnings:
         tasks = ", ".join(f"{{id: t{number}, paths: src}}" for number in range(9))
         found = warnings(tmp_path, f"tasks: [{tasks}]")
         assert len(found) == 21
-        assert found[-1] == "and 16 more of the kind"
+        assert found[-1] == "and 16 more warnings"

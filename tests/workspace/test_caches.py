@@ -234,7 +234,9 @@ def test_there_must_be_something_to_warm(project: dict[str, object], problem: st
 
 def test_a_setup_that_was_found_in_the_repository_is_not_let_onto_the_internet() -> None:
     found = configured("any", caches=("npm",), setup=("npm ci",), closed_stages=("setup",))
-    with pytest.raises(ConfigError, match="`setup` is not run with an open network") as caught:
+    with pytest.raises(
+        ConfigError, match="`setup` of a configuration file found in the repository"
+    ) as caught:
         warming_config(found)
     assert "--config FILE" in (caught.value.hint or "")
 

@@ -1,4 +1,4 @@
-"""Detect limits from error messages, for limits whose hits cannot be counted from outside."""
+"""Detect from error messages that a program reached a limit which cannot be measured."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Judge agent programs that ended without a report: they broke or were killed."""
+"""Derive the outcome of agent programs that crashed or were killed without a report."""
 
 import re
 from typing import Final

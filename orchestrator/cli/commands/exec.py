@@ -102,7 +102,7 @@ def _started(
 
 
 def _hang_up(engine: Engine, container: str, mark: str) -> None:
-    """End all processes with a mark, because the engine cannot end a command that it started."""
+    """End all processes with `mark` in their environment, because the engine cannot do so."""
     command = ("sh", "-c", _HANG_UP, "sh", f"{_MARK}={mark}")
     with closing(engine.enter(container, command)) as process:
         for _ in process.output():

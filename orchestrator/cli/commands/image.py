@@ -38,7 +38,7 @@ app = typer.Typer(
 
 
 _SHOWN = 5
-"""Most file names that a message lists."""
+"""Maximum number of file names that a message lists."""
 
 
 class AgentImage(StrEnum):
@@ -121,7 +121,7 @@ def _project(path: Path, *, quiet: bool) -> ProjectImage:
     if names and not quiet:
         shown = ", ".join(one_line(name) for name in names[:_SHOWN])
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        tell(f"not in the image, because git does not track them: {shown}{more}")
+        tell(f"files that git does not track are left out of the image: {shown}{more}")
     return replace(described, left_out=left_out)
 
 

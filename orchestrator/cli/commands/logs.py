@@ -31,7 +31,7 @@ Number = Annotated[
 Raw = Annotated[
     bool,
     typer.Option(
-        "--raw", help="Print the unchanged bytes of one worker, if stdout is not a terminal."
+        "--raw", help="Print the output of one worker unchanged, unless stdout is a terminal."
     ),
 ]
 Force = Annotated[
@@ -83,12 +83,12 @@ def _check_raw(worker: int | None, *, raw: bool, force: bool) -> None:
     """Check that `--raw` is for one worker, and that no CI system reads the raw bytes."""
     if raw and worker is None:
         raise ConfigError(
-            "`--raw` prints one worker's bytes",
+            "`--raw` requires the number of a worker",
             hint="name the worker: `orchestrator logs --raw 1 > FILE`",
         )
     if raw and not force and in_ci(os.environ):
         raise ConfigError(
-            "`--raw` in a CI job: a worker's bytes may contain commands for the CI system",
+            "`--raw` is refused in a CI job: the output may contain commands for the CI system",
             hint="remove `--raw`, or add `--force` if the bytes do not reach the job's log",
         )
     if force and not raw:

@@ -25,11 +25,14 @@ _ID = 12
 
 def ls(
     everything: Annotated[
-        bool, typer.Option("-a", "--all", help="Include runs of which only the record is left.")
+        bool,
+        typer.Option(
+            "-a", "--all", help="Include runs without remaining worktrees, branches or containers."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """List the runs of the repository, newest last, and what is left of each."""
+    """List runs, newest last, with their worktrees, branches and containers."""
     repository = Repository(Path.cwd())
     listing = list_runs(repository, everything=everything)
     if json:
@@ -37,7 +40,11 @@ def ls(
     elif listing.runs:
         show("\n\n".join(_run(run, repository.top) for run in listing.runs))
     else:
-        tell("nothing is left of any run" if not everything else "there are no runs yet")
+        tell(
+            "no run has any worktree, branch or container; `--all` lists every run"
+            if not everything
+            else "there are no runs yet"
+        )
 
 
 def _run(run: ListedRun, top: Path) -> str:

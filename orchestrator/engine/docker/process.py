@@ -95,7 +95,7 @@ class DockerProcess:
         """Return the command's exit code."""
         deadline = time.monotonic() + _NOTICE
         while True:
-            with translated("ask how the command ended"):
+            with translated("query the command's exit code"):
                 try:
                     state = self._client.exec_inspect(self._id)
                 except docker.errors.NotFound as error:

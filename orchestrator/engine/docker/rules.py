@@ -80,8 +80,7 @@ def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> st
     """Return the rules that block all addresses of the host for one bridge.
 
     The rules see packets before address translation, so that published ports of other containers
-    are
-    blocked too. Packets that the host only forwards are not affected.
+    are blocked too. Packets that the host only forwards are not affected.
 
     Args:
         name: Name of the table; its owner is the `nft` process, and the table goes when that ends.

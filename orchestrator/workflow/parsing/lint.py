@@ -15,7 +15,7 @@ def advice(workflow: Workflow) -> tuple[str, ...]:
     kinds = (_unmatchable, _overlaps, _unshared_locks, _slow)
     warnings = list(dict.fromkeys(line for kind in kinds for line in kind(workflow)))
     more = len(warnings) - _MOST
-    return (*warnings[:_MOST], *([f"and {more} more of the kind"] if more > 0 else []))
+    return (*warnings[:_MOST], *([f"and {more} more warnings"] if more > 0 else []))
 
 
 def _overlaps(workflow: Workflow) -> Iterator[str]:

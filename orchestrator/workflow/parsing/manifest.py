@@ -82,7 +82,7 @@ class Foreach(Model):
     def _one_source(self) -> "Foreach":
         if len(self.model_fields_set) != 1:
             raise ValueError(
-                "it needs exactly one of the keys `items`, `words`, `glob`, `json`, `command`"
+                "exactly one of the keys `items`, `words`, `glob`, `json`, `command` is required"
             )
         return self
 

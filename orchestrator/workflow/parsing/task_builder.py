@@ -71,7 +71,8 @@ class Maker:
         self.made[task.id] = names
         for name in self.edges.keys() & {*names}:
             self.mistakes.add(
-                task.node, f"`{task.place}` creates a task `{name}`, but the file has one already"
+                task.node,
+                f"`{task.place}` creates a task `{name}`, but that id is already used",
             )
         if not names:
             self.instead[task.id] = self._before(task.id)

@@ -8,7 +8,7 @@ Edges = Mapping[str, Collection[str]]
 
 
 def in_order(edges: Edges) -> list[str]:
-    """Return the tasks that are not part of or behind a cycle, in topological order.
+    """Return in topological order the tasks that neither form a cycle nor depend on one.
 
     Args:
         edges: Dependencies in the order of the file, which is kept where possible.

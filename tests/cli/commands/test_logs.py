@@ -119,7 +119,7 @@ class TestLogs:
     @pytest.mark.usefixtures("finished")
     def test_bytes_of_all_workers_make_no_sense(self, capsys):
         assert run(["logs", "--raw"]) == 3
-        assert "`--raw` prints one worker's bytes" in capsys.readouterr().err
+        assert "`--raw` requires the number of a worker" in capsys.readouterr().err
 
     def test_earlier_attempts_come_first(self, finished, capsys):
         shutil.copytree(finished.worker(2), finished.path / "worker-2.attempt-2")

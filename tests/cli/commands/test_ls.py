@@ -36,7 +36,10 @@ def listed(capsys):
 
 def test_nothing(capsys, listed):
     assert run(["ls"]) == 0
-    assert capsys.readouterr() == ("", "nothing is left of any run\n")
+    assert capsys.readouterr() == (
+        "",
+        "no run has any worktree, branch or container; `--all` lists every run\n",
+    )
     assert run(["ls", "--all"]) == 0
     assert capsys.readouterr() == ("", "there are no runs yet\n")
     assert listed().runs == ()

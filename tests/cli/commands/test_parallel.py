@@ -221,7 +221,7 @@ def test_a_dry_run_shows_what_workers_get_and_says_what_it_did_not_check(monkeyp
     ("arguments", "message"),
     [
         (["--allow", "not a host"], "`--allow`: cannot resolve `not a host`"),
-        (["--runtime", "runsc"], "runtime `runsc` is not one of those with which workers"),
+        (["--runtime", "runsc"], "runtime `runsc` is not supported with a network"),
         (["--agent-cli", "nobody"], "nobody"),
         (["--base", "nowhere"], "no such commit: `nowhere`"),
     ],

@@ -171,5 +171,7 @@ def test_only_the_base_urls_of_the_agent_program_open_anything(
 def test_a_runtime_with_a_network_of_its_own_is_refused() -> None:
     check_runtime(None)
     check_runtime("runc")
-    with pytest.raises(UnsupportedError, match="known to be kept away from this machine: crun, "):
+    with pytest.raises(
+        UnsupportedError, match="the packet filter is known to work only with crun, "
+    ):
         check_runtime("runsc")

@@ -179,8 +179,8 @@ CASES = {
     ),
     "no source": (
         "tasks: [{id: a, task: '{{item}}', foreach: {glob: x, json: y}}]",
-        "1: `tasks[1].foreach`: it needs exactly one of the keys `items`, `words`, `glob`, `json`, "
-        "`command`",
+        "1: `tasks[1].foreach`: exactly one of the keys `items`, `words`, `glob`, `json`, "
+        "`command` is required",
     ),
     "no item told": (
         "tasks: [{id: a, foreach: [x]}]",
@@ -206,7 +206,7 @@ CASES = {
     ),
     "the id of another's batch": (
         "tasks: [{id: a, task: '{{item}}', foreach: [x]}, {id: a-1}]",
-        "1: `tasks[1]` creates a task `a-1`, but the file has one already",
+        "1: `tasks[1]` creates a task `a-1`, but that id is already used",
     ),
     "no item at all": (
         "tasks: [{id: a, task: '{{item}}', foreach: []}]",
