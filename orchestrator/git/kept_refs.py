@@ -1,8 +1,8 @@
 """Import commits that a worker left outside its branch, and the usable part of a refused harvest.
 
-The harvest's helper container lists these commits (see `git_states`); names and objects are
-hostile. They are checked by the rules of a harvest and become refs below `refs/orchestrator/kept/`,
-which `git push` and `git clone` do not transfer by default.
+The harvest's helper container lists these commits (see `in_container.kept_commits`); names and
+objects are hostile. They are checked by the rules of a harvest and become refs below
+`refs/orchestrator/kept/`, which `git push` and `git clone` do not transfer by default.
 """
 
 import json

@@ -4,7 +4,6 @@ import errno
 import threading
 import time
 from contextlib import suppress
-from importlib.resources import files
 
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import Container
@@ -16,7 +15,9 @@ from orchestrator.git.command import FULL
 from orchestrator.git.handed_over import HarvestRefusedError
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
+from orchestrator.worker.bundle import bundle
 from orchestrator.worker.harvest_request import HarvestRequest
+from orchestrator.worker.in_container.variables import RESERVED, ROOM
 from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE
 from orchestrator.workspace.mounts import Workspace
 
@@ -31,17 +32,7 @@ _KILLED = 137
 """Exit code of a killed container; if the orchestrator killed it, `refusals` has the reason."""
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
-ROOM = "ORCHESTRATOR_HARVEST_ROOM"
-"""Variable with the number of bytes that `pack_work` may write."""
-RESERVED = "ORCHESTRATOR_HARVEST_RESERVED"
-"""Variable with the names at the top of the tree that workers may not add, for `pack_work`."""
 _HARVEST_TMP = 64 * 1024**2
-_WITH_STATES = """\
-import sys, types
-_states = types.ModuleType("git_states")
-sys.modules["orchestrator.worker.in_container.git_states"] = _states
-exec({states!r}, _states.__dict__)
-"""
 _MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
@@ -155,13 +146,6 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     return HarvestRefusedError(f"the harvest failed: {one_line(redactor.text(last))}")
 
 
-def helper_script() -> str:
-    """Return the harvest's program: two modules as one text, for a Python without ours."""
-    package = files("orchestrator.worker.in_container")
-    states = package.joinpath("git_states.py").read_text()
-    return _WITH_STATES.format(states=states) + package.joinpath("pack_work.py").read_text()
-
-
 def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:
     """Return the specification of the container that commits and packs a dead worker's files.
 
@@ -177,7 +161,7 @@ def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> Co
     return ContainerSpec(
         name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,
-        command=("python3", "-I", "-S", "-c", helper_script(), *arguments),
+        command=("python3", "-I", "-S", "-c", bundle("pack_work"), *arguments),
         user=workspace.user_text,
         workdir="/",
         env={ROOM: str(request.room), RESERVED: "/".join(request.repository.reserved())},

@@ -7,9 +7,7 @@ import pytest
 from orchestrator.config.container import Limits
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.worker import harvest_request
-from orchestrator.worker import pack as containers
 from orchestrator.worker import pack as packing
-from orchestrator.worker.in_container import pack_work as harvest_helper
 from tests.support.lfs import pointer, stored, with_content
 from tests.support.local_engine import LocalEngine
 from tests.support.runs import GRACE, shell_run, show
@@ -77,14 +75,10 @@ def test_a_harvest_that_writes_too_much_is_ended(
         "import sys, time; out = open(sys.argv[5] + '/pack', 'wb')\n"
         "for _ in range(1000): out.write(bytes(1 << 20)); time.sleep(0.01)"
     )
-    monkeypatch.setattr(containers, "helper_script", lambda: script)
+    monkeypatch.setattr(packing, "bundle", lambda _program: script)
     monkeypatch.setattr(packing, "MEASURE", 0.05)
     limits = Limits(grace=GRACE, disk=2 * MIB)
     (worker,) = shell_run(repo, local_engine, "echo w > w", limits=limits).results
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.HARVEST_REFUSED)
     assert "the harvest wrote" in (worker.message or "")
     assert "the disk limit allows 12 MiB" in (worker.message or "")
-
-
-def test_the_variable_is_the_helpers() -> None:
-    assert containers.ROOM == harvest_helper.ROOM

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.git.kept_refs import import_kept, kept_prefix
 from orchestrator.git.quarantine import import_harvest
 from orchestrator.text.redact import Redactor
-from orchestrator.worker.in_container import pack_work as harvest_helper
+from orchestrator.worker.in_container import pack_work
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.states import Worker
 from tests.assurance.fuzz.world import BRANCH, World, add_store, make_world
@@ -63,7 +63,7 @@ def _check(world: World, worker: Worker) -> str:
 def _harvest(world: World) -> tuple[str, ...]:
     store = world.store
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
-    harvest_helper.main(*map(str, places), world.base, BRANCH, "message")
+    pack_work.main(*map(str, places), world.base, BRANCH, "message")
     kept = import_kept(world.handed_over, prefix=PREFIX, redactor=Redactor())
     assert (kept.notes, kept.refused) == ((), None)
     harvested = import_harvest(world.handed_over, BRANCH)

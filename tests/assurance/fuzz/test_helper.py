@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from orchestrator.state.worker_directory import Store
-from orchestrator.worker.in_container import pack_work as harvest_helper
-from orchestrator.worker.pack import helper_script
+from orchestrator.worker.bundle import bundle
+from orchestrator.worker.in_container.notes import last_line
 from tests.assurance.fuzz.oracle import Snapshot, check_import, plain, snapshot
 from tests.assurance.fuzz.seeds import Seeds
 from tests.assurance.fuzz.workers import HostileWorker
@@ -117,7 +117,7 @@ def _hold_unchanged(world: World, before: Snapshot) -> None:
 
 def _run_helper(world: World) -> str | None:
     """Run it as a container would; give its last words if it failed."""
-    store, script = world.store, helper_script()
+    store, script = world.store, bundle("pack_work")
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
     python, who = _unprivileged(store)
     command = [python, "-I", "-c", script, *map(str, places), world.base, BRANCH, "message"]
@@ -128,7 +128,7 @@ def _run_helper(world: World) -> str | None:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "late"
-    said = harvest_helper.last_line(done.stderr.decode(errors="replace"))
+    said = last_line(done.stderr.decode(errors="replace"))
     return said if done.returncode else None
 
 

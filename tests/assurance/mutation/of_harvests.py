@@ -9,13 +9,16 @@ IMPORT = "tests/git/test_quarantine.py tests/git/test_quarantine_files.py"
 TREES = "tests/git/test_tree_checks.py"
 HELPER = "tests/worker/test_harvest.py"
 ROOM = "tests/worker/test_harvest_disk_limit.py"
-STORE = "tests/worker/in_container/test_pack_work.py"
+STORE = "tests/worker/in_container"
 KEPT = "tests/git/test_kept_refs.py"
 KEPT_IMPORT = "tests/git/test_kept_refs_import.py"
 STATES = "tests/assurance/fuzz/test_git_states.py"
 FUZZ = "tests/assurance/fuzz/test_import.py"
 INTEGRATION = "tests/git/test_merge.py tests/git/test_merge_hostile.py"
 FUZZ_HELPER = "tests/assurance/fuzz/test_helper.py"
+INSIDE = "worker/in_container"
+_MODULES = ("pack_work", "host_git", "safe_files", "store_refs", "object_store", "work_tree",
+            "branch_tip", "commit_files")  # fmt: skip
 
 
 def harvest() -> Iterator[Protection]:
@@ -115,23 +118,23 @@ def kept() -> Iterator[Protection]:
         ("the last good commit is found", "if self.let_in(chain[middle]) is None:", "if False:"),
     )  # fmt: skip
     yield from patches(
-        "worker/in_container/git_states.py", (KEPT, STATES),
+        f"{INSIDE}/kept_commits.py {INSIDE}/store_refs.py {INSIDE}/worker_index.py", (KEPT, STATES),
         ("commits in no ref", "for commit in sorted(heads):", "for commit in ():"),
         ("every stash", "for number, entry in enumerate(entries):",
          "for number, entry in enumerate(list(entries)[:1]):"),
         ("what is staged alone", 'self.keep_commit("index", ',
-         'self.commit_entries and (lambda *_: 0)('),
+         '(lambda *_: 0)('),
         ("sides of a conflict", "        if sides:\n", "        if False:\n"),
-        ("split indexes", 'found = [name for name in os.listdir(self._tools.store) if',
+        ("split indexes", 'found = [name for name in os.listdir(self._store) if',
          "found = [name for name in () if"),
     )  # fmt: skip
     yield from patches(
-        "worker/in_container/pack_work.py", (KEPT, STATES),
-        ("files are read that were written", "        self._forget_times()\n", ""),
+        f"{INSIDE}/commit_files.py {INSIDE}/branch_tip.py", (KEPT, STATES),
+        ("files are read that were written", "        forget_times(self._git, self._tree)\n", ""),
         ("files added by force", "        self._take_staged(index, parent)\n", ""),
         ("sparse checkouts delete nothing", "        self._restore_sparse(index, parent)\n", ""),
         ("the branch that HEAD left", "            tip = str(own)\n", "            pass\n"),
-        ("no git directory in what is left", "refused = refused_paths(paths, reserved) - known",
+        ("no git directory in what is left", "refused = refused_paths(paths, reserved()) - known",
          "refused = set()"),
     )  # fmt: skip
 
@@ -179,23 +182,23 @@ def helper() -> Iterator[Protection]:
     """Give what the harvest's own container keeps to."""
     image = "nothing that a worker writes is there: defence in depth"
     yield from patches(
-        "worker/in_container/pack_work.py", ("tests/workspace/test_copy_untracked.py",),
+        f"{INSIDE}/commit_files.py", ("tests/workspace/test_copy_untracked.py",),
         ("copies in no commit", "        self._leave_copies(parent)\n", ""),
     )  # fmt: skip
     yield from patches(
-        "worker/in_container/pack_work.py", (ROOM,),
+        f"{INSIDE}/lfs.py {INSIDE}/work_tree.py", (ROOM,),
         ("content of git-lfs counts", "self.room -= info.st_size", "pass"),
         ("size of content is judged unread",
-         "if info.st_size > self.room and info.st_size not in given.values():", "if False:",
+         "if info.st_size > self.room and info.st_size not in self._given.values():", "if False:",
          "it is judged again when it was read: this saves time"),
-        ("sparse files count", "if self.holes < 0:", "if False:"),
+        ("sparse files count", "if self._holes < 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
         "worker/pack.py", (ROOM,),
         ("what a harvest writes is measured", "if size <= room:", "if True:"),
     )  # fmt: skip
     yield from patches(
-        "worker/in_container/pack_work.py", (STORE, HELPER, FUZZ_HELPER,
+        " ".join(f"{INSIDE}/{module}.py" for module in _MODULES), (STORE, HELPER, FUZZ_HELPER,
          "tests/git/test_kept_refs_attacked.py -k take_long_to_read"),
         ("links in the store not followed", "os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.",
          "os.open(path, os.O_RDONLY | os."),
@@ -207,15 +210,15 @@ def helper() -> Iterator[Protection]:
         ("refs end", "and depth:", "and True:"),
         ("refs are ids", "return text if _OBJECT_ID.fullmatch(text) else None", "return text"),
         ("special files removed", "            os.unlink(path)\n", "            pass\n"),
-        ("nested repositories taken apart", "os.rename(path, free_name(os.path.join(os.path.d",
-         "(lambda *_: 0)(path, free_name(os.path.join(os.path.d"),
+        ("nested repositories taken apart", "os.rename(path, free_name(os.path.join(folder, NESTED",
+         "(lambda *_: 0)(path, free_name(os.path.join(folder, NESTED"),
         ("locked files opened", "        os.chmod(path, mode | bits)", "        pass"),
         ("large files left out",
-         "            self.left_out.append(path)\n            return\n",
+         "            self.left_out[path] = _TOO_LARGE\n            return\n",
          "            return\n"),
         ("what is left out is that alone", ":(exclude,top,literal){path}",
          ":(exclude,top){path}"),
-        ("only objects in the store", "    harvest.tidy_store()\n", ""),
+        ("only objects in the store", "        tidy_store(places.store)\n", ""),
         ("objects are no link", "if os.path.lexists(objects) and not is_directory(objects):",
          "if False:"),
         ("folders of objects alone", "if _OBJECT_FOLDER.fullmatch(name) and is", "if is"),
@@ -232,16 +235,18 @@ def helper() -> Iterator[Protection]:
         ("replacements not believed", '            "GIT_NO_REPLACE_OBJECTS": "1",\n', "",
          "the host's git directory has no replacements: defence in depth"),
         ("its last commit is one",
-         'if self.git("cat-file", "-t", commit, check=False) != "commit":', "if False:"),
+         'if self._git.text_or_empty("cat-file", "-t", commit) != "commit":', "if False:"),
         ("history on the base",
-         'return self.git("merge-base", base, commit, check=False) == base', "return True"),
-        ("history is whole", "return self.start(*needed).returncode == 0", "return True"),
+         'return self._git.text_or_empty("merge-base", self._base, commit) == self._base',
+         "return True"),
+        ("history is whole", "return self._git.run(*needed).returncode == 0", "return True"),
         ("bad encodings", "elif again:", "elif False:"),
-        ("one bad name keeps nothing out", '"add", "--all", "--ignore-errors",', '"add", "--all",'),
+        ("one bad name keeps nothing out", '*self._sparse, "--ignore-errors",', "*self._sparse,"),
         ("what cannot be read keeps nothing out", "            except OSError as error:",
          "            except KeyError as error:"),
-        ("lists of refs are read in part", "self.unread -= len(line)", "pass"),
-        ("few notes", "json.dumps(few_notes(self.notes))", "json.dumps(self.notes)"),
+        ("lists of refs are read in part", "self._unread -= len(line)", "pass"),
+        ("few notes", "json.dumps(few_notes(self._notes.texts))",
+         "json.dumps(self._notes.texts)"),
     )  # fmt: skip
     yield from patches(
         "worker/pack.py", (HELPER,),

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.engine.docker import rules
 from orchestrator.git import defaults as git
 from orchestrator.git import disarm as drivers
-from orchestrator.worker.in_container import pack_work as harvest_helper
+from orchestrator.worker.in_container.host_git import HostGit, Places
 from tests.assurance.mutation.protection import ROOT, Protection
 from tests.assurance.mutation.protections import PROTECTIONS
 
@@ -32,7 +32,7 @@ def test_every_setting_of_git_is_a_protection_in_the_list() -> None:
 
 def test_every_setting_of_the_helpers_git_is_in_the_list() -> None:
     listed = "".join(protection.old for protection in PROTECTIONS["helper"])
-    environment = harvest_helper.Harvest(harvest_helper.Places("", "", "", "", "")).env
+    environment = HostGit(Places("", "", "", "", "")).env
     settings = [n for n in environment if n.startswith(("GIT_CONFIG", "GIT_NO"))]
     assert [name for name in settings if name not in listed] == []
 

@@ -1,0 +1,44 @@
+"""Join a program of `in_container` and the modules that it imports into one text.
+
+The image of a container has no copy of this package, and its Python may be another version than the
+host's. So the program is passed as source text: `python3 -c TEXT ARGUMENTS`.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+
+PACKAGE = "orchestrator.worker.in_container"
+MOST_BYTES = 128 * 1024 - 1
+"""Longest argument that Linux passes to a program."""
+_IMPORT = re.compile(rf"^from {re.escape(PACKAGE)}\.(\w+) import", re.MULTILINE)
+_START = """\
+import sys, types
+for name, text in {texts!r}.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main(*sys.argv[1:])
+"""
+"""Defines every module under its own name, where the imports of the next ones find it."""
+
+
+@cache
+def bundle(program: str) -> str:
+    """Return the text that defines the modules of a program and calls its `main`.
+
+    Args:
+        program: Name of a module of `in_container` whose function `main` takes the arguments of the
+            command line.
+    """
+    texts: dict[str, str] = {}
+    _add(program, texts)
+    return _START.format(texts=texts)
+
+
+def _add(module: str, texts: dict[str, str]) -> None:
+    """Add a module behind the modules that it imports."""
+    text = files(PACKAGE).joinpath(f"{module}.py").read_text(encoding="utf-8")
+    for imported in _IMPORT.findall(text):
+        if f"{PACKAGE}.{imported}" not in texts:
+            _add(imported, texts)
+    texts[f"{PACKAGE}.{module}"] = text

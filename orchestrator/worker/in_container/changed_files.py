@@ -1,0 +1,57 @@
+"""Make git read every file that the worker wrote or moved, whatever the file's size and time."""
+
+import os
+import re
+from contextlib import suppress
+
+from orchestrator.worker.in_container.host_git import HostGit
+from orchestrator.worker.in_container.work_tree import WorkTree
+
+MOST_NAMED = 100
+_DEBUG = re.compile(
+    rb"([^\0]+)\0  ctime: [^\n]*\n  mtime: [^\n]*\n  dev: \d+\tino: (\d+)\n[^\n]*\n[^\n]*\n"
+)
+
+
+def forget_times(git: HostGit, tree: WorkTree) -> None:
+    """Remove size and time of files that the worker wrote or moved from git's index.
+
+    `cp -p` gives a file the time of another file, which may have the same size.
+    """
+    suspects = {os.fsencode(path) for path in tree.written} | _moved(git, tree)
+    if not suspects:
+        return
+    entries = git.paths("ls-files", "-s", "-z")
+    known = (entry for entry in entries if entry.partition(b"\t")[2] in suspects)
+    # An entry added in this way has neither size nor time.
+    lines = (entry.replace(b" 0\t", b"\t", 1) + b"\0" for entry in known)
+    git.text("update-index", "-z", "--index-info", stdin=b"".join(lines))
+
+
+def _moved(git: HostGit, tree: WorkTree) -> set[bytes]:
+    """Return the files in the worker's directories that are other files than git's index knows.
+
+    An overlay's upper layer has a moved directory, but not the files in it.
+    """
+    tops = [path for path in tree.folders if path and "/" not in path]
+    if not tops:
+        return set()
+    chosen = [f":(top,literal){path}" for path in tops] if len(tops) < MOST_NAMED else []
+    said = git.run("ls-files", "--debug", "-z", "--", *chosen).stdout
+    folders = {os.fsencode(path) for path in tree.folders}
+    moved = set()
+    for path, inode in _DEBUG.findall(said):
+        with suppress(OSError):
+            found = os.lstat(os.path.join(os.fsencode(tree.root), path))
+            if found.st_ino & 0xFFFFFFFF != int(inode) and _is_below(path, folders):
+                moved.add(path)
+    return moved
+
+
+def _is_below(path: bytes, folders: set[bytes]) -> bool:
+    """Return whether a file lies below one of some directories."""
+    while path:
+        path = path.rpartition(b"/")[0]
+        if path and path in folders:
+            return True
+    return False

@@ -1,0 +1,113 @@
+"""Read the commits that a worker created in its git store, and how they are connected."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+
+from orchestrator.worker.in_container.host_git import HostGit
+from orchestrator.worker.in_container.notes import Notes
+
+MOST_OBJECTS = 1_000_000
+"""Most objects of a store that are listed."""
+MOST_COMMITS = 50_000
+"""Most commits of a store that are read."""
+LARGEST_COMMIT = 1 << 20
+"""Largest commit or tag that is read, in bytes."""
+_PARENT = re.compile(rb"^parent ([0-9a-f]+)$", re.MULTILINE)
+_NO_OTHERS = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ""}
+
+
+class CommitGraph:
+    """The commits of a worker's store, with their parents."""
+
+    def __init__(self, git: HostGit, notes: Notes) -> None:
+        """Start without commits; `read` fills the graph."""
+        self._git = git
+        self._notes = notes
+        self.parents: dict[str, tuple[str, ...]] = {}
+        """Parents of every commit that the worker or this harvest created."""
+        self.tags: set[str] = set()
+        """Annotated tags of the store."""
+
+    def read(self) -> None:
+        """Read the parents of every commit that the worker created."""
+        objects = os.path.join(self._git.places.store, "objects")
+        commits: list[str] = []
+        for name, kind, size in self._listed(objects):
+            if kind == "tag":
+                self.tags.add(name)
+            elif size > LARGEST_COMMIT:
+                self._notes.warn(f"a commit of {size} bytes was left out: {name}")
+            else:
+                commits.append(name)
+        new = self.created(commits)
+        if len(new) > MOST_COMMITS:
+            self._notes.warn(f"of the worker's {len(new)} commits only {MOST_COMMITS} were read")
+        self.parents |= dict(self._parsed(new[:MOST_COMMITS]))
+
+    def has_commits(self, objects: str) -> bool:
+        """Return whether an object directory, which was tidied, has commits or tags."""
+        return any(True for _ in self._listed(objects))
+
+    def _listed(self, objects: str) -> Iterator[tuple[str, str, int]]:
+        """List the commits and tags of one object directory, with their sizes."""
+        form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+        process = subprocess.Popen(
+            ["git", "cat-file", "--batch-all-objects", "--unordered", form],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+            env={**self._git.env, "GIT_OBJECT_DIRECTORY": objects, **_NO_OTHERS},
+        )  # fmt: skip
+        with process:
+            for number, line in enumerate(process.stdout or ()):
+                if number == MOST_OBJECTS:
+                    process.kill()
+                    self._notes.warn(
+                        "the worker's git store is too large: only a part of it was searched"
+                    )
+                    return
+                words = line.decode().split()
+                if len(words) == 3 and words[1] in ("commit", "tag"):
+                    yield words[0], words[1], int(words[2])
+
+    def created(self, objects: Iterable[str]) -> list[str]:
+        """Return the objects that the worker was not given."""
+        ordered = sorted(set(objects))
+        given = {"GIT_OBJECT_DIRECTORY": self._git.places.objects, **_NO_OTHERS}
+        asked = "".join(f"{name}\n" for name in ordered).encode()
+        done = self._git.run("cat-file", "--batch-check", "--buffer", stdin=asked, env=given)
+        answers = done.stdout.splitlines()
+        return [n for n, line in zip(ordered, answers, strict=False) if line.endswith(b" missing")]
+
+    def _parsed(self, commits: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        asked = "".join(f"{name}\n" for name in commits).encode()
+        content = self._git.run("cat-file", "--batch", "--buffer", stdin=asked).stdout
+        at = 0
+        while at < len(content):
+            end = content.index(b"\n", at)
+            words = content[at:end].split(b" ")
+            at = end + 1
+            if len(words) == 3:
+                size = int(words[2])
+                head = content[at : at + size].partition(b"\n\n")[0]
+                yield words[0].decode(), tuple(p.decode() for p in _PARENT.findall(head))
+                at += size + 1
+
+    def reached(self, commits: Iterable[str]) -> set[str]:
+        """Return all commits of the graph that some commits reach, and these themselves."""
+        reached, pending = set[str](), list(commits)
+        while pending:
+            commit = pending.pop()
+            if commit not in reached:
+                reached.add(commit)
+                pending += self.parents.get(commit, ())
+        return reached
+
+    def wrap(self, tree: str, parent: str, message: str, more: bytes = b"") -> str:
+        """Create a commit with a tree of the store, on top of another commit."""
+        made = self._git.text(
+            "commit-tree", self._git.text("rev-parse", tree), "-p", parent,
+            stdin=message.encode() + more.replace(b"\0", b""),
+        )  # fmt: skip
+        self.parents[made] = (parent,)
+        return made

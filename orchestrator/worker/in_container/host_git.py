@@ -1,0 +1,135 @@
+"""Run git on the directory that the host created, never with the worker's configuration."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from orchestrator.worker.in_container.notes import last_line
+
+_COMMAND = ("git", "-c", "safe.directory=*")
+_NO_VARIABLES: Mapping[str, str] = {}
+
+
+class Places(NamedTuple):
+    """The directories of this container."""
+
+    workspace: str
+    """The worktree with the worker's files."""
+    store: str
+    """The worker's own git directory."""
+    git_dir: str
+    """The git directory that the host created for this harvest."""
+    objects: str
+    """The objects that the worker was given."""
+    out: str
+    """The directory for the harvest's output."""
+
+
+class HostGit:
+    """Git with the host's configuration, the worker's files and the worker's objects."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.env = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": "/nonexistent",
+            "LC_ALL": "C.UTF-8",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_DIR": places.git_dir,
+            "GIT_WORK_TREE": places.workspace,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{places.objects}:{places.store}/objects",
+        }
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] = _NO_VARIABLES
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run git with additional variables and return the completed process."""
+        return subprocess.run(
+            [*_COMMAND, "-c", "index.skipHash=true", *arguments],
+            input=stdin,
+            capture_output=True,
+            env={**self.env, **env},
+            cwd=env.get("GIT_WORK_TREE", self.places.workspace),
+            check=False,
+        )
+
+    def text(
+        self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] = _NO_VARIABLES
+    ) -> str:
+        """Run git with additional variables and return its stdout as text.
+
+        Raises:
+            RuntimeError: Git failed.
+        """
+        done = self.run(*arguments, stdin=stdin, env=env)
+        if done.returncode:
+            raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode(errors="replace").strip()
+
+    def text_or_empty(self, *arguments: str) -> str:
+        """Run git and return its stdout as text; empty if git failed."""
+        done = self.run(*arguments)
+        return "" if done.returncode else done.stdout.decode(errors="replace").strip()
+
+    def paths(self, *arguments: str) -> list[bytes]:
+        """Run git and return the fields of its stdout that end with a null byte."""
+        return self.run(*arguments).stdout.split(b"\0")[:-1]
+
+    def added_paths(self, *command: str) -> list[str]:
+        """Return the paths of added files.
+
+        Raises:
+            RuntimeError: Git failed.
+        """
+        form = ("-z", "--name-only", "--no-renames", "--diff-filter=A")
+        done = self.run(command[0], *form, *command[1:])
+        if done.returncode:
+            said = done.stderr.decode(errors="replace")
+            raise RuntimeError(f"git {command[0]}: {last_line(said)}")
+        return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
+
+    def write_output(
+        self,
+        name: str,
+        *arguments: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] = _NO_VARIABLES,
+    ) -> str:
+        """Run git with its stdout in a file of the output directory; return the file's path.
+
+        Raises:
+            CalledProcessError: Git failed.
+        """
+        path = os.path.join(self.places.out, name)
+        with open(path, "wb") as file:
+            subprocess.run(
+                [*_COMMAND, *arguments],
+                input=stdin,
+                stdout=file,
+                env={**self.env, **env},
+                cwd=env.get("GIT_WORK_TREE"),
+                check=True,
+            )
+        return path
+
+    def given(self, name: str) -> dict[str, list[int | str]]:
+        """Read a JSON file that the host left in the git directory; empty if there is none."""
+        try:
+            with open(os.path.join(self.places.git_dir, name), encoding="ascii") as file:
+                return dict(json.load(file))
+        except FileNotFoundError:
+            return {}
+
+
+def write_pack(git: HostGit, name: str, *, tip: str, base: str) -> None:
+    """Write a thin pack of the objects that a commit reaches and the base does not.
+
+    Raises:
+        CalledProcessError: Git failed.
+    """
+    form = ("--revs", "--stdout", "--thin", "-q", "--delta-base-offset")
+    git.write_output(name, "pack-objects", *form, stdin=f"{tip}\n^{base}\n".encode())

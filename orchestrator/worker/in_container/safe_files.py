@@ -1,0 +1,83 @@
+"""Read, move and unlock files of a worker, following no link and waiting for no FIFO."""
+
+import os
+import shutil
+import stat
+from io import BufferedReader
+
+
+def open_regular(path: str) -> BufferedReader | None:
+    """Open a regular file for reading; return None for anything else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return open(descriptor, "rb")
+
+
+def read_start(path: str, limit: int = 1024) -> str:
+    """Return the start of a regular file as text; empty for anything else."""
+    file = open_regular(path)
+    if file is None:
+        return ""
+    with file:
+        return file.read(limit).decode(errors="replace").strip()
+
+
+def copy_regular(source: str, target: str, *, largest: int) -> bool:
+    """Copy a regular file of at most `largest` bytes; return whether it was copied."""
+    file = open_regular(source)
+    if file is None:
+        return False
+    with file:
+        if os.fstat(file.fileno()).st_size > largest:
+            return False
+        with open(target, "wb") as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+    return True
+
+
+def write(path: str, text: str) -> None:
+    """Write a small file."""
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def make_usable(path: str, bits: int, info: os.stat_result | None = None) -> None:
+    """Add permissions on a file or directory if they are missing."""
+    mode = stat.S_IMODE((info or os.lstat(path)).st_mode)
+    if mode & bits != bits:
+        os.chmod(path, mode | bits)
+
+
+def is_directory(path: str) -> bool:
+    """Return whether the path is a directory itself, not a link to a directory."""
+    return stat.S_ISDIR(os.lstat(path).st_mode)
+
+
+def is_whiteout(info: os.stat_result) -> bool:
+    """Return whether an entry of an overlay's upper layer marks a deleted file."""
+    return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
+
+
+def put_aside(path: str, directory: str) -> None:
+    """Move a file or directory into another directory, under a random name."""
+    if is_directory(path):
+        make_usable(path, stat.S_IRWXU)
+    os.rename(path, os.path.join(directory, random_name()))
+
+
+def random_name() -> str:
+    """Return a random name; importing `tempfile` would take longer than the rest of the harvest."""
+    return os.urandom(16).hex()
+
+
+def free_name(path: str) -> str:
+    """Return `path`, or `path` with a number, that does not exist."""
+    number = 1
+    while os.path.lexists(candidate := path if number == 1 else f"{path}-{number}"):
+        number += 1
+    return candidate

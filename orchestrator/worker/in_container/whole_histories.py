@@ -1,0 +1,54 @@
+"""Choose, of a worker's commits, those whose histories are complete."""
+
+from collections.abc import Iterable
+
+from orchestrator.worker.in_container.commit_graph import CommitGraph
+from orchestrator.worker.in_container.host_git import HostGit
+from orchestrator.worker.in_container.notes import Notes
+
+MOST_CHECKS = 1000
+"""Most searches for incomplete histories."""
+
+
+class WholeHistories:
+    """Searches for the commits that miss objects, and keeps at least their files."""
+
+    def __init__(self, git: HostGit, notes: Notes, graph: CommitGraph, base: str) -> None:
+        self._git = git
+        self._notes = notes
+        self._graph = graph
+        self._base = base
+
+    def of(self, named: dict[str, str]) -> dict[str, str]:
+        """Return the complete commits; of an incomplete one, only its last files are kept."""
+        if self._is_complete(named.values()):
+            return named
+        whole: dict[str, str] = {}
+        pending, checks = [list(named.items())], 0
+        while pending:
+            group = pending.pop()
+            checks += 1
+            if checks > MOST_CHECKS:
+                self._notes.warn(f"commits with damaged neighbours were left out: {len(group)}")
+            elif self._is_complete(commit for _, commit in group):
+                whole.update(group)
+            elif len(group) > 1:
+                half = len(group) // 2
+                pending += [group[half:], group[:half]]
+            else:
+                whole.update(self._files_of(*group[0]))
+        return whole
+
+    def _files_of(self, name: str, commit: str) -> dict[str, str]:
+        """Return a commit with the files of a commit with a damaged history, if they exist."""
+        if not self._is_complete([f"{commit}^{{tree}}"]):
+            self._notes.warn(f"a damaged commit could not be kept: `{name}` ({commit})")
+            return {}
+        said = f"architect: the files of {commit}, whose history is damaged"
+        self._notes.warn(f"only the files of a commit with a damaged history are kept: `{name}`")
+        return {name: self._graph.wrap(f"{commit}^{{tree}}", self._base, said)}
+
+    def _is_complete(self, names: Iterable[str]) -> bool:
+        asked = "".join(f"{name}\n" for name in (*names, f"^{self._base}")).encode()
+        form = ("rev-list", "--objects", "--quiet", "--stdin")
+        return self._git.run(*form, stdin=asked).returncode == 0

@@ -1,0 +1,103 @@
+"""Make the worker's files readable for git, and record which of them must be handled with care."""
+
+import os
+import stat
+from collections.abc import Collection
+
+from orchestrator.worker.in_container.notes import Notes
+from orchestrator.worker.in_container.safe_files import free_name, is_whiteout, make_usable
+from orchestrator.worker.in_container.variables import room
+
+LARGEST_FILE = 100 * 1024 * 1024
+NESTED = ".git-of-a-nested-repository"
+_HOLES = 1024 * 1024
+"""Bytes of a file that are not on the disk; a file with fewer does not count as sparse."""
+_TOO_LARGE = f"file over {LARGEST_FILE >> 20} MiB left out"
+
+
+class WorkTree:
+    """The worktree with the worker's files."""
+
+    def __init__(self, root: str, notes: Notes, submodules: Collection[str]) -> None:
+        self.root = root
+        self.left_out: dict[str, str] = {}
+        """Files that are not committed, each with the reason."""
+        self.written: list[str] = []
+        """Regular files that the worker may have written."""
+        self.folders: list[str] = []
+        """Directories that the worker may have moved."""
+        self._notes = notes
+        self._submodules = submodules
+        self._holes = room()
+        """Bytes that sparse files may still have beyond their size on the disk."""
+
+    def tidy(self, written: str, *, since: int) -> None:
+        """Remove special files, restore permissions, and rename nested git directories.
+
+        Args:
+            written: The same tree with only the worker's files, which is the overlay's upper layer,
+                or all of the tree.
+            since: Time of the last change that was not the worker's, in nanoseconds.
+        """
+        pending = [""]
+        while pending:
+            inside = pending.pop()
+            self.folders.append(inside)
+            directory = os.path.join(self.root, inside)
+            try:
+                make_usable(directory, stat.S_IRWXU)
+                with os.scandir(os.path.join(written, inside)) as entries:
+                    found = [e.name for e in list(entries) if self._tidy_entry(directory, e, since)]
+                pending += [os.path.join(inside, name) for name in found]
+            except OSError as error:
+                # The path is longer than the system allows: git cannot read it either.
+                what = f"directory left out ({error.strerror})"
+                self._notes.add_path(what, directory[:200])
+
+    def _tidy_entry(self, directory: str, entry: "os.DirEntry[str]", since: int) -> bool:
+        """Tidy one entry; return whether it is a directory to descend into."""
+        path = os.path.join(directory, entry.name)
+        if entry.name == ".git":
+            self._rename_nested(path)
+            return False
+        info = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(info.st_mode):
+            return not entry.name.startswith(NESTED)
+        if stat.S_ISREG(info.st_mode):
+            make_usable(path, stat.S_IRUSR, info)
+            self._record(os.path.relpath(path, self.root), info, since)
+        elif not stat.S_ISLNK(info.st_mode) and not is_whiteout(info):
+            self._notes.add_path("special file removed", path)
+            os.unlink(path)
+        return False
+
+    def _rename_nested(self, path: str) -> None:
+        """Rename the git directory of a nested repository; it would hide the files beside it."""
+        folder = os.path.dirname(path)
+        if folder == self.root:
+            return
+        if os.path.relpath(folder, self.root) not in self._submodules:
+            what = "nested repository, its files were kept as ordinary files"
+            self._notes.add_path(what, path)
+        os.rename(path, free_name(os.path.join(folder, NESTED)))
+
+    def _record(self, path: str, info: os.stat_result, since: int) -> None:
+        """Record a file that the worker wrote, or that is too large to be committed."""
+        if info.st_ctime_ns > since:
+            self.written.append(path)
+        if info.st_size > LARGEST_FILE:
+            self.left_out[path] = _TOO_LARGE
+            return
+        holes = info.st_size - info.st_blocks * 512
+        if holes > _HOLES:
+            self._holes -= holes
+            if self._holes < 0:
+                self.left_out[path] = "sparse file over the disk limit left out"
+
+
+def made_at(path: str) -> int:
+    """Return the time of a file that the host created, in nanoseconds; -1 if there is none."""
+    try:
+        return os.lstat(path).st_mtime_ns
+    except FileNotFoundError:
+        return -1

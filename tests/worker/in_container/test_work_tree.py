@@ -1,0 +1,27 @@
+"""How the harvest makes the files of a worker readable for git."""
+
+import os
+import stat
+from pathlib import Path
+
+from orchestrator.worker.in_container.notes import Notes
+from orchestrator.worker.in_container.work_tree import NESTED, WorkTree
+
+
+def test_of_an_overlay_only_what_was_written_is_looked_at(tmp_path: Path) -> None:
+    tree, upper = tmp_path / "tree", tmp_path / "upper"
+    for path in (tree / "new", tree / "old", upper / "new"):
+        path.mkdir(parents=True)
+        os.mkfifo(path / "pipe")
+    (tree / "new" / ".git").mkdir()
+    (upper / "new" / ".git").mkdir()
+    # What the base had and the worker deleted: in the tree there is nothing.
+    os.mknod(upper / "gone", stat.S_IFCHR)
+    notes = Notes(str(tree))
+    WorkTree(str(tree), notes, submodules=()).tidy(str(upper), since=-1)
+    assert sorted(notes.texts) == [
+        "nested repository, its files were kept as ordinary files: new/.git",
+        "special file removed: new/pipe",
+    ]
+    assert sorted(path.name for path in (tree / "new").iterdir()) == [NESTED]
+    assert (tree / "old" / "pipe").exists()

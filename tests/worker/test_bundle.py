@@ -1,0 +1,33 @@
+"""A program of `in_container` as one text: complete, and short enough to be an argument."""
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.worker.bundle import MOST_BYTES, bundle
+
+HEADROOM = 24 * 1024
+"""Bytes that the harvest's program may still grow before it must be passed in another way."""
+
+
+def test_the_harvest_fits_into_an_argument() -> None:
+    assert len(bundle("pack_work").encode()) < MOST_BYTES - HEADROOM
+
+
+def test_the_limit_is_that_of_the_system() -> None:
+    assert subprocess.run(["true", "x" * MOST_BYTES], check=False).returncode == 0
+    with pytest.raises(OSError, match="Argument list too long") as caught:
+        subprocess.run(["true", "x" * (MOST_BYTES + 1)], check=False)
+    assert caught.value.errno == errno.E2BIG
+
+
+def test_a_python_without_the_package_runs_the_harvest() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", bundle("pack_work"), *("/nowhere",) * 9],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    # All its modules were found, and it began to work.
+    assert "FileNotFoundError" in done.stderr
+    assert "/nowhere" in done.stderr
