@@ -88,17 +88,17 @@ class RecordedWorker:
 
     def is_stranded(self) -> bool:
         """Return whether the worker's run died while work was still unharvested."""
-        store, checkpoints = Store(root=self.state), Checkpoints(self.state)
-        if self._never_ran(checkpoints):
+        if self.never_ran():
             return False
+        store, checkpoints = Store(root=self.state), Checkpoints(self.state)
         wrote = store.upper.is_dir() or store.copy.is_dir()
         # Accepted commits may not be in the worktree yet, even if the store is gone.
         begun = store.git.is_dir() or checkpoints.harvested() is not None
         return wrote and begun and self.directory.result(self.number) is None
 
-    def _never_ran(self, checkpoints: Checkpoints) -> bool:
+    def never_ran(self) -> bool:
         """Return whether no container that could write to the worker's files was ever started."""
-        if checkpoints.launch() is not None:
+        if Checkpoints(self.state).launch() is not None:
             return False
         # A container of the setup starts without an earlier checkpoint.
         return not self.config.project.setup and not self.attempts()
@@ -277,6 +277,8 @@ def kept_of(repository: Repository, worker: RecordedWorker) -> tuple[str, ...]:
 
 def is_refused(worker: RecordedWorker) -> bool:
     """Return whether refused work of a worker exists only in its state directory."""
+    if worker.never_ran():
+        return False
     store = Store(root=worker.directory.worker(worker.number))
     wrote = store.upper.is_dir() or store.copy.is_dir()
     return wrote and store.git.is_dir() and worker.directory.result(worker.number) is not None

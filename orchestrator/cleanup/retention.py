@@ -80,8 +80,9 @@ def drop_scratch(
         remove_tree(workers[0].directory.path / PROBE)
     for worker in workers:
         if worker.number not in present:
+            everything = worker.number in refused_too or worker.never_ran()
             for state in (worker.state, *(path for _, path in worker.attempts())):
-                freed += _drop(state, refused_too=worker.number in refused_too)
+                freed += _drop(state, refused_too=everything)
     return freed
 
 

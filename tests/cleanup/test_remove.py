@@ -163,6 +163,8 @@ def test_a_worker_that_no_container_ran_for_needs_no_engine(repo: Path, tmp_path
     assert (cleaned.problem, cleaned.note) == (None, None)
     assert not (repo / ".architect-parallel-1").exists()
     assert git(repo, "for-each-ref", "refs/heads/architect") == ""
+    (run,) = all_runs(Repository(repo).state_dir)
+    assert [path.name for path in run.worker(1).iterdir() if path.is_dir()] == []
 
 
 def test_dead_runs_whose_containers_nobody_asked_for_are_told(repo: Path, tmp_path: Path) -> None:

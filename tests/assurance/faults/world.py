@@ -37,6 +37,7 @@ git commit -q --allow-empty -m beside; git branch side; git reset -q --soft HEAD
 mkdir new; echo "${GREETING:-DEFAULT}" > new/rest.txt
 echo more >> a.txt; rm src/app.py; ln -s a.txt link
 for i in $(seq MANY); do echo $i > new/many-$i; done
+say wrote
 echo begun
 sleep NAP
 echo late > late.txt
