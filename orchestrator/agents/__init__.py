@@ -82,7 +82,7 @@ def load_agent(name: str) -> Agent:
         packages = sorted(map(_package, points.values()))
         raise ConfigError(
             f"more than one package has an adapter for `{name}`: {', '.join(packages)}",
-            hint="remove all but one of them",
+            hint="uninstall all but one of these packages",
         )
     ((value, point),) = points.items()
     if value.startswith(_OURS):

@@ -109,12 +109,13 @@ def start(
 def _check_combination(run: RunOptions) -> None:
     if run.dry_run and run.detach:
         raise ConfigError(
-            "`--dry-run` and `--detach` cannot be used together", hint="remove one of them"
+            "`--dry-run` and `--detach` cannot be used together",
+            hint="remove one of the two options",
         )
     if run.summary and (run.json or run.dry_run or run.detach):
         raise ConfigError(
             "`--summary` cannot be used with `--json`, `--dry-run` or `--detach`",
-            hint="remove one of them",
+            hint="remove one of the two options",
         )
 
 

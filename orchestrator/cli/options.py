@@ -207,7 +207,7 @@ def _settings(keys: Collection[str], given: Mapping[str, Any]) -> GivenSettings:
         if len(values) > 1:
             raise ConfigError(
                 f"`{OPTIONS[key].former}` is the former name of `{flag(key)}`; both were given",
-                hint="remove one of them",
+                hint="remove one of the two options",
             )
         if values:
             value = values[0]

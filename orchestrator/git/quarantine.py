@@ -167,7 +167,9 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except OutputTooLongError as error:
-        raise HarvestRefusedError(f"too much to check: {one_line(error.message)}") from error
+        raise HarvestRefusedError(
+            f"the harvest is too large to check: {one_line(error.message)}"
+        ) from error
     except RepositoryError as error:
         if isinstance(error, GitCommandError) and FULL in error.stderr:
             raise OSError(errno.ENOSPC, FULL) from error
@@ -185,7 +187,7 @@ def import_checked(
     Raises:
         HarvestRefusedError: A rule is broken.
         GitCommandError: Git refused an object.
-        OutputTooLongError: There is too much to check.
+        OutputTooLongError: The commits are too large to check.
     """
     git = unpack(repository, pack, quarantine, origin, "--strict")
     _check_history(git, origin, tip=tip)
@@ -319,7 +321,7 @@ def check_trees(
     Raises:
         HarvestRefusedError: A rule is broken.
         GitCommandError: An object is missing or damaged.
-        OutputTooLongError: There is too much to check.
+        OutputTooLongError: The commits are too large to check.
     """
     limit = MAX_COMMITS * (len(base) + 1)
     log = git.listing("log", "--format=%T", f"{base}..{tip}", limit=limit)

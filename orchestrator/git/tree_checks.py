@@ -89,7 +89,7 @@ class Objects:
         return int(fields[2])
 
 
-_TOO_MUCH = "too much to check: the directories are too large"
+_TOO_MUCH = "the directories of the new commits are too large to check"
 
 
 class Bounds:

@@ -160,7 +160,7 @@ class RateLimiter:
         if begins:
             state.paused_at = now
         elif not known:
-            # The current pause was already guessed for all refused workers.
+            # A provider refused several workers: the guessed pause applies to all of them.
             until = state.paused_until
         is_news = until > state.paused_until + (0.0 if begins else FIRST_PAUSE)
         state.paused_until = max(until, state.paused_until)

@@ -26,7 +26,7 @@ MAX_BYTES = 16 * 1024
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it is made, never found
 _MOUNTS = Path("/proc/mounts")
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
-# Excludes that one worker removes the run's directory while another creates its own in it.
+# Held so that no thread removes the run's directory while another creates files in it.
 _threads = threading.Lock()
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 

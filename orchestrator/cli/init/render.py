@@ -53,7 +53,7 @@ container:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Answers of the user, and what the image provides."""
+    """The user's answers, and the programs that the image has."""
 
     agent_cli: str | None
     image: str

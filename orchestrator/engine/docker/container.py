@@ -239,7 +239,7 @@ def _memory_in_use(stats: Mapping[str, Any]) -> int | None:
     if usage is None:
         return None
     detail = stats.get("stats", {})
-    # Page cache that the kernel can drop is no need of the worker; `docker stats` subtracts it too.
+    # Without page cache that the kernel can drop, as in `docker stats`.
     # The key differs between cgroup v1 and v2.
     cache = detail.get("total_inactive_file", detail.get("inactive_file", 0))
     return max(int(usage) - int(cache), 0)

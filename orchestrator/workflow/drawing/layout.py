@@ -234,4 +234,4 @@ def _route(left: Column, right: Column) -> Tracks:
         below = max(ports) + 1 - routed if attempt >= _PATIENCE else 1
         for item in right:
             item.row += below if item.row >= routed else 0
-    raise AssertionError("a net below all others has nothing in its way")
+    raise AssertionError("nets that are moved below all other lines must be routable")
