@@ -1,4 +1,4 @@
-"""The ground that every test stands on: no user's configuration, no daemon by accident."""
+"""Fixtures and hooks of all tests: no user configuration, and no Docker daemon without a mark."""
 
 import gc
 import os
@@ -25,15 +25,15 @@ _DAEMON_MARKS = ("docker", "e2e", "bench")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for `make faults`: how many faults are injected at random instants.
+    """Add the option `--faults`: the number of faults that are injected at random times.
 
-    With any number every step of a run is tried too; without it a few are.
+    With any number, every step of a run is tested too; without the option only a few steps are.
     """
     parser.addoption("--faults", type=int, default=0, metavar="N", help="faults to inject")
 
 
 def pytest_configure() -> None:
-    """Let signals through to what the tests start, also below `nohup` or a script's background."""
+    """Restore default signal handlers, which `nohup` and background jobs of scripts disable."""
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGHUP, signal.SIG_DFL),
@@ -43,7 +43,7 @@ def pytest_configure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Read no file for `-m fast` that has no fast test."""
+    """With `-m fast`, skip files without fast tests."""
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
     asked = config.getoption("markexpr") == "fast"
     return True if asked and is_test and not cost.may_be_fast(collection_path) else None
@@ -51,30 +51,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they cost, and begin with those that take longest."""
+    """Set the mark `fast` by cost, and run the slowest tests first."""
     cost.mark(items)
     cost.order(items)
 
 
 def pytest_collection_finish() -> None:
-    """Let no collection of garbage look through thousands of collected tests again."""
+    """Exclude the collected tests from later garbage collections."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Hold a fast test to what its mark says."""
+    """Fail a test with the mark `fast` that starts a process or opens a connection."""
     with cost.guarded(item):
         return (yield)
 
 
 @pytest.fixture(autouse=True)
-def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away what the caller's shell says of git and of a CI system.
-
-    What it says of Docker too, without the mark for it.
-    """
+def isolate_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove variables of git and of CI systems; without a Docker mark, also hide the daemon."""
     for name in os.environ:
         if name.startswith("GIT_") or name in CI_VARIABLES:
             monkeypatch.delenv(name)
@@ -85,7 +82,7 @@ def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home directory, and no system-wide git configuration."""
+    """Return an empty home directory; git reads no system-wide configuration."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -95,13 +92,13 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path) -> Path:  # noqa: ARG001
-    """A fresh repository with two commits."""
+    """Return a new repository with two commits."""
     return make_repository(tmp_path / "repo")
 
 
 @pytest.fixture
 def local_engine(tmp_path: Path) -> Iterator[LocalEngine]:
-    """An engine of processes; the test fails if it leaves one."""
+    """Return an engine that runs containers as processes; fail if a container is left over."""
     engine = LocalEngine(tmp_path / "engine")
     yield engine
     left = engine.leftovers({})
@@ -112,7 +109,7 @@ def local_engine(tmp_path: Path) -> Iterator[LocalEngine]:
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[DockerEngine]:
-    """The engine on this machine; without one the test fails, it is never skipped."""
+    """Return the Docker engine of this machine; without a daemon the test fails."""
     try:
         engine = DockerEngine()
     except EngineUnavailableError as error:
@@ -123,7 +120,7 @@ def docker_engine() -> Iterator[DockerEngine]:
 
 @pytest.fixture
 def client() -> Iterator[docker.APIClient]:
-    """The daemon itself, to see what the engine made there."""
+    """Return a client of the Docker daemon, to inspect what the engine created."""
     client = docker.APIClient(version="auto")
     yield client
     client.close()
@@ -131,13 +128,13 @@ def client() -> Iterator[docker.APIClient]:
 
 @pytest.fixture(scope="session")
 def agent_image(docker_engine: DockerEngine) -> Callable[[str], str]:
-    """Build an agent's image, up to minutes when it is not there: mind the test's timeout."""
+    """Return a function that builds an agent's image, which may take minutes."""
     return partial(build_agent_image, docker_engine)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    """At the end, hold that no container, network or volume of this session's is left."""
+def check_nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """Check at the end of the session that no container, network or volume is left."""
     yield
     if not any(item.get_closest_marker("docker") for item in request.session.items):
         return

@@ -1,4 +1,4 @@
-"""How results sum up, and what they look like to a script."""
+"""Tests of the overall status, the exit code and the JSON of results."""
 
 import json
 
@@ -97,20 +97,20 @@ def test_exit_code_and_status(
     assert overall_status(results) == status
 
 
-def test_the_order_of_results_does_not_matter() -> None:
+def test_exit_code_does_not_depend_on_the_order_of_results() -> None:
     results = [OK, PARTIAL, LATE, FAILED, ENGINE, BUG]
     assert exit_code(results[::-1]) == exit_code(results) == 70
     assert overall_status(results[::-1]) == overall_status(results)
 
 
-def test_the_seed_fields_come_first_and_are_plain_json() -> None:
+def test_fields_of_architect_parallel_come_first_in_the_json() -> None:
     dumped = json.loads(worker(cost=0.5, steps=3, files_modified=["a"]).model_dump_json())
     assert list(dumped)[:9] == SEED_FIELDS
     assert dumped["status"] == "success"
     assert dumped["reason"] is None
 
 
-def test_a_run_is_read_back_as_it_was_written() -> None:
+def test_run_result_survives_a_json_round_trip() -> None:
     run = RunResult(
         run_id="r", status=Status.FAILED, base="b", engine="e", duration=1.0, cost=0.5,
         results=[worker(ports={3000: 40000}), NO_KEY],
@@ -121,7 +121,7 @@ def test_a_run_is_read_back_as_it_was_written() -> None:
     ]  # fmt: skip
 
 
-def test_a_result_takes_no_nonsense_and_does_not_change() -> None:
+def test_result_rejects_unknown_fields_and_is_immutable() -> None:
     with pytest.raises(ValidationError):
         worker(cost=-1.0)
     with pytest.raises(ValidationError):
@@ -130,5 +130,5 @@ def test_a_result_takes_no_nonsense_and_does_not_change() -> None:
         OK.status = Status.FAILED
 
 
-def test_the_title_is_the_worktrees_name() -> None:
+def test_title_is_the_name_of_the_worktree() -> None:
     assert OK.title == ".architect-parallel-1"

@@ -1,4 +1,4 @@
-"""A repository to stand in, and results to show."""
+"""Fixtures with a repository as current directory, and with results."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch) -> Path:
-    """A repository with one commit, as the current directory."""
+    """Return a repository with one commit, as the current directory."""
     top = tmp_path / "repository"
     git = ["git", "-C", str(top), "-c", "user.name=n", "-c", "user.email=e@example.invalid"]
     subprocess.run(["git", "init", "-q", str(top)], check=True)
@@ -25,7 +25,7 @@ def repository(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def result() -> RunResult:
-    """Three workers: one succeeded, one was killed for memory, one ran out of time."""
+    """Return a run's result: one worker succeeded, one was killed for memory, one timed out."""
     return RunResult(
         run_id="20260101-000000-abcdef",
         status=Status.FAILED,

@@ -1,4 +1,4 @@
-"""Both engines, one after the other, and a way to describe a container in few words."""
+"""Fixtures with both engines, and functions that start containers."""
 
 import os
 import secrets
@@ -20,14 +20,14 @@ from tests.support.containers import USER, Run, Starter, finish
     ]
 )
 def engine(request: pytest.FixtureRequest) -> ContainerEngine:
-    """Either engine: what passes here holds for both."""
+    """Return each engine in turn: tests with this fixture apply to all engines."""
     engine: ContainerEngine = request.getfixturevalue(f"{request.param}_engine")
     return engine
 
 
 @pytest.fixture
 def labels(tmp_path: Path) -> Mapping[str, str]:
-    """Labels that no other test's objects carry."""
+    """Return labels that no other test's objects have."""
     return {MANAGED: "true", REPOSITORY: str(tmp_path / "repo"), RUN: secrets.token_hex(4)}
 
 
@@ -40,31 +40,31 @@ def starter(engine: ContainerEngine, labels: Mapping[str, str]) -> Iterator[Star
 
 @pytest.fixture
 def start(engine: ContainerEngine, labels: Mapping[str, str]) -> Iterator[Starter]:
-    """Start a container of either engine."""
+    """Return a function that starts a container of either engine."""
     yield from starter(engine, labels)
 
 
 @pytest.fixture
 def docker_start(docker_engine: DockerEngine, labels: Mapping[str, str]) -> Iterator[Starter]:
-    """Start a container of the Docker engine."""
+    """Return a function that starts a container of the Docker engine."""
     yield from starter(docker_engine, labels)
 
 
 @pytest.fixture
 def run(start: Starter) -> Run:
-    """Start a container of either engine and read it to its end."""
+    """Return a function that runs a container of either engine to its end."""
     return lambda *command, **rest: finish(start(*command, **rest))
 
 
 @pytest.fixture
 def docker_run(docker_start: Starter) -> Run:
-    """Start a container of the Docker engine and read it to its end."""
+    """Return a function that runs a container of the Docker engine to its end."""
     return lambda *command, **rest: finish(docker_start(*command, **rest))
 
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A directory that the container's user may write to."""
+    """Return a directory that the container's user may write to."""
     path = tmp_path / "shared"
     path.mkdir()
     if os.getuid() == 0:

@@ -1,4 +1,4 @@
-"""What a worker handed over, and commits to merge."""
+"""Fixtures with a worker's harvest, and with commits to merge."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from tests.support.repository import git
 
 @pytest.fixture
 def handover(repo: Path, tmp_path: Path) -> Handover:
-    """A repository, the worker's clone of it, and an empty directory for what it hands over."""
+    """Return a repository, the worker's clone, and an empty directory for the harvest."""
     return Handover(repo, tmp_path)
 
 
 @pytest.fixture
 def world(repo: Path, tmp_path: Path) -> World:
-    """A repository whose commits of several tasks are to be merged."""
+    """Return a repository in which commits of several tasks are merged."""
     (repo / "numbers").write_text(NUMBERS)
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "numbers")

@@ -1,4 +1,4 @@
-"""Agent adapters: what they make of an output, and how they start their program."""
+"""Run agent adapters: parse an output, and build the command line of a program."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ RECORDED = Path(__file__).parents[1] / "data" / "agents"
 
 
 def judge(agent: str, stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:
-    """Return what an adapter makes of a program's output and exit code."""
+    """Return the outcome that an adapter derives from a program's output and exit code."""
     output = AgentOutput(stdout=stdout, stderr=stderr)
     return load_agent(agent).outcome(output, ExitStatus(exit_code=exit_code, oom_killed=False))
 
@@ -24,7 +24,7 @@ def judge(agent: str, stdout: Path, stderr: Path, exit_code: int) -> AgentOutcom
 def judge_text(
     agent: str, directory: Path, stdout: str, *, exit_code: int, stderr: str = ""
 ) -> AgentOutcome:
-    """Write an output into a directory, and return what an adapter makes of it."""
+    """Write an output to a directory, and return the outcome that an adapter derives from it."""
     out, err = directory / "out", directory / "err"
     out.write_text(stdout)
     err.write_text(stderr)
@@ -32,18 +32,18 @@ def judge_text(
 
 
 def json_text(*events: Mapping[str, Any]) -> str:
-    """Write one JSON object a line."""
+    """Return one JSON object per line."""
     return "".join(f"{json.dumps(event)}\n" for event in events)
 
 
 def settings(**asked: Any) -> AgentSettings:
-    """Return the settings of a run that asks for some and leaves the others as they are."""
+    """Return agent settings with these values, and defaults for the others."""
     return AgentSettings.of(ParallelConfig(tasks=("t",), **asked))
 
 
 def command(
     name: str, /, task: str = "fix it", model: str | None = None, **asked: Any
 ) -> AgentCommand:
-    """Return how an adapter starts its program."""
+    """Return the command line with which an adapter starts its program."""
     spec = WorkerSpec(worker_id=1, task=task, model=model)
     return load_agent(name).command(spec, settings(**asked))

@@ -1,4 +1,4 @@
-"""Tasks that fail a number of times, and what is left of each attempt."""
+"""Tasks that fail a number of times, and the remains of each attempt."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ REFS = "refs/orchestrator/attempts/"
 
 
 def flaky(tally: Path, *, failures: int, rest: str = "") -> str:
-    """A task that fails so many times, and leaves a file of each time."""
+    """Return a task that fails so many times, and writes one file per attempt."""
     return (
         f"echo x >> {tally}; n=$(wc -l < {tally}); ls; echo attempt $n; "
         f"echo $n > of-$n; echo $n >> a.txt; {rest} [ $n -gt {failures} ]"

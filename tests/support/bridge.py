@@ -1,4 +1,4 @@
-"""Where containers reach this machine: the gateway of Docker's default bridge."""
+"""Address at which containers reach this machine: the gateway of Docker's default bridge."""
 
 import http.client
 import ipaddress
@@ -21,7 +21,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def bridge_gateway() -> str:
-    """Ask the daemon on this machine for the address.
+    """Return the gateway's address, as the daemon on this machine reports it.
 
     Raises:
         OSError: No daemon listens on its socket.

@@ -1,11 +1,4 @@
-"""What CI systems find in a job's output: ports of their parsers, in the order of their steps.
-
-- GitHub: `ActionCommand.cs` and `ActionCommandManager.cs` of github.com/actions/runner. Where .NET
-  compares by culture, the port leaves out the characters that such a comparison ignores.
-- Azure: `Command.cs` of github.com/microsoft/azure-pipelines-agent.
-- TeamCity: a service message anywhere in a line. Buildkite: the headers of groups in its logs.
-- GitLab: the markers of sections in its logs.
-"""
+"""Ports of the parsers of CI systems: which commands they find in a job's output."""
 
 import re
 import unicodedata
@@ -27,12 +20,12 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
 
 
 def read_lines(output: str) -> list[str]:
-    """Cut as .NET's `ReadLine` does, and as terminals show it: a carriage return ends a line."""
+    """Split text into lines as .NET's `ReadLine` does: a carriage return ends a line."""
     return re.split(r"\r\n|\r|\n", output)
 
 
 class GitHubRunner:
-    """Reads a job's lines; keeps the commands it would carry out."""
+    """Parses the lines of a job as GitHub's runner does, and collects the commands."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, str]] = []
@@ -95,7 +88,7 @@ def _without_ignored(text: str) -> str:
 
 
 def azure_commands(output: str) -> Iterator[str]:
-    """Give the names of Azure's commands: `##vso[area.event key=value]data`, anywhere in a line."""
+    """Return the names of Azure's commands, `##vso[area.event key=value]data` in any line."""
     for line in read_lines(output):
         _, prefix, rest = _without_ignored(line).partition("##vso[")
         info, bracket, _ = rest.partition("]")
@@ -105,28 +98,28 @@ def azure_commands(output: str) -> Iterator[str]:
 
 
 def azure_formats(output: str) -> Iterator[str]:
-    """Give the lines that Azure's log viewer takes for a heading, a group or an error."""
+    """Return the lines that Azure's log viewer shows as a heading, a group or an error."""
     yield from (line for line in read_lines(output) if re.match(r"\s*##\[[a-z]+\]", line))
 
 
 def teamcity_messages(output: str) -> Iterator[str]:
-    """Give TeamCity's service messages, and Octopus's, which look alike."""
+    """Return the service messages of TeamCity and of Octopus, which have the same form."""
     found = re.compile(r"##(?:teamcity|octopus)\[", re.IGNORECASE)
     yield from (line for line in read_lines(output) if found.search(line))
 
 
 def buildkite_groups(output: str) -> Iterator[str]:
-    """Give the lines that open a group, or the group before."""
+    """Return the lines that open a group, or the previous group."""
     yield from (line for line in read_lines(output) if re.match(r"(---|\+\+\+|~~~|\^\^\^)\s", line))
 
 
 def gitlab_sections(output: str) -> Iterator[str]:
-    """Give the markers of sections."""
+    """Return the markers of sections."""
     yield from re.findall(r"section_(?:start|end):\d+:[^\r\n]*\r\x1b\[0K", output)
 
 
 def commands_in(*streams: str) -> list[object]:
-    """Give all that any of the systems finds, each stream by itself and one after the other."""
+    """Return the commands that any CI system finds in some streams, alone or concatenated."""
     runner = GitHubRunner()
     for stream in streams:
         runner.read(stream)

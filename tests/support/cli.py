@@ -1,4 +1,4 @@
-"""The real command line as a process of its own, and what it cost."""
+"""Run the real command line in a separate process, and measure its memory."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.support.forks import Fork, can_fork
 
 @dataclass(frozen=True)
 class Completed:
-    """How a command ended."""
+    """A command that has ended."""
 
     returncode: int
     stdout: str
@@ -27,12 +27,12 @@ class Completed:
 
     @property
     def json(self) -> Any:
-        """What it printed on stdout."""
+        """The parsed JSON of stdout."""
         return json.loads(self.stdout)
 
     @property
     def results(self) -> dict[int, dict[str, Any]]:
-        """Results by worker number."""
+        """The results by worker number."""
         return {result["worker_id"]: result for result in self.json["results"]}
 
 
@@ -44,7 +44,7 @@ def orchestrator(
     module: str = "orchestrator",
     fork: bool = True,
 ) -> Completed:
-    """Run `orchestrator ARGUMENTS` in `cwd`, or another module, to its end."""
+    """Run `orchestrator ARGUMENTS`, or another module, in `cwd` until it ends."""
     started = time.monotonic()
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = start(
@@ -62,7 +62,7 @@ def orchestrator(
 
 
 def run_one(repo: Path, task: str, *options: str) -> dict[str, Any]:
-    """Run one command as a worker without network, and give its result: a success."""
+    """Run one command in a worker without network, and return its result, which is a success."""
     command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none", "--json")
     done = orchestrator(*command, *options, task, cwd=repo)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -71,7 +71,7 @@ def run_one(repo: Path, task: str, *options: str) -> dict[str, Any]:
 
 
 def printed(result: Mapping[str, Any]) -> str:
-    """Give what a worker printed on stdout."""
+    """Return the stdout of a worker."""
     return (Path(result["log"]) / "stdout.log").read_text()
 
 
@@ -88,10 +88,10 @@ def start(
     fork: bool = True,
     **streams: Any,
 ) -> "subprocess.Popen[bytes]":
-    """Start `orchestrator ARGUMENTS` in `cwd`, or another module.
+    """Start `orchestrator ARGUMENTS`, or another module, in `cwd`.
 
-    As a fork of a process that has imported it, where that is the same and `fork` allows it:
-    `tests.support.forks`. Without `fork` nothing is written into the repository beforehand.
+    With `fork`, the process is a fork of a process that has imported the module, if a fork behaves
+    the same: see `tests.support.forks`. Without `fork`, nothing is written to the repository.
     """
     whole = {**os.environ, **(env or {})}
     if fork and module == "orchestrator" and arguments[:1] in (("parallel",), ("spec",)):
@@ -118,16 +118,16 @@ def _learn_of_overlays(repo: Path) -> None:
 
 
 def _spare_probe(repo: Path) -> None:
-    """Note in a new repository what a run in another one has found out with a container."""
+    """Record in a new repository whether overlays work, as another repository's run found out."""
     if _overlays and (repo / ".git").is_dir() and not (repo / ".git" / "orchestrator").exists():
         (repo / ".git" / "orchestrator").mkdir()
         (repo / ".git" / "orchestrator" / "overlay").write_text(_overlays[0])
 
 
 def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> int:
-    """Wait for the end, and give the most memory that the process had.
+    """Wait for the end of a process, and return the most memory that it had.
 
-    The kernel's own sum (`ru_maxrss`) counts what the parent had when it forked, too.
+    The kernel's sum (`ru_maxrss`) would include the memory of the parent at the fork.
     """
     peak = 0
     deadline = time.monotonic() + timeout
@@ -144,7 +144,7 @@ def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> int:
 
 
 def high_water(pid: int) -> int:
-    """Give the most memory, in bytes, that a process has had so far; 0 when it has ended."""
+    """Return the most memory that a process has had so far in bytes; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

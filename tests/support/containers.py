@@ -1,4 +1,4 @@
-"""Describe a container in few words, start it, read it to its end."""
+"""Start a container from a short description, and read its output to the end."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Run = Callable[..., tuple[ExitStatus, bytes, bytes]]
 
 
 class Starter:
-    """Starts containers and removes them at the end of the test."""
+    """Starts containers, and removes them at the end of the test."""
 
     def __init__(self, engine: ContainerEngine, labels: Mapping[str, str]) -> None:
         self._engine = engine
@@ -37,7 +37,7 @@ class Starter:
 
 
 def finish(container: Container) -> tuple[ExitStatus, bytes, bytes]:
-    """Read a container to its end: how it ended, its stdout, its stderr."""
+    """Read a container's output to the end; return its exit status, stdout and stderr."""
     said = {"stdout": b"", "stderr": b""}
     for chunk in container.logs():
         said[chunk.stream] += chunk.data

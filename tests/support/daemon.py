@@ -1,4 +1,4 @@
-"""What the Docker daemon has of a repository's runs."""
+"""Objects of a repository's runs in the Docker daemon."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from orchestrator.engine.labels import REPOSITORY
 
 
 def ours(client: docker.APIClient, repo: Path) -> list[str]:
-    """Containers, networks and volumes of a repository's runs."""
+    """Return the containers, networks and volumes of a repository's runs."""
     filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
     return [
         *(c["Names"][0] for c in client.containers(all=True, filters=filters)),
@@ -19,7 +19,7 @@ def ours(client: docker.APIClient, repo: Path) -> list[str]:
 
 
 def wait_for_container(client: docker.APIClient, repo: Path) -> str:
-    """Wait until a worker of the repository's run is running, and give its id."""
+    """Wait until a worker's container of the repository's run is running, and return its id."""
     filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

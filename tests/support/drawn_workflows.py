@@ -1,4 +1,4 @@
-"""Workflows to draw, and what they say, for comparison with what is drawn."""
+"""Workflows to draw, and their edges, to compare with the drawings."""
 
 import random
 
@@ -29,7 +29,7 @@ def workflow(tasks: dict[str, list[str]], **more) -> Workflow:
 
 
 def any_workflow(seed: int) -> Workflow:
-    """Narrow and wide, sparse and dense, with names of many lengths."""
+    """Return a random workflow: narrow or wide, sparse or dense, with names of many lengths."""
     choose = random.Random(seed)
     count, reach = choose.randint(1, 30), choose.choice((2, 5, 30))
     density = choose.choice((0.1, 0.3, 0.7))
@@ -43,7 +43,7 @@ def any_workflow(seed: int) -> Workflow:
 
 
 def reduced(tasks: dict[str, list[str]]) -> set[tuple[str, str]]:
-    """The edges that no longer way implies, found by walking all of them."""
+    """Return the edges that no longer path implies, found by following all paths."""
 
     def reaches(start: str, end: str) -> bool:
         return any(one == end or reaches(one, end) for one in tasks[start] if one in tasks)

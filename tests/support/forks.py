@@ -1,9 +1,4 @@
-"""Programs of Python that begin with the product imported: forks of a process that did it once.
-
-To import it takes half a second of a processor, and the tests start it hundreds of times. A fork
-is a process with its own number, working directory, environment and streams, that runs a module as
-`python -m` does, and ends as any program does; it is a child of the process that was forked.
-"""
+"""Start Python programs quickly, as forks of a process that has imported the product."""
 
 import atexit
 import gc
@@ -31,7 +26,7 @@ _STARTED_WITH = ("LC_", "LANG", "PYTHON")
 
 
 def can_fork(env: Mapping[str, str], streams: Mapping[str, object]) -> bool:
-    """Tell whether a fork is all that a process started with these would be."""
+    """Return whether a fork behaves like a process started with these arguments."""
     if streams.keys() - {"stdout", "stderr", "start_new_session"}:
         return False
     names = {name for name in {*env, *os.environ} if name.startswith(_STARTED_WITH)}
@@ -39,7 +34,7 @@ def can_fork(env: Mapping[str, str], streams: Mapping[str, object]) -> bool:
 
 
 class Fork:
-    """A process, with what is used of `subprocess.Popen[bytes]`."""
+    """A forked process with the used part of the interface of `subprocess.Popen[bytes]`."""
 
     def __init__(
         self, module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str],
@@ -65,13 +60,13 @@ class Fork:
                 os.close(end)
 
     def poll(self) -> int | None:
-        """Give the exit code, if it has ended."""
+        """Return the exit code, or None if the process is running."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and give the exit code."""
+        """Wait for the end of the process, and return the exit code."""
         if self.returncode is None:
             if not select.select([self._ended], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
@@ -81,7 +76,7 @@ class Fork:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
-        """Read both streams to their end, and wait for that of the process."""
+        """Read both streams to their end, and wait for the end of the process."""
         until = None if timeout is None else time.monotonic() + timeout
         # A stream that the test has closed has nothing more to say, as for `subprocess`.
         streams = {one.fileno(): one for one in self._streams if one and not one.closed}
@@ -109,7 +104,7 @@ class Fork:
         return self.stdout, self.stderr
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -132,7 +127,7 @@ class Fork:
 
 
 def _stream(wanted: Any, ours: int, out: int = -1) -> tuple[IO[bytes] | None, int]:
-    """Give our end of a stream, and the process's."""
+    """Return both ends of a stream: this process's and the new process's."""
     if wanted == subprocess.PIPE:
         read, write = os.pipe()
         return open(read, "rb"), write  # noqa: PTH123
@@ -153,7 +148,7 @@ _kept: dict[str, Any] = {}
 
 
 def _server() -> "_Client":
-    """Give the process that is forked, started when it is first needed."""
+    """Return the process that is forked, started on first use."""
     if _kept.get("pid") != os.getpid():
         _kept.update(pid=os.getpid(), client=_Client())
     client = _kept["client"]
@@ -175,12 +170,12 @@ class _Client:
         atexit.register(self.close)
 
     def fork(self, request: Mapping[str, object], streams: Sequence[int]) -> int:
-        """Start a process, and give its number."""
+        """Start a process, and return its id."""
         socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
         return int(self._socket.recv(64))
 
     def close(self) -> None:
-        """End the process, which forks outlive."""
+        """End the server; its forks continue."""
         self._socket.close()
         self._process.wait()
 
@@ -189,7 +184,7 @@ class _Client:
 
 
 def _serve(requests: socket.socket) -> Mapping[str, Any] | None:
-    """Fork at each request; give the request in the fork, and nothing at the end."""
+    """Fork for each request; return the request in the fork, and None at the end."""
     children: dict[int, tuple[int, int]] = {}
     ready = select.poll()
     ready.register(requests, select.POLLIN)
@@ -221,7 +216,7 @@ def _serve(requests: socket.socket) -> Mapping[str, Any] | None:
 
 
 def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
-    """Become what `python -m` would have started."""
+    """Set up the fork as `python -m` would set up a new process."""
     if request["session"]:
         os.setsid()
     for place, stream in enumerate(streams[:3]):
@@ -256,7 +251,7 @@ def _import_all() -> None:
 
 
 def main() -> None:
-    """Serve, and in a fork run what was asked for."""
+    """Serve requests; in a fork, run the requested module."""
     _import_all()
     # No fork looks through what is imported for garbage, which would copy all its memory.
     gc.collect()

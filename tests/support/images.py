@@ -1,4 +1,4 @@
-"""Agents' images for tests: built when first asked for, and kept, as `make images` keeps them."""
+"""Images of agents for tests: built on first use, and kept, as by `make images`."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from orchestrator.engine.images.builder import ImageBuilder, proxy_args
 
 @contextmanager
 def built_image(engine: ImageEngine, folder: Path, tag: str) -> Iterator[str]:
-    """Build an image that only tests use, and remove it again."""
+    """Build an image for tests, and remove it afterwards."""
     image = ImageBuild(context=folder, tag=tag, args=proxy_args(os.environ))
     engine.build(image, progress=lambda _: None)
     yield tag
@@ -25,7 +25,7 @@ def built_image(engine: ImageEngine, folder: Path, tag: str) -> Iterator[str]:
 
 
 def build_agent_image(engine: ImageEngine, agent: str) -> str:
-    """Build the image of `agent` unless it is up to date, and name it."""
+    """Build the image of `agent` unless it is up to date, and return its name."""
     lock = Path(tempfile.gettempdir()) / f"orchestrator-test-images-{os.getuid()}.lock"
     with lock.open("w") as file:
         # One at a time: what two of them share would be made twice.

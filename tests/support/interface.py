@@ -1,4 +1,4 @@
-"""Which of our types a protocol makes its implementer write down."""
+"""Find the types that an implementation of a protocol must import."""
 
 import dataclasses
 import inspect
@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 
 def types_of(protocol: type) -> set[str]:
-    """Return the names of our types in the signatures of a protocol and in the fields of those."""
+    """Return the names of this project's types in a protocol's signatures and in their fields."""
     found: dict[str, type] = {}
     waiting = [protocol]
     while waiting:

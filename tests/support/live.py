@@ -1,4 +1,4 @@
-"""Runs that are looked at from outside: one that goes on, one whose process was killed."""
+"""Runs observed from outside: a live run, and a run whose process was killed."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ shell_run(Path(sys.argv[1]), LocalEngine(Path(sys.argv[2])), *sys.argv[3:])
 
 
 def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
-    """Wait until something is true, and give it."""
+    """Wait until `holds` returns a true value, and return that value."""
     deadline = time.monotonic() + PATIENCE
     while not (found := holds()):
         assert time.monotonic() < deadline, f"{what} did not come in {PATIENCE:g} s"
@@ -47,7 +47,7 @@ def newest(repo: Path) -> RunHistory:
 
 
 def states(repo: Path) -> list[WorkerState]:
-    """Give how far the workers of the newest run have come."""
+    """Return the states of the newest run's workers."""
     if not any(read_record(run) for run in all_runs(repo / ".git" / "orchestrator")):
         return []
     with newest(repo) as history:
@@ -57,7 +57,7 @@ def states(repo: Path) -> list[WorkerState]:
 
 
 class LiveRun:
-    """A run in a thread; its tasks may wait for `open_gate`."""
+    """A run in a thread, whose tasks may wait for `open_gate`."""
 
     def __init__(self, repo: Path, gate: Path) -> None:
         self.repo = repo
@@ -70,14 +70,14 @@ class LiveRun:
         return f"while [ ! -e {self._gate} ]; do sleep 0.02; done"
 
     def open_gate(self) -> None:
-        """Let the tasks go on."""
+        """Let the waiting tasks continue."""
         self._gate.touch()
 
     @contextmanager
     def going_on(
         self, engine: ContainerEngine, *tasks: str, running: int = 1, **rest: Any
     ) -> Iterator[None]:
-        """Run the tasks; so many of them run when this is entered."""
+        """Run the tasks during the block, which is entered when `running` of them run."""
 
         def execute() -> None:
             self.result = shell_run(self.repo, engine, *tasks, **rest)
@@ -94,7 +94,7 @@ class LiveRun:
 
 
 def killed_run(repo: Path, scratch: Path, *tasks: str) -> None:
-    """Leave a run behind whose process was killed when all of its tasks had printed something."""
+    """Leave behind a run that was killed after each of its tasks had printed something."""
     scratch.mkdir()
     # A session of its own, and so a process group.
     noted = [f"echo $$ > {scratch / f'task-{i}'}; {task}" for i, task in enumerate(tasks)]

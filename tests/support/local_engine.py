@@ -1,10 +1,4 @@
-"""A container engine of plain processes: what tests of everything above the seam run on.
-
-A container is a process group. There is no file system of its own: wherever a word of the command,
-a variable or the working directory is a path below a mount, the path on the host is put in its
-place. Words are looked at whole, so `sh -c 'cat /data/x'` does not find `/data`, and `cat /data/x`
-does. Nothing is isolated and no limit bites: the Docker engine is there for that.
-"""
+"""A container engine that runs containers as plain processes, for tests without Docker."""
 
 import os
 import secrets
@@ -58,7 +52,7 @@ class LocalEngine:
     name = "local"
 
     def __init__(self, scratch: Path, *, images: tuple[str, ...] = (BASE_IMAGE,)) -> None:
-        """Make an engine that keeps its containers' scratch space in `scratch`."""
+        """Create an engine that keeps its containers' files in `scratch`."""
         self._scratch = scratch
         self._images = images
         self._containers: dict[str, LocalContainer] = {}
@@ -66,7 +60,7 @@ class LocalEngine:
         self._lock = threading.Lock()
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
-        """Know the images it was told of, and one runtime."""
+        """Accept the images that the engine was created with, and one runtime."""
         for image in images:
             self._check_image(image)
         if runtime not in (None, "process"):
@@ -84,14 +78,14 @@ class LocalEngine:
             raise ImageNotFoundError(f"no such image: `{image}`")
 
     def create(self, spec: ContainerSpec) -> "LocalContainer":
-        """Get ready to start the command as a process group of its own."""
+        """Prepare to start the command as a process group."""
         self._check_image(spec.image)
         if spec.network_of is not None:
             return self._create_beside(spec, spec.network_of)
         return self._create(spec)
 
     def _create_beside(self, spec: ContainerSpec, other: str) -> "LocalContainer":
-        """All processes share one network anyway."""
+        """Create a container; all processes share one network anyway."""
         holder = self._containers.get(other)
         if holder is None or not holder.runs:
             raise EngineError("the container whose network was to be shared does not run")
@@ -112,7 +106,7 @@ class LocalEngine:
         return LocalContainer(self, spec, scratch)
 
     def start(self, spec: ContainerSpec) -> "LocalContainer":
-        """Create and start."""
+        """Create and start a container."""
         container = self.create(spec)
         try:
             container.start()
@@ -122,7 +116,7 @@ class LocalEngine:
         return container
 
     def adopt(self, container_id: str) -> "LocalContainer | None":
-        """Give a container to be read again; only ever one of this very process."""
+        """Return a container of this engine, whose output is read again from the start."""
         container = self._containers.get(container_id)
         return None if container is None else container.again()
 
@@ -134,7 +128,7 @@ class LocalEngine:
         terminal: TerminalSize | None = None,
         env: Mapping[str, str] | None = None,
     ) -> LocalProcess:
-        """Start a command where a container runs."""
+        """Start a command in the directory of a running container."""
         container = self._containers.get(container_id)
         if container is None or not container.runs:
             raise NotRunningError(f"no such container: {container_id}")
@@ -143,12 +137,12 @@ class LocalEngine:
         return LocalProcess(_words(spec, paths), **_place(spec, paths), terminal=terminal)
 
     def exposed_ports(self, image: str) -> tuple[int, ...]:
-        """Know of none."""
+        """Return no ports."""
         self._check_image(image)
         return ()
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> str:
-        """Remember a network."""
+        """Record a network."""
         with self._lock:
             self._networks[name] = Leftover(kind="network", id=name, labels=dict(labels))
         return name
@@ -156,10 +150,10 @@ class LocalEngine:
     def close_host(
         self, name: str, network: str, egress: Egress, labels: Mapping[str, str]
     ) -> None:
-        """Leave it open: processes of this machine have no network of their own."""
+        """Do nothing: processes of this machine share its network."""
 
     def usage(self, labels: Mapping[str, str]) -> list[Measurement]:
-        """Measure what runs."""
+        """Return the resource usage of running containers."""
         with self._lock:
             found = list(self._containers.values())
         chosen = (one for one in found if labels.items() <= one.spec.labels.items())
@@ -171,7 +165,7 @@ class LocalEngine:
         ]
 
     def leftovers(self, labels: Mapping[str, str]) -> list[Leftover]:
-        """List what was not removed."""
+        """Return the objects that were not removed."""
         with self._lock:
             found = [
                 Leftover(kind="container", id=container.id, labels=container.spec.labels)
@@ -189,12 +183,12 @@ class LocalEngine:
             self._networks.pop(leftover.id, None)
 
     def forget(self, container: "LocalContainer") -> None:
-        """Called by a container that was removed."""
+        """Forget a container that was removed."""
         with self._lock:
             self._containers.pop(container.id, None)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: the engine holds no connection."""
 
 
 class LocalContainer:
@@ -219,7 +213,7 @@ class LocalContainer:
         self._end_seen, self._end = os.pipe()
 
     def start(self) -> None:
-        """Start the process, once."""
+        """Start the process, unless it was started before."""
         if self._process is not None:
             return
         self.paths = _host_paths(self.spec, self._scratch)
@@ -230,11 +224,11 @@ class LocalContainer:
 
     @property
     def runs(self) -> bool:
-        """Whether its process was started and has not ended."""
+        """Whether the process was started and has not ended."""
         return self._process is not None and not self._ended.is_set()
 
     def state(self) -> ContainerState:
-        """Tell how far it has come."""
+        """Return when the process started and ended."""
         if self._removed:
             raise EngineError(f"no such container: {self.id}")
         return self._state
@@ -255,7 +249,7 @@ class LocalContainer:
                 os.killpg(self._process.pid, number)
 
     def again(self) -> "LocalContainer | None":
-        """Let another reader begin with the first byte."""
+        """Return the container, to be read again from the first byte."""
         self._read = False
         return None if self._removed else self
 
@@ -333,7 +327,7 @@ class LocalContainer:
         return ExitStatus(exit_code=code if code >= 0 else 128 - code, oom_killed=False)
 
     def kill(self, signal: Literal["SIGTERM", "SIGKILL"]) -> None:
-        """Send SIGTERM to the main process, SIGKILL to all."""
+        """Send SIGTERM to the main process, or SIGKILL to all processes."""
         if self._ended.is_set() or self._process is None:
             return
         if signal == "SIGKILL":
@@ -344,7 +338,7 @@ class LocalContainer:
                 os.kill(self._process.pid, _SIGTERM)
 
     def usage(self) -> Usage | None:
-        """Add up the processes of the group."""
+        """Return the sums over the processes of the group."""
         processes = list(_processes(self._process.pid)) if self._process else []
         if self._ended.is_set() or not processes:
             return None
@@ -352,7 +346,7 @@ class LocalContainer:
         return Usage(memory=memory, pids=len(processes), pids_limit=self.spec.pids, cpu=cpu)
 
     def remove(self) -> None:
-        """Kill it and remove its scratch space."""
+        """Kill the processes and remove the container's files."""
         if not self._ended.is_set():
             self._signal_group(_SIGKILL)
         if self._process is not None and not self._ended.wait(_DEATH):
@@ -405,7 +399,7 @@ def _place(spec: ContainerSpec, paths: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _host_paths(spec: ContainerSpec, scratch: Path) -> dict[str, Path]:
-    """Give the mounts' places on the host, the deepest first."""
+    """Return the paths on the host of all mounts, the deepest first."""
     scratch.mkdir(parents=True)
     found: dict[str, Path] = {}
     for mount in spec.mounts:
@@ -427,7 +421,7 @@ def _translated(word: str, paths: Mapping[str, Path]) -> str:
 
 
 def _git_places(paths: Mapping[str, Path]) -> dict[str, str]:
-    """Let a worker's git find its store: the `.git` that is mounted over its checkout cannot be."""
+    """Return variables that lead git to the store; nothing can be mounted over a `.git`."""
     if HARVEST in paths or not {STORE, WORKSPACE, OBJECTS} <= paths.keys():
         return {}
     return {
@@ -438,7 +432,7 @@ def _git_places(paths: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _processes(group: int) -> Iterator[tuple[int, int]]:
-    """Give bytes of memory and nanoseconds of CPU time of each process of a group."""
+    """Return the bytes of memory and nanoseconds of CPU time of each process of a group."""
     page, tick = os.sysconf("SC_PAGE_SIZE"), 10**9 // os.sysconf("SC_CLK_TCK")
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A command beside the one of a local container: on pipes, or on a terminal of its own."""
+"""A command beside the main process of a local container: on pipes, or on its own terminal."""
 
 import fcntl
 import os
@@ -46,7 +46,7 @@ class LocalProcess:
             os.close(end)
 
     def output(self) -> Iterator[LogChunk]:
-        """Yield all output until it ends."""
+        """Yield all output until the command ends."""
         with selectors.DefaultSelector() as selector:
             for pipe in self._pipes:
                 selector.register(pipe, selectors.EVENT_READ)
@@ -62,21 +62,21 @@ class LocalProcess:
                         selector.unregister(key.fd)
 
     def write(self, data: bytes) -> None:
-        """Give it input."""
+        """Send input to the command."""
         os.write(self._screen, data)
 
     def resize(self, size: TerminalSize) -> None:
-        """Change the size of its terminal."""
+        """Change the size of the command's terminal."""
         packed = struct.pack("HHHH", size.rows, size.columns, 0, 0)
         fcntl.ioctl(self._screen, termios.TIOCSWINSZ, packed)
 
     def wait(self) -> int:
-        """Give its exit code."""
+        """Return the command's exit code."""
         code = self._process.wait()
         return code if code >= 0 else 128 - code
 
     def close(self) -> None:
-        """Let go of its input and output."""
+        """Close the command's input and output."""
         for pipe in self._pipes:
             os.close(pipe)
         self._pipes = {}

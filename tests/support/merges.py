@@ -1,4 +1,4 @@
-"""Commits of several tasks, made by hand, and their merge."""
+"""Commits of several tasks, and their merge."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ NUMBERS = "".join(f"{number}\n" for number in range(30))
 
 
 class World:
-    """A repository, and commits that are made beside its checkout."""
+    """A repository, and commits that are not in its checkout."""
 
     def __init__(self, repo: Path, scratch: Path) -> None:
         self.repo = repo
@@ -27,7 +27,7 @@ class World:
         self.base = git(repo, "rev-parse", "HEAD")
 
     def commit(self, files: Mapping[str, Content], *parents: str) -> str:
-        """Put files on top of a commit, by default the base."""
+        """Commit files on top of a commit; by default, the base."""
         parents = parents or (self.base,)
         env = {**os.environ, "GIT_INDEX_FILE": str(self.scratch / "index")}
 
@@ -52,7 +52,7 @@ class World:
         return run("commit-tree", tree, *words, "-m", "work")
 
     def merged(self, *commits: str) -> str:
-        """Integrate what tasks `a`, `b`, ... came to."""
+        """Merge the commits of the tasks `a`, `b`, ..."""
         tips = [Tip(chr(ord("a") + number), commit) for number, commit in enumerate(commits)]
         return self.integrate(tips)
 
@@ -62,7 +62,7 @@ class World:
         )
 
     def refused(self, *commits: str) -> MergeConflict:
-        """See that nothing is left of what cannot be merged."""
+        """Check that commits cannot be merged, and that nothing of them is left."""
         before = self.objects()
         with pytest.raises(MergeConflict) as caught:
             self.merged(*commits)

@@ -1,4 +1,4 @@
-"""How models' APIs put a question and its answer: whole, as a stream, and as an error."""
+"""Requests and responses of models' APIs: complete, streamed, and errors."""
 
 import json
 import time
@@ -10,16 +10,16 @@ from tests.support.model_script import Asked, Exchange, Json, Turn, plain_text, 
 
 
 class _Messages:
-    """What the dialects share whose requests have `messages`."""
+    """Common part of the dialects whose requests have `messages`."""
 
     @staticmethod
     def asked(path: str, body: Json) -> Asked:  # noqa: ARG004
-        """Read a request."""
+        """Parse a request."""
         return read_messages(body)
 
     @staticmethod
     def wants_stream(path: str, body: Json) -> bool:  # noqa: ARG004
-        """Say whether the answer is to come in pieces."""
+        """Return whether the response must be streamed."""
         return bool(body.get("stream"))
 
 
@@ -28,7 +28,7 @@ class OpenAI(_Messages):
 
     @staticmethod
     def error(turn: Turn) -> Json:
-        """Give the body of an error."""
+        """Return the body of an error."""
         kinds = {401: "invalid_request_error", 429: "rate_limit_exceeded"}
         return {"error": {"message": turn.text, "type": kinds.get(turn.status, "server_error")}}
 
@@ -56,7 +56,7 @@ class OpenAI(_Messages):
 
     @classmethod
     def answer(cls, exchange: Exchange) -> Json:
-        """Give the whole answer."""
+        """Return the complete response."""
         turn = exchange.turn
         message: Json = {"role": "assistant", "content": turn.text or None}
         if turn.calls:
@@ -68,7 +68,7 @@ class OpenAI(_Messages):
 
     @classmethod
     def stream(cls, exchange: Exchange) -> Iterator[str]:
-        """Yield the answer as server-sent events."""
+        """Yield the response as server-sent events."""
         deltas: list[Json] = [{"role": "assistant", "content": ""}]
         deltas += [{"content": word + " "} for word in exchange.turn.text.split()]
         deltas += [{"tool_calls": [call]} for call in cls._calls(exchange)]
@@ -90,7 +90,7 @@ class Anthropic(_Messages):
 
     @staticmethod
     def error(turn: Turn) -> Json:
-        """Give the body of an error."""
+        """Return the body of an error."""
         kinds = {401: "authentication_error", 429: "rate_limit_error"}
         kind = kinds.get(turn.status, "api_error")
         return {"type": "error", "error": {"type": kind, "message": turn.text}}
@@ -107,7 +107,7 @@ class Anthropic(_Messages):
 
     @classmethod
     def answer(cls, exchange: Exchange) -> Json:
-        """Give the whole answer."""
+        """Return the complete response."""
         return {
             "id": f"msg_{exchange.number}",
             "type": "message",
@@ -136,7 +136,7 @@ class Anthropic(_Messages):
 
     @classmethod
     def stream(cls, exchange: Exchange) -> Iterator[str]:
-        """Yield the answer as server-sent events."""
+        """Yield the response as server-sent events."""
         whole = cls.answer(exchange)
         start = {**whole, "content": [], "stop_reason": None}
         events: list[Json] = [{"type": "message_start", "message": start}]
@@ -155,7 +155,7 @@ class Responses(_Messages):
 
     @staticmethod
     def asked(path: str, body: Json) -> Asked:  # noqa: ARG004
-        """Read a request: its last message before any answer is the task."""
+        """Parse a request: its last message before any answer is the task."""
         given = body["input"]
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         turns = [(answer, list(run)) for answer, run in groupby(items, Responses._is_answer)]
@@ -174,7 +174,7 @@ class Responses(_Messages):
 
     @staticmethod
     def error(turn: Turn) -> Json:
-        """Give the body of an error."""
+        """Return the body of an error."""
         return OpenAI.error(turn)
 
     @staticmethod
@@ -196,7 +196,7 @@ class Responses(_Messages):
 
     @classmethod
     def answer(cls, exchange: Exchange) -> Json:
-        """Give the whole answer."""
+        """Return the complete response."""
         given, made = exchange.input_tokens, exchange.output_tokens
         return {
             "id": f"resp_{exchange.number}",
@@ -216,7 +216,7 @@ class Responses(_Messages):
 
     @classmethod
     def stream(cls, exchange: Exchange) -> Iterator[str]:
-        """Yield the answer as server-sent events."""
+        """Yield the response as server-sent events."""
         whole = cls.answer(exchange)
         start = {**whole, "status": "in_progress", "output": [], "usage": None}
         events: list[Json] = [{"type": "response.created", "response": start}]
@@ -244,6 +244,6 @@ _ENDS: Mapping[str, Dialect] = {
 
 
 def dialect_of(path: str) -> Dialect | None:
-    """Tell the dialect from a request's path, wherever the caller's base URL ends."""
+    """Return the dialect of a request's path, wherever the caller's base URL ends."""
     path = path.partition("?")[0]
     return next((_ENDS[end] for end in _ENDS if path.endswith(end)), None)

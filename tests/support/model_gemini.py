@@ -1,4 +1,4 @@
-"""How the Gemini API of Google puts an answer: whole, as a stream, and as an error."""
+"""Responses of the Gemini API: complete, streamed, and errors."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Gemini:
 
     @staticmethod
     def asked(path: str, body: Json) -> Asked:
-        """Read a request: its path names the model, and the task follows what sets the stage."""
+        """Parse a request: its path names the model, and the task follows the preamble."""
         contents = body["contents"]
         asked = [content for content in contents if content["role"] == "user"]
         texts = [part["text"] for part in asked[0]["parts"] if "text" in part] if asked else []
@@ -37,12 +37,12 @@ class Gemini:
 
     @staticmethod
     def wants_stream(path: str, body: Json) -> bool:  # noqa: ARG004
-        """Say whether the answer is to come as events."""
+        """Return whether the response must be streamed."""
         return ":streamGenerateContent" in path
 
     @staticmethod
     def error(turn: Turn) -> Json:
-        """Give the body of an error."""
+        """Return the body of an error."""
         kind = _KINDS.get(turn.status, "INTERNAL")
         return {"error": {"code": turn.status, "message": turn.text, "status": kind}}
 
@@ -71,12 +71,12 @@ class Gemini:
 
     @classmethod
     def answer(cls, exchange: Exchange) -> Json:
-        """Give the whole answer."""
+        """Return the complete response."""
         return cls._chunk(exchange, cls._parts(exchange), "STOP")
 
     @classmethod
     def stream(cls, exchange: Exchange) -> Iterator[str]:
-        """Yield the answer as server-sent events, one for each part of it."""
+        """Yield the response as server-sent events, one per part."""
         parts = cls._parts(exchange)
         for number, part in enumerate(parts, start=1):
             chunk = cls._chunk(exchange, [part], "STOP" if number == len(parts) else None)

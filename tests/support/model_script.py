@@ -1,4 +1,4 @@
-"""What a scripted model answers: rules that map a model and a task to a list of turns."""
+"""Answers of a scripted model: rules map a model and a task to a list of turns."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ _NO_SUCH_TASK = "the script has no answer for this model and task"
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """A tool that the model wants used."""
+    """A call of a tool by the model."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -34,14 +34,14 @@ class Turn:
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
-        """Read a turn of a scenario file."""
+        """Parse a turn of a scenario file."""
         calls = tuple(ToolCall(**call) for call in data.get("calls", ()))
         return cls(**{**data, "calls": calls})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The answers to one task; the last one is repeated for ever."""
+    """The answers to one task; the last answer is repeated."""
 
     turns: tuple[Turn, ...]
     model: str | None = None
@@ -50,7 +50,7 @@ class Rule:
     """Only requests whose task contains this."""
 
     def matches(self, model: str, task: str) -> bool:
-        """Say whether this rule answers a request; `provider/model` is `model` to it."""
+        """Return whether the rule applies to a request; `provider/model` matches `model`."""
         return self.model in (None, model, model.rpartition("/")[2]) and self.task in task
 
 
@@ -62,7 +62,7 @@ class Scenario:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read a scenario file: `{"rules": [{"model", "task", "turns": [...]}]}`."""
+        """Parse a scenario file: `{"rules": [{"model", "task", "turns": [...]}]}`."""
         rules = json.loads(text)["rules"]
         return cls(
             tuple(
@@ -72,7 +72,7 @@ class Scenario:
         )
 
     def turn(self, model: str, task: str, number: int) -> Turn:
-        """Give the answer number `number`, counted from 0."""
+        """Return the answer number `number`, counted from 0."""
         for rule in self.rules:
             if rule.matches(model, task):
                 return rule.turns[min(number, len(rule.turns) - 1)]
@@ -81,7 +81,7 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """One request and the answer it got."""
+    """A request and its answer."""
 
     path: str
     key: str
@@ -94,24 +94,24 @@ class Exchange:
 
     @property
     def plain_model(self) -> str:
-        """The model without its provider."""
+        """The model's name without its provider."""
         return self.model.rpartition("/")[2]
 
     @property
     def input_tokens(self) -> int:
-        """What is billed for the request: a system prompt, and every turn so far."""
+        """Tokens billed for the request: a system prompt, and every turn so far."""
         return 1800 + 400 * self.number
 
     @property
     def output_tokens(self) -> int:
-        """What is billed for the answer: about a token for four characters."""
+        """Tokens billed for the answer: about one for four characters."""
         calls = "".join(json.dumps(call.arguments) for call in self.turn.calls)
         return 10 + len(self.turn.text + calls) // 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a request says, in whatever dialect."""
+    """The content of a request, independent of the dialect."""
 
     model: str
     task: str
@@ -121,7 +121,7 @@ class Asked:
 
 
 def plain_text(content: object) -> str:
-    """Give a message's text, whether it is one or in blocks."""
+    """Return a message's text, given as a string or in blocks."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
@@ -129,7 +129,7 @@ def plain_text(content: object) -> str:
 
 
 def _without_preamble(messages: list[Json]) -> list[Json]:
-    """Leave out what `aider` has said and answered itself: `Ok, I won't try and edit those`."""
+    """Remove messages that `aider` answers itself: `Ok, I won't try and edit those`."""
     talk = [message for message in messages if message["role"] in ("user", "assistant")]
     answers = itertools.takewhile(
         lambda message: plain_text(message.get("content")).startswith("Ok"), talk[1::2]
@@ -138,7 +138,7 @@ def _without_preamble(messages: list[Json]) -> list[Json]:
 
 
 def read_messages(body: Json) -> Asked:
-    """Read a request with `messages`: the first of the user's is the task."""
+    """Parse a request with `messages`: the user's first message is the task."""
     messages = _without_preamble(body["messages"])
     asked = [message for message in messages if message["role"] == "user"]
     tools = body.get("tools") or []
@@ -151,7 +151,7 @@ def read_messages(body: Json) -> Asked:
 
 
 def answer_to(scenario: Scenario, path: str, key: str, asked: Asked) -> Exchange:
-    """Look up the answer to a request."""
+    """Return the answer to a request."""
     turn = scenario.turn(asked.model, asked.task, asked.number)
     if turn.calls and not asked.tools:
         turn = Turn(text=turn.text or _CLOSING_TEXT, delay=turn.delay)

@@ -1,12 +1,4 @@
-"""A model's API on this machine, answering from a script: real agents run without a key.
-
-Speaks `/chat/completions` (OpenAI and everything compatible), `/responses` (OpenAI), `/messages`
-(Anthropic) and `:generateContent` (Google), whole answers and streams. A request is answered from
-what it contains and from nothing else: its model, its first user message (the task) and how many
-answers it already carries (the turn). So any number of agents can share one server.
-
-    python -m tests.support.model_server docs/demo/scenario.json --host bridge --port 8080
-"""
+"""A model's API on this machine with scripted answers: real agents run without a key."""
 
 import argparse
 import contextlib
@@ -73,11 +65,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(part.encode())
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet: `ModelServer.exchanges` has it all."""
+        """Log nothing: `ModelServer.exchanges` contains all requests."""
 
 
 class ModelServer(ThreadingHTTPServer):
-    """The server; it answers while its `with` block is open."""
+    """The server, which answers while its `with` block is open."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -93,10 +85,10 @@ class ModelServer(ThreadingHTTPServer):
         """Bind the address.
 
         Args:
-            scenario: What it answers.
-            host: Where it listens.
-            port: 0 is any free one.
-            outage: Seconds from the first request on in which it answers 429 to all.
+            scenario: The answers.
+            host: The address to listen on.
+            port: The port; 0 for any free port.
+            outage: Seconds from the first request on, during which each request is answered with 429.
         """
         super().__init__((host, port), _Handler)
         self.scenario = scenario
@@ -109,12 +101,12 @@ class ModelServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is, without a path."""
+        """The server's URL without a path."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}"
 
     def is_refusing(self) -> bool:
-        """Say whether it takes no requests at the moment; its time begins with the first of all."""
+        """Return whether requests are refused now; the outage starts with the first request."""
         if self._first is None:
             self._first = time.monotonic()
         return time.monotonic() - self._first < self._outage

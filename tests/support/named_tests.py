@@ -1,4 +1,4 @@
-"""Tests that are named by tables of other tests."""
+"""Check that tests which are named in tables exist."""
 
 import ast
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def functions_of(file: str) -> set[str]:
 
 
 def missing_tests(rows: Iterable[object]) -> list[str]:
-    """Return the places among some rows, `FILE::FUNCTION`, where no such test is."""
+    """Return those rows, `FILE::FUNCTION`, for which no test exists."""
     places = [row.partition("::") for row in rows if isinstance(row, str)]
     return [
         f"{file}::{function}"

@@ -1,10 +1,4 @@
-"""Repositories with the state that an earlier version of the orchestrator left in them.
-
-Each directory `tests/data/state-COMMIT` is such a state, made by the `record.sh` in it with the
-program of that commit: the history as a stream of `git fast-export`, the files of
-`.git/orchestrator`, the names of its directories (git stores no empty ones), and the branches that
-were checked out in worktrees.
-"""
+"""Repositories with the state that an earlier version of the orchestrator wrote."""
 
 import os
 import shutil
@@ -21,7 +15,7 @@ _OF_THE_WORKER = ("git", "handed", "harvest", "out", "pointer", "upper")
 
 
 def restore_old_state(commit: str, repository: Path) -> Path:
-    """Make a repository at `repository` as the recording of `commit` has it."""
+    """Create a repository at `repository` from the recording of `commit`."""
     recording = DATA / f"state-{commit}"
     git(repository.parent, "init", "-q", "-b", "main", str(repository))
     git(repository, "config", "user.name", "Ann")

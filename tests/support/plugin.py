@@ -1,4 +1,4 @@
-"""Packages with adapters of somebody else's, installed as pip would, in a directory on the path."""
+"""Install packages with adapters into a directory on the path, as pip would."""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def install(directory: Path, project: str, modules: Mapping[str, str]) -> None:
-    """Lay out a package as it is when installed: its modules, and what it says of itself.
+    """Write a package as pip would install it: its modules and its metadata.
 
     Args:
-        directory: To be on `sys.path`.
-        project: Its `pyproject.toml`.
+        directory: Directory on `sys.path`.
+        project: Content of `pyproject.toml`.
         modules: File name to content.
     """
     about = tomllib.loads(project)["project"]

@@ -1,4 +1,4 @@
-"""Small projects in the forms that people have theirs in."""
+"""Small projects of several kinds."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -218,7 +218,7 @@ volumes:
 
 
 def make_project(path: Path, files: Mapping[str, str]) -> Path:
-    """Make a repository of these files."""
+    """Create a repository with these files."""
     make_repository(path)
     for name, text in files.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)

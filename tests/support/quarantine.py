@@ -1,4 +1,4 @@
-"""A harvest that a worker handed over, made by hand, and what the quarantine makes of it."""
+"""A harvest written by hand, and its import through the quarantine."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ BRANCH = "architect/parallel-1"
 
 
 class Handover:
-    """A repository with a worker's branch, the worker's own clone, and what it hands over."""
+    """A repository with a worker's branch, the worker's clone, and a harvest of the worker."""
 
     def __init__(self, repo: Path, tmp_path: Path) -> None:
         self.repo = repo
@@ -35,7 +35,7 @@ class Handover:
         self.refs = git(repo, "for-each-ref")
 
     def feed(self, text: str | bytes, *arguments: str) -> str:
-        """Run git in the worker's clone with something to read."""
+        """Run git in the worker's clone with input."""
         data = text if isinstance(text, bytes) else text.encode()
         done = subprocess.run(
             ["git", *arguments], cwd=self.clone, input=data, capture_output=True, check=True
@@ -54,7 +54,7 @@ class Handover:
         return git(self.clone, "rev-parse", "HEAD")
 
     def hand_over(self, tip: str, objects: str | None = None) -> str:
-        """Write pack and tip; `objects` to pack other objects than those of base..tip."""
+        """Write pack and tip; `objects` packs other objects than those of base..tip."""
         arguments = ("pack-objects", "-q", "--stdout", *([] if objects else ["--revs", "--thin"]))
         with (self.out / "pack").open("wb") as pack:
             subprocess.run(
@@ -77,7 +77,7 @@ class Handover:
         return import_harvest(handed, BRANCH)
 
     def refused(self, said: str) -> None:
-        """Hold that it is refused, and that nothing came in."""
+        """Check that the harvest is refused, and that nothing was imported."""
         with pytest.raises(HarvestRefusedError, match=said):
             self.bring_in()
         assert git(self.repo, "for-each-ref") == self.refs

@@ -1,4 +1,4 @@
-"""Workflows made at random, and what must be true of how any of them was carried out."""
+"""Random workflows, and the rules that every execution of them must keep."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _WEIGHTS = {"high": 10, "medium": 5, "low": 1}
 
 
 def random_workflow(chance: random.Random, count: int) -> Workflow:
-    """Make tasks that write files of their own, or all the same one, and some that fail."""
+    """Return tasks that write files of their own, or all the same file; some tasks fail."""
     names = [f"t{number}" for number in range(count)]
     return Workflow(
         name="random",
@@ -40,7 +40,7 @@ def _task(chance: random.Random, name: str, before: Sequence[str]) -> Task:
 
 
 def check_carried_out(flow: Workflow, results: Sequence[WorkerResult], *, slots: int) -> None:
-    """Hold that every rule was kept, by what the engine saw."""
+    """Check, by the times that the engine reported, that every rule was kept."""
     done = {str(one.name): one for one in results}
     assert len(results) == len(done) == len(flow.tasks)
     assert done.keys() == flow.by_id.keys()
@@ -82,7 +82,7 @@ def _check_task(
 def _check_moments(
     flow: Workflow, ran: Mapping[str, tuple[datetime, datetime]], slots: int
 ) -> None:
-    """At each start, look at all that run."""
+    """Check the set of running tasks at each start."""
     for moment, _ in ran.values():
         now = [flow[name] for name, (begun, ended) in ran.items() if begun <= moment < ended]
         locks = [lock for task in now for lock in task.resources]

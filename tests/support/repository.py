@@ -1,4 +1,4 @@
-"""Throw-away repositories, and what must not change in them."""
+"""Temporary repositories, and fingerprints of what must not change in them."""
 
 import atexit
 import functools
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def git(repo: Path, *arguments: str) -> str:
-    """Run git as the user of the repository would."""
+    """Run git as the user of the repository would, and return its stdout."""
     done = subprocess.run(
         ["git", *arguments], cwd=repo, capture_output=True, text=True, check=True, timeout=60
     )
@@ -18,7 +18,7 @@ def git(repo: Path, *arguments: str) -> str:
 
 
 def make_repository(path: Path) -> Path:
-    """Make a repository with two commits and a few files."""
+    """Create a repository with two commits and a few files."""
     shutil.copytree(_template(), path, symlinks=True, dirs_exist_ok=True)
     # The index knows files by their inodes.
     git(path, "update-index", "-q", "--refresh")
@@ -27,7 +27,7 @@ def make_repository(path: Path) -> Path:
 
 @functools.cache
 def _template() -> Path:
-    """Make, once per process, the repository that all others are copies of."""
+    """Create, once per process, the repository from which all others are copied."""
     path = Path(tempfile.mkdtemp(prefix="orchestrator-tests-")) / "template"
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
     subprocess.run(["git", "init", "-q", "-b", "main", str(path)], check=True, timeout=60)
@@ -44,7 +44,7 @@ def _template() -> Path:
 
 
 def fingerprint(repo: Path, *, with_git: bool = True) -> dict[str, str]:
-    """Give everything of a base checkout that a run must leave byte-identical."""
+    """Return everything in a base checkout that a run must leave unchanged."""
     files = sorted(path for path in repo.rglob("*") if path.is_file() and not _ours(repo, path))
     found = {
         str(path.relative_to(repo)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files

@@ -1,4 +1,4 @@
-"""Whole runs on the local engine, with each task a command line."""
+"""Run tasks on the local engine; each task is a command line."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ GRACE = 0.3
 
 
 def configured(*tasks: str, **rest: Any) -> ParallelConfig:
-    """Describe a run with a slot for each task, unless told otherwise."""
+    """Return the configuration of a run with a slot for each task, unless overridden."""
     options = {
         "tasks": tasks,
         "agent_cli": "shell",
@@ -32,14 +32,14 @@ def configured(*tasks: str, **rest: Any) -> ParallelConfig:
 
 
 def shell_run(root: Path, engine: ContainerEngine, *tasks: str, **rest: Any) -> RunResult:
-    """Run the tasks to their end."""
+    """Run tasks until all have ended, and return the run's result."""
     return ParallelRunner(configured(*tasks, **rest), root, engine=engine).execute()
 
 
 def run_until(
     at: Callable[[Event], bool], config: ParallelConfig, root: Path, engine: ContainerEngine
 ) -> WorkerResult:
-    """Run one worker, cancel the run at the first event for which `at` holds."""
+    """Run one worker, and cancel the run at the first event for which `at` is true."""
     began = threading.Event()
 
     def emit(event: Event) -> None:
@@ -55,11 +55,11 @@ def run_until(
 
 
 def branches(repo: Path) -> list[str]:
-    """Name the workers' branches."""
+    """Return the names of the workers' branches."""
     found = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/architect")
     return found.splitlines()
 
 
 def show(repo: Path, place: str) -> str:
-    """Give a file's content in a commit, as in `architect/parallel-1:a.txt`."""
+    """Return a file's content in a commit, such as `architect/parallel-1:a.txt`."""
     return git(repo, "show", place)

@@ -1,4 +1,4 @@
-"""Load settings from options, variables and a file, and return what is wrong with them."""
+"""Load settings from options, variables and a file, and return the reported mistakes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A repository with a submodule that has one itself."""
+"""A repository with a submodule that has a submodule of its own."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ LOCAL = ("-c", "protocol.file.allow=always")
 
 
 def with_submodules(place: Path) -> Path:
-    """Make `place` with `vendor/lib`, which has `deep`; both are checked out."""
+    """Create `place` with the submodule `vendor/lib`, which has `deep`; both are checked out."""
     sources = place.parent / f"sources of {place.name}"
     sources.mkdir(parents=True)
     deep, lib = make_repository(sources / "deep"), make_repository(sources / "lib")

@@ -1,4 +1,4 @@
-"""The scripted model: what agents of every dialect get from it."""
+"""Tests of the scripted model: the responses in every dialect."""
 
 import json
 import urllib.error
@@ -65,7 +65,7 @@ def test_chat_completion_calls_tools_then_ends(server: ModelServer) -> None:
     assert second["message"]["content"] == "Done."
 
 
-def test_what_aider_answers_itself_is_no_task_and_no_turn() -> None:
+def test_messages_that_aider_answers_itself_are_ignored() -> None:
     talk = [
         {"role": "system", "content": "Act as a developer."},
         {"role": "user", "content": "Here are my files."},
@@ -164,13 +164,13 @@ def test_unknown_task_is_an_error(server: ModelServer) -> None:
     assert caught.value.code == 404
 
 
-def test_request_without_tools_gets_words(server: ModelServer) -> None:
+def test_request_without_tools_gets_text(server: ModelServer) -> None:
     answer = json.loads(_ask(server, CHAT, "m-1", "t", tools=[]))["choices"][0]
 
     assert answer["message"] == {"role": "assistant", "content": "I write."}
 
 
-def test_provider_prefix_and_requests_are_seen(server: ModelServer) -> None:
+def test_provider_prefix_is_ignored_and_requests_are_recorded(server: ModelServer) -> None:
     _ask(server, CHAT, "vendor/m-1", "t", answers=7)
 
     (exchange,) = server.exchanges

@@ -1,11 +1,11 @@
-"""What views of a run show, fed with events by hand."""
+"""Output of the views of a run, for given events."""
 
 from orchestrator.cli.output.views import PlainView
 from orchestrator.events import Event
 
 
 def plain(*events: Event) -> list[str]:
-    """Return the lines that the plain view writes for some events."""
+    """Return the lines that the plain view prints for some events."""
     lines: list[str] = []
     view = PlainView(lines.append)
     for event in events:

@@ -14,7 +14,7 @@ from tests.support.runs import GRACE, configured
 def watched(
     repo: Path, engine: LocalEngine, task: str, **triggers: object
 ) -> tuple[WorkerResult, list[Intervention], list[Event]]:
-    """Run a task, which may wait until it was `told`."""
+    """Run a task, which may wait for alerts with the command that `told` returns."""
     events: list[Event] = []
     found: list[Intervention] = []
 
@@ -30,5 +30,5 @@ def watched(
 
 
 def told(repo: Path, number: int | str = 1) -> str:
-    """Give a command that ends when so many interventions have been told."""
+    """Return a command that ends when so many alerts were reported."""
     return f"until [ -e {repo.parent}/told-{number} ]; do sleep 0.02; done"

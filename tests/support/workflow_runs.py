@@ -1,4 +1,4 @@
-"""Whole runs of workflows on the local engine."""
+"""Run workflows on the local engine."""
 
 from pathlib import Path
 

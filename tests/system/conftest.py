@@ -1,4 +1,4 @@
-"""What tests of images share."""
+"""Fixtures for tests with real images."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def docker_client() -> Iterator[docker.DockerClient]:
-    """The daemon's images and containers as objects of the SDK."""
+    """Return a high-level client of the Docker daemon."""
     client = docker.from_env()
     yield client
     client.close()

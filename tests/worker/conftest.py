@@ -1,4 +1,4 @@
-"""What tests of attempts share."""
+"""Fixtures for tests of attempts."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture
 def tally(tmp_path: Path) -> Path:
-    """A file that tasks add a line to, outside of everything that a run makes or removes."""
+    """Return a file outside of the run's files, to which tasks append a line per attempt."""
     return tmp_path / "tally"
