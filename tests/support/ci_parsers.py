@@ -1,4 +1,11 @@
-"""Ports of the parsers of CI systems: which commands they find in a job's output."""
+"""Ports of the parsers of CI systems: which commands they find in a job's output.
+
+- GitHub: `ActionCommand.cs` and `ActionCommandManager.cs` of github.com/actions/runner. Where .NET
+  compares by culture, the port omits the characters that such a comparison ignores.
+- Azure: `Command.cs` of github.com/microsoft/azure-pipelines-agent.
+- TeamCity: a service message anywhere in a line. Buildkite: the headers of groups in its logs.
+- GitLab: the markers of sections in its logs.
+"""
 
 import re
 import unicodedata

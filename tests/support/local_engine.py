@@ -1,4 +1,10 @@
-"""A container engine that runs containers as plain processes, for tests without Docker."""
+"""A container engine that runs containers as plain processes, for tests without Docker.
+
+A container is a process group without a file system of its own: each word of the command, each
+variable and the working directory is replaced by the path on the host if the whole text is a path
+below a mount. So `cat /data/x` works, but `sh -c 'cat /data/x'` does not. Nothing is isolated, and
+no limit is enforced: tests of these use the Docker engine.
+"""
 
 import os
 import secrets

@@ -1,4 +1,12 @@
-"""A model's API on this machine with scripted answers: real agents run without a key."""
+"""A model's API on this machine with scripted answers: real agents run without a key.
+
+Speaks `/chat/completions` (OpenAI and compatible APIs), `/responses` (OpenAI), `/messages`
+(Anthropic) and `:generateContent` (Google), with complete and streamed responses. An answer depends
+only on the request: its model, its first user message (the task), and how many answers it already
+contains (the turn). So any number of agents can share one server.
+
+    python -m tests.support.model_server docs/demo/scenario.json --host bridge --port 8080
+"""
 
 import argparse
 import contextlib
@@ -88,7 +96,7 @@ class ModelServer(ThreadingHTTPServer):
             scenario: The answers.
             host: The address to listen on.
             port: The port; 0 for any free port.
-            outage: Seconds from the first request on, during which each request is answered with 429.
+            outage: Seconds from the first request on, in which each request is answered with 429.
         """
         super().__init__((host, port), _Handler)
         self.scenario = scenario

@@ -1,4 +1,10 @@
-"""Repositories with the state that an earlier version of the orchestrator wrote."""
+"""Repositories with the state that an earlier version of the orchestrator wrote.
+
+Each directory `tests/data/state-COMMIT` is such a state, recorded by its `record.sh` with the
+program of that commit: the history as a stream of `git fast-export`, the files of
+`.git/orchestrator`, the names of its directories (git stores no empty directories), and the
+branches that were checked out in worktrees.
+"""
 
 import os
 import shutil
