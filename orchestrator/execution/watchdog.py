@@ -222,5 +222,5 @@ class Watchdog:
             named = ", ".join(one_line(path, limit=60) for path in strayed[:_NAMED])
             more = f" and {len(strayed) - _NAMED} more" if len(strayed) > _NAMED else ""
             yield Finding(
-                "out_of_scope", f"the agent changed files out of its scope: {named}{more}"
+                "out_of_scope", f"the worker changed files out of its scope: {named}{more}"
             )

@@ -65,7 +65,7 @@ class TestWarnings:
         )
         paths = ("src/", "*.md")
         _, found, _ = watched(repo, local_engine, task, paths=paths)
-        detail = "the agent changed files out of its scope: a.txt, b/old, b/out, src.py"
+        detail = "the worker changed files out of its scope: a.txt, b/old, b/out, src.py"
         assert [(event.trigger, event.detail) for event in found] == [("out_of_scope", detail)]
 
     def test_what_git_ignores_is_no_change(self, repo: Path, local_engine: LocalEngine) -> None:
