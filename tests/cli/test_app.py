@@ -1,4 +1,4 @@
-"""The command line itself: what it imports, how it fails, what it returns."""
+"""Tests of the entry point: imports, help, exit codes and error messages."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def call(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def failing(monkeypatch):
-    """Make `doctor` raise what the test wants."""
+    """Return a function that makes `doctor` raise an error."""
 
     def set_error(error: BaseException) -> None:
         def doctor() -> None:
@@ -36,7 +36,7 @@ def failing(monkeypatch):
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_help_imports_nothing_heavy(argument):
+def test_help_does_not_import_large_libraries(argument):
     code = (
         "import sys; from orchestrator.cli.app import run; assert run([sys.argv[1]]) == 0; "
         "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
@@ -57,7 +57,7 @@ def test_help_names_every_command(capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_there(name, capsys):
+def test_every_command_has_help(name, capsys):
     assert run([name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: orchestrator {name} ")
 
@@ -88,14 +88,14 @@ def test_version(capsys):
          "hint: run `orchestrator parallel --help` for the options\n"),
     ],
 )  # fmt: skip
-def test_a_wrong_command_line_is_3(arguments, message, capsys):
+def test_invalid_command_line_exits_3(arguments, message, capsys):
     assert run(arguments) == 3
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", message)
 
 
 @pytest.mark.parametrize("arguments", [[], ["image"], ["spec"]])
-def test_without_a_command_the_help_is_shown(arguments, capsys):
+def test_help_is_shown_without_a_command(arguments, capsys):
     assert run(arguments) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith(f"Usage: {' '.join(['orchestrator', *arguments])} ")
@@ -112,14 +112,14 @@ def test_without_a_command_the_help_is_shown(arguments, capsys):
         (KeyboardInterrupt(), 130, ""),
     ],
 )  # fmt: skip
-def test_our_errors_have_their_codes(failing, capsys, error, code, message):
+def test_each_error_has_its_exit_code(failing, capsys, error, code, message):
     failing(error)
     assert run(["doctor"]) == code
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", message)
 
 
-def test_a_bug_is_70_and_has_no_traceback(failing, capsys, monkeypatch):
+def test_internal_error_exits_70_without_traceback(failing, capsys, monkeypatch):
     monkeypatch.setattr(app, "_versions", lambda: "the versions")
     failing(ZeroDivisionError("division by zero\nsecond line"))
     assert run(["doctor"]) == 70
@@ -129,19 +129,19 @@ def test_a_bug_is_70_and_has_no_traceback(failing, capsys, monkeypatch):
     )
 
 
-def test_debug_shows_where(failing, capsys):
+def test_debug_prints_the_traceback(failing, capsys):
     failing(ZeroDivisionError("x"))
     assert run(["--debug", "doctor"]) == 70
     assert "Traceback (most recent call last):" in capsys.readouterr().err
 
 
-def test_the_versions_are_named(failing, capsys):
+def test_internal_error_names_the_versions(failing, capsys):
     failing(ZeroDivisionError("x"))
     run(["doctor"])
     assert f"orchestrator {version('orchestrator')}, Python 3." in capsys.readouterr().err
 
 
-def test_nobody_reading_is_no_traceback(repository):
+def test_closed_pipe_causes_no_traceback(repository):
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -156,14 +156,14 @@ def test_nobody_reading_is_no_traceback(repository):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_closed_streams_are_no_traceback():
+def test_closed_streams_cause_no_traceback():
     done = subprocess.run(
         ["sh", "-c", '"$0" -m orchestrator --version >&- 2>&-', sys.executable], check=False
     )
     assert done.returncode == 0
 
 
-def test_a_stream_without_the_characters_is_no_traceback(repository):
+def test_unencodable_characters_cause_no_traceback(repository):
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = call("parallel", "größer", "--workers", "1", "--dry-run", cwd=repository, env=env)
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""A shell completes commands, options and values by the script that `completion` prints."""
+"""Tests of the completion of commands, options and values in shells."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def completed(*words: str) -> set[str]:
-    """Return what bash offers for the last of some words."""
+    """Return the completions that bash offers for the last word."""
     done = subprocess.run(
         ["bash", "-c", SCRIPT, "bash", "orchestrator", *words],
         env={**os.environ, "PATH": f"{PROGRAM}:{os.environ['PATH']}"},
@@ -29,13 +29,13 @@ def completed(*words: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_commands() -> None:
+def test_commands_are_completed() -> None:
     assert completed("") == set(COMMANDS)
     assert completed("spec", "ru") == {"run"}
 
 
 @pytest.mark.parametrize("command", [("parallel",), ("spec", "run"), ("run-one",)])
-def test_options_without_their_former_names(command: tuple[str, ...]) -> None:
+def test_former_option_names_are_not_completed(command: tuple[str, ...]) -> None:
     assert completed(*command, "--alert-s") == {"--alert-silence"}
     assert completed(*command, "--sil") == set()
 
@@ -49,20 +49,20 @@ def test_options_without_their_former_names(command: tuple[str, ...]) -> None:
         ("--on-alert", "s", {"stop"}),
     ],
 )
-def test_values(option: str, begun: str, values: set[str]) -> None:
+def test_option_values_are_completed(option: str, begun: str, values: set[str]) -> None:
     assert completed("parallel", option, begun) == values
 
 
-def test_an_unknown_command_completes_to_nothing() -> None:
+def test_unknown_command_has_no_completions() -> None:
     assert completed("nosuch", "--x") == set()
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zsh_and_fish_have_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     assert f"_ORCHESTRATOR_COMPLETE=complete_{shell}" in capsys.readouterr().out
 
 
-def test_a_shell_without_a_script_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "csh"]) == 3
     assert "csh" in capsys.readouterr().err

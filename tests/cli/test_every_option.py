@@ -1,7 +1,7 @@
-"""Every option is kept or refused: none is accepted and ignored.
+"""Tests that every option is applied or refused: no option is accepted and ignored.
 
-Each has a row that says how that is observed: in the settings that arrive, or by a test of its own.
-A new option without a row fails here. `tests/config/test_every_setting.py` has the settings.
+Each option has a row that says how its effect is observed: in the resulting settings, or by another
+test. An option without a row fails. `tests/config/test_every_setting.py` has the settings.
 """
 
 import inspect
@@ -93,19 +93,19 @@ OTHER_OPTIONS = {
     "positional": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
     "tasks": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
     "context": "tests/workspace/test_shared_files.py::test_a_context_is_given_to_every_worker",
-    "config": "tests/cli/commands/test_parallel.py::test_what_is_not_given_is_not_set",
+    "config": "tests/cli/commands/test_parallel.py::test_settings_without_options_are_not_set",
     "quiet": "tests/cli/commands/test_parallel.py::test_quiet_leaves_stderr_empty",
-    "json": "tests/cli/commands/test_parallel.py::test_stdout_is_the_json_and_nothing_else",
+    "json": "tests/cli/commands/test_parallel.py::test_stdout_contains_only_the_json",
     "dry_run": "tests/system/test_workflows.py::test_stages_one_after_the_other",
     "detach": "tests/system/test_resume.py::*",
-    "file": "tests/cli/commands/test_spec.py::test_what_a_file_comes_to",
-    "at_once": "tests/cli/commands/test_scheduled_runs.py::test_no_parallel_is_one_worker",
-    "fetch": "tests/cli/commands/test_scheduled_runs.py::test_a_base_is_fetched_first",
-    "summary": "tests/cli/commands/test_scheduled_runs.py::test_a_summary_is_one_line",
-    "when_busy": "tests/cli/commands/test_scheduled_runs.py::test_a_second_run_leaves_or_waits",
-    "var": "tests/cli/commands/test_spec.py::test_what_a_file_comes_to",
-    "only": "tests/cli/commands/test_spec.py::test_some_of_it",
-    "from_": "tests/cli/commands/test_spec.py::test_a_run_takes_the_part",
+    "file": "tests/cli/commands/test_spec.py::test_validate_prints_a_summary_and_warnings",
+    "at_once": "tests/cli/commands/test_scheduled_runs.py::test_no_parallel_means_one_worker",
+    "fetch": "tests/cli/commands/test_scheduled_runs.py::test_fetch_updates_the_base_first",
+    "summary": "tests/cli/commands/test_scheduled_runs.py::test_summary_is_one_line",
+    "when_busy": "tests/cli/commands/test_scheduled_runs.py::test_when_busy_waits_or_exits",
+    "var": "tests/cli/commands/test_spec.py::test_validate_prints_a_summary_and_warnings",
+    "only": "tests/cli/commands/test_spec.py::test_only_and_from_select_tasks",
+    "from_": "tests/cli/commands/test_spec.py::test_run_executes_the_selected_part",
     "after": "tests/system/test_workflows.py::*",
 }
 COMMANDS = {"parallel": parallel, "spec run": spec_run}
@@ -135,7 +135,9 @@ def test_every_row_is_an_option() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_arrives(command: str, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_reaches_the_settings(
+    command: str, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(repo)
     monkeypatch.setenv("TOKEN", "a secret")
     (repo / "variables").write_text("B=2\n")
@@ -165,7 +167,7 @@ def test_every_option_arrives(command: str, repo: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", FORMER)
-def test_a_former_name_is_accepted_and_not_shown(
+def test_former_name_is_accepted_but_not_shown(
     name: str, repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(repo)
@@ -223,7 +225,7 @@ def test_each_help_text_is_short_and_understood_alone(command: str) -> None:
         assert not RIDDLES.search(text), f"{name} {one.name}: {text}"
 
 
-def test_a_new_setting_is_an_option_by_its_declaration_alone() -> None:
+def test_declared_options_exist_in_both_commands() -> None:
     declared = {key for key, field in FIELDS.items() if option_of(field)}
     assert declared <= names("parallel")
     assert declared - {"tasks", "models"} <= names("spec run")
@@ -233,7 +235,7 @@ def test_a_new_setting_is_an_option_by_its_declaration_alone() -> None:
 
 
 @pytest.mark.parametrize("name", NEEDS)
-def test_an_option_that_changes_nothing_is_refused(
+def test_option_without_effect_is_refused(
     name: str, repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(repo)
@@ -259,7 +261,7 @@ def test_an_option_that_changes_nothing_is_refused(
         (["--detach"], "`--dry-run` and `--detach` cannot be used together"),
     ],
 )
-def test_parallel_refuses(
+def test_contradicting_options_of_parallel_are_refused(
     words: list[str],
     said: str,
     repo: Path,
@@ -283,7 +285,7 @@ def test_parallel_refuses(
         ("", "", ["--detach"], "`--dry-run` and `--detach` cannot be used together"),
     ],
 )
-def test_a_workflow_refuses(
+def test_options_against_a_workflow_are_refused(
     settings: str,
     flow: str,
     words: list[str],
@@ -300,7 +302,7 @@ def test_a_workflow_refuses(
     assert said in capsys.readouterr().err
 
 
-def test_one_task_with_a_network_is_enough_for_a_host(
+def test_allow_is_accepted_if_one_task_has_a_network(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repo)
@@ -312,5 +314,5 @@ def test_one_task_with_a_network_is_enough_for_a_host(
     assert run([*command, "--config", "mine.yaml", "--allow", "10.9.8.7"]) == 0
 
 
-def test_every_test_of_an_option_is_there() -> None:
+def test_every_referenced_test_exists() -> None:
     assert missing_tests(OTHER_OPTIONS.values()) == []

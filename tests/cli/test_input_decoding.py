@@ -1,4 +1,4 @@
-"""Every text that comes in is decoded at the door: carried as it is, or refused with its place."""
+"""Tests that every text input is decoded as UTF-8, or refused with its source."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ BAD = "\udcff"
         ([BAD], "argument 1 of the command is not UTF-8 text"),
     ],
 )
-def test_an_argument_that_is_no_text(arguments, told, capsys):
+def test_argument_that_is_not_utf8_is_refused(arguments, told, capsys):
     assert run(arguments) == 3
     assert told in capsys.readouterr().err
 
@@ -39,30 +39,30 @@ def test_an_argument_that_is_no_text(arguments, told, capsys):
 class TestVariables:
     COMMAND = ("parallel", "--dry-run", "--agent-cli", "shell", "--workers", "1", "true")
 
-    def test_one_of_ours(self, monkeypatch, capsys):
+    def test_variable_of_a_setting_must_be_utf8(self, monkeypatch, capsys):
         monkeypatch.setenv("ORCHESTRATOR_IMAGE", f"a{BAD}")
         assert run(self.COMMAND) == 3
         told = "environment variable `ORCHESTRATOR_IMAGE` is not UTF-8 text"
         assert told in capsys.readouterr().err
 
-    def test_one_that_is_passed_on(self, monkeypatch, capsys):
+    def test_variable_for_workers_must_be_utf8(self, monkeypatch, capsys):
         monkeypatch.setenv("FOO", BAD)
         assert run([*self.COMMAND, "--env", "FOO"]) == 3
         assert "option `--env`: the value of `FOO` is not UTF-8 text" in capsys.readouterr().err
 
-    def test_a_key(self, monkeypatch, capsys):
+    def test_api_key_must_be_utf8(self, monkeypatch, capsys):
         monkeypatch.setenv("OPENAI_API_KEY", BAD)
         assert run(["parallel", "--dry-run", "--agent-cli", "codex", "x"]) == 3
         told = "environment variable `OPENAI_API_KEY` is not UTF-8 text"
         assert told in capsys.readouterr().err
 
-    def test_one_that_is_too_long_for_a_program(self, capsys):
+    def test_variable_too_long_for_a_program_is_refused(self, capsys):
         assert run([*self.COMMAND, "--env", f"BIG={'x' * 131_072}"]) == 3
         assert "variable `BIG` has 131076 bytes, but a program accepts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["ls"], ["parallel", "--dry-run", "x"], ["init", "--yes"]])
-def test_a_repository_whose_path_is_no_text(command, tmp_path, monkeypatch, capsys):
+def test_repository_path_must_be_utf8(command, tmp_path, monkeypatch, capsys):
     top = tmp_path / BAD
     subprocess.run(["git", "init", "-q", os.fsencode(top)], check=True)
     monkeypatch.chdir(top)
@@ -70,7 +70,7 @@ def test_a_repository_whose_path_is_no_text(command, tmp_path, monkeypatch, caps
     assert "the path of the repository is not UTF-8 text" in capsys.readouterr().err
 
 
-def test_a_locale_that_knows_no_letters(tmp_path, home):  # noqa: ARG001
+def test_ascii_locale_supports_utf8_input(tmp_path, home):  # noqa: ARG001
     top = tmp_path / "dépôt"
     git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.invalid", "-C", str(top)]
     subprocess.run(["git", "init", "-q", str(top)], check=True)
@@ -88,7 +88,7 @@ def test_a_locale_that_knows_no_letters(tmp_path, home):  # noqa: ARG001
 
 
 class TestFiles:
-    """A FIFO is waited for without an end: none is read."""
+    """Reading a FIFO would block forever, so a FIFO is never opened."""
 
     @pytest.fixture
     def fifo(self, repository) -> Path:
@@ -109,20 +109,20 @@ class TestFiles:
         ids=" ".join,
     )
     @pytest.mark.timeout(20)
-    def test_a_fifo(self, command, fifo, capsys):
+    def test_fifo_is_refused(self, command, fifo, capsys):
         os.mkfifo(fifo.with_name("SQUAD.md"))
         assert run(command) == (7 if command[0] == "doctor" else 3)
         shown = capsys.readouterr()
         assert "cannot be read: it is not a regular file" in shown.out + shown.err
 
-    def test_a_link_that_the_user_names(self, repository, capsys):
+    def test_symbolic_link_named_by_the_user_is_read(self, repository, capsys):
         (repository / "real.yaml").write_text("tasks: [a]\n")
         (repository / "link.yaml").symlink_to("real.yaml")
         assert run(["spec", "validate", "link.yaml"]) == 0
         assert "1 task" in capsys.readouterr().out
 
 
-def test_hints_name_nothing_that_only_a_clone_has():
+def test_hints_do_not_refer_to_files_of_a_clone():
     package = Path(sys.modules["orchestrator"].__file__).parent
     texts = {path.name: path.read_text() for path in package.rglob("*.py")}
     found = [

@@ -1,4 +1,4 @@
-"""Going on from an earlier run: what is done again, and what is refused."""
+"""Tests of `--after`, which continues from the results of an earlier run."""
 
 import shutil
 from pathlib import Path
@@ -71,7 +71,7 @@ def names(reading: Reading) -> list[str]:
     return [task.id for task in reading.workflow.tasks]
 
 
-def test_a_changed_list_does_what_is_new_and_nothing_else(world: World) -> None:
+def test_only_new_items_and_their_dependents_run(world: World) -> None:
     first = world.run(world.read(EACH % "[a, b, c]").workflow)
     reading = world.after(first, EACH % "[a, x, b, c]")
     assert names(reading) == ["each-2", "sum"]
@@ -88,7 +88,7 @@ def test_a_changed_list_does_what_is_new_and_nothing_else(world: World) -> None:
     assert git(world.repo, "rev-parse", "HEAD")[:12] in (caught.value.hint or "")
 
 
-def test_what_changed_is_done_again_and_said(world: World) -> None:
+def test_changed_tasks_run_again_with_a_notice(world: World) -> None:
     first = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
     mended = world.after(first, FLOW % ("1", "true", "true"))
     assert (names(mended), mended.notices) == (["two", "both"], ())
@@ -100,7 +100,7 @@ def test_what_changed_is_done_again_and_said(world: World) -> None:
     )
 
 
-def test_through_several_runs_nothing_is_done_twice(world: World) -> None:
+def test_results_are_reused_across_several_runs(world: World) -> None:
     first = world.run(world.read(FLOW % ("1", "exit 1", "exit 1")).workflow)
     reading = world.after(first, FLOW % ("1", "true", "exit 1"))
     second = world.run(reading.workflow)
@@ -117,7 +117,7 @@ def test_through_several_runs_nothing_is_done_twice(world: World) -> None:
     ]  # fmt: skip
 
 
-def test_a_run_that_was_purged_is_refused(world: World) -> None:
+def test_purged_run_is_refused(world: World) -> None:
     first = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
     cleanup(world.repo, engine=world.engine, run_id=first.run_id, purge=True)
     git(world.repo, "reflog", "expire", "--expire=now", "--all")
@@ -126,7 +126,7 @@ def test_a_run_that_was_purged_is_refused(world: World) -> None:
         world.after(first, FLOW % ("1", "true", "true"))
 
 
-def test_a_run_that_goes_on_is_refused(world: World) -> None:
+def test_live_run_is_refused(world: World) -> None:
     result = world.run(world.read(FLOW % ("1", "exit 1", "true")).workflow)
     directory = RunDirectory(world.repo / ".git" / "orchestrator" / "runs" / result.run_id)
     assert directory.take_over()
@@ -138,7 +138,7 @@ def test_a_run_that_goes_on_is_refused(world: World) -> None:
     assert earlier_run(result.run_id).run_id == result.run_id
 
 
-def test_what_was_not_needed_is_not_taken_for_done_work(world: World) -> None:
+def test_unneeded_task_is_not_treated_as_completed(world: World) -> None:
     text = """
 tasks:
   - {id: build, task: "echo 1 > built.txt"}
@@ -151,7 +151,7 @@ tasks:
     assert world.done(world.run(reading.workflow)) == {"fix": "success", "deploy": "success"}
 
 
-def test_equal_tasks_are_told_apart_by_their_number() -> None:
+def test_equal_tasks_are_matched_by_id_and_count() -> None:
     tasks = [{"id": name, "task": "same"} for name in ("a", "b", "c")]
     flow = Workflow.model_validate({"name": "w", "tasks": tasks})
     (digest,) = {*digests(flow).values()}

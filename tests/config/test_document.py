@@ -1,4 +1,4 @@
-"""Configuration files that are wrong, hostile or merely odd."""
+"""Tests of the parser of configuration files, with malformed and hostile files."""
 
 import time
 
@@ -27,16 +27,16 @@ def refusal(tmp_path, text: str | bytes, name: str = "c.yaml") -> str:
         ("0x10", "0x10"), ("1_000", "1_000"), ("'3'", "3"), ('"a\\u00e9"', "aé"), (".inf", ".inf"),
     ],
 )  # fmt: skip
-def test_scalars_are_those_of_the_core_schema(tmp_path, text, value):
+def test_scalars_follow_the_yaml_core_schema(tmp_path, text, value):
     found = read(tmp_path, f"k: {text}").plain()["k"]
     assert (found, type(found)) == (value, type(value))
 
 
-def test_an_empty_file_is_nothing(tmp_path):
+def test_empty_file_is_null(tmp_path):
     assert read(tmp_path, "# only a comment\n").plain() is None
 
 
-def test_a_key_knows_its_line(tmp_path):
+def test_nodes_have_line_numbers(tmp_path):
     root = read(tmp_path, "\na:\n  b:\n    - 1\n")
     assert (root.value["a"].line, root.value["a"].value["b"].line) == (2, 3)
 
@@ -57,11 +57,11 @@ def test_a_key_knows_its_line(tmp_path):
         ("a: 1\n---\nb: 2\n", ":2: but found another document"),
     ],
 )  # fmt: skip
-def test_a_refused_yaml_names_the_line(tmp_path, text, message):
+def test_invalid_yaml_is_reported_with_its_line(tmp_path, text, message):
     assert refusal(tmp_path, text) == message
 
 
-def test_tags_on_containers_are_refused_too(tmp_path):
+def test_tags_on_collections_are_refused(tmp_path):
     assert "is not supported" in refusal(tmp_path, "a: !mine {b: 1}\n")
     assert "is not supported" in refusal(tmp_path, "a: !mine [1]\n")
 
@@ -75,7 +75,7 @@ def test_tags_on_containers_are_refused_too(tmp_path):
         ("[" * 30 + "]" * 30, ": is nested deeper than 20"),
     ],
 )
-def test_a_refused_json(tmp_path, text, message):
+def test_invalid_json_is_reported_with_its_line(tmp_path, text, message):
     assert refusal(tmp_path, text, "c.json") == message
 
 
@@ -83,7 +83,7 @@ def test_json_may_be_indented_with_tabs(tmp_path):
     assert read(tmp_path, '{\n\t"a": "\\ud83d\\ude00"\n}', "c.json").plain() == {"a": "😀"}
 
 
-def test_size_and_encoding(tmp_path):
+def test_size_encoding_and_file_type_are_checked(tmp_path):
     assert refusal(tmp_path, b"a" * (MAX_BYTES + 1)) == ": is larger than 256 KiB"
     assert refusal(tmp_path, b"a: \xff") == ": is not UTF-8 at byte 3"
     assert read(tmp_path, b"\xef\xbb\xbfa: 1").plain() == {"a": 1}
@@ -91,7 +91,7 @@ def test_size_and_encoding(tmp_path):
         read_document(tmp_path)
 
 
-def test_a_billion_laughs_are_over_at_once(tmp_path):
+def test_alias_bomb_is_refused_quickly(tmp_path):
     bomb = "a0: &a0 [x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
     )

@@ -1,8 +1,8 @@
-"""Every setting is kept or refused: none is accepted and ignored.
+"""Tests that every setting is applied or refused: no setting is accepted and ignored.
 
-Each has a row that says how that is observed: by a look at one run on the local engine, in which
-all of them are set, as `parallel` and as a workflow, or by a test of its own. A new setting without
-a row fails here.
+Each setting has a row that says how its effect is observed: in one run on the local engine in which
+all settings are set, as `parallel` and as a workflow, or by another test. A setting without a row
+fails.
 """
 
 from collections.abc import Callable
@@ -30,14 +30,14 @@ MIB = 1024**2
 
 
 class Recording(LocalEngine):
-    """Remembers the containers that it was asked for."""
+    """Records the specifications of its containers."""
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch, images=("orchestrator/base:latest", "mine", "pg"))
         self.specs: list[ContainerSpec] = []
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
-        """Have the runtime that a network may be used with."""
+        """Accept the runtime that may be used with a network."""
         assert runtime == "runc"
         return super().check(images=images, runtime=None)
 
@@ -48,7 +48,7 @@ class Recording(LocalEngine):
 
 @dataclass(frozen=True)
 class Seen:
-    """One run, looked at from outside."""
+    """The observed effects of one run."""
 
     result: RunResult
     specs: list[ContainerSpec]
@@ -134,14 +134,14 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_work_is_carried_over_when_asked",
     ("context",): "tests/workspace/test_shared_files.py::test_a_context_is_given_to_every_worker",
     ("closed_stages",): (
-        "tests/config/test_untrusted_file.py::test_its_commands_are_closed_unless_an_option_has_others"
+        "tests/config/test_untrusted_file.py::test_commands_of_a_discovered_file_are_closed_stages"
     ),
     ("auto_workers",): (
         "tests/scheduling/test_admission.py::test_with_auto_all_that_workers_may_use_is_set_aside"
     ),
     ("max_workers",): (
         "tests/config/test_validation.py"
-        "::test_a_named_file_and_the_environment_raise_the_number_of_workers"
+        "::test_named_file_and_environment_may_raise_max_workers"
     ),
     ("max_worktrees",): f"{CAPACITY}::test_one_more_is_refused_with_those_that_could_go",
     ("retention",): f"{RETENTION}::test_a_run_removes_old_workers_that_are_merged",
@@ -152,7 +152,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("rate_limit_wait",): f"{LIMITED}::test_longer_than_anybody_waits_is_a_failure_at_once",
     ("stagger",): "tests/execution/test_start_throttle.py::test_starts_are_so_far_apart",
     ("fail_fast",): f"{ATTEMPTS}::test_the_first_failure_for_good_cancels_all_others",
-    ("fail_on",): "tests/cli/commands/test_parallel.py::test_the_exit_code_is_that_of_the_results",
+    ("fail_on",): "tests/cli/commands/test_parallel.py::test_exit_code_follows_from_the_results",
     ("preset",): "tests/config/test_presets.py::*",
     ("providers",): f"{LIMITED}::test_five_starts_with_room_for_two_and_one_a_second",
     ("limits", "cpus"): lambda seen: seen.worker.cpus == 0.5,
@@ -204,13 +204,13 @@ OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
     "test_a_task_with_a_program_of_its_own_has_what_is_configured_for_that",
     "model": ("own", lambda seen: seen.worker.env["ORCHESTRATOR_MODEL"] == "own"),
     "image": ("pg", lambda seen: seen.worker.image == "pg"),
-    "max_steps": "tests/cli/test_every_option.py::test_a_workflow_refuses",
+    "max_steps": "tests/cli/test_every_option.py::test_options_against_a_workflow_are_refused",
     "budget": (0.5, lambda seen: seen.worker.env["ORCHESTRATOR_BUDGET"] == "0.5"),
     "timeout": WORKFLOW_OF_TESTS,
     "retries": f"{DEPENDENCIES}::test_an_attempt_more_starts_where_the_task_does",
     "retry_delay": f"{DEPENDENCIES}::test_an_attempt_more_starts_where_the_task_does",
     "limits": ({"pids": 55}, lambda seen: seen.worker.pids == 55 and seen.worker.cpus == 0.5),
-    "network": "tests/cli/test_every_option.py::test_a_workflow_refuses",
+    "network": "tests/cli/test_every_option.py::test_options_against_a_workflow_are_refused",
     "ports": ([3001], lambda seen: 3001 in seen.worker.ports),
     "services": "tests/worker/test_services.py::*",
     "setup": (["echo own"], lambda seen: "echo own" in seen.role("setup").command),
@@ -230,7 +230,7 @@ def test_every_setting_has_a_row() -> None:
     assert set(WorkerSettings.model_fields) == OF_A_TASK.keys()
 
 
-def test_every_test_of_a_setting_is_there() -> None:
+def test_every_referenced_test_exists() -> None:
     assert missing_tests([*SETTINGS.values(), *OF_A_TASK.values()]) == []
 
 
@@ -251,7 +251,7 @@ def look(repo: Path, scratch: Path, workflow: Workflow | None) -> Seen:
 
 
 @pytest.mark.parametrize("kind", ["parallel", "workflow"])
-def test_every_setting_is_kept(
+def test_every_setting_is_applied(
     kind: str, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(repo, monkeypatch)
@@ -262,7 +262,7 @@ def test_every_setting_is_kept(
     assert [field for field, row in looks.items() if not row(seen)] == []
 
 
-def test_every_setting_of_a_task_is_kept(
+def test_every_setting_of_a_task_is_applied(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(repo, monkeypatch)

@@ -1,4 +1,4 @@
-"""The published JSON Schemas accept every file that the commands accept, and little else."""
+"""Tests that the published JSON Schemas accept the same files as the commands."""
 
 import json
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ def is_config(path: Path) -> bool:
     return not check_file(path).problems
 
 
-def test_the_schemas_are_schemas() -> None:
+def test_schemas_are_valid_json_schemas() -> None:
     Draft202012Validator.check_schema(json_schema())
     Draft202012Validator.check_schema(manifest_schema())
 
 
 @pytest.mark.parametrize("path", [*files()], ids=lambda path: path.name)
-def test_every_file_of_ours_is_valid(path: Path) -> None:
+def test_every_file_of_the_project_is_valid(path: Path) -> None:
     validator = CONFIG if is_config(path) else WORKFLOW
     assert problems(validator, plain(path)) == []
 
@@ -85,7 +85,7 @@ WORKFLOWS = [
 
 
 @pytest.mark.parametrize("text", CONFIGS)
-def test_a_valid_configuration(text: str, tmp_path: Path) -> None:
+def test_valid_configuration_is_accepted(text: str, tmp_path: Path) -> None:
     path = tmp_path / "orchestrator.yaml"
     path.write_text(text)
     assert check_file(path).problems == []
@@ -93,7 +93,7 @@ def test_a_valid_configuration(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", WORKFLOWS)
-def test_a_valid_workflow(text: str, tmp_path: Path) -> None:
+def test_valid_workflow_is_accepted(text: str, tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
     path.write_text(text)
     read_workflow(path, variables={})
@@ -110,7 +110,7 @@ def test_a_valid_workflow(text: str, tmp_path: Path) -> None:
         "container: {memory: lots}",
     ],
 )
-def test_a_wrong_configuration(text: str, tmp_path: Path) -> None:
+def test_invalid_configuration_is_rejected(text: str, tmp_path: Path) -> None:
     path = tmp_path / "orchestrator.yaml"
     path.write_text(text)
     assert check_file(path).problems
@@ -125,7 +125,7 @@ def test_a_wrong_configuration(text: str, tmp_path: Path) -> None:
         "nothing: 1",
     ],
 )
-def test_a_wrong_workflow(text: str, tmp_path: Path) -> None:
+def test_invalid_workflow_is_rejected(text: str, tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
     path.write_text(text)
     with pytest.raises((ConfigError, DocumentError)):
@@ -133,7 +133,7 @@ def test_a_wrong_workflow(text: str, tmp_path: Path) -> None:
     assert problems(WORKFLOW, plain(path))
 
 
-def test_the_published_files_are_those() -> None:
+def test_published_files_equal_the_schemas() -> None:
     reference = ROOT / "docs" / "reference"
     for name, schema in (("config", json_schema()), ("manifest", manifest_schema())):
         assert json.loads((reference / f"{name}.schema.json").read_text()) == schema

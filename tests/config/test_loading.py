@@ -1,4 +1,4 @@
-"""Settings from options, variables, a file and the defaults: the stronger source wins."""
+"""Tests of the precedence of options, variables, file and defaults."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.settings import DOCUMENTED, load, write
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "config.schema.json"
 
 
-def test_the_documented_block_means_the_defaults(tmp_path):
+def test_documented_block_equals_the_defaults(tmp_path):
     config = load(file=write(tmp_path, DOCUMENTED))
     assert config == ParallelConfig(
         tasks=("t",), workers=3, agent="build", max_steps=50, budget_per_worker=None
@@ -26,7 +26,7 @@ def test_null_counts_as_not_given(tmp_path):
     assert config.timeout_per_worker == 600
 
 
-def test_option_over_environment_over_file_over_default(tmp_path):
+def test_precedence_is_option_environment_file_default(tmp_path):
     file = write(tmp_path, "parallel_runs: {workers: 4, agent: a, max_steps: 7}")
     environ = {"ORCHESTRATOR_WORKERS": "5", "ORCHESTRATOR_AGENT": "b"}
     config = load({"workers": "6"}, environ=environ, file=file)
@@ -34,7 +34,7 @@ def test_option_over_environment_over_file_over_default(tmp_path):
     assert config.fail_on == "any"
 
 
-def test_an_empty_variable_is_not_set():
+def test_empty_variable_counts_as_not_set():
     assert load(environ={"ORCHESTRATOR_WORKERS": ""}).workers == 3
 
 
@@ -94,12 +94,12 @@ def test_lists_of_options_and_variables_are_trimmed():
     ["ports: [3000, 3010]", "container: {ports: [3000, 3010]}\nports: null",
      "ports: {PORT: 3000, API_PORT: 3010}"],
 )  # fmt: skip
-def test_ports_have_a_block_of_their_own(tmp_path, text):
+def test_ports_may_be_a_list_or_a_mapping(tmp_path, text):
     config = load(file=write(tmp_path, text))
     assert config.isolation.ports == {"PORT": 3000, "API_PORT": 3010}
 
 
-def test_the_published_schema_is_up_to_date():
+def test_published_schema_is_up_to_date():
     assert SCHEMA.read_text() == json.dumps(json_schema(), indent=2) + "\n", (
         "write it anew: python -c 'import json; "
         "from orchestrator.config.loading import json_schema; "

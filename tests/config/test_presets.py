@@ -1,4 +1,4 @@
-"""A preset fills in what nobody asked for, and nothing else; the documentation says the same."""
+"""Tests that presets set only defaults, as documented."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def value_of(config: ParallelConfig, field: tuple[str, ...]) -> object:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_value_of_a_preset_is_valid_and_arrives(name):
+def test_every_value_of_a_preset_is_valid_and_applied(name):
     config = ParallelConfig(tasks=("t",), preset=name)
     for part, values in PRESETS[name].items():
         for key, value in values.items():
@@ -41,12 +41,12 @@ def test_every_value_of_a_preset_is_valid_and_arrives(name):
     assert checked == config
 
 
-def test_none_is_todays_defaults():
+def test_without_preset_the_defaults_apply():
     assert load() == ANY
     assert (ANY.limits, ANY.isolation) == (Limits(), Isolation())
 
 
-def test_whatever_is_given_anywhere_overrides_it(tmp_path):
+def test_every_explicit_setting_overrides_the_preset(tmp_path):
     file = tmp_path / "orchestrator.yaml"
     file.write_text(
         "parallel_runs: {preset: trusted, timeout_per_worker: 7}\ncontainer: {pids: 99}\n"
@@ -60,7 +60,7 @@ def test_whatever_is_given_anywhere_overrides_it(tmp_path):
     assert config.limits.disk == PRESETS["untrusted"]["limits"]["disk"]
 
 
-def test_a_value_given_that_is_the_default_counts_as_given():
+def test_explicit_default_value_overrides_the_preset():
     explicit = ParallelConfig(
         tasks=("t",), preset="untrusted", limits=Limits(pids=512), timeout_per_worker=600
     )
@@ -68,13 +68,13 @@ def test_a_value_given_that_is_the_default_counts_as_given():
     assert explicit.limits.memory == 1024**3
 
 
-def test_what_the_preset_closes_does_not_go_with_ports():
+def test_ports_contradict_a_preset_without_network():
     with pytest.raises(ConfigError, match="ports cannot be published with network none"):
         load({"preset": "untrusted", "ports": "3000"})
     assert load({"preset": "untrusted", "ports": "3000", "network": "open"}).isolation.ports
 
 
-def test_an_unknown_one_is_refused():
+def test_unknown_preset_is_refused():
     with pytest.raises(ConfigError) as caught:
         load({"preset": "paranoid"})
     assert caught.value.message == (
@@ -83,7 +83,7 @@ def test_an_unknown_one_is_refused():
 
 
 def table() -> str:
-    """What the page must say."""
+    """Return the table that the documentation must contain."""
     configs = [ANY, *(ParallelConfig(tasks=("t",), preset=name) for name in PRESETS)]
     keys = dict.fromkeys(key for parts in PRESETS.values() for p in parts.values() for key in p)
     head = ["setting", "none", *(f"`{name}`" for name in PRESETS)]
@@ -110,5 +110,5 @@ def str_of(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def test_the_page_has_the_table():
+def test_documentation_contains_the_table():
     assert table() in PAGE.read_text(), f"put this table into {PAGE}:\n{table()}"

@@ -1,4 +1,4 @@
-"""Settings of other tools' files, and of the agents in a configuration file."""
+"""Tests of settings from files of other tools, and of the block `agents`."""
 
 import json
 
@@ -12,11 +12,11 @@ OF_MAX_WORKERS = "must be a whole number from 1 to 10 (`max_workers`) or `auto`"
 
 
 class TestAutomatosx:
-    def test_its_workers(self, tmp_path):
+    def test_max_concurrent_agents_sets_workers(self, tmp_path):
         text = '{"execution": {"maxConcurrentAgents": 4, "parallelDelegationEnabled": true}}'
         assert load(file=write(tmp_path, text, "automatosx.config.json")).workers == 4
 
-    def test_its_range_and_what_is_not_there_yet(self, tmp_path):
+    def test_out_of_range_and_unknown_keys_are_reported(self, tmp_path):
         text = json.dumps({
             "execution": {"maxConcurrentAgents": 11, "parallelDelegationEnabled": 0,
                           "maxConcurentAgents": 1},
@@ -33,7 +33,7 @@ class TestAutomatosx:
             "`providers.gemini-cli.rateLimit.refillRate`?",
         ]
 
-    def test_no_parallel_delegation_is_one_at_a_time(self, tmp_path):
+    def test_disabled_parallel_delegation_means_one_worker(self, tmp_path):
         for agents in ("", '"maxConcurrentAgents": 4, '):
             text = f'{{"execution": {{{agents}"parallelDelegationEnabled": false}}}}'
             file = write(tmp_path, text, "automatosx.config.json")
@@ -49,13 +49,13 @@ class TestAutomatosx:
             ("x.yaml", "providers: {gemini-cli: {rateLimit: {}}}"),
         ],
     )  # fmt: skip
-    def test_its_rate_limits_in_either_spelling(self, tmp_path, name, text):
+    def test_rate_limits_are_read_in_both_spellings(self, tmp_path, name, text):
         limit = RateLimit(enabled=True, capacity=100, refill_rate=10.0)
         config = load(file=write(tmp_path, text, name))
         assert config.providers == {"gemini-cli": Provider(rate_limit=limit)}
         assert ParallelConfig.model_validate_json(config.model_dump_json()) == config
 
-    def test_wrong_rate_limits_are_told_where_they_stand(self, tmp_path):
+    def test_invalid_rate_limits_are_reported_with_their_lines(self, tmp_path):
         text = """\
 providers:
   gemini-cli:
@@ -73,12 +73,12 @@ providers:
             f'{file}:5: `{where}.refillRate` is `"fast"`: must be a number above 0',
         ]
 
-    def test_a_provider_has_a_usable_name(self, tmp_path):
+    def test_invalid_provider_name_is_refused(self, tmp_path):
         file = write(tmp_path, "providers: {bad name: {}}")
         (mistake,) = mistakes(file=file)
         assert mistake.startswith(f"{file}:1: `providers`: a name must consist of letters")
 
-    def test_workers_under_both_names(self, tmp_path):
+    def test_workers_under_two_keys_are_refused(self, tmp_path):
         text = "parallel_runs: {workers: 2}\nexecution: {maxConcurrentAgents: 4}"
         file = write(tmp_path, text)
         assert mistakes(file=file) == [
@@ -108,18 +108,18 @@ agents:
             ({"agent_cli": "shell", "max_steps": "3"}, {"ORCHESTRATOR_MAX_STEPS": "8"}, 3),
         ],
     )
-    def test_they_hold_for_the_program_that_is_run(self, tmp_path, options, environ, steps):
+    def test_defaults_apply_to_the_chosen_program(self, tmp_path, options, environ, steps):
         config = load(options, environ=environ, file=write(tmp_path, self.TEXT))
         assert config.max_steps == steps
 
-    def test_what_they_leave_out_is_the_general_s(self, tmp_path):
+    def test_other_settings_come_from_the_general_part(self, tmp_path):
         file = write(tmp_path, self.TEXT)
         shell = load({"agent_cli": "shell"}, file=file)
         assert (shell.model, shell.image) == ("m", "own")
         assert shell.isolation.env == {"A": "general", "B": "own", "C": "own"}
         assert (load(file=file).model, load(file=file).image) == (None, "general")
 
-    def test_mistakes_in_every_program_s_are_told(self, tmp_path):
+    def test_mistakes_in_all_blocks_are_reported(self, tmp_path):
         text = """\
 agents:
   shel: {}
@@ -138,13 +138,13 @@ agents:
         ]
 
     @pytest.mark.parametrize("key", ["image: x", "api_base: x", "env: {A: b}"])
-    def test_they_are_no_way_around_what_needs_a_named_file(self, tmp_path, key):
+    def test_restricted_settings_require_a_named_file(self, tmp_path, key):
         file = write(tmp_path, f"agents: {{shell: {{{key}}}}}")
         with pytest.raises(ConfigError, match="not accepted from a file"):
             load(top=tmp_path)
         assert load(file=file)
 
-    def test_a_longer_time_than_the_user_s_preset_is_refused(self, tmp_path):
+    def test_discovered_timeout_above_the_users_preset_is_refused(self, tmp_path):
         write(tmp_path, "agents: {shell: {timeout_per_worker: 9000}}")
         options = {"agent_cli": "shell", "preset": "untrusted"}
         with pytest.raises(ConfigError, match=r"agents\.shell\.timeout_per_worker. gives workers"):
@@ -152,7 +152,7 @@ agents:
         assert load({**options, "timeout_per_worker": "9"}, top=tmp_path).timeout == 9
 
 
-def test_what_is_at_the_top_is_not_given_twice(tmp_path):
+def test_setting_at_the_top_and_in_a_block_is_refused(tmp_path):
     assert load(file=write(tmp_path, "ports: [80]")).isolation.ports == {"PORT": 80}
     file = write(tmp_path, "container: {ports: [80]}\nports: [81]")
     assert mistakes(file=file) == [
@@ -160,7 +160,7 @@ def test_what_is_at_the_top_is_not_given_twice(tmp_path):
     ]
 
 
-def test_a_key_in_the_wrong_place_is_told_the_right_one(tmp_path):
+def test_misplaced_key_is_reported_with_the_right_block(tmp_path):
     file = write(tmp_path, "workers: 3\ncontainer: {checks: 3, agent: x}")
     assert f"{file}:1: `workers` is unknown, `workers` belongs under `parallel_runs`" in mistakes(
         file=file

@@ -1,4 +1,4 @@
-"""Variables of the environment and found files: which are read, and what a hint says of them."""
+"""Tests of environment variables, discovered files, and the hints for mistakes in them."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.settings import load, mistakes, write
 
 
 class TestVariables:
-    def test_they_are_merged_one_by_one(self, tmp_path):
+    def test_variables_of_all_sources_are_merged(self, tmp_path):
         file = write(tmp_path, "container: {env: {A: file, B: file, C: file}}")
         env_file = write(tmp_path, "# mine\n\nB=env file\nC=x=y\n", "vars.env")
         config = load({"env": ("C=option", "D"), "env_file": (str(env_file),)},
@@ -17,7 +17,7 @@ class TestVariables:
             "A": "file", "B": "env file", "C": "option", "D": "caller"
         }  # fmt: skip
 
-    def test_mistakes_of_an_env_file_have_lines(self, tmp_path):
+    def test_mistakes_of_an_env_file_are_reported_with_lines(self, tmp_path):
         env_file = write(tmp_path, "A=1\nMISSING\n=x\n", "vars.env")
         assert mistakes({"env_file": (str(env_file), "/nowhere")}) == [
             f"{env_file}:2: `MISSING` is not set in the environment",
@@ -27,13 +27,13 @@ class TestVariables:
 
 
 class TestFileChoice:
-    def test_the_first_of_the_repository_that_exists(self, tmp_path):
+    def test_first_existing_file_of_the_repository_is_used(self, tmp_path):
         write(tmp_path, "parallel_runs: {workers: 5}", ".orchestrator/config.yaml")
         assert load(top=tmp_path).workers == 5
         write(tmp_path, "parallel_runs: {workers: 4}")
         assert load(top=tmp_path).workers == 4
 
-    def test_the_one_asked_for_instead(self, tmp_path):
+    def test_named_file_replaces_the_discovered_file(self, tmp_path):
         write(tmp_path, "parallel_runs: {workers: 4}")
         named = write(tmp_path, "parallel_runs: {workers: 6}", "named.yaml")
         by_variable = write(tmp_path, "parallel_runs: {workers: 7}", "by-variable.yaml")
@@ -41,16 +41,16 @@ class TestFileChoice:
         assert load(top=tmp_path, environ=environ).workers == 7
         assert load(top=tmp_path, environ=environ, file=named).workers == 6
 
-    def test_none_at_all(self, tmp_path):
+    def test_without_file_the_defaults_apply(self, tmp_path):
         assert load(top=tmp_path).workers == 3
 
-    def test_one_that_is_missing(self, tmp_path):
+    def test_missing_named_file_is_an_error(self, tmp_path):
         file = tmp_path / "no.yaml"
         assert mistakes(file=file) == [f"{file}: cannot be read: No such file or directory"]
 
 
 class TestHints:
-    """What to do about a mistake depends on where it was made."""
+    """The hint for a mistake depends on its source."""
 
     @pytest.mark.parametrize(
         ("options", "text", "hint"),
@@ -68,13 +68,13 @@ class TestHints:
             ),
         ],
     )
-    def test_by_the_place(self, tmp_path, options, text, hint):
+    def test_hint_depends_on_the_source(self, tmp_path, options, text, hint):
         with pytest.raises(ConfigError) as caught:
             load(options, file=write(tmp_path, text))
         assert caught.value.hint.startswith(hint)
 
 
-def test_the_hint_names_the_file_that_was_named_and_no_other(tmp_path):
+def test_hint_names_only_a_named_file(tmp_path):
     for text, top, words in [("{}", None, "config schema`"), ("x: 1", None, "validate '"),
                              ("x: 1", tmp_path, "validate`")]:  # fmt: skip
         file = write(tmp_path, text, "a b.yaml" if top is None else "orchestrator.yaml")
@@ -83,12 +83,12 @@ def test_the_hint_names_the_file_that_was_named_and_no_other(tmp_path):
         assert words in caught.value.hint
 
 
-def test_a_list_may_be_given_as_a_variable():
+def test_variable_may_hold_a_list():
     assert load(environ={"ORCHESTRATOR_ALLOW": "a, b"}).isolation.allow == ("a", "b")
 
 
 @pytest.mark.parametrize("name", ["ORCHESTRATOR_PORT", "ORCHESTRATOR_SERVICE_HOST", "OTHER"])
-def test_variables_of_others_are_left_alone(name):
+def test_variables_of_other_programs_are_ignored(name):
     assert load(environ={name: "tcp://10.0.0.1:80"}).workers == 3
 
 

@@ -1,4 +1,4 @@
-"""What a configuration file that nobody named may set, and what it may not."""
+"""Tests of what a configuration file discovered in the repository may set."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.support.settings import DOCUMENTED, load, write
 
 
 class TestGuest:
-    """A file that nobody named: whoever wrote the repository wrote it."""
+    """A discovered file: the authors of the repository wrote it."""
 
     SEEN = "is not accepted from a file that was found in the repository"
     WIDER = "gives workers more permissions or larger limits than without the file"
@@ -48,7 +48,7 @@ class TestGuest:
             ("container", "secrets", "[NPM_TOKEN]"),
         ],
     )
-    def test_what_hands_out_what_is_the_user_s(self, tmp_path, block, key, value):
+    def test_settings_that_give_the_users_data_are_refused(self, tmp_path, block, key, value):
         text = f"{block}: {{{key}: {value}}}"
         assert self.refused(tmp_path, text) == [f"1: `{block}.{key}` {self.SEEN}"]
 
@@ -57,17 +57,17 @@ class TestGuest:
         [("cpus", 3), ("memory", "5g"), ("pids", 513), ("open_files", 5000), ("tmp", "2g"),
          ("disk", "9g"), ("inodes", 2_000_000), ("log_limit", "2g"), ("grace", 60)],
     )  # fmt: skip
-    def test_a_limit_above_what_holds(self, tmp_path, key, value):
+    def test_limit_above_the_current_limit_is_refused(self, tmp_path, key, value):
         found = self.refused(tmp_path, f"container: {{{key}: {value}}}")
         assert found == [f"1: `container.{key}` {self.WIDER}"]
 
-    def test_more_worktrees_than_there_may_be(self, tmp_path):
+    def test_more_workers_or_worktrees_than_allowed_are_refused(self, tmp_path):
         found = self.refused(tmp_path, "parallel_runs: {max_workers: 11}")
         assert found == [f"1: `parallel_runs.max_workers` {self.WIDER}"]
         found = self.refused(tmp_path, "parallel_runs: {max_worktrees: 21}")
         assert found == [f"1: `parallel_runs.max_worktrees` {self.WIDER}"]
 
-    def test_a_worker_that_may_write_where_it_may_only_look(self, tmp_path):
+    def test_read_only_cannot_be_switched_off(self, tmp_path):
         closed = {"options": {"read_only": True}}
         write(tmp_path, "container: {read_only: true}")
         assert load(top=tmp_path).isolation.read_only
@@ -76,7 +76,7 @@ class TestGuest:
         assert load(closed["options"], top=tmp_path).isolation.read_only
         assert load(top=tmp_path, environ=environ).isolation.read_only
 
-    def test_a_setup_that_may_more(self, tmp_path):
+    def test_setup_with_more_permissions_is_refused(self, tmp_path):
         text = "setup: [make]\nsetup_timeout: 0\ncontainer:\n  setup_network: open"
         closed = {"options": {"preset": "untrusted"}}
         assert self.refused(tmp_path, text, **closed) == [
@@ -86,7 +86,7 @@ class TestGuest:
         write(tmp_path, "setup: [make]\nsetup_timeout: 9\ncontainer: {setup_network: none}")
         assert load(top=tmp_path).project.setup == ("make",)
 
-    def test_checks_that_may_more(self, tmp_path):
+    def test_checks_with_more_permissions_are_refused(self, tmp_path):
         text = "checks: [{run: make, timeout: 601}]\ncontainer:\n  check_network: open"
         closed = {"options": {"preset": "untrusted"}}
         assert self.refused(tmp_path, text, **closed) == [
@@ -97,13 +97,13 @@ class TestGuest:
         assert load(top=tmp_path).project.checks[0].run == "make"
 
     @pytest.mark.parametrize("key", ["setup_network", "check_network"])
-    def test_it_opens_no_network_though_the_agent_has_one(self, tmp_path, key):
+    def test_network_of_setup_and_checks_cannot_be_opened(self, tmp_path, key):
         text = f"setup: [make]\nchecks: [make]\ncontainer: {{{key}: open}}"
         assert self.refused(tmp_path, text) == [f"3: `container.{key}` {self.WIDER}"]
         opened = {key: "open"}
         assert getattr(load(opened, top=tmp_path).isolation, key) == "open"
 
-    def test_its_commands_are_closed_unless_an_option_has_others(self, tmp_path):
+    def test_commands_of_a_discovered_file_are_closed_stages(self, tmp_path):
         text = "setup: [a]\nteardown: [b]\nchecks: [c]"
         file = write(tmp_path, text)
         found = load(top=tmp_path)
@@ -121,7 +121,7 @@ class TestGuest:
 
     @pytest.mark.parametrize("place", ["orchestrator.yaml", ".orchestrator/config.yaml"])
     @pytest.mark.parametrize("kind", ["link", "folder", "fifo", "dangling"])
-    def test_a_link_shows_nothing_of_what_it_leads_to(self, tmp_path, place, kind):
+    def test_content_behind_a_link_is_not_shown(self, tmp_path, place, kind):
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         (elsewhere / "config.yaml").write_text("private-word: x\n")
@@ -145,18 +145,18 @@ class TestGuest:
             with pytest.raises(ConfigError, match="private-word"):
                 load(file=file, top=top)
 
-    def test_the_repository_itself_may_be_behind_a_link(self, tmp_path):
+    def test_repository_may_be_reached_through_a_link(self, tmp_path):
         (tmp_path / "top").mkdir()
         write(tmp_path / "top", "parallel_runs: {workers: 4}")
         (tmp_path / "link").symlink_to("top")
         assert load(top=tmp_path / "link").workers == 4
 
     @pytest.mark.parametrize("preset", ["ci", "trusted"])
-    def test_a_preset_that_gives_more(self, tmp_path, preset):
+    def test_preset_with_more_permissions_is_refused(self, tmp_path, preset):
         found = self.refused(tmp_path, f"parallel_runs: {{preset: {preset}}}")
         assert found == [f"1: `parallel_runs.preset` {self.WIDER}"]
 
-    def test_the_preset_of_the_user_stands(self, tmp_path):
+    def test_settings_beyond_the_users_preset_are_refused(self, tmp_path):
         text = """\
 parallel_runs:
   timeout_per_worker: 0
@@ -173,7 +173,7 @@ container:
             f"2: `parallel_runs.timeout_per_worker` {self.WIDER}",
         ]
 
-    def test_what_it_may_say(self, tmp_path):
+    def test_harmless_settings_are_accepted(self, tmp_path):
         text = """\
 parallel_runs: {models: [m], workers: 10, agent: plan,
   max_steps: 9, budget_per_worker: 5, timeout_per_worker: 0, fail_on: all,
@@ -186,17 +186,17 @@ container: {cpus: 2, memory: 4g, idle_timeout: 5, history: shallow, ports: [3000
         assert (config.workers, config.limits.memory) == (10, 4 * 1024**3)
         assert config.isolation.ports == {"PORT": 3000}
 
-    def test_a_stronger_layer_may_loosen(self, tmp_path):
+    def test_setting_is_accepted_if_an_option_allows_the_same(self, tmp_path):
         write(tmp_path, "container: {memory: 8g, network: open}")
         assert load({"memory": "8g"}, top=tmp_path).limits.memory == 8 * 1024**3
 
-    def test_the_documented_block_is_taken(self, tmp_path):
+    def test_documented_block_is_accepted(self, tmp_path):
         write(tmp_path, DOCUMENTED.replace("timeout_per_worker: null", "timeout_per_worker: 900"))
         assert load(top=tmp_path).timeout == 900
 
 
-def test_every_setting_is_judged_for_a_file_that_nobody_named():
-    """Who adds a key decides: a repository's file may say it, may not, or may not loosen it."""
+def test_every_setting_is_classified_for_discovered_files():
+    """A new key must be added to one of these groups: allowed, forbidden, or bounded."""
     harmless = {
         "agent", "budget_per_worker", "budget_total", "caches", "dotenv", "enforce",
         "fail_fast", "fail_on", "max_steps", "rate_limit_wait", "tokens_per_worker",
@@ -214,15 +214,15 @@ def test_every_setting_is_judged_for_a_file_that_nobody_named():
 
 
 class TestCheckFile:
-    """A file by itself, whoever will name it."""
+    """Checks of a file alone, with or without naming it."""
 
-    def test_mistakes_and_what_needs_a_named_file(self, tmp_path):
+    def test_check_lists_mistakes_and_settings_that_require_naming(self, tmp_path):
         file = write(tmp_path, "container: {memory: 9g, cpus: x}\nagents: {shell: {image: i}}")
         check = check_file(file)
         assert check.problems == [f'{file}:1: `container.cpus` is `"x"`: must be a number above 0']
         assert check.named_only == [f"{file}:2: `agents.shell.image` {TestGuest.SEEN}"]
 
-    def test_what_loosens_is_found_for_every_program_and_told_once(self, tmp_path):
+    def test_loosened_settings_of_all_programs_are_listed_once(self, tmp_path):
         text = """\
 parallel_runs: {preset: untrusted, max_worktrees: 30}
 agents: {shell: {timeout_per_worker: 9}, architect: {}}
@@ -232,23 +232,23 @@ agents: {shell: {timeout_per_worker: 9}, architect: {}}
         assert check.problems == []
         assert check.named_only == [f"{file}:1: `parallel_runs.max_worktrees` {TestGuest.WIDER}"]
 
-    def test_what_does_not_go_together(self, tmp_path):
+    def test_contradictions_are_reported(self, tmp_path):
         file = write(tmp_path, "container: {ports: [80], network: none}")
         assert check_file(file).problems == [f"{file}: ports cannot be published with network none"]
 
-    def test_an_agent_program_that_is_not_there(self, tmp_path):
+    def test_unknown_agent_program_is_reported(self, tmp_path):
         file = write(tmp_path, "parallel_runs: {agent_cli: shel}")
         (problem,) = check_file(file).problems
         assert problem.startswith(f"{file}:1: `parallel_runs.agent_cli` is `shel`: must be one of ")
 
-    def test_a_file_that_is_right(self, tmp_path):
+    def test_valid_file_has_no_problems(self, tmp_path):
         right = FileCheck(problems=[], named_only=[], closed=())
         assert check_file(write(tmp_path, DOCUMENTED)) == right
         assert check_file(write(tmp_path, "setup: [make]")).closed == ("setup",)
 
 
 class TestHostileFile:
-    """A file of a repository that is made to be printed, to cost time, or to break us."""
+    """A discovered file that tries to control the terminal, waste time or cause a crash."""
 
     SAID = (
         '"\\e[31m\\u202e##vso[a.b]c": 1\n',
@@ -282,7 +282,7 @@ class TestHostileFile:
 
     @pytest.mark.process
     @pytest.mark.parametrize("text", [*SAID, *REFUSED])
-    def test_it_is_refused_and_steers_nothing(
+    def test_hostile_file_is_refused_with_harmless_output(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, capsys
     ) -> None:
         monkeypatch.setenv("TF_BUILD", "True")
@@ -295,7 +295,7 @@ class TestHostileFile:
         assert len(shown.err) < 2000
         assert not (tmp_path / "pwned").exists()
 
-    def test_not_every_mistake_of_thousands_is_told(self, tmp_path: Path) -> None:
+    def test_number_of_listed_mistakes_is_bounded(self, tmp_path: Path) -> None:
         text = "".join(f"k{number}: 1\n" for number in range(2000))
         file = write(tmp_path, text)
         with pytest.raises(ConfigError) as caught:
@@ -303,7 +303,7 @@ class TestHostileFile:
         assert caught.value.message.startswith("2000 mistakes in the configuration:\n")
         assert caught.value.message.endswith("\n  and 1950 more")
 
-    def test_a_deadline_that_no_clock_knows_is_a_long_one(self, tmp_path: Path) -> None:
+    def test_huge_timeout_is_reduced_to_the_maximum(self, tmp_path: Path) -> None:
         file = write(tmp_path, "parallel_runs: {timeout_per_worker: 1e308}\n")
         config = load_config(options={"tasks": ["x"]}, environ={}, top=None, file=file)
         assert config.timeout == 1e9

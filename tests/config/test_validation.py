@@ -1,4 +1,4 @@
-"""Every mistake in the settings is reported at once, with its place."""
+"""Tests that all mistakes in the settings are reported at once, with their sources."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tests.support.settings import load, mistakes, write
 OF_MAX_WORKERS = "must be a whole number from 1 to 10 (`max_workers`) or `auto`"
 
 
-def test_all_mistakes_of_all_sources_are_listed_with_their_places(tmp_path):
+def test_all_mistakes_of_all_sources_are_listed(tmp_path):
     text = """\
 parallel_runs:
   worker: 3
@@ -67,12 +67,12 @@ foo: 1
 
 
 @pytest.mark.parametrize("value", ["0", "11", "-1", "x", "2.5", "nan"])
-def test_workers_are_from_one_to_ten(value):
+def test_number_of_workers_is_bounded(value):
     bound = OF_MAX_WORKERS if value == "11" else OF_MAX_WORKERS.replace(" (`max_workers`)", "")
     assert mistakes({"workers": value}) == [f"option `--workers` is `{value}`: {bound}"]
 
 
-def test_a_named_file_and_the_environment_raise_the_number_of_workers(tmp_path):
+def test_named_file_and_environment_may_raise_max_workers(tmp_path):
     named = write(tmp_path, "parallel_runs: {max_workers: 64, workers: 20}")
     assert load(file=named).workers == 20
     assert load({"workers": "64"}, file=named).workers == 64
@@ -91,14 +91,14 @@ def test_a_named_file_and_the_environment_raise_the_number_of_workers(tmp_path):
     ]
 
 
-def test_a_wrong_value_is_reported_even_where_a_stronger_source_wins(tmp_path):
+def test_invalid_value_is_reported_even_if_overridden(tmp_path):
     file = write(tmp_path, "parallel_runs: {workers: 99}")
     assert mistakes({"workers": "2"}, file=file) == [
         f"{file}:1: `parallel_runs.workers` is `99`: {OF_MAX_WORKERS}"
     ]
 
 
-def test_what_does_not_go_together_is_found_across_sources():
+def test_contradictions_across_sources_are_found():
     found = mistakes({"ports": "3000"}, environ={"ORCHESTRATOR_NETWORK": "none"})
     assert found == ["ports cannot be published with network none"]
 
@@ -112,19 +112,19 @@ def test_a_missing_task_has_a_hint():
     )
 
 
-def test_values_that_may_be_secret_are_not_shown(tmp_path):
+def test_values_of_secret_settings_are_not_shown(tmp_path):
     file = write(tmp_path, "parallel_runs: {api_base: [s3cret]}\ncontainer: {env: {A: [s3cret]}}")
     found = mistakes({"env": ("A\0=s3cret",)}, file=file)
     assert len(found) == 3
     assert "s3cret" not in "".join(found)
 
 
-def test_a_value_cannot_steer_the_terminal():
+def test_value_in_a_message_is_made_harmless():
     (found,) = mistakes({"workers": "\x1b[2J\nx"})
     assert found.startswith("option `--workers` is `\ufffd[2J x`")
 
 
-def test_mistakes_inside_of_a_value_have_their_own_lines(tmp_path):
+def test_mistakes_inside_a_value_are_reported_with_their_lines(tmp_path):
     text = """\
 services:
   db:
@@ -154,9 +154,9 @@ services:
 
 
 class TestAuto:
-    """`workers: auto` is as many as the machine has room for."""
+    """`workers: auto` is the number of workers for which the machine has room."""
 
-    def test_it_goes_by_what_a_worker_may_use(self, tmp_path: Path) -> None:
+    def test_auto_depends_on_the_limits_of_a_worker(self, tmp_path: Path) -> None:
         cpus = len(os.sched_getaffinity(0))
         half = self.workers(tmp_path, {"workers": "auto", "cpus": "0.5", "memory": "16m"})
         assert half == min(10, cpus * 2)
@@ -164,7 +164,7 @@ class TestAuto:
         two = {"workers": "auto", "cpus": "0.1", "memory": "16m", "tasks": ("a", "b")}
         assert self.workers(tmp_path, two) == 2
 
-    def test_a_stronger_number_beats_it_and_it_beats_a_weaker_one(self, tmp_path: Path) -> None:
+    def test_auto_follows_the_precedence_of_sources(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.yaml"
         file.write_text("parallel_runs: {workers: auto}\n")
         assert self.workers(tmp_path, {"workers": "7"}, file=file) == 7

@@ -1,4 +1,4 @@
-"""`parallel-cleanup` and `restore`: what they say and return."""
+"""Tests of the output and exit codes of `parallel-cleanup` and `restore`."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ NOTHING = CleanupReport(workers=(), live=(), leftovers=0)
 
 
 class Engine:
-    """An engine that is only opened and closed."""
+    """An engine that can only be closed."""
 
     closed = False
 
@@ -31,14 +31,14 @@ def engine(monkeypatch) -> Engine:
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Stand where the clean-up would; remember what it was asked."""
+def record_arguments(monkeypatch):
+    """Replace the cleanup by a function that records its arguments and returns a report."""
 
     def reply(report: CleanupReport) -> dict:
         seen: dict = {}
 
-        def clean_up(root, **asked) -> CleanupReport:
-            seen.update(asked, root=root)
+        def clean_up(root, **record_arguments) -> CleanupReport:
+            seen.update(record_arguments, root=root)
             return report
 
         monkeypatch.setattr(command, "clean_up", clean_up)
@@ -57,8 +57,8 @@ def cleaned(number: int, **rest) -> CleanedWorker:
     )
 
 
-def test_what_it_is_asked(repository, engine, asked):
-    seen = asked(NOTHING)
+def test_options_become_arguments_of_cleanup(repository, engine, record_arguments):
+    seen = record_arguments(NOTHING)
     assert run(["parallel-cleanup", "2", "3", "--run", "R", "--purge", "--dry-run"]) == 0
     assert seen == {
         "root": repository, "engine": engine, "wanted": Wanted(workers=(2, 3)), "run_id": "R",
@@ -77,16 +77,16 @@ def test_what_it_is_asked(repository, engine, asked):
         ("2d", timedelta(days=2)),
     ],
 )
-def test_an_age(asked, text, age):
-    seen = asked(NOTHING)
+def test_older_than_is_parsed(record_arguments, text, age):
+    seen = record_arguments(NOTHING)
     assert run(["parallel-cleanup", "--older-than", text, "--merged"]) == 0
     assert seen["wanted"] == Wanted(merged=True, older_than=age)
 
 
 @pytest.mark.usefixtures("repository", "engine")
 @pytest.mark.parametrize("text", ["", "6", "h", "1.5h", "-1h", "6 h", "6w", "9" * 40 + "d"])
-def test_what_is_no_age(asked, text, capsys):
-    seen = asked(NOTHING)
+def test_invalid_age_is_refused(record_arguments, text, capsys):
+    seen = record_arguments(NOTHING)
     assert run(["parallel-cleanup", "--older-than", text]) == 3
     assert not seen
     said = capsys.readouterr().err
@@ -95,8 +95,8 @@ def test_what_is_no_age(asked, text, capsys):
 
 @pytest.mark.usefixtures("repository", "engine")
 class TestReport:
-    def test_of_what_was_removed(self, asked, capsys):
-        asked(CleanupReport(
+    def test_removed_objects_are_printed(self, record_arguments, capsys):
+        record_arguments(CleanupReport(
             workers=(cleaned(1), cleaned(2, backup="refs/orchestrator/backup/R/2")),
             live=("L",), leftovers=2, purged=("refs/orchestrator/backup/O/1",),
         ))  # fmt: skip
@@ -111,43 +111,47 @@ class TestReport:
         )
         assert shown.err == "run L is still running: not removed\n"
 
-    def test_of_what_would_be(self, asked, capsys):
-        asked(CleanupReport(workers=(cleaned(1),), live=(), leftovers=1))
+    def test_dry_run_prints_what_would_be_removed(self, record_arguments, capsys):
+        record_arguments(CleanupReport(workers=(cleaned(1),), live=(), leftovers=1))
         assert run(["parallel-cleanup", "--dry-run"]) == 0
         assert capsys.readouterr().out == (
             "would remove worker 1: /repo/.architect-parallel-1, architect/parallel-1\n"
             "would remove 1 container, network or volume\n"
         )
 
-    def test_of_what_could_not_be_removed(self, asked, capsys):
-        asked(CleanupReport(workers=(cleaned(1, problem="busy\x1b[31m"),), live=(), leftovers=0))
+    def test_worker_that_could_not_be_removed_exits_1(self, record_arguments, capsys):
+        record_arguments(
+            CleanupReport(workers=(cleaned(1, problem="busy\x1b[31m"),), live=(), leftovers=0)
+        )
         assert run(["parallel-cleanup"]) == 1
         shown = capsys.readouterr()
         assert (shown.out, shown.err) == (
             "", "worker 1 was not removed: busy\ufffd[31m\n"
         )  # fmt: skip
 
-    def test_of_what_the_engine_would_not_remove(self, asked, capsys):
-        asked(CleanupReport(workers=(), live=(), leftovers=0, problems=("container c: stuck\x1b",)))
+    def test_engine_object_that_could_not_be_removed_exits_1(self, record_arguments, capsys):
+        record_arguments(
+            CleanupReport(workers=(), live=(), leftovers=0, problems=("container c: stuck\x1b",))
+        )
         assert run(["parallel-cleanup"]) == 1
         shown = capsys.readouterr()
         assert (shown.out, shown.err) == ("", "not removed: container c: stuck\ufffd\n")
 
-    def test_of_nothing(self, asked, capsys):
-        asked(NOTHING)
+    def test_nothing_to_clean_up_is_reported(self, record_arguments, capsys):
+        record_arguments(NOTHING)
         assert run(["parallel-cleanup"]) == 0
         shown = capsys.readouterr()
         assert (shown.out, shown.err) == ("", "nothing to clean up\n")
 
 
 @pytest.mark.usefixtures("repository")
-def test_without_an_engine_the_rest_is_cleaned(asked, monkeypatch, capsys):
+def test_without_engine_everything_else_is_cleaned(record_arguments, monkeypatch, capsys):
     def load(_: str) -> None:
         raise EngineUnavailableError("no engine", hint="start it")
 
     monkeypatch.setattr(command, "load_engine", load)
     report = CleanupReport(workers=(cleaned(1),), live=(), leftovers=0, unchecked=("R",))
-    seen = asked(report)
+    seen = record_arguments(report)
     assert run(["parallel-cleanup"]) == 7
     assert seen["engine"] is None
     shown = capsys.readouterr()
@@ -159,7 +163,7 @@ def test_without_an_engine_the_rest_is_cleaned(asked, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("repository")
-def test_without_an_engine_and_with_nothing_to_ask_it_all_is_well(monkeypatch, capsys):
+def test_without_engine_and_without_runs_exits_0(monkeypatch, capsys):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     assert run(["parallel-cleanup"]) == 0
     shown = capsys.readouterr()
@@ -169,7 +173,7 @@ def test_without_an_engine_and_with_nothing_to_ask_it_all_is_well(monkeypatch, c
 
 
 @pytest.mark.process
-def test_outside_a_repository_there_is_nothing_to_clean(tmp_path, monkeypatch, capsys):
+def test_outside_a_repository_nothing_is_cleaned(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["parallel-cleanup"]) == 0
     assert capsys.readouterr().err == "nothing to clean up: this is not a git repository\n"
@@ -179,15 +183,15 @@ def test_outside_a_repository_there_is_nothing_to_clean(tmp_path, monkeypatch, c
 
 @pytest.mark.parametrize("number", ["0", "-1", "x"])
 @pytest.mark.usefixtures("repository")
-def test_a_number_that_is_none(number):
+def test_invalid_worker_number_is_refused(number):
     assert run(["parallel-cleanup", "--", number]) == 3
 
 
-def test_restore(repository, monkeypatch, capsys):
+def test_restored_worker_is_printed(repository, monkeypatch, capsys):
     worker = RestoredWorker(run_id="R", worker_id=2, branch="b", worktree="/w")
 
-    def bring_back(root, **asked) -> tuple[RestoredWorker, ...]:
-        assert (root, asked) == (repository, {"workers": (2,), "run_id": "R"})
+    def bring_back(root, **record_arguments) -> tuple[RestoredWorker, ...]:
+        assert (root, record_arguments) == (repository, {"workers": (2,), "run_id": "R"})
         return (worker,)
 
     monkeypatch.setattr(command, "bring_back", bring_back)

@@ -1,4 +1,4 @@
-"""`config`: what a run would use, and whether a file is right."""
+"""Tests of `config show`, `config validate` and `config schema`."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def shown(capsys, *arguments: str) -> dict[str, tuple[str, str]]:
 
 class TestShow:
     @pytest.mark.usefixtures("file")
-    def test_every_value_has_its_place(self, capsys, monkeypatch):
+    def test_every_value_is_shown_with_its_source(self, capsys, monkeypatch):
         monkeypatch.setenv("ORCHESTRATOR_WORKERS", "5")
         rows = shown(capsys, "--config", "orchestrator.yaml", "--preset", "ci")
         assert rows["parallel_runs.workers"] == ("5", "environment ORCHESTRATOR_WORKERS")
@@ -47,13 +47,13 @@ class TestShow:
         assert rows["container.env"] == ("TOKEN, OTHER", "orchestrator.yaml:2, orchestrator.yaml:3")
         assert rows["parallel_runs.tasks"] == ("-", "default")
 
-    def test_what_is_for_another_program_is_not(self, file, capsys):
+    def test_settings_for_another_agent_program_are_not_shown(self, file, capsys):
         rows = shown(capsys, "--config", str(file), "--agent-cli", "architect")
         assert rows["parallel_runs.max_steps"] == ("50", "default")
         assert rows["container.env"] == ("TOKEN", "orchestrator.yaml:2")
 
     @pytest.mark.parametrize("as_json", [[], ["--json"]])
-    def test_no_secret_is_shown(self, file, capsys, monkeypatch, as_json):
+    def test_secret_values_are_not_shown(self, file, capsys, monkeypatch, as_json):
         monkeypatch.setenv("ORCHESTRATOR_API_BASE", "http://me:s3cret@host")
         monkeypatch.setenv("ORCHESTRATOR_NOTIFY", "notify s3cret")
         assert run(["config", "show", "--config", str(file), *as_json]) == 0
@@ -63,7 +63,7 @@ class TestShow:
         assert "s3cret" not in out
 
     @pytest.mark.usefixtures("file")
-    def test_as_json(self, capsys):
+    def test_show_prints_json(self, capsys):
         assert run(["config", "show", "--json", "--config", "orchestrator.yaml"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["file"] == {"path": "orchestrator.yaml", "named": True}
@@ -75,24 +75,24 @@ class TestShow:
             "TOKEN": "[not shown]", "OTHER": "[not shown]",
         }  # fmt: skip
 
-    def test_tasks_of_the_file(self, repository, capsys):
+    def test_tasks_of_the_file_are_shown(self, repository, capsys):
         (repository / "orchestrator.yaml").write_text("parallel_runs: {tasks: [a, b]}")
         row = shown(capsys, "--config", "orchestrator.yaml")["parallel_runs.tasks"]
         assert row == ("a, b", "orchestrator.yaml:1")
 
     @pytest.mark.usefixtures("file")
-    def test_what_a_run_would_refuse_is_refused(self, capsys):
+    def test_show_refuses_a_file_that_a_run_would_refuse(self, capsys):
         assert run(["config", "show"]) == 3
         assert "pass `--config " in capsys.readouterr().err
 
 
 class TestValidate:
-    def test_a_file_that_is_right(self, repository, capsys):
+    def test_valid_file_is_ok(self, repository, capsys):
         (repository / "orchestrator.yaml").write_text("parallel_runs: {workers: 2}")
         assert run(["config", "validate"]) == 0
         assert capsys.readouterr() == ("ok\n", "")
 
-    def test_all_mistakes_at_once(self, repository, capsys, monkeypatch):
+    def test_all_mistakes_of_a_file_are_listed(self, repository, capsys, monkeypatch):
         # The environment has no say in whether a file is right.
         monkeypatch.setenv("ORCHESTRATOR_WORKERS", "x")
         (repository / "orchestrator.yaml").write_text("parallel_runs: {workers: 0, agnt: x}")
@@ -108,7 +108,7 @@ class TestValidate:
             "\nhint: run `orchestrator config schema` for the keys and their values\n"
         )
 
-    def test_a_file_that_nobody_named_is_a_stranger_s(self, file, capsys):
+    def test_discovered_file_is_checked_as_untrusted(self, file, capsys):
         assert run(["config", "validate"]) == 3
         assert capsys.readouterr().err == (
             "error: 3 mistakes in the configuration:\n"
@@ -122,14 +122,14 @@ class TestValidate:
         )
 
     @pytest.mark.usefixtures("file")
-    def test_a_file_that_is_named_is_told_what_that_is_needed_for(self, capsys):
+    def test_named_file_lists_the_settings_that_require_naming(self, capsys):
         assert run(["config", "validate", "orchestrator.yaml"]) == 0
         out, err = capsys.readouterr()
         assert out == "ok\n"
         assert "  orchestrator.yaml:2: `container.env` is not accepted from a file" in err
 
     @pytest.mark.usefixtures("repository")
-    def test_no_file(self, capsys):
+    def test_missing_file_is_an_error_with_a_hint(self, capsys):
         assert run(["config", "validate"]) == 3
         assert capsys.readouterr().err == (
             "error: there is no configuration file: the defaults apply\n\n"
@@ -137,12 +137,12 @@ class TestValidate:
         )
 
     @pytest.mark.process
-    def test_outside_of_a_repository(self, tmp_path, monkeypatch):
+    def test_file_is_validated_outside_of_a_repository(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "x.yaml").write_text("{}")
         assert run(["config", "validate", "x.yaml"]) == 0
 
 
-def test_the_schema(capsys):
+def test_schema_is_printed(capsys):
     assert run(["config", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json_schema()

@@ -1,4 +1,4 @@
-"""`doctor`: every line, and what the exit code makes of them."""
+"""Tests of `doctor`: every line of its output, and its exit code."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ GB = 1024**3
 
 
 class Engine:
-    """What `doctor` asks of an engine."""
+    """The part of an engine that `doctor` uses."""
 
     seccomp = True
 
@@ -42,7 +42,7 @@ class Engine:
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Choose the images of the machine, or None for one without an engine."""
+    """Return a function that sets the images of the machine; None means no engine."""
 
     monkeypatch.setenv("OPENAI_API_KEY", "a key")
     tried: list[dict] = []
@@ -67,7 +67,7 @@ def head() -> str:
     return done.stdout[:12]
 
 
-def test_a_machine_that_is_ready(repository, machine, capsys):
+def test_ready_machine_exits_0(repository, machine, capsys):
     machine((BASE_IMAGE, DEFAULT_IMAGE))
     assert run(["doctor"]) == 0
     assert capsys.readouterr().out == (
@@ -86,7 +86,7 @@ def test_a_machine_that_is_ready(repository, machine, capsys):
 
 
 @pytest.mark.usefixtures("repository")
-def test_an_agent_s_image_may_be_missing_the_base_may_not(machine, capsys):
+def test_missing_base_image_fails_and_missing_agent_image_warns(machine, capsys):
     machine((BASE_IMAGE,))
     assert run(["doctor"]) == 0
     hint = "\n    hint: build it with `orchestrator image build --agent {}`\n".format
@@ -99,7 +99,7 @@ def test_an_agent_s_image_may_be_missing_the_base_may_not(machine, capsys):
 
 
 @pytest.mark.usefixtures("repository")
-def test_system_calls_that_are_not_filtered(machine, monkeypatch, capsys):
+def test_missing_seccomp_is_a_warning(machine, monkeypatch, capsys):
     machine((BASE_IMAGE, DEFAULT_IMAGE))
     monkeypatch.setattr(Engine, "seccomp", False)
     assert run(["doctor"]) == 0
@@ -109,7 +109,7 @@ def test_system_calls_that_are_not_filtered(machine, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("repository")
-def test_mounts_are_tried_and_not_believed(machine, capsys, monkeypatch):
+def test_mounts_are_tested_in_a_container(machine, capsys, monkeypatch):
     monkeypatch.setenv("ORCHESTRATOR_RUNTIME", "runsc")
     monkeypatch.setenv("ORCHESTRATOR_NETWORK", "none")
     machine((BASE_IMAGE, DEFAULT_IMAGE), works=False)
@@ -124,13 +124,13 @@ def test_mounts_are_tried_and_not_believed(machine, capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("repository")
-def test_no_engine_is_7(machine, capsys):
+def test_missing_engine_exits_7(machine, capsys):
     machine(None)
     assert run(["doctor"]) == 7
     assert capsys.readouterr().out.endswith("✗ engine: no engine\n    hint: start it\n")
 
 
-def test_no_repository_is_3_and_the_rest_is_still_told(tmp_path, machine, monkeypatch, capsys):
+def test_missing_repository_exits_3_and_other_checks_run(tmp_path, machine, monkeypatch, capsys):
     machine((BASE_IMAGE, DEFAULT_IMAGE))
     monkeypatch.chdir(tmp_path)
     assert run(["doctor"]) == 3
@@ -140,7 +140,7 @@ def test_no_repository_is_3_and_the_rest_is_still_told(tmp_path, machine, monkey
 
 
 @pytest.mark.usefixtures("repository")
-def test_an_old_git(machine, monkeypatch, capsys):
+def test_old_git_exits_3(machine, monkeypatch, capsys):
     machine((BASE_IMAGE, DEFAULT_IMAGE))
     monkeypatch.setattr(git, "version", lambda: (2, 29, 9))
     assert run(["doctor"]) == 3
@@ -150,7 +150,7 @@ def test_an_old_git(machine, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("repository")
-def test_as_json(machine, capsys):
+def test_report_as_json(machine, capsys):
     machine((BASE_IMAGE,))
     assert run(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -161,13 +161,15 @@ def test_as_json(machine, capsys):
 
 
 class TestConfiguration:
-    """It checks what a run would do here, as the file and the variables say."""
+    """`doctor` checks what a run would do, by the file and the variables."""
 
     def doctor(self, capsys, *arguments: str) -> tuple[int, list[str]]:
         code = run(["doctor", *arguments])
         return code, capsys.readouterr().out.splitlines()
 
-    def test_its_file_and_what_that_asks_for(self, repository, machine, monkeypatch, capsys):
+    def test_settings_of_the_discovered_file_are_checked(
+        self, repository, machine, monkeypatch, capsys
+    ):
         machine((BASE_IMAGE,))
         file = repository / "orchestrator.yaml"
         file.write_text("parallel_runs: {workers: 9}\ncontainer: {memory: 2g}")
@@ -181,7 +183,7 @@ class TestConfiguration:
             "32.0 GiB RAM: room for `--workers 4`"
         )
 
-    def test_a_file_of_another_name(self, repository, machine, capsys):
+    def test_settings_of_the_named_file_are_checked(self, repository, machine, capsys):
         machine((BASE_IMAGE,))
         (repository / "mine.yaml").write_text(
             "parallel_runs: {image: my/image}\ncontainer: {runtime: kata, memory: 64g}"
@@ -197,7 +199,7 @@ class TestConfiguration:
             "    hint: at most 32768m",
         ]
 
-    def test_a_wrong_one(self, repository, machine, capsys):
+    def test_invalid_file_is_reported_and_other_checks_run(self, repository, machine, capsys):
         machine((BASE_IMAGE, DEFAULT_IMAGE))
         file = repository / "orchestrator.yaml"
         file.write_text("parallel_runs:\n  wokers: 3\n  max_steps: -1")
@@ -208,7 +210,7 @@ class TestConfiguration:
         assert lines[-1].startswith("✓ machine")
 
     @pytest.mark.usefixtures("repository")
-    def test_a_missing_key_and_a_missing_agent(self, machine, monkeypatch, capsys):
+    def test_missing_key_warns_and_missing_adapter_fails(self, machine, monkeypatch, capsys):
         machine((BASE_IMAGE, DEFAULT_IMAGE))
         monkeypatch.delenv("OPENAI_API_KEY")
         code, lines = self.doctor(capsys)
@@ -219,7 +221,7 @@ class TestConfiguration:
         assert code == 3
         assert any(line.startswith("✗ agent: ") and "nobody" in line for line in lines)
 
-    def test_every_problem_is_listed(self, repository, machine, capsys):
+    def test_all_problems_are_listed(self, repository, machine, capsys):
         machine((BASE_IMAGE, DEFAULT_IMAGE))
         (repository / "mine.yaml").write_text(
             "parallel_runs: {agent_cli: codex, budget_per_worker: 1, image: mine}\n"
@@ -231,7 +233,7 @@ class TestConfiguration:
         for line, part in zip(failed, expected, strict=True):
             assert part in line
 
-    def test_a_setting_that_the_agent_cannot_keep(self, repository, machine, capsys):
+    def test_setting_that_the_agent_does_not_support_is_reported(self, repository, machine, capsys):
         machine((BASE_IMAGE,))
         text = "parallel_runs: {agent_cli: codex, budget_per_worker: 1}"
         (repository / "orchestrator.yaml").write_text(text)

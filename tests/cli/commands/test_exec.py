@@ -1,4 +1,4 @@
-"""`exec` and `shell`: what they refuse, what they pass through, what they make harmless."""
+"""Tests of `exec` and `shell`: refusals, exit codes and output."""
 
 import io
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ HOSTILE = r"printf 'a\033[2Jb\r\nc\033]0;title\007\033[31mred\033[0m'"
 
 
 class Terminal(io.TextIOWrapper):
-    """A stream that says it is a terminal."""
+    """A stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -29,7 +29,7 @@ class Terminal(io.TextIOWrapper):
 
 @pytest.fixture
 def run_id(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A run with two workers, in the repository that we stand in."""
+    """Return the id of a run with two workers; its repository is the current directory."""
     shell_run(repo, local_engine, "true", "true")
     monkeypatch.chdir(repo)
     monkeypatch.setattr(inside, "load_engine", lambda _: local_engine)
@@ -39,7 +39,7 @@ def run_id(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def container(repo: Path, local_engine: LocalEngine, run_id: str) -> Iterator[Container]:
-    """The container of worker 2, which runs."""
+    """Return the running container of worker 2."""
     labels = {
         MANAGED: "true", RUN: run_id, WORKER: "2", ROLE: "worker",
         REPOSITORY: str(Repository(repo).common_dir),
@@ -71,25 +71,27 @@ def container(repo: Path, local_engine: LocalEngine, run_id: str) -> Iterator[Co
 
 @pytest.mark.usefixtures("container")
 class TestExec:
-    def test_runs_where_the_worker_does(self, repo: Path, capfd) -> None:
+    def test_command_runs_in_the_workers_directory_with_its_variables(
+        self, repo: Path, capfd
+    ) -> None:
         assert run(["exec", "2", "--", "sh", "-c", "echo $WHO; pwd; echo no >&2; exit 9"]) == 9
         assert capfd.readouterr() == (f"c3\n{repo}\n", "no\n")
 
-    def test_options_behind_the_dashes_are_the_command_s(self, capfd) -> None:
+    def test_options_after_the_dashes_belong_to_the_command(self, capfd) -> None:
         assert run(["exec", "2", "--", "printf", "%s|", "--help", "-n", "--", "x"]) == 0
         assert capfd.readouterr().out == "--help|-n|--|x|"
 
-    def test_a_run_that_is_named(self, run_id: str, capfd) -> None:
+    def test_run_is_selected_by_id_prefix(self, run_id: str, capfd) -> None:
         assert run(["exec", "--run", run_id[:-1], "2", "--", "true"]) == 0
         assert run(["exec", "--run", "1999", "2", "--", "true"]) == 3
         assert "no such run: `1999`" in capfd.readouterr().err
 
-    def test_bytes_are_passed_on_as_they_are(self, capfdbinary) -> None:
+    def test_bytes_are_written_unchanged_to_a_file(self, capfdbinary) -> None:
         assert run(["exec", "2", "--", "sh", "-c", HOSTILE + r"; printf '\377'"]) == 0
         said = capfdbinary.readouterr().out
         assert said == b"a\x1b[2Jb\r\nc\x1b]0;title\x07\x1b[31mred\x1b[0m\xff"
 
-    def test_a_terminal_is_not_steered(self, monkeypatch) -> None:
+    def test_control_sequences_are_removed_on_a_terminal(self, monkeypatch) -> None:
         screen = io.BytesIO()
         monkeypatch.setattr("sys.stdout", Terminal(screen, encoding="utf-8"))
         assert run(["exec", "2", "--", "sh", "-c", HOSTILE]) == 0
@@ -101,8 +103,8 @@ class TestExec:
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
-def test_pieces_make_the_same_lines(cut: int) -> None:
-    """A piece may end in the middle of a character, of a line's end, of a colour."""
+def test_chunk_boundaries_do_not_change_the_output(cut: int) -> None:
+    """A chunk may end in the middle of a character, of a line end, or of a control sequence."""
     data = "ü\x1b[31mr\x1b[0m\r\nx".encode()
     screen = io.BytesIO()
     sink = inside._Sink(Terminal(screen, encoding="utf-8", newline=""))
@@ -114,28 +116,28 @@ def test_pieces_make_the_same_lines(cut: int) -> None:
 
 @pytest.mark.usefixtures("run_id")
 class TestRefusals:
-    def test_a_worker_that_does_not_run(self, run_id: str, capsys) -> None:
+    def test_worker_that_is_not_running_is_refused(self, run_id: str, capsys) -> None:
         assert run(["exec", "2", "--", "true"]) == 3
         assert capsys.readouterr().err == (
             f"error: worker 2 of run {run_id} is not running\n\n"
             "hint: list workers with `orchestrator ls`, or see `orchestrator logs 2`\n"
         )
 
-    def test_a_worker_that_has_just_ended(self, container, run_id: str, capsys) -> None:
+    def test_worker_that_has_just_ended_is_refused(self, container, run_id: str, capsys) -> None:
         container.kill("SIGKILL")
         container.wait(10)
         assert run(["exec", "2", "--", "true"]) == 3
         assert f"worker 2 of run {run_id} is not running" in capsys.readouterr().err
 
-    def test_a_worker_that_no_run_has(self, capsys) -> None:
+    def test_unknown_worker_is_refused(self, capsys) -> None:
         assert run(["exec", "7", "--", "true"]) == 3
         assert "no run has a worker 7" in capsys.readouterr().err
 
     @pytest.mark.parametrize("arguments", [[], ["2"], ["x", "--", "true"], ["0", "--", "true"]])
-    def test_half_a_command_line(self, arguments: list[str]) -> None:
+    def test_incomplete_command_line_exits_3(self, arguments: list[str]) -> None:
         assert run(["exec", *arguments]) == 3
 
-    def test_a_shell_without_a_terminal(self, capsys) -> None:
+    def test_shell_without_a_terminal_is_refused(self, capsys) -> None:
         assert run(["shell", "2"]) == 3
         assert capsys.readouterr().err == (
             "error: `shell` requires a terminal\n\nhint: without a terminal, use `orchestrator "

@@ -1,4 +1,4 @@
-"""`logs` and `events`, of runs that ended, go on or died."""
+"""Tests of `logs` and `events` for runs that are live, ended or died."""
 
 import json
 import os
@@ -31,13 +31,13 @@ def live(repo: Path, tmp_path: Path) -> LiveRun:
 
 @pytest.fixture
 def finished(repo: Path, local_engine: LocalEngine) -> RunDirectory:
-    """A run of two workers, the second of which printed no newline at its end."""
+    """Return a run of two workers; the output of the second ends without a newline."""
     shell_run(repo, local_engine, "echo '  one'; echo two; echo bad >&2", "printf end")
     return newest(repo).directory
 
 
 class Reading:
-    """A command that follows, read as it prints."""
+    """A command that follows a run, and whose output is read as it is printed."""
 
     def __init__(self, repo: Path, *arguments: str) -> None:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -60,19 +60,19 @@ class Reading:
 
 class TestLogs:
     @pytest.mark.usefixtures("finished")
-    def test_all_workers_line_by_line(self, capsys):
+    def test_lines_of_all_workers_have_a_prefix(self, capsys):
         assert run(["logs"]) == 0
         shown = capsys.readouterr()
         assert shown.out == "[W1]   one\n[W1] two\n[W1 err] bad\n[W2] end\n"
         assert shown.err == ""
 
     @pytest.mark.usefixtures("finished")
-    def test_one_worker_has_its_two_streams(self, capsys):
+    def test_streams_of_one_worker_are_separate(self, capsys):
         assert run(["logs", "1"]) == 0
         assert capsys.readouterr() == ("  one\ntwo\n", "bad\n")
 
     @pytest.mark.usefixtures("finished")
-    def test_a_worker_that_is_none(self, capsys):
+    def test_unknown_worker_is_an_error(self, capsys):
         assert run(["logs", "7"]) == 3
         assert capsys.readouterr().err.startswith("error: no run has a worker 7\n")
         assert run(["logs", "7", "--run", newest(Path.cwd()).run_id[:-1]]) == 3
@@ -81,7 +81,7 @@ class TestLogs:
             in capsys.readouterr().err
         )
 
-    def test_a_worker_is_looked_for_in_older_runs_too(self, repo, local_engine, capsys):
+    def test_worker_is_searched_in_older_runs(self, repo, local_engine, capsys):
         shell_run(repo, local_engine, "echo older")
         shell_run(repo, local_engine, "echo newer")
         assert run(["logs", "1"]) == 0
@@ -89,7 +89,7 @@ class TestLogs:
         assert run(["logs"]) == 0
         assert capsys.readouterr().out == "[W2] newer\n"
 
-    def test_nothing_steers_the_terminal(self, repo, local_engine, capsys):
+    def test_control_sequences_are_made_harmless(self, repo, local_engine, capsys):
         shell_run(repo, local_engine, HOSTILE)
         safe = "a\ufffd[2J\ufffd]0;owned\ufffdb\nred\tx\ufffdc\n"
         assert run(["logs", "1"]) == 0
@@ -98,14 +98,14 @@ class TestLogs:
         first, second, _ = safe.split("\n")
         assert capsys.readouterr().out == f"[W1] {first}\n[W1] {second}\n"
 
-    def test_bytes_as_they_were_where_that_is_asked_for(self, repo, local_engine, capsysbinary):
+    def test_raw_prints_the_bytes_unchanged(self, repo, local_engine, capsysbinary):
         shell_run(repo, local_engine, HOSTILE + r"; printf '\377' >&2")
         assert run(["logs", "--raw", "1"]) == 0
         shown = capsysbinary.readouterr()
         assert shown.out == b"a\x1b[2J\x1b]0;owned\x07b\r\x1b[31mred\x1b[0m\tx\xc2\x9bc\n"
         assert shown.err == b"\xff"
 
-    def test_no_bytes_for_a_terminal(self, repo, local_engine):
+    def test_raw_is_made_harmless_on_a_terminal(self, repo, local_engine):
         shell_run(repo, local_engine, HOSTILE)
         ours, theirs = pty.openpty()
         process = start("logs", "--raw", "1", cwd=repo, stdout=theirs, stderr=theirs)
@@ -117,11 +117,11 @@ class TestLogs:
         assert b"\x1b" not in shown
 
     @pytest.mark.usefixtures("finished")
-    def test_bytes_of_all_workers_make_no_sense(self, capsys):
+    def test_raw_without_a_worker_is_refused(self, capsys):
         assert run(["logs", "--raw"]) == 3
         assert "`--raw` requires the number of a worker" in capsys.readouterr().err
 
-    def test_earlier_attempts_come_first(self, finished, capsys):
+    def test_logs_of_earlier_attempts_come_first(self, finished, capsys):
         shutil.copytree(finished.worker(2), finished.path / "worker-2.attempt-2")
         for number, text in ((1, "first\n"), (2, "second\n")):
             path = finished.path / f"worker-2.attempt-{number}"
@@ -133,13 +133,11 @@ class TestLogs:
         assert capsys.readouterr().out.endswith("[W2.1] first\n[W2.2] second\n[W2] end\n")
 
     @pytest.mark.usefixtures("finished")
-    def test_following_a_run_that_ended_ends(self, capsys):
+    def test_follow_returns_for_an_ended_run(self, capsys):
         assert run(["logs", "-f"]) == 0
         assert capsys.readouterr().out.splitlines()[-1] == "[W2] end"
 
-    def test_following_shows_lines_as_they_come_and_workers_that_start_later(
-        self, repo, local_engine, live
-    ):
+    def test_follow_prints_new_lines_and_later_workers(self, repo, local_engine, live):
         tasks = (f"echo one; {live.wait_for_gate}; echo last >&2", "echo later")
         with live.going_on(local_engine, *tasks, workers=1), Reading(repo, "logs", "-f") as shown:
             assert shown.line() == "[W1] one\n"
@@ -148,7 +146,7 @@ class TestLogs:
         assert sorted(out.splitlines()) == ["[W1 err] last", "[W2] later"]
         assert (err, code) == ("", 0)
 
-    def test_following_one_worker_ends_when_it_does(self, repo, local_engine, live):
+    def test_follow_of_one_worker_returns_at_its_end(self, repo, local_engine, live):
         tasks = (live.wait_for_gate, "echo short")
         with (
             live.going_on(local_engine, *tasks, workers=2),
@@ -157,7 +155,7 @@ class TestLogs:
             assert shown.rest() == ("short\n", "", 0)
             assert live.result is None
 
-    def test_a_log_that_is_written_anew_is_read_anew(self, repo, local_engine, live):
+    def test_truncated_log_is_read_again(self, repo, local_engine, live):
         with live.going_on(local_engine, live.wait_for_gate), Reading(repo, "logs", "-f") as shown:
             state = newest(repo).directory.worker(1)
             (state / "stdout.log").write_text("one\ntwo\n")
@@ -168,7 +166,7 @@ class TestLogs:
             live.open_gate()
             assert shown.rest() == ("", "", 0)
 
-    def test_following_a_run_that_died_says_so(self, repo, tmp_path, capsys):
+    def test_follow_of_a_died_run_is_an_error(self, repo, tmp_path, capsys):
         killed_run(repo, tmp_path / "engine", "echo hello; sleep 60")
         run_id = newest(repo).run_id
         assert run(["logs"]) == 0
@@ -184,13 +182,13 @@ class TestLogs:
 
 
 class TestEvents:
-    def test_they_are_objects_each_on_a_line(self, finished, capsys):
+    def test_events_are_json_objects_one_per_line(self, finished, capsys):
         assert run(["events", "--run", finished.run_id[:-2]]) == 0
         types = [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]
         assert (types[0], types[-1]) == ("run_started", "run_done")
         assert types.count("worker_done") == 2
 
-    def test_half_a_line_is_passed_over(self, finished, capsys):
+    def test_incomplete_line_is_skipped(self, finished, capsys):
         with (finished.path / "events.ndjson").open("a") as file:
             file.write('{"type": "noti')
         assert run(["events"]) == 0
@@ -201,7 +199,7 @@ class TestEvents:
         assert run(["events"]) == 0
         assert capsys.readouterr().out == whole + '{"type": "notice"}\n'
 
-    def test_they_come_as_they_happen(self, repo, local_engine, live):
+    def test_follow_prints_events_as_they_happen(self, repo, local_engine, live):
         with (
             live.going_on(local_engine, live.wait_for_gate),
             Reading(repo, "events", "-f") as shown,
@@ -213,7 +211,7 @@ class TestEvents:
         assert json.loads(out.splitlines()[-1])["type"] == "run_done"
         assert (err, code) == ("", 0)
 
-    def test_of_a_run_that_died(self, repo, tmp_path, capsys):
+    def test_events_of_a_died_run(self, repo, tmp_path, capsys):
         killed_run(repo, tmp_path / "engine", "echo up; sleep 60")
         assert run(["events", "-f"]) == 7
         shown = capsys.readouterr()
@@ -221,7 +219,7 @@ class TestEvents:
         assert "orchestrator resume" in shown.err
 
 
-def test_no_run_at_all(capsys):
+def test_repository_without_runs_is_an_error(capsys):
     assert run(["logs"]) == 3
     assert capsys.readouterr().err == (
         "error: there is no run in this repository\n\n"

@@ -1,4 +1,4 @@
-"""`ls`: what there is of every run."""
+"""Tests of `ls`: what is left of every run."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def listed(capsys):
-    """Give what `ls --json` prints."""
+    """Return a function that returns the parsed output of `ls --json`."""
 
     def ls(*arguments: str) -> Listing:
         capsys.readouterr()
@@ -34,7 +34,7 @@ def listed(capsys):
     return ls
 
 
-def test_nothing(capsys, listed):
+def test_without_runs_a_message_is_printed(capsys, listed):
     assert run(["ls"]) == 0
     assert capsys.readouterr() == (
         "",
@@ -45,7 +45,7 @@ def test_nothing(capsys, listed):
     assert listed().runs == ()
 
 
-def test_a_finished_run_and_what_it_left(repo, local_engine, listed):
+def test_finished_run_lists_its_worktrees_and_branches(repo, local_engine, listed):
     result = shell_run(repo, local_engine, "head -c 300000 /dev/zero > big; echo é", "exit 3")
     (one,) = listed().runs
     assert (one.run_id, one.state, one.base) == (result.run_id, "finished", result.base)
@@ -59,7 +59,7 @@ def test_a_finished_run_and_what_it_left(repo, local_engine, listed):
     assert first.disk_complete
 
 
-def test_the_table(repo, local_engine, capsys):
+def test_table_of_runs(repo, local_engine, capsys):
     shell_run(repo, local_engine, "printf '\033[31m'; exit 3", "true")
     shutil.rmtree(repo / ".architect-parallel-2")
     assert run(["ls"]) == 0
@@ -80,7 +80,7 @@ def test_the_table(repo, local_engine, capsys):
     assert "success                architect/parallel-2  -                      -" in second
 
 
-def test_runs_that_left_nothing_are_shown_when_asked_for(repo, local_engine, listed):
+def test_all_includes_runs_without_leftovers(repo, local_engine, listed):
     gone = shell_run(repo, local_engine, "true").run_id
     cleanup(repo, engine=local_engine)
     assert listed().runs == ()
@@ -92,7 +92,7 @@ def test_runs_that_left_nothing_are_shown_when_asked_for(repo, local_engine, lis
     assert branches == {gone: None, kept: "architect/parallel-1"}
 
 
-def test_a_live_run(repo, tmp_path, local_engine, listed):
+def test_live_run_is_listed_as_running(repo, tmp_path, local_engine, listed):
     live = LiveRun(repo, tmp_path / "gate")
     with live.going_on(local_engine, live.wait_for_gate, "true", workers=1):
         (one,) = listed().runs
@@ -104,7 +104,7 @@ def test_a_live_run(repo, tmp_path, local_engine, listed):
     assert one.workers[0].status is None
 
 
-def test_a_run_whose_process_died(repo, tmp_path, listed, capsys):
+def test_died_run_is_listed_as_died(repo, tmp_path, listed, capsys):
     killed_run(repo, tmp_path / "engine", "echo up; sleep 60")
     (one,) = listed().runs
     assert (one.state, one.workers[0].state, one.workers[0].status) == ("died", "running", None)
@@ -113,7 +113,7 @@ def test_a_run_whose_process_died(repo, tmp_path, listed, capsys):
     assert f"{one.run_id}  died, started" in capsys.readouterr().out
 
 
-def test_a_result_counts_where_its_event_was_lost(repo, local_engine, listed):
+def test_result_without_an_event_is_used(repo, local_engine, listed):
     shell_run(repo, local_engine, "true")
     (newest(repo).directory.path / "events.ndjson").write_text('{"half')
     (one,) = listed().runs
@@ -122,7 +122,7 @@ def test_a_result_counts_where_its_event_was_lost(repo, local_engine, listed):
     )  # fmt: skip
 
 
-def test_counting_is_bounded(repo, local_engine, listed, monkeypatch, capsys):
+def test_file_counting_is_bounded(repo, local_engine, listed, monkeypatch, capsys):
     shell_run(repo, local_engine, "for i in $(seq 300); do echo > $i; done")
     monkeypatch.setattr(listing, "MOST_FILES", 50)
     assert not listed().runs[0].workers[0].disk_complete
@@ -130,7 +130,7 @@ def test_counting_is_bounded(repo, local_engine, listed, monkeypatch, capsys):
     assert "> " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_what_is_broken_is_passed_over(repo, local_engine, listed):
+def test_broken_records_are_skipped(repo, local_engine, listed):
     shell_run(repo, local_engine, "true")
     runs = repo / ".git" / "orchestrator" / "runs"
     (runs / "20990101-000000-ffffff").mkdir()

@@ -1,4 +1,4 @@
-"""`parallel`: from options to the runner, and from its results to stdout and the exit code."""
+"""Tests of `parallel`: from options to the runner, and from results to stdout and the exit code."""
 
 import json
 import os
@@ -21,7 +21,7 @@ HEAD = ("git", "rev-parse", "HEAD")
 
 @pytest.fixture
 def runner(monkeypatch, result):
-    """Stand where the runner would: remember the configuration, tell, give the result."""
+    """Replace the runner by an object that records its configuration and returns a result."""
 
     class Runner:
         config: ParallelConfig
@@ -74,7 +74,7 @@ def test_every_option_reaches_the_runner(runner, monkeypatch):
     )  # fmt: skip
 
 
-def test_what_is_not_given_is_not_set(repository, runner):
+def test_settings_without_options_are_not_set(repository, runner):
     (repository / "orchestrator.yaml").write_text("parallel_runs: {include_uncommitted: true}")
     named = ["--config", "orchestrator.yaml"]
     run(["parallel", "one", "--quiet", *named])
@@ -85,12 +85,12 @@ def test_what_is_not_given_is_not_set(repository, runner):
 
 @pytest.mark.usefixtures("repository", "runner")
 @pytest.mark.parametrize("empty", ["", "  "])
-def test_an_empty_argument_is_not_told_as_an_option(capsys, empty):
+def test_empty_task_argument_is_an_error(capsys, empty):
     assert run(["parallel", empty]) == 3
     assert capsys.readouterr().err.startswith("error: argument TASK must not be empty\n")
 
 
-def test_help_tells_the_real_defaults(capsys):
+def test_help_shows_the_real_defaults(capsys):
     run(["parallel", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     for text in ("this machine. [default: 3]", "program. [default: build]", "[default: architect]",
@@ -101,7 +101,7 @@ def test_help_tells_the_real_defaults(capsys):
 
 
 @pytest.mark.usefixtures("repository", "runner")
-def test_stdout_is_the_json_and_nothing_else(capsys, result):
+def test_stdout_contains_only_the_json(capsys, result):
     assert run(["parallel", "one", "--json"]) == 1
     shown = capsys.readouterr()
     assert json.loads(shown.out) == json.loads(result.model_dump_json())
@@ -121,12 +121,12 @@ def test_quiet_leaves_stderr_empty(capsys):
 
 @pytest.mark.usefixtures("repository", "runner")
 @pytest.mark.parametrize(("fail_on", "code"), [("any", 1), ("all", 0)])
-def test_the_exit_code_is_that_of_the_results(fail_on, code):
+def test_exit_code_follows_from_the_results(fail_on, code):
     assert run(["parallel", "one", "--quiet", "--fail-on", fail_on]) == code
 
 
 @pytest.mark.usefixtures("repository")
-def test_an_error_of_the_runner(runner, capsys):
+def test_runner_error_is_printed_with_its_exit_code(runner, capsys):
     runner.error = ImageNotFoundError("no such image: `x`", hint="build it")
     assert run(["parallel", "one", "--quiet"]) == 3
     shown = capsys.readouterr()
@@ -137,7 +137,7 @@ def test_an_error_of_the_runner(runner, capsys):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_cancels_and_the_table_is_still_printed(runner, capsys, number, code):
+def test_signal_cancels_the_run_and_prints_the_table(runner, capsys, number, code):
     runner.signals = (number, number)
     assert run(["parallel", "one"]) == code
     assert runner.cancelled == [False, True]
@@ -150,14 +150,14 @@ def test_a_signal_cancels_and_the_table_is_still_printed(runner, capsys, number,
 
 
 @pytest.mark.usefixtures("repository")
-def test_a_signal_that_ends_in_an_error_is_still_a_signal(runner, capsys):
+def test_error_after_a_signal_exits_with_the_signals_code(runner, capsys):
     runner.signals = (signal.SIGTERM,)
     runner.error = ImageNotFoundError("late")
     assert run(["parallel", "one", "--quiet"]) == 143
     assert capsys.readouterr().err == "error: late\n"
 
 
-def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
+def test_signal_handlers_are_restored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -170,7 +170,7 @@ def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_dry_run_shows_the_plan_and_touches_nothing(repository, capsys):
+def test_dry_run_prints_the_plan_and_changes_nothing(repository, capsys):
     base = subprocess.run(HEAD, capture_output=True, text=True, check=True).stdout.strip()
     before = sorted(path for path in repository.rglob("*"))
     assert run([
@@ -191,7 +191,7 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(repository, capsys):
 
 
 @pytest.mark.usefixtures("repository")
-def test_a_dry_run_shows_what_workers_get_and_says_what_it_did_not_check(monkeypatch, capsys):
+def test_dry_run_lists_names_of_variables_and_unchecked_parts(monkeypatch, capsys):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "not shown")
     monkeypatch.setenv("TOKEN", "not shown either")
     assert run([
@@ -226,12 +226,12 @@ def test_a_dry_run_shows_what_workers_get_and_says_what_it_did_not_check(monkeyp
         (["--base", "nowhere"], "no such commit: `nowhere`"),
     ],
 )
-def test_a_dry_run_checks_what_needs_no_engine(arguments, message, capsys):
+def test_dry_run_makes_all_checks_without_engine(arguments, message, capsys):
     assert run(["parallel", "a", "--workers", "1", "--dry-run", *arguments]) == 3
     assert message in capsys.readouterr().err
 
 
-def test_a_dry_run_as_json(repository, capsys):
+def test_dry_run_prints_json(repository, capsys):
     run(["parallel", "a", "--workers", "1", "--timeout-per-worker", "0", "--dry-run", "--json"])
     plan = json.loads(capsys.readouterr().out)
     assert plan["timeout"] is None
@@ -241,7 +241,7 @@ def test_a_dry_run_as_json(repository, capsys):
     }]  # fmt: skip
 
 
-def test_outside_a_repository(tmp_path, monkeypatch, capsys):
+def test_outside_a_repository_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert run(["parallel", "a"]) == 3
@@ -251,9 +251,7 @@ def test_outside_a_repository(tmp_path, monkeypatch, capsys):
     )
 
 
-def test_a_file_that_came_with_the_repository_must_be_named_to_be_trusted(
-    repository, runner, capsys
-):
+def test_discovered_file_is_trusted_only_if_named(repository, runner, capsys):
     file = repository / "orchestrator.yaml"
     file.write_text("parallel_runs: {api_base: http://evil.invalid, agent: plan}")
     assert run(["parallel", "one", "--quiet"]) == 3
@@ -266,7 +264,7 @@ def test_a_file_that_came_with_the_repository_must_be_named_to_be_trusted(
 
 
 @pytest.mark.usefixtures("repository")
-def test_all_mistakes_of_a_command_line_at_once(capsys):
+def test_all_mistakes_of_a_command_line_are_listed(capsys):
     assert run(["parallel", "--workers", "12", "--memory", "lots", "--fail-on", "some"]) == 3
     assert capsys.readouterr().err == (
         "error: 4 mistakes in the configuration:\n"

@@ -1,4 +1,4 @@
-"""`retry`: one worker of an ended run, as a run of its own."""
+"""Tests of `retry`: one worker of an ended run is repeated as a new run."""
 
 from pathlib import Path
 
@@ -19,8 +19,10 @@ from tests.support.runs import shell_run, show
 
 
 @pytest.fixture(autouse=True)
-def _there(repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in the repository; the command takes the engine of processes."""
+def enter_repository(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Change into the repository, and replace Docker by the local engine."""
 
     def runner(config: ParallelConfig, **rest: object) -> ParallelRunner:
         return ParallelRunner(config, engine=local_engine, **rest)
@@ -35,7 +37,7 @@ def last_config(repo: Path) -> ParallelConfig:
     return record.config
 
 
-def test_the_same_task_model_base_and_settings(repo, local_engine, capsys):
+def test_retry_uses_the_same_task_model_base_and_settings(repo, local_engine, capsys):
     flag = repo.parent / "flag"
     task = f"ls > seen; echo $ORCHESTRATOR_MODEL >> seen; [ -e {flag} ]"
     shell_run(repo, local_engine, "true", task, models=("a", "b"), retry_delay=7)
@@ -58,7 +60,7 @@ def all_ids(repo: Path) -> list[str]:
     return [one.run_id for one in all_runs(repo / ".git" / "orchestrator")]
 
 
-def test_private_values_come_from_the_environment(repo, local_engine, capsys, monkeypatch):
+def test_unrecorded_values_come_from_the_environment(repo, local_engine, capsys, monkeypatch):
     isolation = Isolation(network="none", env={"GREETING": "hello", "OTHER": "x"})
     task = "echo $GREETING-$OTHER-$ORCHESTRATOR_API_BASE > said"
     rest = {"isolation": isolation, "api_base": "http://127.0.0.1:1/"}
@@ -75,7 +77,7 @@ def test_private_values_come_from_the_environment(repo, local_engine, capsys, mo
     assert show(repo, "architect/parallel-2:said") == "again-other-http://127.0.0.1:2/"
 
 
-def test_a_task_that_held_a_secret_cannot_be_known(repo, local_engine, capsys, monkeypatch):
+def test_task_that_contained_a_secret_is_refused(repo, local_engine, capsys, monkeypatch):
     monkeypatch.setenv("TOKEN", "swordfish-1234")
     isolation = Isolation(network="none", secrets=("TOKEN",))
     shell_run(repo, local_engine, "true", "echo swordfish-1234", isolation=isolation)
@@ -84,7 +86,7 @@ def test_a_task_that_held_a_secret_cannot_be_known(repo, local_engine, capsys, m
     assert run(["retry", "1", "--quiet"]) == 0
 
 
-def test_not_while_the_run_goes_on(repo, local_engine, tmp_path, capsys):
+def test_retry_in_a_live_run_is_refused(repo, local_engine, tmp_path, capsys):
     live = LiveRun(repo, tmp_path / "gate")
     with live.going_on(local_engine, live.wait_for_gate):
         assert run(["retry", "1"]) == 3
@@ -92,7 +94,7 @@ def test_not_while_the_run_goes_on(repo, local_engine, tmp_path, capsys):
         assert f"orchestrator stop 1 --run {run_id}" in capsys.readouterr().err
 
 
-def test_of_a_worker_that_no_run_had(repo, local_engine, capsys):
+def test_unknown_worker_is_refused(repo, local_engine, capsys):
     shell_run(repo, local_engine, "true")
     assert run(["retry", "9"]) == 3
     assert "worker 9" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Options for runs that nobody watches, and the shortcuts: one worker, one task, `run FILE`."""
+"""Tests of options for scheduled runs, and of `run-one` and `run FILE`."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ SHELL = ("--agent-cli", "shell")
 
 @pytest.fixture
 def runner(monkeypatch, result):
-    """Stand where the runner would, for both commands."""
+    """Replace the runner of both commands by an object that records its configuration."""
 
     class Runner:
         configs: list[Any] = []  # noqa: RUF012
@@ -46,7 +46,7 @@ def flow(repository) -> str:
     return "flow.yaml"
 
 
-def test_no_parallel_is_one_worker(flow, runner, capsys):
+def test_no_parallel_means_one_worker(flow, runner, capsys):
     run(["parallel", "a", "--task", "b", "--no-parallel", *SHELL])
     run(["spec", "run", flow, "--no-parallel", *SHELL])
     run(["parallel", "a", "--no-parallel", "--workers", "1", *SHELL])
@@ -57,13 +57,13 @@ def test_no_parallel_is_one_worker(flow, runner, capsys):
     assert "`--no-parallel` and `--workers` cannot be used together" in capsys.readouterr().err
 
 
-def test_run_is_spec_run(flow, runner):
+def test_run_is_an_alias_of_spec_run(flow, runner):
     run(["run", flow, "--workers", "2", *SHELL])
     assert [config.workers for config in runner.configs] == [2]
 
 
 @pytest.mark.usefixtures("repository")
-def test_run_one_is_one_worker_with_one_task(runner, capsys):
+def test_run_one_runs_one_worker_with_one_task(runner, capsys):
     run(["run-one", "do it", "--cpus", "0.5", *SHELL])
     (config,) = runner.configs
     assert (config.tasks, config.workers, config.limits.cpus) == (("do it",), 1, 0.5)
@@ -76,7 +76,7 @@ def test_run_one_is_one_worker_with_one_task(runner, capsys):
 
 
 @pytest.mark.usefixtures("repository", "runner")
-def test_a_summary_is_one_line(result, capsys):
+def test_summary_is_one_line(result, capsys):
     assert run(["parallel", "a", "--summary", "--quiet", *SHELL]) == 1
     shown = capsys.readouterr()
     assert shown.err == ""
@@ -88,7 +88,7 @@ def test_a_summary_is_one_line(result, capsys):
 
 
 @pytest.mark.usefixtures("runner")
-def test_a_second_run_leaves_or_waits(repository, runner, monkeypatch, capsys):
+def test_when_busy_waits_or_exits(repository, runner, monkeypatch, capsys):
     monkeypatch.setattr(turns, "_PAUSE", 0.02)
     live = RunDirectory(Repository(repository).state_dir / "runs" / "20260101-000000-abcdef")
     live.path.mkdir(parents=True)
@@ -121,7 +121,7 @@ def test_a_second_run_leaves_or_waits(repository, runner, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("runner")
-def test_two_that_wait_do_not_start_at_one_time(repository):
+def test_two_waiting_runs_do_not_start_together(repository):
     repository_ = Repository(repository)
     repository_.state_dir.mkdir(parents=True, exist_ok=True)
     options = RunOptions(when_busy="wait", quiet=True)
@@ -131,7 +131,7 @@ def test_two_that_wait_do_not_start_at_one_time(repository):
         assert turns._busy(repository_, other) is None
 
 
-def test_a_base_is_fetched_first(repository, tmp_path, capsys):
+def test_fetch_updates_the_base_first(repository, tmp_path, capsys):
     remote, other = tmp_path / "remote.git", tmp_path / "other"
     git(repository, "init", "-q", "--bare", str(remote))
     git(repository, "remote", "add", "origin", str(remote))

@@ -1,4 +1,4 @@
-"""`spec validate` and `spec schema`; which part of a workflow is run."""
+"""Tests of `spec validate`, `spec schema` and the selection of a part of a workflow."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def file(tmp_path) -> str:
 
 
 class TestValidate:
-    def test_what_a_file_comes_to(self, file, capsys):
+    def test_validate_prints_a_summary_and_warnings(self, file, capsys):
         assert run(["spec", "validate", file, "--var", "what=a=b"]) == 0
         shown = capsys.readouterr()
         assert shown.out == "Release \ufffd[31m: 3 tasks in 3 waves, at most 1 at one time\n"
@@ -38,13 +38,15 @@ class TestValidate:
             "warning: the lock `db` is used only by `tests`, so it has no effect\n"
         )
 
-    def test_it_needs_no_repository_and_makes_nothing(self, file, tmp_path, monkeypatch, capsys):
+    def test_validate_needs_no_repository_and_creates_nothing(
+        self, file, tmp_path, monkeypatch, capsys
+    ):
         monkeypatch.chdir(tmp_path)
         assert run(["spec", "validate", file, "--var", "what=x"]) == 0
         assert [path.name for path in tmp_path.iterdir()] == ["release.yaml"]
         assert capsys.readouterr().out
 
-    def test_mistakes(self, file, capsys):
+    def test_validate_prints_mistakes(self, file, capsys):
         assert run(["spec", "validate", file]) == 3
         assert capsys.readouterr().err == (
             f"error: {file}:3: `tasks[1].task` contains `{{{{what}}}}`, which has no value\n"
@@ -53,19 +55,19 @@ class TestValidate:
         )
 
     @pytest.mark.parametrize("entry", ["what", "=x", ""])
-    def test_a_variable_without_name_or_value(self, file, entry, capsys):
+    def test_malformed_variable_is_refused(self, file, entry, capsys):
         assert run(["spec", "validate", file, "--var", entry]) == 3
         assert f"option `--var` is `{entry}`: must be `NAME=VALUE`" in capsys.readouterr().err
 
 
 class TestSchema:
-    def test_it_is_what_the_documentation_publishes(self, capsys):
+    def test_schema_equals_the_published_schema(self, capsys):
         assert run(["spec", "schema"]) == 0
         printed = json.loads(capsys.readouterr().out)
         assert printed == json_schema()
         assert printed == json.loads((DOCS / "manifest.schema.json").read_text())
 
-    def test_it_knows_every_key_and_every_way_to_write_a_task(self):
+    def test_schema_covers_every_key_and_every_short_form(self):
         schema = json_schema()
         whole, *lists = schema["anyOf"]
         assert len(lists) == 2
@@ -85,19 +87,19 @@ class TestPart:
         reading = read_workflow(Path(file), variables={"what": "x"})
         return [task.id for task in selected(reading, only, from_).workflow.tasks]
 
-    def test_all_of_it(self, file):
+    def test_without_selection_all_tasks_run(self, file):
         assert self.names(file) == ["design", "each", "tests"]
 
-    def test_some_of_it(self, file):
+    def test_only_and_from_select_tasks(self, file):
         assert self.names(file, only=["tests", "design"]) == ["design", "tests"]
         assert self.names(file, from_=["each"]) == ["each", "tests"]
 
-    def test_not_both(self, file):
+    def test_only_and_from_together_are_refused(self, file):
         with pytest.raises(ConfigError, match="cannot be used together"):
             self.names(file, ["tests"], ["each"])
 
     @pytest.mark.usefixtures("repository")
-    def test_a_run_takes_the_part(self, file, capsys):
+    def test_run_executes_the_selected_part(self, file, capsys):
         command = ["spec", "run", file, "--var", "what=x", "--agent-cli", "shell", "--dry-run"]
         assert run([*command, "--from", "tests"]) == 0
         shown = capsys.readouterr()
@@ -108,7 +110,7 @@ class TestPart:
 
 
 class TestPrivate:
-    """`privacy: private` is a policy, and no default that something stronger beats."""
+    """`privacy: private` is a policy, not a default that a stronger setting overrides."""
 
     TEXT = "policy: {constraints: {privacy: private}}\ntasks:\n- {id: a, task: 'true'}\n"
     RUN = ("spec", "run", "private.yaml", "--agent-cli", "shell", "--dry-run", "--json")
@@ -118,7 +120,7 @@ class TestPrivate:
         (repository / "private.yaml").write_text(self.TEXT)
 
     @pytest.mark.parametrize("name", ["network", "setup_network", "check_network"])
-    def test_a_file_that_opens_is_refused(self, repository, capsys, name):
+    def test_file_that_opens_the_network_is_refused(self, repository, capsys, name):
         text = f"setup: ['true']\nchecks: ['true']\ncontainer: {{{name}: open}}\n"
         (repository / "mine.yaml").write_text(text)
         assert run([*self.RUN, "--config", "mine.yaml"]) == 3
@@ -126,11 +128,11 @@ class TestPrivate:
         if name == "network":
             assert run([*self.RUN, "--config", "mine.yaml", "--network", "none"]) == 0
 
-    def test_a_preset_is_closed(self, capsys):
+    def test_network_of_a_preset_is_closed(self, capsys):
         assert run([*self.RUN, "--preset", "ci"]) == 0
         assert json.loads(capsys.readouterr().out)["network"] == "none"
 
-    def test_an_option_that_opens_is_refused(self, capsys):
+    def test_option_that_opens_the_network_is_refused(self, capsys):
         assert run([*self.RUN, "--network", "open"]) == 3
         assert capsys.readouterr().err == (
             "error: option `--network` is `open`, but `policy.constraints.privacy` of the workflow "
@@ -139,14 +141,14 @@ class TestPrivate:
         assert run([*self.RUN, "--network", "none"]) == 0
 
     @pytest.mark.parametrize("name", ["NETWORK", "SETUP_NETWORK", "CHECK_NETWORK"])
-    def test_so_is_a_variable(self, name, capsys, monkeypatch):
+    def test_variable_that_opens_the_network_is_refused(self, name, capsys, monkeypatch):
         monkeypatch.setenv(f"ORCHESTRATOR_{name}", "open")
         assert run([*self.RUN]) == 3
         assert f"environment variable `ORCHESTRATOR_{name}` is `open`" in capsys.readouterr().err
 
 
 class TestNetworkOfATask:
-    """A task overrides defaults, and no option of this very run."""
+    """A task's network overrides defaults, but not options of the command."""
 
     RUN = ("spec", "run", "open.yaml", "--agent-cli", "shell", "--dry-run", "--json")
 
@@ -156,7 +158,7 @@ class TestNetworkOfATask:
         (repository / "open.yaml").write_text(text)
         (repository / "mine.yaml").write_text("container: {network: none}\n")
 
-    def test_an_option_that_closes_it_is_not_ignored(self, capsys, monkeypatch):
+    def test_option_that_closes_the_network_of_a_task_is_refused(self, capsys, monkeypatch):
         assert run([*self.RUN, "--network", "none"]) == 3
         assert capsys.readouterr().err == (
             "error: option `--network` is `none`, but `network` of task `wide` is `open`\n\n"
@@ -167,5 +169,5 @@ class TestNetworkOfATask:
         assert run([*self.RUN]) == 3
 
     @pytest.mark.parametrize("default", [("--preset", "untrusted"), ("--config", "mine.yaml")])
-    def test_a_default_is_overridden(self, default):
+    def test_task_overrides_a_default_network(self, default):
         assert run([*self.RUN, *default]) == 0

@@ -1,4 +1,4 @@
-"""`spec graph`: which task waits for which."""
+"""Tests of `spec graph`, which draws the dependencies of tasks."""
 
 import io
 import sys
@@ -30,7 +30,7 @@ def graph(*arguments: str) -> int:
     return run(["spec", "graph", *arguments, "--var", "what=Think of <b>"])
 
 
-def test_a_picture_is_what_stdout_gets(file, capsys):
+def test_drawing_is_printed_on_stdout(file, capsys):
     assert graph(file) == 0
     assert capsys.readouterr().out == (
         "         ┌─► backend ───┐\n"
@@ -38,13 +38,13 @@ def test_a_picture_is_what_stdout_gets(file, capsys):
     )  # fmt: skip
 
 
-def test_it_fits_into_the_terminal(file, capsys, monkeypatch):
+def test_drawing_fits_into_the_terminal(file, capsys, monkeypatch):
     monkeypatch.setattr(spec_graph, "terminal_width", lambda: 30)
     assert graph(file) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 30
 
 
-def test_what_stdout_cannot_show_is_drawn_otherwise(file, monkeypatch):
+def test_ascii_is_used_if_stdout_cannot_encode_lines(file, monkeypatch):
     paper = io.BytesIO()
     with io.TextIOWrapper(paper, encoding="ascii", write_through=True) as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
@@ -55,7 +55,7 @@ def test_what_stdout_cannot_show_is_drawn_otherwise(file, monkeypatch):
         )  # fmt: skip
 
 
-def test_mermaid(file, capsys):
+def test_mermaid_format(file, capsys):
     assert graph(file, "--format", "mermaid") == 0
     assert capsys.readouterr().out == (
         '---\ntitle: "Release"\n---\nflowchart LR\n'
@@ -64,7 +64,7 @@ def test_mermaid(file, capsys):
     )
 
 
-def test_svg(file, capsys):
+def test_svg_format(file, capsys):
     assert graph(file, "--format", "svg") == 0
     root = ElementTree.fromstring(capsys.readouterr().out.encode())
     titles = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
@@ -72,12 +72,12 @@ def test_svg(file, capsys):
     assert "Think of <b>" in titles
 
 
-def test_a_format_that_is_none(file, capsys):
+def test_unknown_format_is_refused(file, capsys):
     assert graph(file, "--format", "png") == 3
     assert "png" in capsys.readouterr().err
 
 
-def test_a_file_with_mistakes_is_not_drawn(tmp_path, capsys):
+def test_invalid_file_is_not_drawn(tmp_path, capsys):
     path = tmp_path / "ring.yaml"
     path.write_text("tasks: [{id: a, task: t, depends_on: [b]}, {id: b, task: t, depends_on: [a]}]")
     assert run(["spec", "graph", str(path)]) == 3

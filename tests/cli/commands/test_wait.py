@@ -1,4 +1,4 @@
-"""`wait`: ends as the run's own command would."""
+"""Tests of `wait`, which ends like the run's own command."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repo)
 
 
-def test_of_a_run_that_has_ended(repo, local_engine, capsys):
+def test_wait_for_an_ended_run_prints_its_result(repo, local_engine, capsys):
     result = shell_run(repo, local_engine, "true", "exit 3")
     assert run(["wait"]) == 1
     shown = capsys.readouterr()
@@ -37,12 +37,12 @@ def test_of_a_run_that_has_ended(repo, local_engine, capsys):
         (("true",), {}, 0),
     ],
 )
-def test_the_exit_code_is_the_runs_own(repo, local_engine, tasks, rest, code):
+def test_exit_code_is_that_of_the_run(repo, local_engine, tasks, rest, code):
     shell_run(repo, local_engine, *tasks, **rest)
     assert run(["wait"]) == code
 
 
-def test_it_waits(repo, tmp_path, local_engine):
+def test_wait_returns_when_the_run_ends(repo, tmp_path, local_engine):
     live = LiveRun(repo, tmp_path / "gate")
     with live.going_on(local_engine, live.wait_for_gate):
         waiting = start("wait", "--json", cwd=repo, stdout=-1, stderr=-1)
@@ -54,7 +54,7 @@ def test_it_waits(repo, tmp_path, local_engine):
     assert RunResult.model_validate_json(out) == live.result
 
 
-def test_a_run_that_ended_before_it_could_say_so_is_summed_up(repo, local_engine, capsys):
+def test_missing_run_result_is_computed_from_workers(repo, local_engine, capsys):
     result = shell_run(repo, local_engine, "true", "exit 3")
     directory = newest(repo).directory
     (directory.path / "result.json").unlink(missing_ok=True)
@@ -67,7 +67,7 @@ def test_a_run_that_ended_before_it_could_say_so_is_summed_up(repo, local_engine
     assert found == result.model_dump(mode="json", exclude={"duration"})
 
 
-def test_the_result_on_disk_comes_first(repo, local_engine, capsys):
+def test_recorded_run_result_is_preferred(repo, local_engine, capsys):
     result = shell_run(repo, local_engine, "true")
     written = result.model_copy(update={"duration": 123.5})
     (newest(repo).directory.path / "result.json").write_text(written.model_dump_json())
@@ -75,7 +75,7 @@ def test_the_result_on_disk_comes_first(repo, local_engine, capsys):
     assert json.loads(capsys.readouterr().out)["duration"] == 123.5
 
 
-def test_a_run_whose_process_died(repo, tmp_path, capsys):
+def test_died_run_is_an_error(repo, tmp_path, capsys):
     killed_run(repo, tmp_path / "engine", "echo up; sleep 60")
     run_id = newest(repo).run_id
     assert run(["wait", run_id[:18]]) == 7
@@ -86,7 +86,7 @@ def test_a_run_whose_process_died(repo, tmp_path, capsys):
     )
 
 
-def test_runs_that_are_none(repo, local_engine, capsys):
+def test_unknown_and_ambiguous_ids_are_refused(repo, local_engine, capsys):
     first, second = (shell_run(repo, local_engine, "true").run_id for _ in range(2))
     assert run(["wait", "x"]) == 3
     known = f"{first}, {second}"

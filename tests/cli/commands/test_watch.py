@@ -1,4 +1,4 @@
-"""`watch` where there is no terminal; on one it is in tests/system."""
+"""Tests of `watch` without a terminal; `tests/system` tests it on a terminal."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repo)
 
 
-def test_a_run_that_goes_on(repo, tmp_path, local_engine):
+def test_live_run_is_shown_until_its_end(repo, tmp_path, local_engine):
     live = LiveRun(repo, tmp_path / "gate")
     tasks = (live.wait_for_gate, "exit 3")
     with live.going_on(local_engine, *tasks, workers=1):
@@ -40,7 +40,7 @@ def test_a_run_that_goes_on(repo, tmp_path, local_engine):
     assert lines[-1] == "remove worktrees and branches: orchestrator parallel-cleanup"
 
 
-def test_a_failure_is_shown_within_two_seconds(repo, tmp_path, local_engine):
+def test_failure_is_shown_without_delay(repo, tmp_path, local_engine):
     live = LiveRun(repo, tmp_path / "gate")
     fails = f"sleep $ORCHESTRATOR_WORKER_ID; date +%s.%N > {tmp_path}/$ORCHESTRATOR_WORKER_ID; exit"
     seen = {}
@@ -62,7 +62,7 @@ def test_a_failure_is_shown_within_two_seconds(repo, tmp_path, local_engine):
     assert min(seen[worker] - ends[worker] for worker in seen) < LATE
 
 
-def test_a_run_that_has_ended(repo, local_engine, capsys):
+def test_ended_run_prints_its_result(repo, local_engine, capsys):
     result = shell_run(repo, local_engine, "true")
     assert run(["watch", result.run_id]) == 0
     shown = capsys.readouterr()
@@ -70,7 +70,7 @@ def test_a_run_that_has_ended(repo, local_engine, capsys):
     assert "worker 1 success" in shown.err
 
 
-def test_a_run_whose_process_died(repo, tmp_path, capsys):
+def test_died_run_exits_7(repo, tmp_path, capsys):
     killed_run(repo, tmp_path / "engine", "echo up; sleep 60")
     assert run(["watch"]) == 7
     shown = capsys.readouterr()
@@ -78,7 +78,7 @@ def test_a_run_whose_process_died(repo, tmp_path, capsys):
     assert f"orchestrator resume {newest(repo).run_id}" in shown.err
 
 
-def test_the_last_line_is_told_when_there_is_a_new_one(repo, tmp_path, local_engine):
+def test_last_line_is_reported_once_when_it_changes(repo, tmp_path, local_engine):
     live = LiveRun(repo, tmp_path / "gate")
     task = rf"printf 'one\ntwo\033[2J\n1%%\r99%%\n'; {live.wait_for_gate}; echo later >&2; sleep 1"
     told: list[WorkerOutput] = []

@@ -1,4 +1,4 @@
-"""`init`: writes over nothing, asks nobody who is not there, says what it found."""
+"""Tests of `init`: questions, output, and the written file."""
 
 import os
 import pty
@@ -20,7 +20,7 @@ def project(repository):
     return repository
 
 
-def test_it_says_what_it_found_and_what_to_do_next(project, capsys):
+def test_findings_and_next_steps_are_printed(project, capsys):
     assert run(["init"]) == 0
     out, err = capsys.readouterr()
     assert out == f"{project}/orchestrator.yaml\n"
@@ -37,7 +37,7 @@ def test_it_says_what_it_found_and_what_to_do_next(project, capsys):
     assert run(["config", "validate"]) == 0
 
 
-def test_a_file_that_is_there_is_left_alone(project, capsys):
+def test_existing_file_is_kept_without_force(project, capsys):
     file = project / "orchestrator.yaml"
     file.write_text("# mine\n")
     assert run(["init"]) == 3
@@ -50,7 +50,7 @@ def test_a_file_that_is_there_is_left_alone(project, capsys):
     assert "parallel_runs:" in file.read_text()
 
 
-def test_the_other_place_counts_too(project):
+def test_existing_file_in_the_other_location_is_kept(project):
     (project / ".orchestrator").mkdir()
     (project / ".orchestrator" / "config.yaml").write_text("{}\n")
     assert run(["init"]) == 3
@@ -58,21 +58,21 @@ def test_the_other_place_counts_too(project):
 
 
 @pytest.mark.parametrize("options", [[], ["--force"]])
-def test_a_link_is_not_written_through(project, tmp_path, options):
+def test_symbolic_link_is_not_followed(project, tmp_path, options):
     target = tmp_path / "elsewhere"
     (project / "orchestrator.yaml").symlink_to(target)
     run(["init", *options])
     assert not target.exists()
 
 
-def test_from_below_the_top_it_writes_at_the_top(project, monkeypatch):
+def test_file_is_written_at_the_top_from_a_subdirectory(project, monkeypatch):
     (project / "src").mkdir()
     monkeypatch.chdir(project / "src")
     assert run(["init"]) == 0
     assert (project / "orchestrator.yaml").exists()
 
 
-def test_an_agent_program_that_is_not_there(project, capsys):
+def test_unknown_agent_program_is_refused(project, capsys):
     assert run(["init", "--agent-cli", "nope"]) == 3
     assert "unknown agent program: `nope`" in capsys.readouterr().err
     assert not (project / "orchestrator.yaml").exists()
@@ -80,7 +80,7 @@ def test_an_agent_program_that_is_not_there(project, capsys):
 
 class TestTerminal:
     def asked(self, project, answers: str, *options: str) -> tuple[int, str]:
-        """Run it on a terminal with these answers; give the exit code and what was shown."""
+        """Run `init` on a terminal with these answers; return the exit code and the output."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [sys.executable, "-m", "orchestrator", "init", *options],
@@ -98,7 +98,7 @@ class TestTerminal:
         os.close(ours)
         return process.wait(), shown.decode()
 
-    def test_answers_are_what_is_written(self, project):
+    def test_answers_are_written_to_the_file(self, project):
         code, shown = self.asked(project, "nope\nshell\ny\n")
         assert code == 0, shown
         assert shown.count("Agent program (") == 2
@@ -107,18 +107,18 @@ class TestTerminal:
         assert written["services"] == {"db": {"image": "postgres"}}
         assert "`orchestrator parallel --config orchestrator.yaml 'a command'`" in shown
 
-    def test_with_yes_nothing_is_asked(self, project):
+    def test_yes_asks_no_question(self, project):
         code, shown = self.asked(project, "", "--yes")
         assert code == 0
         assert "Agent program" not in shown
 
-    def test_no_answer_writes_nothing(self, project):
+    def test_end_of_input_writes_nothing(self, project):
         code, _ = self.asked(project, "\x04")
         assert code == 130
         assert not (project / "orchestrator.yaml").exists()
 
 
-def test_a_hostile_project_steers_neither_a_job_nor_the_file(repository, capsys, monkeypatch):
+def test_hostile_file_names_add_no_commands_and_no_keys(repository, capsys, monkeypatch):
     monkeypatch.setenv("TOKEN_OF_MINE", "token-1234")
     evil, service = "##vso[task.prependpath]/x", "::add-mask::x"
     for folder in (evil.replace("/", "-"), "x\n::add-mask::y", "x\rsetup: [evil]", "--- x"):

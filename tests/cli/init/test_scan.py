@@ -1,4 +1,4 @@
-"""What a project's files say: its tools, their commands, its services; whoever wrote them."""
+"""Tests of the detection of tools, commands and services from a project's files."""
 
 import json
 import shlex
@@ -67,25 +67,25 @@ def lines(commands) -> list[str]:
         ({"build.gradle.kts": "", "gradlew": ""}, "Gradle", [], ["./gradlew --console=plain test"]),
     ],
 )  # fmt: skip
-def test_tools_by_their_files(tmp_path, files, name, setup, checks):
+def test_tools_are_detected_from_files(tmp_path, files, name, setup, checks):
     found = look(tmp_path, files)
     assert [tools.name for tools in found.tools] == [name]
     assert lines(found.setup) == setup
     assert lines(found.checks) == checks
 
 
-def test_nothing_at_all(tmp_path):
+def test_project_without_tools_has_no_findings(tmp_path):
     assert look(tmp_path, {"README.md": "hello"}) == Findings()
 
 
-def test_the_makefile_has_the_last_word_on_tests(tmp_path):
+def test_make_target_replaces_other_test_commands(tmp_path):
     found = look(tmp_path, {"go.mod": "module x\n", "Makefile": "all: test\n\ntest: all\n\tgo\n"})
     assert lines(found.checks) == ["make test"]
     assert lines(look(tmp_path, {"Makefile": "test := x\n"}).checks) == []
 
 
 class TestMonorepo:
-    def test_a_workspace_is_the_top_s_business(self, tmp_path):
+    def test_workspace_is_set_up_from_the_top_directory(self, tmp_path):
         files = {
             "package.json": '{"workspaces": ["packages/*"]}', "package-lock.json": "{}",
             "packages/a/package.json": TESTED, "packages/b/package.json": "{}",
@@ -95,7 +95,7 @@ class TestMonorepo:
         assert lines(found.checks) == ["npm test --workspaces --if-present"]
         assert found.members == ("packages/a", "packages/b")
 
-    def test_other_languages_and_locks_of_their_own_are_not(self, tmp_path):
+    def test_directories_with_their_own_lock_file_are_set_up_there(self, tmp_path):
         files = {
             "package.json": "{}", "package-lock.json": "{}",
             "web app/package.json": TESTED, "web app/yarn.lock": "",
@@ -114,7 +114,7 @@ class TestMonorepo:
             "cd 'web app' && yarn test",
         ]
 
-    def test_workspaces_of_go_uv_and_cargo(self, tmp_path):
+    def test_workspaces_of_go_uv_and_cargo_are_detected(self, tmp_path):
         files = {
             "go.work": "go 1.22\n\nuse (\n\t./a\n\t./b\n)\nuse ./c\n",
             "a/go.mod": "module a\n", "b/go.mod": "module b\n", "c/go.mod": "module c\n",
@@ -156,7 +156,7 @@ services:
 
 
 class TestCompose:
-    def test_what_a_worker_could_have_of_its_own(self, tmp_path):
+    def test_services_that_can_be_converted(self, tmp_path):
         found = look(tmp_path, {"docker-compose.yml": COMPOSE})
         db, cache = found.services
         assert (db.name, db.values) == ("db", {
@@ -169,7 +169,7 @@ class TestCompose:
         }  # fmt: skip
         assert cache.left_out == ("command", "HOST")
 
-    def test_why_the_others_are_not(self, tmp_path):
+    def test_reasons_for_services_that_are_not_converted(self, tmp_path):
         found = look(tmp_path, {"compose.yaml": COMPOSE})
         assert found.other_services == {
             "mail": "its image depends on `TAG`",
@@ -187,7 +187,7 @@ class TestCompose:
             ("x: " + "y" * 300_000, "compose.yaml: is larger than"),
         ],
     )
-    def test_one_that_is_no_use_is_said_to_be(self, tmp_path, text, problem):
+    def test_unusable_compose_file_is_reported(self, tmp_path, text, problem):
         found = look(tmp_path, {"compose.yaml": text})
         assert found.services == ()
         assert found.unreadable
@@ -198,7 +198,7 @@ class TestCompose:
                  "services: {db: {image: x, ports: 3, environment: 3, healthcheck: 3}}",
                  "services: {db: {image: x, ports: [99999999, x, {}], healthcheck: {test: [3]}}}"]
     )  # fmt: skip
-    def test_odd_ones_break_nothing(self, tmp_path, text):
+    def test_odd_compose_files_cause_no_error(self, tmp_path, text):
         found = look(tmp_path, {"compose.yaml": text})
         assert [service.values for service in found.services] in ([], [{"image": "x"}])
 
@@ -214,7 +214,7 @@ class TestWritten:
         path.write_text(text)
         return path
 
-    def test_it_holds_without_being_named_where_nothing_is_set_up(self, tmp_path):
+    def test_file_without_setup_is_valid_without_naming(self, tmp_path):
         text = written(look(tmp_path, {"go.mod": ""}), self.ALL)
         assert "  # agent_cli: shell   # [named]\n" in text
         path = self.file(tmp_path, text)
@@ -223,7 +223,7 @@ class TestWritten:
         plain = read_document(path).plain()
         assert (plain["parallel_runs"], plain["setup"]) == (None, None)
 
-    def test_it_is_right(self, tmp_path):
+    def test_written_file_is_valid(self, tmp_path):
         files = {"compose.yaml": COMPOSE, "package.json": TESTED, ".env.example": "",
                  "Dockerfile": "", "api/requirements.txt": ""}  # fmt: skip
         text = written(look(tmp_path, files), self.ALL)
@@ -239,7 +239,7 @@ class TestWritten:
         assert plain["setup"] == ["npm install"]
         assert "# needs `ensurepip`, which is missing in i" in text
 
-    def test_services_are_written_where_they_are_wished_for(self, tmp_path):
+    def test_services_are_written_if_requested(self, tmp_path):
         found = look(tmp_path, {"compose.yaml": COMPOSE})
         path = self.file(tmp_path, written(found, self.ALL.__class__(
             **{**vars(self.ALL), "services": True}
@@ -250,7 +250,7 @@ class TestWritten:
         values = {service.name: service.values for service in found.services}
         assert read_document(path).plain()["services"] == values
 
-    def test_comments_are_what_would_be_written(self, tmp_path):
+    def test_commented_services_are_valid_settings(self, tmp_path):
         found = look(tmp_path, {"compose.yaml": COMPOSE})
         text = written(found, self.ALL)
         part = text[text.index("# services:") :]
@@ -258,7 +258,7 @@ class TestWritten:
         assert check_file(path).problems == []
         assert set(read_document(path).plain()["services"]) == {"db", "cache"}
 
-    def test_what_would_be_committed_is_removed_where_it_is_made(self, tmp_path):
+    def test_unignored_directories_of_setup_are_removed_by_teardown(self, tmp_path):
         files = {"package.json": TESTED, "requirements.txt": ""}
         found = look(tmp_path, files, ignores=lambda _: False)
         assert found.to_remove == (".venv", "node_modules")
@@ -268,7 +268,7 @@ class TestWritten:
         path = self.file(tmp_path, written(ignored, self.ALL))
         assert "teardown" not in read_document(path).plain()
 
-    def test_names_of_a_stranger_s_files_add_no_keys(self, tmp_path):
+    def test_hostile_file_names_add_no_keys(self, tmp_path):
         nasty = "a\ncontainer: {memory: 1t}\n#\"'$(x) é\u2028b"
         files = {f"{nasty}/package.json": TESTED, f"{nasty}/.env.example": ""}
         text = written(look(tmp_path, files), self.ALL)
@@ -286,19 +286,19 @@ class TestWritten:
      "\x85", "'", "a'b", "[x]", "{a: b}", "*a", "&a", "!a", "@a", "%a", "a:", ":a", "a\tb",
      "\U0001f600", "cd 'a b' && x", "x | y; z $(w)", "~", "null", "=", "a, b"],
 )  # fmt: skip
-def test_a_text_is_read_as_it_was_written(tmp_path, text):
+def test_scalar_is_read_back_unchanged(tmp_path, text):
     path = tmp_path / "x.yaml"
     path.write_text(f"a:\n  - {scalar(text)}\nb: {scalar(text)}\n# {comment(text)}\n")
     assert read_document(path).plain() == {"a": [text], "b": text}
 
 
-def test_json_of_any_kind_breaks_nothing(tmp_path):
+def test_malformed_package_json_causes_no_error(tmp_path):
     for text in ("[1]", "nope", json.dumps({"scripts": 3, "workspaces": 3}), "[" * 100_000):
         found = look(tmp_path, {"package.json": text, "package-lock.json": text})
         assert lines(found.setup) == ["npm ci"]
 
 
-def test_links_are_not_followed(tmp_path):
+def test_symbolic_links_are_not_followed(tmp_path):
     (tmp_path / "secret").write_text(TESTED)
     (tmp_path / "package.json").symlink_to("secret")
     found = look_at(Tree(tmp_path, ["package.json", "package-lock.json"]))

@@ -1,4 +1,4 @@
-"""What a worker says is no command for a CI system, by ports of the systems' own parsers."""
+"""Tests that no output is a command for a CI system, with ports of the systems' parsers."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def system(request, monkeypatch) -> str:
     return request.param
 
 
-def test_the_ports_find_what_is_raw():
+def test_parsers_find_commands_in_raw_output():
     assert len(HOSTILE_LINES) >= 40
     found = str(
         [commands_in(line) for line in HOSTILE_LINES if "stop-commands" not in line.lower()]
@@ -57,7 +57,7 @@ def test_the_ports_find_what_is_raw():
 
 
 @pytest.mark.parametrize("name", ["none", "github"])
-def test_no_line_is_a_command(name):
+def test_guarded_lines_contain_no_command(name):
     for line in HOSTILE_LINES:
         # The package shows text of workers after `one_line` or `lines` alone.
         shown = guarded(lines(line), SYSTEMS[name], terminal=False)
@@ -67,7 +67,7 @@ def test_no_line_is_a_command(name):
         assert commands_in(bare) == [], line
 
 
-def test_each_block_has_a_token_of_its_own():
+def test_each_block_has_its_own_token():
     shown = [guarded("::add-mask::a", SYSTEMS["github"], terminal=False) for _ in range(2)]
     tokens = [re.fullmatch(r"::stop-commands::([0-9a-f]{32})\n.*\n::\1::", one)[1] for one in shown]
     assert tokens[0] != tokens[1]
@@ -76,7 +76,7 @@ def test_each_block_has_a_token_of_its_own():
     assert (runner.commands, runner.stops, runner.is_stopped) == ([], 2, False)
 
 
-def test_harmless_text_stays_as_it_is():
+def test_harmless_text_is_unchanged():
     text = "# heading\n## second\n-- x\n---x\na::b\n+++x\n[W1] --- a/file"
     assert guarded(text, {}, terminal=False) == text
     assert guarded("::x::\n--- a", {}, terminal=True) == "::x::\n--- a"
@@ -87,7 +87,7 @@ def test_harmless_text_stays_as_it_is():
     assert guarded("x", {"GITHUB_ACTIONS": "true"}, terminal=False) == "x"
 
 
-def test_json_says_the_same():
+def test_guarded_json_is_equivalent():
     said = {"##vso[a.b]": ["##[x]", "###", '\\##"', "# #"]}
     text = guarded_json(json.dumps(said))
     assert "##" not in text
@@ -109,7 +109,7 @@ COMMANDS = (
 class TestCommands:
     @pytest.fixture
     def hostile_run(self, repo, local_engine: LocalEngine, monkeypatch) -> str:
-        """A run whose task, output and message are hostile."""
+        """Execute a run whose task, output and message contain commands for CI systems."""
         monkeypatch.chdir(repo)
         (repo / "hostile").write_text(HOSTILE.replace("x" * 200_000, "x"))
         (repo / "last").write_text(f"\n{EVIL}")
@@ -120,7 +120,7 @@ class TestCommands:
 
     @pytest.mark.usefixtures("hostile_run")
     @pytest.mark.parametrize("name", ["none", "github", "azure"])
-    def test_nothing_printed_is_a_command(self, name, capsys, monkeypatch):
+    def test_no_command_prints_a_ci_command(self, name, capsys, monkeypatch):
         for variable, value in SYSTEMS[name].items():
             monkeypatch.setenv(variable, value)
         for command in COMMANDS:
@@ -133,14 +133,14 @@ class TestCommands:
                 json.loads(shown.out)
 
     @pytest.mark.usefixtures("hostile_run")
-    def test_json_keeps_the_words(self, capsys):
+    def test_json_output_keeps_the_text(self, capsys):
         run(["wait", "--json"])
         (result,) = json.loads(capsys.readouterr().out)["results"]
         assert result["message"] == EVIL
         assert "##[error]x" in result["task"]
 
     @pytest.mark.usefixtures("hostile_run")
-    def test_off_ends_it(self, monkeypatch, capsys):
+    def test_protection_can_be_switched_off(self, monkeypatch, capsys):
         monkeypatch.setenv("TF_BUILD", "True")
         monkeypatch.setenv("ORCHESTRATOR_CI", "off")
         assert run(["logs", "1"]) == 0
@@ -152,7 +152,7 @@ class TestCommands:
         assert "`ORCHESTRATOR_CI` is `on`: must be `off`" in capsys.readouterr().err
 
     @pytest.mark.usefixtures("hostile_run")
-    def test_raw_bytes_are_refused_in_a_job(self, monkeypatch, capsysbinary):
+    def test_raw_output_is_refused_in_a_job(self, monkeypatch, capsysbinary):
         monkeypatch.setenv("CI", "true")
         assert run(["logs", "--raw", "1"]) == 3
         shown = capsysbinary.readouterr()
@@ -164,7 +164,7 @@ class TestCommands:
         assert b"`--force` requires `--raw`" in capsysbinary.readouterr().err
 
 
-def test_a_result_steers_nothing(result, system, capsys):
+def test_hostile_result_contains_no_ci_command(result, system, capsys):
     from orchestrator.cli.output.event_lines import done_line, notice_line
     from orchestrator.cli.output.messages import tell
     from orchestrator.cli.output.report import after_run, run_json, run_table
@@ -182,7 +182,7 @@ def test_a_result_steers_nothing(result, system, capsys):
 
 
 class TestExec:
-    """A command in a worker's container: its output is passed on, but not in a CI job."""
+    """Output of a command in a worker's container is unchanged, except in a CI job."""
 
     def write(self, capfdbinary, *pieces: bytes) -> bytes:
         with os.fdopen(os.dup(1), "w") as out:
@@ -192,10 +192,10 @@ class TestExec:
             sink.finish()
         return capfdbinary.readouterr().out
 
-    def test_bytes_are_passed_on(self, capfdbinary):
+    def test_bytes_are_unchanged_outside_of_a_job(self, capfdbinary):
         assert self.write(capfdbinary, b"::a::\xff", b"\0") == b"::a::\xff\0"
 
-    def test_in_a_job_they_are_lines(self, capfdbinary, monkeypatch):
+    def test_output_is_guarded_in_a_job(self, capfdbinary, monkeypatch):
         monkeypatch.setenv("TF_BUILD", "True")
         shown = self.write(
             capfdbinary, b"a\n##v", b"so[task.prependpath]/x\n\xff:", b":add-mask::b"
@@ -203,14 +203,14 @@ class TestExec:
         assert commands_in(shown.decode()) == []
         assert shown.decode() == "a\n#\ufffd#vso[task.prependpath]/x\n\ufffd::add-mask::b\n"
 
-    def test_a_long_line_is_bounded(self, capfdbinary, monkeypatch):
+    def test_long_line_is_split(self, capfdbinary, monkeypatch):
         monkeypatch.setenv("TF_BUILD", "True")
         shown = self.write(capfdbinary, b"x" * 70_000 + b"##", b"vso[a.b]c")
         assert shown.endswith(b"x##\nvso[a.b]c\n")
 
 
-def test_a_job_s_log_is_no_terminal_for_image_builds(monkeypatch, capsys):
-    """Many jobs set `FORCE_COLOR`, by which rich takes any stream for a terminal."""
+def test_image_build_does_not_treat_a_job_log_as_a_terminal(monkeypatch, capsys):
+    """Many jobs set `FORCE_COLOR`, with which rich treats any stream as a terminal."""
     from orchestrator.cli.commands.image import _progress
 
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -224,7 +224,7 @@ def test_a_job_s_log_is_no_terminal_for_image_builds(monkeypatch, capsys):
     assert "add-mask" in shown.err
 
 
-def test_an_error_s_words_steer_no_terminal(capsys):
+def test_error_message_is_made_harmless(capsys):
     from orchestrator.cli.output.messages import tell_error
 
     tell_error("bad \x1b]0;x\x07\r::add-mask::x", "\x1b[31mred\u202e")
@@ -232,7 +232,7 @@ def test_an_error_s_words_steer_no_terminal(capsys):
     assert shown == ("error: bad \ufffd]0;x\ufffd\n\ufffd::add-mask::x\n\nhint: red\ufffd\n")
 
 
-def test_no_command_writes_past_the_one_gate():
+def test_only_listed_modules_write_to_the_streams():
     allowed = {"messages.py", "terminal.py", "inside.py", "logs.py", "ci.py"}
     writing = re.compile(r"sys\.std(?:out|err)\.write|typer\.echo|(?<![\w.])print\(|\.writelines\(")
     found = [

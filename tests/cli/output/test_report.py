@@ -1,4 +1,4 @@
-"""What a finished run looks like."""
+"""Tests of the printed result of a run."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status
 
 
-def test_the_table_is_whole_where_nobody_looks(result):
+def test_table_is_not_shortened_without_a_terminal(result):
     assert run_table(result) == (
         "WORKER  TASK                  MODEL    STATUS   STEPS  COST     DURATION   FILES\n"
         "1       tests for auth        gpt-4o   success  7      $0.0123  12.3 s     2\n"
@@ -23,13 +23,13 @@ def test_the_table_is_whole_where_nobody_looks(result):
     )
 
 
-def test_a_terminal_gets_what_fits(result):
+def test_table_fits_the_terminal(result):
     lines = run_table(result, width=74).splitlines()
     assert lines[2].startswith("2       tests for \ufffd[3…  default")
     assert max(map(len, lines[:4])) <= 74
 
 
-def test_where_the_work_is(result):
+def test_next_steps_for_several_workers(result):
     assert after_run(result) == (
         "the work is in /repo/.architect-parallel-1 to .architect-parallel-3, "
         "branches architect/parallel-1 to architect/parallel-3\n"
@@ -38,7 +38,7 @@ def test_where_the_work_is(result):
     )
 
 
-def test_where_the_work_of_one_is(result):
+def test_next_steps_for_one_worker(result):
     one = RunResult(**{**result.model_dump(), "results": result.results[:1]})
     assert after_run(one).splitlines()[0] == (
         "the work is in /repo/.architect-parallel-1, branch architect/parallel-1"
@@ -48,7 +48,7 @@ def test_where_the_work_of_one_is(result):
     assert "see a worker's output: /logs/1/stdout.log" in told.splitlines()
 
 
-def test_an_unknown_cost_is_not_nothing(result):
+def test_unknown_cost_is_not_shown_as_zero(result):
     unknown = RunResult(**{**result.model_dump(), "results": result.results[1:]})
     assert "; cost ?; " in run_table(unknown)
     free = result.results[0].model_copy(update={"cost": 0.0, "cost_known": True})
@@ -56,7 +56,7 @@ def test_an_unknown_cost_is_not_nothing(result):
     assert run_table(known).splitlines()[-1] == "1 worker: 1 success; cost $0.00; 10 min 1 s"
 
 
-def test_the_sum_is_that_of_the_costs_as_shown(result):
+def test_total_is_the_sum_of_the_shown_costs(result):
     costs = (0.03484, 0.03244, 0.0)
     workers = [
         worker.model_copy(update={"cost": cost, "cost_known": True})
@@ -83,12 +83,12 @@ def test_money_and_counts():
     assert [count(1, "file"), count(0, "file")] == ["1 file", "0 files"]
 
 
-def test_wide_characters_are_cut_by_their_width():
+def test_wide_characters_are_cut_by_display_width():
     rows = [("a", "見出し見出し見出し", "b"), ("a", "x" * 10, "b")]
     assert table(rows, width=16) == "a  見出し見 …  b\na  xxxxxxxxxx  b"
 
 
-def test_kept_refs_and_notes_of_a_success_are_told(result):
+def test_kept_refs_and_notes_of_a_success_are_printed(result):
     refs = [f"refs/orchestrator/kept/R/1/heads/{n}" for n in range(7)]
     left = {"kept_refs": refs, "message": "file over 100 MiB left out: big\x1b[2J"}
     good = result.results[0].model_copy(update=left)

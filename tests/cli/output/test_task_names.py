@@ -1,4 +1,4 @@
-"""What people see of a workflow's workers: the names of their tasks."""
+"""Tests that output about a workflow names the tasks."""
 
 import io
 from datetime import UTC, datetime, timedelta
@@ -74,7 +74,7 @@ def started(*names: str) -> RunStarted:
     return RunStarted(run_id="run", base="0123456789abcdef", workers=workers, slots=2)
 
 
-def test_the_story_of_a_workflow():
+def test_event_lines_name_the_tasks():
     assert plain(
         started("design", "backend", "deploy", "tidy"),
         WorkerStage(worker_id=1, stage="check", name="tests", container="c"),
@@ -103,7 +103,7 @@ def test_the_story_of_a_workflow():
     ]
 
 
-def test_the_heartbeat_and_the_table_have_names_too(monkeypatch):
+def test_heartbeat_and_live_table_name_the_tasks(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     events = started("design"), WorkerStarted(worker_id=1, container="c")
     lines: list[str] = []
@@ -119,7 +119,7 @@ def test_the_heartbeat_and_the_table_have_names_too(monkeypatch):
     assert "W1 design" in paper.getvalue()
 
 
-def test_the_end_of_a_workflow_names_what_failed_and_what_took_long():
+def test_summary_names_failed_tasks_and_the_critical_path():
     lines = run_table(run(DESIGN, BACKEND, DEPLOY, TIDY), slots=2, workflow=WORKFLOW).split("\n")
     assert [line.split("  ")[0] for line in lines[1:5]] == [
         "W1 design", "W2 backend", "W3 deploy", "W4 tidy"
@@ -135,14 +135,14 @@ def test_the_end_of_a_workflow_names_what_failed_and_what_took_long():
     ]
 
 
-def test_how_a_task_failed_that_has_no_exit_code():
+def test_failed_task_without_exit_code_shows_its_reason():
     slow = worker(1, Status.TIMEOUT, reason=Reason.TIMEOUT, duration=1)
     idle = worker(2, Status.PARTIAL, exit_code=0, reason=Reason.CHECKS_FAILED, required=False)
     last = run_table(run(slow, idle), workflow=WORKFLOW).split("\n")[-1]
     assert last == "Failed: W1 (design) timeout, W2 (backend) checks_failed, not critical"
 
 
-def test_several_workers_are_told_their_speed_up():
+def test_speed_up_is_shown_for_several_workers():
     three = [worker(number, duration=5) for number in (11, 12, 13)]
     assert run_table(run(*three, duration=5), slots=4).split("\n")[-1] == (
         "sequential 15.0 s, wall 5.0 s, 3.0x"
@@ -150,7 +150,7 @@ def test_several_workers_are_told_their_speed_up():
     assert "sequential" not in run_table(run(three[0], duration=5))
 
 
-def test_what_passed_most_and_is_small_is_read_first():
+def test_review_order_prefers_passed_checks_and_small_changes():
     def check(passed: bool) -> CheckResult:
         return CheckResult(name="c", passed=passed, log="l")
 
@@ -174,7 +174,7 @@ def test_what_passed_most_and_is_small_is_read_first():
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Jx", "a\nb"])
-def test_a_name_from_a_record_that_was_tampered_with_steers_nothing(name):
+def test_hostile_task_name_is_made_harmless(name):
     bad = DESIGN.model_copy(update={"name": name})
     lines = plain(WorkerDone(result=bad))
     assert all(line.isprintable() for line in lines)

@@ -1,4 +1,4 @@
-"""The views: fed with events by hand, hostile text included."""
+"""Tests of the views of a run, including hostile text."""
 
 import io
 import threading
@@ -30,7 +30,7 @@ HOSTILE = "\x1b[2J\x1b]0;pwned\x07[red]not[/red] [/] \u202eevil\r\n\x9b31m{x}"
 
 
 class Terminal(io.StringIO):
-    """A terminal as far as anyone asks."""
+    """A stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -45,7 +45,7 @@ def started(count: int = 2, slots: int = 2) -> RunStarted:
 
 
 def board(*events, width: int = 100, clock=lambda: 0.0) -> str:
-    """Draw the table as it stands after the events."""
+    """Return the live table after some events."""
     view = BoardView(Terminal(), clock=clock)
     for event in events:
         view(event)
@@ -65,7 +65,7 @@ def _no_colour(monkeypatch):
 
 
 class TestPlain:
-    def test_the_story_of_a_run(self, result):
+    def test_plain_view_prints_a_line_per_event(self, result):
         assert plain(
             started(3),
             Notice(message="look"),
@@ -94,7 +94,7 @@ class TestPlain:
             "✗ worker 3 timeout (timeout) after 10 min",
         ]
 
-    def test_nothing_steers_the_terminal(self, result):
+    def test_plain_view_makes_text_harmless(self, result):
         bad = result.results[1].model_copy(update={"message": HOSTILE})
         lines = plain(
             Notice(message=HOSTILE),
@@ -106,7 +106,7 @@ class TestPlain:
         assert len(lines) == 5
         assert all(line.isprintable() for line in lines)
 
-    def test_the_heartbeat_names_who_still_runs(self, result):
+    def test_heartbeat_names_running_workers(self, result):
         now = [100.0]
         lines: list[str] = []
         view = PlainView(lines.append, clock=lambda: now[0])
@@ -119,7 +119,7 @@ class TestPlain:
         view.heartbeat()
         assert lines == ["still running: 1, 3 (120 s)"]
 
-    def test_the_heart_beats_by_itself_and_stops(self):
+    def test_heartbeat_thread_starts_and_stops(self):
         beaten = threading.Event()
 
         def write(line: str) -> None:
@@ -133,7 +133,7 @@ class TestPlain:
 
 
 class TestBoard:
-    def test_a_retry_and_what_somebody_should_look_at(self):
+    def test_live_table_shows_retries_and_alerts(self):
         view = BoardView(Terminal(), clock=lambda: 0.0)
         paper = io.StringIO()
         view._console.file = paper
@@ -152,7 +152,7 @@ class TestBoard:
         assert told.startswith("! worker 2: ")
         assert "\x1b[2J" not in told
 
-    def test_the_table(self, result):
+    def test_live_table_rows(self, result):
         now = [0.0]
         drawn = board(
             started(4),
@@ -173,7 +173,7 @@ class TestBoard:
             ["1", "of", "4", "done,", "1", "waiting"],
         ]  # fmt: skip
 
-    def test_measures_have_columns_once_there_are_some(self, result):
+    def test_measurement_columns_appear_with_the_first_measurement(self, result):
         events = (
             started(4),
             WorkerStarted(worker_id=2, container="c"),
@@ -199,7 +199,7 @@ class TestBoard:
             ["1", "of", "4", "done,", "1", "waiting"],
         ]  # fmt: skip
 
-    def test_where_there_is_little_room_lines_stand_below(self):
+    def test_narrow_terminal_shows_last_lines_below_the_table(self):
         view = BoardView(Terminal())
         view(started(1))
         view(WorkerStarted(worker_id=1, container="c"))
@@ -213,13 +213,13 @@ class TestBoard:
         assert (len(lines), len(lines[2])) == (4, 80)
         assert all(line.isprintable() for line in lines)
 
-    def test_a_start_of_some_time_ago(self):
+    def test_elapsed_time_counts_from_the_recorded_start(self):
         view = BoardView(Terminal(), clock=lambda: 5.0)
         view(started(1))
         view(WorkerStarted(worker_id=1, container="c", at=datetime.now(UTC) - timedelta(minutes=2)))
         assert "2 min" in draw(view)
 
-    def test_another_attempt_begins_anew(self, result):
+    def test_next_attempt_resets_the_row(self, result):
         drawn = board(
             started(1), WorkerDone(result=result.results[0]), WorkerPreparing(worker_id=1)
         )
@@ -235,7 +235,7 @@ class TestBoard:
         assert "2 min 5 s" in draw(view)
 
     @pytest.mark.parametrize("width", [20, 80, 300])
-    def test_odd_text_is_text(self, width):
+    def test_markup_and_control_characters_are_shown_as_text(self, width):
         drawn = board(
             started(1),
             WorkerStarted(worker_id=1, container="c"),
@@ -246,7 +246,7 @@ class TestBoard:
         if width == 300:
             assert "[red]not[/red] [/] \ufffdevil" in drawn
 
-    def test_a_queue_of_thousands_fits(self, result):
+    def test_live_table_is_bounded_for_many_workers(self, result):
         done = [
             WorkerDone(result=result.results[0].model_copy(update={"worker_id": n}))
             for n in range(1, 501)
@@ -255,7 +255,7 @@ class TestBoard:
         assert len(drawn.splitlines()) == MAX_FINISHED + 3
         assert "500 of 1000 done, 499 waiting" in drawn
 
-    def test_output_is_not_drawn_line_by_line(self):
+    def test_live_table_is_not_redrawn_for_each_line(self):
         stream = Terminal()
         with BoardView(stream) as view:
             view(started(1))
@@ -265,7 +265,7 @@ class TestBoard:
             drawn = stream.tell() - before
         assert drawn < 100_000
 
-    def test_notices_and_ports_stay_above_the_table(self):
+    def test_notices_and_ports_are_printed_above_the_table(self):
         stream = Terminal()
         with BoardView(stream) as view:
             view(started(1))
@@ -274,10 +274,10 @@ class TestBoard:
         assert "note: [bold]look" in stream.getvalue()
         assert "worker 1: http://127.0.0.1:49160 -> 3000" in stream.getvalue()
 
-    def test_events_of_unknown_workers_and_early_ones_do_no_harm(self):
+    def test_events_of_unknown_workers_are_ignored(self):
         assert board(WorkerOutput(worker_id=9, stream="stdout", line="x")) == "preparing the run\n"
 
-    def test_a_terminal_that_goes_away_ends_nothing(self):
+    def test_closed_terminal_does_not_end_the_run(self):
         class Gone(Terminal):
             gone = False
 
@@ -293,7 +293,7 @@ class TestBoard:
             view(Notice(message="still here"))
         assert "still here" not in stream.getvalue()
 
-    def test_many_threads_at_once(self, result):
+    def test_live_table_is_thread_safe(self, result):
         view = BoardView(Terminal())
         view(started(8))
 
@@ -315,7 +315,7 @@ class TestBoard:
 
 
 class TestChoice:
-    def test_it_depends_on_where_stderr_goes(self, monkeypatch):
+    def test_view_depends_on_the_stream(self, monkeypatch):
         assert isinstance(make_view(quiet=True, stream=Terminal()), QuietView)
         assert isinstance(make_view(quiet=False, stream=Terminal()), BoardView)
         assert isinstance(make_view(quiet=False, stream=io.StringIO()), PlainView)
