@@ -226,15 +226,7 @@ def overall_status(results: Sequence[WorkerResult]) -> Status:
 def sum_up(
     results: Iterable[WorkerResult], *, run_id: str, base: str, engine: str, duration: float
 ) -> RunResult:
-    """Create a run's result from the results of its workers.
-
-    Args:
-        results: One per worker, in any order.
-        run_id: The run's id.
-        base: The commit that the run started from.
-        engine: Name and version of the engine.
-        duration: Seconds.
-    """
+    """Create a run's result from the results of its workers; `duration` is in seconds."""
     ordered = sorted(results, key=lambda result: result.worker_id)
     return RunResult(
         run_id=run_id,

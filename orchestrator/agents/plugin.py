@@ -81,12 +81,7 @@ class ForeignAgent:
     """Delegates to an adapter from another package, and validates everything it returns."""
 
     def __init__(self, name: str, package: str, load: Callable[[], Callable[[], Agent]]) -> None:
-        """Load the adapter.
-
-        Args:
-            name: Name of the adapter's entry point.
-            package: Name of the package that provides it.
-            load: Returns the adapter's class.
+        """Load the adapter of an entry point.
 
         Raises:
             ConfigError: The adapter cannot be loaded or is not a valid adapter.

@@ -39,10 +39,7 @@ def unfinished(workers: Sequence[RecordedWorker], present: Collection[int]) -> b
 def conclude(repository: Repository, worker: RecordedWorker, commit: str | None) -> None:
     """Write the result of a worker whose run died, so that its task is not started again.
 
-    Args:
-        repository: The repository.
-        worker: The worker; its worktree and branch are removed.
-        commit: The last commit of its branch.
+    The worktree and the branch of the worker are removed; `commit` is the last one of the branch.
     """
     if worker.directory.result(worker.number) is not None:
         return

@@ -14,11 +14,7 @@ def kill_workers(
 ) -> bool:
     """Kill the running containers of some workers; return whether all could be killed.
 
-    Args:
-        engine: The engine.
-        run_id: The run.
-        workers: The numbers of the workers.
-        before: Seconds since the epoch; containers started later are left alone.
+    Containers that started later than `before`, in seconds since the epoch, are left alone.
     """
     done = True
     for worker in workers:

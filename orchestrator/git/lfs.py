@@ -77,13 +77,7 @@ NO_CONTENT = Content()
 
 
 def find_content(repository: Repository, base: str, scratch: Path) -> Content:
-    """Find the LFS pointers of a commit.
-
-    Args:
-        repository: The user's repository.
-        base: The commit.
-        scratch: Path of a temporary file to create and remove.
-    """
+    """Find the LFS pointers of a commit; `scratch` is a temporary file to create and remove."""
     if not _is_used(repository, base):
         return NO_CONTENT
     found = list(_tracked(repository, base, dict(_pointers(repository, base)), scratch))
@@ -224,14 +218,9 @@ def _replace(place: Path, source: Path) -> None:
 def tell_index(
     repository: Repository, paths: Iterable[str], tree: Path, *, index: Path, scratch: Path
 ) -> None:
-    """Refresh an index after `write_content`, so that git sees no change.
+    """Refresh the index of a work tree after `write_content`, so that git sees no change.
 
-    Args:
-        repository: The user's repository.
-        paths: Files whose content was written.
-        tree: The work tree.
-        index: Index of the work tree.
-        scratch: Temporary directory to create and remove.
+    `scratch` is a temporary directory to create and remove.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     make_bare(scratch, object_format=repository.object_format)

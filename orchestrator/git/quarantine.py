@@ -179,15 +179,12 @@ def refusals() -> Iterator[None]:
 def import_checked(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, tip: str
 ) -> Git:
-    """Check a pack in a new quarantine and import its objects.
-
-    Returns:
-        Git in the quarantine; the caller removes the directory.
+    """Check a pack in a new quarantine, import its objects, and return git in the quarantine.
 
     Raises:
         HarvestRefusedError: A rule is broken.
         GitCommandError: Git refused an object.
-        OutputTooLongError: The commits are too large to check.
+        OutputTooLongError: There is too much to check.
     """
     git = unpack(repository, pack, quarantine, origin, "--strict")
     _check_history(git, origin, tip=tip)
@@ -227,10 +224,6 @@ def unpack(
 
 def accept_pack(repository: Repository, quarantine: Path) -> None:
     """Import the objects of a checked pack into the repository, compared with its existing objects.
-
-    Args:
-        repository: The user's repository.
-        quarantine: A git directory that has one pack.
 
     Raises:
         GitCommandError: An object breaks one of git's rules, or refers to a missing object.

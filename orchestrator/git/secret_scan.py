@@ -65,13 +65,7 @@ def leaks(
     base: str,
     tips: Sequence[str],
 ) -> Search:
-    """Search new commits for the values of secrets.
-
-    Args:
-        repository: The repository that already has the checked commits.
-        redactor: Knows the values of the secrets.
-        base: The commit that the worker started from.
-        tips: Commits of the worker's branch and kept refs, or names of these refs.
+    """Search the commits between `base` and `tips` for the values of secrets.
 
     Raises:
         RepositoryError: Git failed or exceeded its limits.

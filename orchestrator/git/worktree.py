@@ -196,13 +196,8 @@ def ensure_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
 def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
     """Undo an interrupted creation of a worktree. The caller holds the repository lock.
 
-    The directory may contain unknown files by now. So it is not deleted but moved, together with
-    the worker's state directory.
-
-    Args:
-        repository: The repository.
-        spec: The worker.
-        directory: The worker's incomplete state directory, which is renamed.
+    The worktree may contain unknown files by now. So it is not deleted but moved, together with
+    `directory`, the worker's incomplete state directory.
 
     Raises:
         OSError: A directory could not be moved.

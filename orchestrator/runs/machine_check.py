@@ -12,12 +12,7 @@ _GIB = 1024**3
 
 
 def machine_problems(config: ParallelConfig, features: EngineFeatures) -> Iterator[ConfigError]:
-    """Yield an error for each resource of a worker that the machine does not have.
-
-    Args:
-        config: The settings of the worker.
-        features: The machine of the engine.
-    """
+    """Yield an error for each resource of a worker that the engine's machine does not have."""
     cpus, memory = config.limits.cpus, config.limits.memory
     if cpus is not None and cpus > features.cpus:
         yield ConfigError(
@@ -47,10 +42,7 @@ def crowding(
 ) -> str | None:
     """Return a notice if all workers together may use more than the machine has.
 
-    Args:
-        config: The run's configuration.
-        features: The features of the engine's machine.
-        demands: Resources of each worker, if they differ.
+    `demands` are the resources of each worker, if they differ.
     """
     each = demands or [demand(config, cpus=features.cpus)] * config.workers
     fit = room_for(each, cpus=features.cpus, memory=features.memory)
@@ -77,10 +69,7 @@ def roominess(
 ) -> str | None:
     """Return a notice about the number that `--workers auto` chose; None for an explicit number.
 
-    Args:
-        config: The run's configuration.
-        features: The features of the engine's machine.
-        demands: Resources of each worker, if they differ.
+    `demands` are the resources of each worker, if they differ.
     """
     if not config.auto_workers:
         return None

@@ -26,12 +26,8 @@ Results = Mapping[str, WorkerResult]
 def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext:
     """Return the worker with the base commit and prompt that its dependencies' results determine.
 
-    Args:
-        worker: The worker.
-        results: Results of at least the tasks that its task depends on.
-
     Raises:
-        MergeConflict: The commits of those tasks cannot be merged.
+        MergeConflict: The commits of its dependencies cannot be merged.
         OrchestratorError: The base could not be read or written.
         OSError: The disk is full.
     """

@@ -45,11 +45,7 @@ class Secrets:
     ) -> Iterator[Path | None]:
         """Write the secrets for one worker, and remove them at the end of the block in any case.
 
-        Args:
-            run_id: The run.
-            worker_id: The worker.
-            owner: uid and gid of the worker's processes.
-            again: Whether a process that is dead now already wrote the files.
+        With `again`, a process that is dead now already wrote the files.
 
         Raises:
             EngineError: The files could not be written.

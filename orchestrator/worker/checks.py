@@ -33,12 +33,6 @@ def check(
 ) -> tuple[list[CheckResult], Verdict]:
     """Run the checks that are not done yet, and let them decide whether the worker succeeded.
 
-    Args:
-        worker: The worker.
-        workspace: The worker's files.
-        tip: The commit that the worker made.
-        verdict: How the worker ended.
-
     Raises:
         EngineUnavailableError: The engine went away; a resumed run does the rest.
     """

@@ -171,12 +171,8 @@ def reopen(
 ) -> Workspace:
     """Open the files of a worker that another process created.
 
-    Args:
-        repository: The repository.
-        directory: The worker's state directory.
-        spec: The worker.
-        base: The commit that the worker's first attempt starts from.
-        objects: An object directory with the objects that the base reaches.
+    `objects` is an object directory with the objects that `base` reaches, the commit that the
+    worker's first attempt starts from.
 
     Raises:
         RepositoryError: The path of the worktree is no longer a worktree.

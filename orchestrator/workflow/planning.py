@@ -169,12 +169,6 @@ def demand_of(
     With `--workers auto`, everything that the worker may use is reserved. With a chosen number of
     workers, only limits that the task itself sets are reserved: workers rarely use their default
     limits, and sharing CPUs is harmless.
-
-    Args:
-        config: The run's configuration.
-        task: The task.
-        programs: Configurations for tasks with other agent programs.
-        cpus: CPUs of the machine.
     """
     own = config_of(config, task, programs)
     if config.auto_workers:

@@ -47,10 +47,6 @@ class Handover:
 def make_place(root: Path, user: tuple[int, int]) -> Path:
     """Return the directory that a worker may write to, creating it unless it exists.
 
-    Args:
-        root: The worker's state directory.
-        user: uid and gid of the worker.
-
     Raises:
         OSError: The disk is full.
     """

@@ -177,14 +177,7 @@ def _copy(lower: Path, place: Path, user: tuple[int, int]) -> None:
 
 
 def publish(caches: Caches, repository: Repository, base: str, run_id: str, root: Path) -> None:
-    """Publish a worker's caches as a generation, unless that was done before.
-
-    Args:
-        caches: The caches of the run.
-        repository: The repository.
-        base: The base commit of the run.
-        run_id: The run's id, which is part of the generation's name.
-        root: The worker's state directory.
+    """Publish a worker's caches as a generation named after the run, unless that was done before.
 
     Raises:
         OSError: The generation could not be published.
@@ -217,15 +210,7 @@ def _open_up(tree: Path) -> None:
 
 
 def remove_generations(repository: Repository, *, keep: int = 0) -> list[Path]:
-    """Remove all but the newest generations, unless a live run may read them.
-
-    Args:
-        repository: The repository.
-        keep: How many to keep.
-
-    Returns:
-        The removed generations.
-    """
+    """Remove and return all but the `keep` newest generations, unless a live run may read them."""
     with repository.lock():
         if any(run.is_live() for run in all_runs(repository.state_dir)):
             return []

@@ -105,10 +105,7 @@ def make_scratch(store: Store, count: int, user: tuple[int, int]) -> None:
 def make_directory(tree: Path, path: str, user: tuple[int, int]) -> None:
     """Create a directory and its parents in a tree, without following links.
 
-    Args:
-        tree: A tree that the host created. It may contain links that another worker committed.
-        path: The directory, relative to the tree's top.
-        user: uid and gid of the owner.
+    The host created the tree. It may contain links that another worker committed.
 
     Raises:
         OrchestratorError: A file or link has the path of a directory.

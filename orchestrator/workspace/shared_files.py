@@ -164,10 +164,6 @@ class Shared:
     def mounts(self, spec: WorkerSpec, user: tuple[int, int]) -> Mounts:
         """Return the mounts of the shared files, and of the directory that the worker may write to.
 
-        Args:
-            spec: The worker.
-            user: Its uid and gid.
-
         Raises:
             OSError: The disk is full.
         """

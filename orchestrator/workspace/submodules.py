@@ -153,10 +153,6 @@ def keep_patches(root: Path, out: Path) -> tuple[str, ...]:
 
     A branch cannot contain such changes.
 
-    Args:
-        root: The worker's state directory.
-        out: Directory of the harvest.
-
     Raises:
         OSError: The disk is full.
     """

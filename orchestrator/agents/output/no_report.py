@@ -15,13 +15,7 @@ _COMPLAINT: Final = re.compile(r"^error: .*", re.MULTILINE | re.IGNORECASE)
 
 
 def unreported(output: AgentOutput, exit_code: int, *, steps: int = 0) -> AgentOutcome:
-    """Return an outcome from the exit code, with a message from stderr.
-
-    Args:
-        output: Output of the program.
-        exit_code: Exit code of the program.
-        steps: Steps that were counted before the program ended.
-    """
+    """Return an outcome from the exit code, with a message from stderr."""
     if exit_code == 0:
         return AgentOutcome(
             status=Status.PARTIAL,

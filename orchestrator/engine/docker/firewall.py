@@ -43,12 +43,6 @@ def start_guard(
 ) -> DockerContainer:
     """Start the guard container that owns a worker's network, and wait until its rules are active.
 
-    Args:
-        client: The Docker client.
-        spec: The worker's container.
-        egress: Destinations that the worker may reach.
-        seccomp: The seccomp profile; None if the daemon cannot filter system calls.
-
     Raises:
         PortTakenError: A host port of `spec.ports` is in use.
         EngineError: The rules could not be set.
