@@ -41,8 +41,6 @@ LONGEST_RECORD = 16 * 1024
 """Most bytes of a record in git's output: a path that can be checked out has at most 4096."""
 _PIECE = 64 * 1024
 
-FULL = "No space left on device"
-"""Text in a command's error output when the disk is full."""
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
 
 

@@ -5,7 +5,6 @@ a user or a worker wrote can name a program to run. The merge must keep the rule
 commits; a merge that breaks a rule is refused whole, and nothing of it is imported.
 """
 
-import errno
 import re
 import shutil
 import signal
@@ -23,7 +22,8 @@ from orchestrator.errors import (
     OutputTooLongError,
     RepositoryError,
 )
-from orchestrator.git.command import FULL, Git, version
+from orchestrator.git.command import Git, version
+from orchestrator.git.disk_full import disk_full
 from orchestrator.git.git_directory import make_bare
 from orchestrator.git.handed_over import HarvestRefusedError
 from orchestrator.git.limits import UNTRUSTED
@@ -330,6 +330,4 @@ def _refused(tip: Tip, before: Sequence[Tip], why: str) -> MergeConflict:
 
 def _of_git(error: GitCommandError, tip: Tip, before: Sequence[Tip]) -> Exception:
     """Return an OSError for a full disk, else a MergeConflict."""
-    if FULL in error.stderr:
-        return OSError(errno.ENOSPC, FULL)
-    return _refused(tip, before, error.message)
+    return disk_full(error.stderr) or _refused(tip, before, error.message)

@@ -4,7 +4,6 @@ The host's git reads nothing else that a worker wrote. `docs/architecture.md` li
 pack that breaks a rule is refused whole and the branch stays at its base.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -21,7 +20,8 @@ from orchestrator.errors import (
     OutputTooLongError,
     RepositoryError,
 )
-from orchestrator.git.command import FULL, Git, records
+from orchestrator.git.command import Git, records
+from orchestrator.git.disk_full import disk_full
 from orchestrator.git.git_directory import make_bare
 from orchestrator.git.handed_over import (
     Harvested,
@@ -171,9 +171,8 @@ def refusals() -> Iterator[None]:
             f"the harvest is too large to check: {one_line(error.message)}"
         ) from error
     except RepositoryError as error:
-        if isinstance(error, GitCommandError) and FULL in error.stderr:
-            raise OSError(errno.ENOSPC, FULL) from error
-        raise HarvestRefusedError(one_line(error.message)) from error
+        full = disk_full(error.stderr) if isinstance(error, GitCommandError) else None
+        raise full or HarvestRefusedError(one_line(error.message)) from error
 
 
 def import_checked(

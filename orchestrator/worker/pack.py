@@ -1,6 +1,5 @@
 """First step of a harvest: a container without network commits and packs the worker's files."""
 
-import errno
 import threading
 import time
 from contextlib import suppress
@@ -11,7 +10,7 @@ from orchestrator.engine.spec import ContainerSpec, TmpfsMount
 from orchestrator.errors import EngineError, EngineUnavailableError, OrchestratorError
 from orchestrator.execution.dead_man_switch import LATE
 from orchestrator.files.disk_usage import disk_use
-from orchestrator.git.command import FULL
+from orchestrator.git.disk_full import disk_full
 from orchestrator.git.handed_over import HarvestRefusedError
 from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
@@ -141,9 +140,8 @@ def _failure(redactor: Redactor, container: Container, said: bytes) -> Exception
     if status.exit_code == _KILLED and not status.oom_killed:
         return EngineError("the harvest's container was killed")
     last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    if FULL in last:
-        return OSError(errno.ENOSPC, FULL)
-    return HarvestRefusedError(f"the harvest failed: {one_line(redactor.text(last))}")
+    refused = HarvestRefusedError(f"the harvest failed: {one_line(redactor.text(last))}")
+    return disk_full(last) or refused
 
 
 def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> ContainerSpec:

@@ -35,15 +35,7 @@ class FilesCommitter:
         Raises:
             RuntimeError: Git cannot check out `parent`.
         """
-        # -m keeps the index's data of unchanged files; -i ignores that others differ from the base.
-        self._git.text("read-tree", "-i", "-m", parent)
-        forget_times(self._git, self._tree)
-        index = WorkerIndex(self._git, self._notes)
-        self._take_staged(index, parent)
-        self._add_files()
-        self._restore_sparse(index, parent)
-        self._leave_copies(parent)
-        self._lfs.put_pointers(base)
+        index = self._fill_index(base, parent)
         self._lfs.warn_of_lost_content()
         for path, why in self._tree.left_out.items():
             self._notes.add_path(why, path)
@@ -54,6 +46,19 @@ class FilesCommitter:
             said = last_line(str(error))
             self._notes.warn(f"content that was only staged could not be kept: {said}")
         return made
+
+    def _fill_index(self, base: str, parent: str) -> WorkerIndex:
+        """Put the files to commit into git's index, and return the worker's own index."""
+        # -m keeps the index's data of unchanged files; -i ignores that others differ from the base.
+        self._git.text("read-tree", "-i", "-m", parent)
+        forget_times(self._git, self._tree)
+        index = WorkerIndex(self._git, self._notes)
+        self._take_staged(index, parent)
+        self._add_files()
+        self._restore_sparse(index, parent)
+        self._leave_copies(parent)
+        self._lfs.put_pointers(base)
+        return index
 
     def commit_accepted(self, base: str, onto: str, message: str) -> str:
         """Commit the files on top of a commit, leaving out those that the host would refuse."""

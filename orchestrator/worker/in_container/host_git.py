@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from io import BufferedWriter
 from typing import NamedTuple
 
 from orchestrator.worker.in_container.notes import last_line
 
-_COMMAND = ("git", "-c", "safe.directory=*")
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
@@ -45,13 +45,18 @@ class HostGit:
         }
 
     def run(
-        self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] = _NO_VARIABLES
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] = _NO_VARIABLES,
+        stdout: int | BufferedWriter = subprocess.PIPE,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run git with additional variables and return the completed process."""
         return subprocess.run(
-            [*_COMMAND, "-c", "index.skipHash=true", *arguments],
+            ["git", "-c", "safe.directory=*", "-c", "index.skipHash=true", *arguments],
             input=stdin,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             env={**self.env, **env},
             cwd=env.get("GIT_WORK_TREE", self.places.workspace),
             check=False,
@@ -66,8 +71,7 @@ class HostGit:
             RuntimeError: Git failed.
         """
         done = self.run(*arguments, stdin=stdin, env=env)
-        if done.returncode:
-            raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
+        _check(done, arguments[0])
         return done.stdout.decode(errors="replace").strip()
 
     def text_or_empty(self, *arguments: str) -> str:
@@ -87,9 +91,7 @@ class HostGit:
         """
         form = ("-z", "--name-only", "--no-renames", "--diff-filter=A")
         done = self.run(command[0], *form, *command[1:])
-        if done.returncode:
-            said = done.stderr.decode(errors="replace")
-            raise RuntimeError(f"git {command[0]}: {last_line(said)}")
+        _check(done, command[0])
         return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
 
     def write_output(
@@ -102,18 +104,11 @@ class HostGit:
         """Run git with its stdout in a file of the output directory; return the file's path.
 
         Raises:
-            CalledProcessError: Git failed.
+            RuntimeError: Git failed.
         """
         path = os.path.join(self.places.out, name)
         with open(path, "wb") as file:
-            subprocess.run(
-                [*_COMMAND, *arguments],
-                input=stdin,
-                stdout=file,
-                env={**self.env, **env},
-                cwd=env.get("GIT_WORK_TREE"),
-                check=True,
-            )
+            _check(self.run(*arguments, stdin=stdin, env=env, stdout=file), arguments[0])
         return path
 
     def given(self, name: str) -> dict[str, list[int | str]]:
@@ -125,11 +120,21 @@ class HostGit:
             return {}
 
 
+def _check(done: subprocess.CompletedProcess[bytes], command: str) -> None:
+    """Raise an error that ends with git's last line, which says for instance that a disk is full.
+
+    Raises:
+        RuntimeError: Git failed.
+    """
+    if done.returncode:
+        raise RuntimeError(f"git {command}: {last_line(done.stderr.decode(errors='replace'))}")
+
+
 def write_pack(git: HostGit, name: str, *, tip: str, base: str) -> None:
     """Write a thin pack of the objects that a commit reaches and the base does not.
 
     Raises:
-        CalledProcessError: Git failed.
+        RuntimeError: Git failed.
     """
     form = ("--revs", "--stdout", "--thin", "-q", "--delta-base-offset")
     git.write_output(name, "pack-objects", *form, stdin=f"{tip}\n^{base}\n".encode())

@@ -41,13 +41,15 @@ class KeptCommits:
         self._graph.parents[commit] = (parent,)
 
     def keep_index(self, index: WorkerIndex, at: str, made: str) -> None:
-        """Keep content that is staged but in no commit.
+        """Keep content that is staged, but neither in the commit `at` nor in the files, `made`."""
+        self._keep_staged(index, at, made)
+        sides = index.unmerged()
+        if sides:
+            said = "architect: the sides of a conflict: 1 common, 2 ours, 3 theirs"
+            commit = commit_entries(self._git, sides, at, said, alone=True)
+            self.keep_commit("conflict", commit, at)
 
-        Args:
-            index: The worker's index.
-            at: The commit that was checked out.
-            made: The commit of the worktree's files.
-        """
+    def _keep_staged(self, index: WorkerIndex, at: str, made: str) -> None:
         staged = index.staged(at)
         for path in index.too_large[:MOST_REFS]:
             said = f"staged content over {LARGEST_BLOB >> 20} MiB left out"
@@ -57,19 +59,12 @@ class KeptCommits:
         if only:
             said = "architect: staged content that differs from the files"
             self.keep_commit("index", commit_entries(self._git, only, at, said), at)
-        sides = index.unmerged()
-        if sides:
-            said = "architect: the sides of a conflict: 1 common, 2 ours, 3 theirs"
-            commit = commit_entries(self._git, sides, at, said, alone=True)
-            self.keep_commit("conflict", commit, at)
 
     def keep_others(self, refs: StoreRefs, tip: str, *, without: str | None) -> None:
-        """Find and name the store's commits that the worker's branch does not reach.
+        """Find and name the store's commits that `tip` and `without` do not reach.
 
-        Args:
-            refs: The store's refs.
-            tip: The last of the worker's own commits on the branch.
-            without: A commit whose history was deliberately replaced by one commit.
+        `tip` is the last of the worker's own commits on the branch; `without` is a commit whose
+        history was deliberately replaced by one commit.
         """
         graph = self._graph
         graph.read()

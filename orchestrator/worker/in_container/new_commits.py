@@ -37,17 +37,10 @@ def commit_entries(
 
 
 def carry_over(git: HostGit, *, at: str, made: str, tip: str, message: str) -> str | None:
-    """Apply uncommitted changes to another commit, like `git checkout` does.
-
-    Args:
-        git: Runs git.
-        at: The checked-out commit.
-        made: The commit of its files with changes.
-        tip: The other commit.
-        message: Message of the new commit.
+    """Apply the changes from `at` to `made` to the commit `tip`, like `git checkout` does.
 
     Returns:
-        The new commit; None if both changed the same file.
+        The new commit; None if `made` and `tip` changed the same file.
     """
     changed, meanwhile = _changed(git, at, made), _changed(git, at, tip)
     both = changed.keys() & meanwhile.keys()

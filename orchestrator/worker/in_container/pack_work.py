@@ -80,15 +80,7 @@ class Harvest:
 
     def _commit_uncommitted(self, left: BranchTip, message: str) -> str:
         """Commit the files on top of the branch where that is possible; return the branch's tip."""
-        at = left.checked_out
-        try:
-            made = self._committer.commit(self._base, at, message)
-        except RuntimeError as error:
-            # Git cannot check out this commit; the files are kept without it.
-            said = last_line(str(error))
-            self._notes.warn(f"the worker's last commit cannot be built upon: {said}")
-            at = self._base
-            made = self._committer.commit(at, at, message)
+        at, made = self._commit_files(left.checked_out, message)
         if at == left.tip:
             return made
         if made == at:
@@ -97,6 +89,16 @@ class Harvest:
         if carried is None:
             self._kept.keep_commit("uncommitted", made, at)
         return carried or left.tip
+
+    def _commit_files(self, at: str, message: str) -> tuple[str, str]:
+        """Commit the files on top of a commit, or of the base; return that and the new commit."""
+        try:
+            return at, self._committer.commit(self._base, at, message)
+        except RuntimeError as error:
+            # Git cannot check out this commit; the files are kept without it.
+            said = last_line(str(error))
+            self._notes.warn(f"the worker's last commit cannot be built upon: {said}")
+            return self._base, self._committer.commit(self._base, self._base, message)
 
     def finish(self, tip: str) -> None:
         """Write the remaining output for the host; the file `tip` is written last."""

@@ -21,8 +21,6 @@ class WholeHistories:
 
     def of(self, named: dict[str, str]) -> dict[str, str]:
         """Return the complete commits; of an incomplete one, only its last files are kept."""
-        if self._is_complete(named.values()):
-            return named
         whole: dict[str, str] = {}
         pending, checks = [list(named.items())], 0
         while pending:

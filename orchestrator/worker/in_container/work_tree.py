@@ -43,16 +43,20 @@ class WorkTree:
         while pending:
             inside = pending.pop()
             self.folders.append(inside)
-            directory = os.path.join(self.root, inside)
-            try:
-                make_usable(directory, stat.S_IRWXU)
-                with os.scandir(os.path.join(written, inside)) as entries:
-                    found = [e.name for e in list(entries) if self._tidy_entry(directory, e, since)]
-                pending += [os.path.join(inside, name) for name in found]
-            except OSError as error:
-                # The path is longer than the system allows: git cannot read it either.
-                what = f"directory left out ({error.strerror})"
-                self._notes.add_path(what, directory[:200])
+            found = self._tidy_directory(inside, written, since)
+            pending += [os.path.join(inside, name) for name in found]
+
+    def _tidy_directory(self, inside: str, written: str, since: int) -> list[str]:
+        """Tidy the entries of one directory; return the directories to descend into."""
+        directory = os.path.join(self.root, inside)
+        try:
+            make_usable(directory, stat.S_IRWXU)
+            with os.scandir(os.path.join(written, inside)) as entries:
+                return [e.name for e in list(entries) if self._tidy_entry(directory, e, since)]
+        except OSError as error:
+            # The path is longer than the system allows: git cannot read it either.
+            self._notes.add_path(f"directory left out ({error.strerror})", directory[:200])
+            return []
 
     def _tidy_entry(self, directory: str, entry: "os.DirEntry[str]", since: int) -> bool:
         """Tidy one entry; return whether it is a directory to descend into."""
