@@ -1,4 +1,4 @@
-"""A run that would make too many worktrees, or fill the disk, is refused before it makes any."""
+"""Tests that a run is refused if it needs too many worktrees or too much disk space."""
 
 import re
 from collections import namedtuple
@@ -40,14 +40,12 @@ def runs(repo: Path) -> list[str]:
 
 
 class TestWorktrees:
-    def test_as_many_as_may_be(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_runs_up_to_the_limit_start(self, repo: Path, local_engine: LocalEngine) -> None:
         shell_run(repo, local_engine, "true", "true", max_worktrees=3)
         shell_run(repo, local_engine, "true", max_worktrees=3)
         assert len(branches(repo)) == 3
 
-    def test_one_more_is_refused_with_those_that_could_go(
-        self, repo: Path, local_engine: LocalEngine
-    ) -> None:
+    def test_refusal_lists_removable_worktrees(self, repo: Path, local_engine: LocalEngine) -> None:
         shell_run(repo, local_engine, "true", COMMIT, "true")
         (repo / ".architect-parallel-3" / "mine").write_text("x")
         (repo / ".architect-parallel-9").mkdir()
@@ -64,7 +62,7 @@ class TestWorktrees:
         cleanup(repo, engine=None, wanted=Wanted(merged=True))
         shell_run(repo, local_engine, "true", "true", max_worktrees=5)
 
-    def test_tasks_that_wait_do_not_count(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_waiting_tasks_do_not_count(self, repo: Path, local_engine: LocalEngine) -> None:
         tasks = ("true",) * 5
         result = shell_run(repo, local_engine, *tasks, workers=2, max_worktrees=2)
         assert [one.status.value for one in result.results] == ["success"] * 5
@@ -72,7 +70,7 @@ class TestWorktrees:
             refused(repo, local_engine, "true", max_worktrees=5).message
         )
 
-    def test_those_that_a_live_run_will_make_count(
+    def test_worktrees_that_a_live_run_will_create_count(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         shell_run(repo, local_engine, "true", "true")
@@ -85,7 +83,7 @@ class TestWorktrees:
             error = refused(repo, local_engine, "true", max_worktrees=2)
         assert "worker 2: its run is live" in error.message
 
-    def test_a_plan_is_refused_too(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_dry_run_is_refused_too(self, repo: Path, local_engine: LocalEngine) -> None:
         config = configured("true", "true", max_worktrees=1)
         with pytest.raises(ConfigError) as caught:
             ParallelRunner(config, repo, engine=local_engine).plan()
@@ -105,7 +103,7 @@ class TestWorktrees:
 class TestDisk:
     @pytest.fixture
     def free(self, monkeypatch: pytest.MonkeyPatch):
-        """Set how much disk is free, beyond what every run needs."""
+        """Return a function that sets the free disk space, in addition to what every run needs."""
 
         def set_free(more: int) -> None:
             usage = Usage(0, 0, capacity.ROOM + more)
@@ -113,20 +111,22 @@ class TestDisk:
 
         return set_free
 
-    def test_the_size_of_a_checkout(self, repo: Path) -> None:
+    def test_checkout_size_counts_whole_blocks(self, repo: Path) -> None:
         (repo / "big").write_bytes(b"x" * 4097)
         (repo / "odd\nname").symlink_to("a.txt")
         git(repo, "add", "-A")
         git(repo, "commit", "-qm", "big")
         assert capacity.checkout_size(Repository(repo), "HEAD") == (1 + 1 + 2 + 1) * 4096
 
-    def test_what_is_not_here_is_not_measured(self, repo: Path) -> None:
+    def test_checkout_size_is_unknown_without_all_objects(self, repo: Path) -> None:
         blob = git(repo, "rev-parse", "HEAD:a.txt")
         (repo / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
         assert capacity.checkout_size(Repository(repo), "HEAD") is None
 
-    def test_too_little_is_refused(self, repo: Path, local_engine: LocalEngine, free) -> None:
-        """Two files in a block each, for two workers and, without overlays, their copies."""
+    def test_too_little_disk_space_is_refused(
+        self, repo: Path, local_engine: LocalEngine, free
+    ) -> None:
+        """Two files of one block each, for two workers and, without overlays, their copies."""
         shallow = {"isolation": Isolation(network="none", history="shallow")}
         free(2 * 2 * 2 * 4096 - 1)
         error = refused(repo, local_engine, "true", "true", **shallow)
@@ -136,7 +136,7 @@ class TestDisk:
         free(2 * 2 * 2 * 4096)
         shell_run(repo, local_engine, "true", "true", **shallow)
 
-    def test_the_history_is_copied_once(self, repo: Path, free) -> None:
+    def test_history_counts_once_for_all_workers(self, repo: Path, free) -> None:
         git(repo, "gc", "-q")
         objects = git(repo, "count-objects", "-v").splitlines()
         kib = sum(int(line.split()[1]) for line in objects if line.startswith(("size:", "size-p")))
@@ -148,7 +148,7 @@ class TestDisk:
         capacity.check_disk(repository, config, overlay=True)
 
 
-def test_a_run_tells_of_one_that_died(
+def test_run_reports_a_died_run(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Event] = []

@@ -1,4 +1,4 @@
-"""An engine that hangs up in the middle of a run, and comes back, or does not."""
+"""Tests of an engine that hangs up during a run, and returns or stays away."""
 
 import os
 import threading
@@ -45,7 +45,7 @@ class HangingUp(LocalContainer):
 
 
 class OutageEngine(LocalEngine):
-    """Makes containers of that kind for tasks, and ordinary ones for harvests."""
+    """Creates `kind` containers for tasks, and ordinary containers for harvests."""
 
     kind: type[LocalContainer] = HangingUp
 
@@ -64,7 +64,7 @@ TASK = "echo one; echo x > x; sleep 0.3; echo two; echo three >&2"
 
 
 @pytest.mark.parametrize("outages", [1, 2])
-def test_all_output_is_there_after_it_came_back(repo: Path, tmp_path: Path, outages: int) -> None:
+def test_all_output_is_read_after_an_outage(repo: Path, tmp_path: Path, outages: int) -> None:
     (result,) = shell_run(repo, engine_of(tmp_path / "e", outages=outages), TASK).results
     assert result.status is Status.SUCCESS
     log = Path(str(result.log))
@@ -74,14 +74,14 @@ def test_all_output_is_there_after_it_came_back(repo: Path, tmp_path: Path, outa
     assert sorted(path.name for path in log.glob("std*")) == ["stderr.log", "stdout.log"]
 
 
-def test_what_the_outage_ended_is_blamed_on_it(repo: Path, tmp_path: Path) -> None:
+def test_container_ended_by_an_outage_is_an_engine_error(repo: Path, tmp_path: Path) -> None:
     engine = engine_of(tmp_path / "e", ends_meanwhile=True)
     (result,) = shell_run(repo, engine, TASK).results
     assert (result.status, result.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
     assert "exit code 137" in str(result.message)
 
 
-def test_a_run_whose_engine_stays_away_is_left_for_a_resume(repo: Path, tmp_path: Path) -> None:
+def test_run_can_be_resumed_after_the_engine_stayed_away(repo: Path, tmp_path: Path) -> None:
     engine = engine_of(tmp_path / "e", comes_back=False)
     (result,) = shell_run(repo, engine, TASK).results
     assert result.reason is Reason.ENGINE_ERROR
@@ -103,7 +103,7 @@ def test_a_run_whose_engine_stays_away_is_left_for_a_resume(repo: Path, tmp_path
         assert history.state() is RunState.FINISHED
 
 
-def test_a_second_resume_runs_nothing(
+def test_resume_of_a_finished_run_runs_nothing(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     (first,) = shell_run(repo, local_engine, f"echo run >> {tmp_path}/runs").results
@@ -113,7 +113,7 @@ def test_a_second_resume_runs_nothing(
 
 
 class NotedLate(LocalContainer):
-    """Ends before the engine has noted its start, as Docker's containers may."""
+    """A container whose end is recorded before its start, as Docker may do."""
 
     def start(self) -> None:
         super().start()
@@ -123,14 +123,14 @@ class NotedLate(LocalContainer):
         self._state = replace(self._state, started_at=early + timedelta(milliseconds=30))
 
 
-def test_a_start_noted_after_the_end_is_no_negative_time(repo: Path, tmp_path: Path) -> None:
+def test_duration_is_not_negative_if_the_start_is_recorded_late(repo: Path, tmp_path: Path) -> None:
     engine = OutageEngine(tmp_path / "e")
     engine.kind = NotedLate
     (result,) = shell_run(repo, engine, "true").results
     assert (result.status, result.duration) == (Status.SUCCESS, 0.0)
 
 
-def test_one_worker_is_stopped_and_the_others_go_on(
+def test_stop_of_one_worker_does_not_stop_others(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     stopped = threading.Thread(target=stop_the_second, args=(repo, tmp_path / "up"))

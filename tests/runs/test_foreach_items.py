@@ -1,4 +1,4 @@
-"""Items of a `foreach` from the run's commit and from commands: real git, processes."""
+"""Tests of `foreach` items from the run's commit and from commands, with real git."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.runs import branches, configured
 GLOB = Source("t", "glob", ("*.new",))
 
 
-def test_a_glob_sees_what_is_carried_over(repo: Path, local_engine: LocalEngine) -> None:
+def test_glob_includes_uncommitted_files(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "a.new").write_text("")
     (repo / ".gitignore").write_text("b.new\n")
     (repo / "b.new").write_text("")
@@ -30,7 +30,7 @@ def test_a_glob_sees_what_is_carried_over(repo: Path, local_engine: LocalEngine)
     assert "a.new" in git(repo, "status", "--porcelain")
 
 
-def test_a_command_that_is_stopped_leaves_nothing(repo: Path, local_engine: LocalEngine) -> None:
+def test_stopped_command_leaves_nothing_behind(repo: Path, local_engine: LocalEngine) -> None:
     started, seen = threading.Event(), list[str]()
 
     def note(event: Event) -> None:

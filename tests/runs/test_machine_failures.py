@@ -1,4 +1,4 @@
-"""A disk that is full and an engine that goes away: what is known is still told."""
+"""Tests of a full disk and of an engine that disappears during a run."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ from tests.support.runs import branches, configured, shell_run
 
 
 def full(*_: object, **__: object) -> None:
-    """Fail as a write to a full disk does."""
+    """Raise the error of a write to a full disk."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -63,7 +63,7 @@ class VanishingEngine(LocalEngine):
         return super().start(spec)
 
 
-def test_an_engine_that_goes_before_the_network_is_named(repo: Path, tmp_path: Path) -> None:
+def test_engine_lost_before_the_network_fails_the_run(repo: Path, tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailableError, match="gone"):
         shell_run(
             repo, VanishingEngine(tmp_path / "e"), "true", isolation=Isolation(network="open")
@@ -71,14 +71,14 @@ def test_an_engine_that_goes_before_the_network_is_named(repo: Path, tmp_path: P
     assert branches(repo) == []
 
 
-def test_an_engine_that_goes_before_the_harvest_is_the_reason(repo: Path, tmp_path: Path) -> None:
+def test_engine_lost_before_the_harvest_is_the_workers_reason(repo: Path, tmp_path: Path) -> None:
     (worker,) = shell_run(repo, VanishingEngine(tmp_path / "e"), "echo x > x").results
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
     assert "`orchestrator resume" in (worker.message or "")
     assert exit_code([worker]) == 7
 
 
-def test_a_result_that_cannot_be_kept_is_shown(
+def test_result_that_cannot_be_written_is_reported(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep = RunDirectory.write_result
@@ -96,14 +96,14 @@ def test_a_result_that_cannot_be_kept_is_shown(
     assert any("worker 1 could not be written" in getattr(event, "message", "") for event in told)
 
 
-def test_events_that_cannot_be_kept_stop_no_worker(repo: Path, local_engine: LocalEngine) -> None:
+def test_unwritable_event_log_does_not_stop_workers(repo: Path, local_engine: LocalEngine) -> None:
     # `/dev/full` says that the disk is full to whoever is root, too.
     task = f"cd {repo}/.git/orchestrator/runs/*/ && ln -sf /dev/full events.ndjson; exit 0"
     (worker,) = shell_run(repo, local_engine, task).results
     assert worker.status is Status.SUCCESS
 
 
-def test_a_full_disk_before_the_start_leaves_nothing(
+def test_full_disk_before_the_start_leaves_nothing(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preparation, "base_objects", full)
@@ -113,7 +113,7 @@ def test_a_full_disk_before_the_start_leaves_nothing(
     assert list((repo / ".git" / "orchestrator" / "runs").iterdir()) == []
 
 
-def test_a_full_disk_at_the_harvest_loses_nothing(
+def test_full_disk_during_harvest_loses_no_work(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -128,7 +128,7 @@ def test_a_full_disk_at_the_harvest_loses_nothing(
 
 
 @pytest.mark.parametrize("command", ["index-pack", "unpack-objects"])
-def test_a_disk_that_git_finds_full_can_be_emptied(
+def test_full_disk_in_git_can_be_fixed_and_resumed(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     run = Git.run
@@ -148,7 +148,7 @@ def test_a_disk_that_git_finds_full_can_be_emptied(
     assert (again.status, again.files_modified) == (Status.SUCCESS, ["x"])
 
 
-def test_workers_that_come_and_go_keep_their_secrets_apart(tmp_path: Path) -> None:
+def test_secrets_of_concurrent_workers_do_not_interfere(tmp_path: Path) -> None:
     secrets = Secrets(values={"A": b"0123456789"}, root=tmp_path)
     problems: list[EngineError] = []
 
@@ -169,7 +169,7 @@ def test_workers_that_come_and_go_keep_their_secrets_apart(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_waits_for_no_deadline(repo: Path, local_engine: LocalEngine) -> None:
+def test_interrupt_does_not_wait_for_deadlines(repo: Path, local_engine: LocalEngine) -> None:
     second_runs = threading.Event()
 
     def interrupt(event: Event) -> None:
@@ -187,7 +187,7 @@ def test_an_interrupt_waits_for_no_deadline(repo: Path, local_engine: LocalEngin
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let logs lie where there is no room."""
+    """Direct the logs to a full device."""
     made = WorkerLog.__init__
 
     def on_a_full_disk(self: WorkerLog, *arguments: Any, **options: Any) -> None:
@@ -199,14 +199,14 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_log_that_is_not_whole_makes_no_success(repo: Path, local_engine: LocalEngine) -> None:
+def test_incomplete_log_prevents_success(repo: Path, local_engine: LocalEngine) -> None:
     (result,) = shell_run(repo, local_engine, """echo '{"status": "failed"}'""").results
     assert (result.status, result.reason) == (Status.PARTIAL, Reason.NO_REPORT)
     assert result.message == "the log is incomplete (No space left on device)"
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_log_that_is_not_whole_is_told_where_the_agent_says_nothing(
+def test_incomplete_log_is_the_message_if_the_agent_has_none(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = AgentOutcome(status=Status.PARTIAL, reason=Reason.MAX_STEPS)
@@ -216,7 +216,7 @@ def test_a_log_that_is_not_whole_is_told_where_the_agent_says_nothing(
     assert result.message == "the log is incomplete (No space left on device)"
 
 
-def test_work_that_is_in_is_told_though_its_files_cannot_be_listed(
+def test_accepted_work_is_reported_without_list_of_files(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "changes", full)
@@ -226,7 +226,7 @@ def test_work_that_is_in_is_told_though_its_files_cannot_be_listed(
     assert "could not be listed" in str(result.message)
 
 
-def test_a_state_directory_that_cannot_be_used_is_no_bug(
+def test_unusable_state_directory_is_a_repository_error(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     (repo / ".git" / "orchestrator").write_text("")
@@ -234,7 +234,7 @@ def test_a_state_directory_that_cannot_be_used_is_no_bug(
         shell_run(repo, local_engine, "true")
 
 
-def test_uncommitted_files_of_a_checkout_without_an_index(
+def test_uncommitted_files_without_an_index_are_included(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     (repo / ".git" / "index").unlink()
@@ -243,7 +243,7 @@ def test_uncommitted_files_of_a_checkout_without_an_index(
     assert result.status is Status.SUCCESS
 
 
-def test_a_bug_while_reading_output_is_told_as_one(
+def test_exception_while_reading_output_is_an_internal_error(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(WorkerLog, "write", full)
@@ -251,10 +251,10 @@ def test_a_bug_while_reading_output_is_told_as_one(
     assert result.reason is Reason.INTERNAL_ERROR
 
 
-def test_an_end_before_the_start_is_no_time_at_all(
+def test_end_before_the_start_means_zero_duration(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine writes both down itself, and did so the wrong way round for short tasks."""
+    """The engine records both times, and sometimes in the wrong order for short tasks."""
     now = datetime.now(UTC)
     state = ContainerState(started_at=now, ended_at=now - timedelta(milliseconds=1))
     monkeypatch.setattr(LocalContainer, "state", lambda _: state)
@@ -263,7 +263,7 @@ def test_an_end_before_the_start_is_no_time_at_all(
 
 
 class Blind(LocalEngine):
-    """Sees no file of this machine, as an engine on another one."""
+    """An engine on another machine, which does not see the files of this machine."""
 
     def check(self, *, images: tuple[str, ...], runtime: str | None) -> EngineFeatures:
         return replace(super().check(images=images, runtime=runtime), overlay=True)
@@ -272,9 +272,7 @@ class Blind(LocalEngine):
         raise EngineError(f"bind source path does not exist: {spec.mounts[0]}")
 
 
-def test_an_engine_that_sees_no_file_here_is_refused_and_leaves_nothing(
-    repo: Path, tmp_path: Path
-) -> None:
+def test_remote_engine_is_refused_and_nothing_is_left(repo: Path, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="does not see the files of this machine"):
         shell_run(repo, Blind(tmp_path / "blind"), "true")
     assert branches(repo) == []

@@ -1,4 +1,4 @@
-"""Names of worktrees and branches from templates: what is chosen, what is refused, what stays."""
+"""Tests of names from templates: numbering, conflicts, cleanup."""
 
 import shutil
 from collections.abc import Callable
@@ -30,7 +30,7 @@ OUTSIDE = {"worktree_dir": "../.worktrees/{id}", "branch": "solve/{id}"}
 
 
 def planned(repo: Path, engine: LocalEngine, **names: str) -> ConfigError:
-    """Return why names are refused, which they are with nothing made."""
+    """Return the error for refused names; nothing is created."""
     before = fingerprint(repo)
     runs = list(all_runs(Repository(repo).state_dir))
     with pytest.raises(ConfigError) as caught:
@@ -50,7 +50,7 @@ def flow_run(repo: Path, engine: LocalEngine, *ids: str, **names: str) -> list[t
     return [(one.branch, one.worktree_path) for one in result.results]
 
 
-def test_numbers_in_the_repository(repo: Path, local_engine: LocalEngine) -> None:
+def test_taken_numbers_are_skipped(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "branch", "solve/issue-1")
     (repo / ".worktrees" / "issue-2").mkdir(parents=True)
     results = shell_run(repo, local_engine, COMMIT, COMMIT, **INSIDE).results
@@ -70,13 +70,15 @@ def test_numbers_in_the_repository(repo: Path, local_engine: LocalEngine) -> Non
     assert more.branch == "solve/issue-5"
 
 
-def test_a_number_stands_for_one_worker(repo: Path, local_engine: LocalEngine) -> None:
+def test_number_is_used_by_one_worker_across_templates(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     (first,) = shell_run(repo, local_engine, COMMIT, **OUTSIDE).results
     (second,) = shell_run(repo, local_engine, COMMIT).results
     assert (first.worker_id, second.branch) == (1, "architect/parallel-2")
 
 
-def test_ids_outside_of_the_repository(repo: Path, local_engine: LocalEngine) -> None:
+def test_task_ids_as_names_outside_of_the_repository(repo: Path, local_engine: LocalEngine) -> None:
     names = flow_run(repo, local_engine, "one", "two", **OUTSIDE)
     place = repo.parent / ".worktrees"
     assert names == [("solve/one", str(place / "one")), ("solve/two", str(place / "two"))]
@@ -102,7 +104,7 @@ def planned_flow(repo: Path, engine: LocalEngine, task: str, **names: str) -> Co
 
 
 @pytest.mark.parametrize("names", [INSIDE, OUTSIDE], ids=["inside", "outside"])
-def test_a_clean_up_goes_by_the_record(
+def test_cleanup_uses_the_recorded_names(
     repo: Path, local_engine: LocalEngine, names: dict[str, str]
 ) -> None:
     (worker,) = shell_run(repo, local_engine, COMMIT, **names).results
@@ -127,7 +129,7 @@ def test_a_clean_up_goes_by_the_record(
     assert not worktree.exists()
 
 
-def test_a_worktree_of_the_users_in_the_place_of_a_workers_is_left_alone(
+def test_cleanup_keeps_a_users_worktree_at_a_workers_path(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     (worker,) = shell_run(repo, local_engine, COMMIT, **OUTSIDE).results
@@ -138,7 +140,9 @@ def test_a_worktree_of_the_users_in_the_place_of_a_workers_is_left_alone(
     assert git(Path(worker.worktree_path), "branch", "--show-current") == "mine"
 
 
-def test_a_resumed_run_takes_no_names_of_another(repo: Path, local_engine: LocalEngine) -> None:
+def test_resumed_run_does_not_take_names_of_another_run(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     first = ParallelRunner(configured(COMMIT, **OUTSIDE), repo, engine=local_engine).reserve()
     first.release()
     git(repo, "branch", "-D", "solve/worker-1")
@@ -147,7 +151,9 @@ def test_a_resumed_run_takes_no_names_of_another(repo: Path, local_engine: Local
         ResumedRun(first, engine=local_engine).execute()
 
 
-def test_what_only_workers_have_is_not_merged(repo: Path, local_engine: LocalEngine) -> None:
+def test_commits_only_on_workers_branches_are_not_merged(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     when = "2026-01-01T00:00:00Z"
     commit = f"GIT_COMMITTER_DATE={when} git commit -qm x --date={when}"
     write = f"echo same > x; git add -A; {commit}"
@@ -163,7 +169,7 @@ def test_what_only_workers_have_is_not_merged(repo: Path, local_engine: LocalEng
 
 @pytest.mark.parametrize("write", ["mkdir -p .worktrees && echo x > .worktrees/issue-9",
                                    "ln -s /etc .worktrees"])  # fmt: skip
-def test_no_file_of_a_worker_lies_where_worktrees_are(
+def test_worker_cannot_add_files_at_worktree_paths(
     repo: Path, local_engine: LocalEngine, write: str
 ) -> None:
     # Of any run: this one has the default names.
@@ -174,7 +180,7 @@ def test_no_file_of_a_worker_lies_where_worktrees_are(
     assert worker.status != "success"
 
 
-def test_the_limit_counts_them(repo: Path, local_engine: LocalEngine) -> None:
+def test_named_worktrees_count_towards_the_limit(repo: Path, local_engine: LocalEngine) -> None:
     shell_run(repo, local_engine, COMMIT, COMMIT, **OUTSIDE)
     with pytest.raises(ConfigError, match="there are 2 worktrees"):
         shell_run(repo, local_engine, COMMIT, COMMIT, max_worktrees=3)
@@ -216,7 +222,7 @@ def nested_worktree(repo: Path) -> None:
         ({"branch": "x@{n}"}, None, None),
     ],
 )  # fmt: skip
-def test_what_is_in_the_way_is_refused(
+def test_conflicting_names_are_refused(
     repo: Path, local_engine: LocalEngine, names: dict[str, str], prepare: Prepare | None,
     said: str | None,
 ) -> None:  # fmt: skip
@@ -254,12 +260,12 @@ def test_what_is_in_the_way_is_refused(
         {"branch": "a b{n}"},
     ],
 )
-def test_templates_that_cannot_be_used(names: dict[str, str]) -> None:
+def test_invalid_templates_are_refused(names: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         ParallelConfig(tasks=("x",), **names)
 
 
-def test_a_file_that_was_found_stays_in_the_repository(repo: Path) -> None:
+def test_discovered_file_cannot_place_worktrees_outside(repo: Path) -> None:
     def load(template: str) -> ParallelConfig:
         (repo / "orchestrator.yaml").write_text(f"parallel_runs: {{worktree_dir: '{template}'}}\n")
         return load_config(options={"tasks": ("x",)}, environ={}, top=repo, file=None)
@@ -270,14 +276,14 @@ def test_a_file_that_was_found_stays_in_the_repository(repo: Path) -> None:
             load(template)
 
 
-def test_ids_that_are_alike_but_for_capital_letters(repo: Path, local_engine: LocalEngine) -> None:
+def test_ids_that_differ_only_in_case_are_refused(repo: Path, local_engine: LocalEngine) -> None:
     flow = Workflow(name="flow", tasks=(Task(id="a", task="true"), Task(id="A", task="true")))
     config = configured("-", **OUTSIDE)
     with pytest.raises(ConfigError, match="workers 1 and 2 would both have the name"):
         ParallelRunner(config, repo, engine=local_engine, workflow=flow).execute()
 
 
-def test_a_name_that_holds_a_secret(
+def test_name_with_a_secret_is_refused(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "much-too-long-to-guess")

@@ -1,4 +1,4 @@
-"""A command or a URL is told of an alert."""
+"""Tests of notifications to a command or a URL."""
 
 import json
 import socket
@@ -28,7 +28,7 @@ from tests.support.watched_runs import watched
 
 @pytest.fixture
 def posted() -> Iterator[tuple[str, list[bytes]]]:
-    """A web address on this machine, and what was posted to it."""
+    """Return the URL of a local server, and the bodies posted to it."""
     bodies: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ def posted() -> Iterator[tuple[str, list[bytes]]]:
 class TestNotify:
     TASK = "printf 'password: '; exec sleep 1.5"
 
-    def test_a_command_gets_the_event(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_command_receives_events_as_json(self, repo: Path, local_engine: LocalEngine) -> None:
         said = repo.parent / "said; touch not-a-shell"
         script = repo.parent / "tell.py"
         script.write_text("import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))")
@@ -65,7 +65,7 @@ class TestNotify:
         assert (event["trigger"], event["stops"]) == ("needs_input", False)
         assert (end["type"], end["run_id"], end["status"]) == ("run_done", run.run_id, "success")
 
-    def test_failed_workers_and_the_end_are_told(
+    def test_failed_workers_and_the_end_are_sent(
         self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
     ) -> None:
         address, bodies = posted
@@ -81,7 +81,7 @@ class TestNotify:
         (listed,) = end["not_successful"]
         assert listed == {key: failed[key] for key in listed}
 
-    def test_whoever_was_cancelled_or_skipped_is_in_the_end_alone(self) -> None:
+    def test_cancelled_and_skipped_workers_are_only_in_the_final_message(self) -> None:
         result = WorkerResult(
             worker_id=1, branch="b", model="m", status=Status.FAILED, worktree_path="/w",
             reason=Reason.DEPENDENCY,
@@ -101,7 +101,7 @@ class TestNotify:
         )  # fmt: skip
         assert len(end["not_successful"]) == 100
 
-    def test_the_newest_is_told_and_what_hangs_is_said_once(
+    def test_full_queue_drops_the_oldest_and_reports_a_hang_once(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(notify, "_LAST", 0.3)
@@ -120,7 +120,7 @@ class TestNotify:
         waiting = [notifier._waiting.get_nowait() for _ in range(notifier._waiting.qsize())]
         assert {"number": 149} in waiting
 
-    def test_a_web_address_is_posted_to_and_kept_nowhere(
+    def test_url_is_posted_to_and_not_recorded(
         self, repo: Path, local_engine: LocalEngine, posted: tuple[str, list[bytes]]
     ) -> None:
         address, bodies = posted
@@ -136,7 +136,7 @@ class TestNotify:
         assert "t0psecret" not in str(events)
 
     @pytest.mark.parametrize("notify", ["/no/such/program", "false", "http://127.0.0.1:9/x", "'"])
-    def test_one_that_does_not_arrive_is_said_and_harms_nothing(
+    def test_failed_notification_is_reported_and_the_run_continues(
         self, repo: Path, local_engine: LocalEngine, notify: str
     ) -> None:
         worker, found, events = watched(repo, local_engine, self.TASK, prompts=0.5, notify=notify)
@@ -144,7 +144,7 @@ class TestNotify:
         notes = [event.message for event in events if isinstance(event, Notice)]
         assert [note for note in notes if note.startswith("a notification could not be sent")]
 
-    def test_one_that_hangs_holds_nobody_up(
+    def test_hanging_notification_does_not_delay_the_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(notify, "_TIMEOUT", 60.0)
@@ -163,23 +163,23 @@ class TestNotify:
         notifier._thread.join(30)
         assert not notifier._thread.is_alive()
 
-    def test_no_shell_reads_a_command(self, tmp_path: Path) -> None:
+    def test_command_is_not_run_by_a_shell(self, tmp_path: Path) -> None:
         made = tmp_path / "made"
         assert send(f"true ; touch {made}", b"{}") is None
         assert not made.exists()
 
-    def test_a_server_that_hangs_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_hanging_server_times_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(notify, "_TIMEOUT", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             assert send(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}") == "TimeoutError"
 
     @pytest.mark.parametrize("target", ["/no/t0psecret", "http://127.0.0.1:t0psecret/"])
-    def test_nothing_of_the_target_is_told(self, target: str) -> None:
+    def test_error_does_not_contain_the_target(self, target: str) -> None:
         problem = send(target, b"{}")
         assert problem
         assert "t0psecret" not in problem
 
-    def test_a_file_that_nobody_named_starts_no_program(self, repo: Path) -> None:
+    def test_discovered_file_cannot_set_notify(self, repo: Path) -> None:
         (repo / "orchestrator.yaml").write_text("triggers:\n  notify: touch /tmp/x\n  silence: 9\n")
         with pytest.raises(ConfigError, match=r"`triggers.notify` is not accepted from a file"):
             load_config(options={"tasks": ("x",)}, environ={}, top=repo, file=None)

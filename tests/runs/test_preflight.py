@@ -1,4 +1,4 @@
-"""What stops a run before it starts, and what is only worth a word."""
+"""Tests of the checks before a run: errors and notices."""
 
 from pathlib import Path
 
@@ -64,20 +64,20 @@ class TestKeys:
             ("something-new", None),
         ],
     )
-    def test_of_each_provider(self, model, key):
+    def test_key_variable_of_each_provider(self, model, key):
         agent = ArchitectAgent()
         assert agent.missing_key(model, {"OPENAI_API_KEY": "", "OTHER_API_KEY": "x"}) == key
         assert agent.missing_key(model, {key or "": "x"}) is None
 
     @pytest.mark.parametrize("name", ["OPENAI_API_BASE", "OPENAI_BASE_URL", "ARCHITECT_API_BASE"])
-    def test_a_server_of_the_user_s_own_may_need_none(self, name):
+    def test_custom_server_needs_no_key(self, name):
         assert ArchitectAgent().missing_key("gpt-4o", {name: "http://localhost:1"}) is None
 
-    def test_the_default_model_is_the_caller_s(self):
+    def test_default_model_comes_from_the_callers_variable(self):
         found = ArchitectAgent().missing_key(None, {"ARCHITECT_MODEL": "claude-sonnet-4-6"})
         assert found == "ANTHROPIC_API_KEY"
 
-    def test_all_that_are_missing_are_named_once(self):
+    def test_missing_keys_are_listed_once(self):
         models = ("gpt-4o", "claude-sonnet-4-6", "gpt-4o", "deepseek-chat")
         error = missing_keys(
             config(models=models, workers=5), ArchitectAgent(), {"DEEPSEEK_API_KEY": "x"}
@@ -101,11 +101,11 @@ class TestKeys:
             {"isolation": Isolation(secrets=("OPENAI_API_KEY",))},
         ],
     )
-    def test_where_none_is_needed(self, given):
+    def test_some_configurations_need_no_key(self, given):
         chosen = config(**given)
         assert missing_keys(chosen, choose_agent(chosen, None)[0], {}) is None
 
-    def test_a_run_without_one_creates_nothing(self, repo: Path, tmp_path: Path):
+    def test_run_without_key_creates_nothing(self, repo: Path, tmp_path: Path):
         engine = LocalEngine(tmp_path / "engine", images=(BASE_IMAGE, DEFAULT_IMAGE))
         before = fingerprint(repo)
         with pytest.raises(AuthenticationError, match=r"hint: `export OPENAI_API_KEY"):
@@ -115,7 +115,7 @@ class TestKeys:
 
 
 class Plain(ShellAgent):
-    """A program without profiles that says nothing of itself."""
+    """A program without profiles that reports nothing."""
 
     def unsupported(self, settings: AgentSettings) -> str | None:  # type: ignore[override]
         return unsupported_settings(settings, profiles=False, cost=False, steps=False)
@@ -135,7 +135,7 @@ class TestRefusal:
             ),
         ],
     )
-    def test_a_setting_that_nobody_keeps_stops_a_run(
+    def test_unsupported_setting_stops_the_run(
         self, asked, said, repo: Path, local_engine: LocalEngine
     ):
         before = fingerprint(repo)
@@ -148,7 +148,7 @@ class TestRefusal:
         assert caught.value.hint is not None
         assert fingerprint(repo) == before
 
-    def test_defaults_are_no_wish(self):
+    def test_defaults_are_supported_by_any_program(self):
         assert Plain().unsupported(AgentSettings.of(config())) is None
 
 
@@ -161,11 +161,11 @@ class TestMachine:
              "at most 32768m"),
         ],
     )  # fmt: skip
-    def test_a_worker_larger_than_it(self, limits, what, hint):
+    def test_worker_larger_than_the_machine_is_refused(self, limits, what, hint):
         (error,) = machine_problems(config(limits=limits), machine())
         assert (error.message, error.hint) == (what, hint)
 
-    def test_a_preset_and_the_default_are_no_wish(self):
+    def test_default_and_preset_limits_fit_any_machine(self):
         assert not [*machine_problems(config(), machine(cpus=1, memory=2 * GIB))]
         assert not [*machine_problems(config(preset="trusted"), machine(memory=8 * GIB))]
 
@@ -174,10 +174,10 @@ class TestMachine:
         [(1, GIB, {}, 1), (8, 9 * GIB, {}, 2), (8, 64 * GIB, {}, 4), (64, 999 * GIB, {}, 10),
          (2, 8 * GIB, {"cpus": 0.5, "memory": GIB}, 4)],
     )  # fmt: skip
-    def test_its_room(self, cpus, memory, limits, workers):
+    def test_room_of_a_machine(self, cpus, memory, limits, workers):
         assert room(config(limits=Limits(**limits)), cpus=cpus, memory=memory) == workers
 
-    def test_more_workers_than_fit_are_worth_a_word(self):
+    def test_more_workers_than_fit_cause_a_notice(self):
         assert crowding(config(workers=4), machine()) is None
         assert crowding(config(workers=5), machine()) == (
             "5 workers may use 10 CPUs and 20.0 GiB, the machine has 8 CPUs and 32.0 GiB RAM: "
@@ -185,7 +185,7 @@ class TestMachine:
         )
         assert crowding(config(workers=3, limits=Limits(memory=16 * GIB)), machine()) is not None
 
-    def test_services_need_room_too(self):
+    def test_services_count_towards_the_room(self):
         project = Project(services={"db": Service(image="a", cpus=2, memory=4 * GIB)})
         assert room(config(project=project), cpus=machine().cpus, memory=machine().memory) == 2
         assert crowding(config(workers=3, project=project), machine()) == (
@@ -194,19 +194,19 @@ class TestMachine:
         )
 
     @pytest.mark.parametrize("wish", [{"cpus": 9}, {"memory": 33 * GIB}])
-    def test_a_service_larger_than_it(self, wish):
+    def test_service_larger_than_the_machine_is_refused(self, wish):
         project = Project(services={"db": Service(image="a", **wish)})
         (error,) = machine_problems(config(project=project), machine())
         assert error.message == "service `db` may use more CPUs or memory than the machine has"
 
-    def test_one_worker_is_told_of_too(self):
+    def test_single_large_worker_causes_a_notice(self):
         # The default, or a preset's value, is no wish to be refused.
         assert crowding(config(), machine(memory=2 * GIB)) == (
             "a worker may use 4.0 GiB, but the machine has 2.0 GiB RAM: reduce it with `--memory`"
         )
         assert crowding(config(limits=Limits(memory=2 * GIB)), machine(memory=2 * GIB)) is None
 
-    def test_a_run_says_it_once(self, repo: Path, local_engine: LocalEngine):
+    def test_run_emits_the_notice_once(self, repo: Path, local_engine: LocalEngine):
         cpus = local_engine.check(images=(), runtime=None).cpus
         told: list[str] = []
         tasks = ("true", "true")
@@ -220,7 +220,7 @@ class TestMachine:
 
 
 class TestSeveralProblems:
-    def test_each_has_a_line_with_its_hint(
+    def test_each_problem_has_a_line_with_its_hint(
         self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("TOKEN", raising=False)
@@ -250,12 +250,12 @@ class TestSeveralProblems:
         assert caught.value.exit_code == 3
         assert fingerprint(repo) == before
 
-    def test_a_dry_run_lists_what_needs_no_engine(self, repo: Path) -> None:
+    def test_dry_run_lists_problems_found_without_engine(self, repo: Path) -> None:
         wrong = configured("true", base="nowhere", agent="review")
         with pytest.raises(ConfigError, match=r"2 problems prevent the run:\n  .*nowhere"):
             ParallelRunner(wrong, repo, agent=Plain()).plan()
 
-    def test_tasks_that_share_a_problem_are_one_line(
+    def test_problem_of_several_tasks_is_listed_once(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         settings = (WorkerSettings(), WorkerSettings(timeout=5), WorkerSettings(agent="review"))
@@ -275,7 +275,7 @@ class TestSeveralProblems:
         assert "`nowhere`" in base
         assert agent.startswith("  task `t3`: `shell` does not support `--agent review`")
 
-    def test_a_runtime_that_is_not_there_lacks_nothing_else(
+    def test_missing_runtime_causes_no_further_problems(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         wrong = configured(
@@ -295,7 +295,7 @@ class TestSeveralProblems:
             ((EngineUnavailableError("a"), AuthenticationError("b"), ConfigError("c")), 7),
         ],
     )
-    def test_the_exit_code_is_that_of_the_gravest(self, errors, code):
+    def test_exit_code_is_that_of_the_most_severe_problem(self, errors, code):
         problems = Problems()
         for error in errors:
             problems.add(error)
@@ -303,7 +303,7 @@ class TestSeveralProblems:
             problems.raise_all()
         assert caught.value.exit_code == code
 
-    def test_one_problem_is_raised_as_it_is(self):
+    def test_single_problem_is_raised_unchanged(self):
         problems, error = Problems(), UnsupportedError("a", hint="b")
         problems.add(error)
         problems.add(UnsupportedError("a", hint="b"))
@@ -311,7 +311,7 @@ class TestSeveralProblems:
             problems.raise_all()
         assert caught.value is error
 
-    def test_of_very_many_the_first_are_listed(self):
+    def test_list_of_problems_is_bounded(self):
         problems = Problems()
         for number in range(60):
             problems.add(ConfigError(f"problem {number}"))
@@ -319,7 +319,7 @@ class TestSeveralProblems:
             problems.raise_all()
 
 
-def test_a_runtime_that_is_not_there_is_told_as_that(repo: Path, local_engine: LocalEngine) -> None:
+def test_missing_runtime_is_reported(repo: Path, local_engine: LocalEngine) -> None:
     config = configured("true", isolation=Isolation(runtime="nosuch", network="open"))
     with pytest.raises(UnsupportedError, match="the local engine has no runtime `nosuch`"):
         check_run(RunRequest(config=config, root=repo), local_engine)

@@ -1,4 +1,4 @@
-"""Workflows made at random, carried out with real git: no rule is ever broken."""
+"""Tests of random workflows with real git: every scheduling rule is kept."""
 
 import random
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tests.support.runs import configured
 
 
 @pytest.mark.timeout(900)
-def test_a_random_workflow_is_carried_out(
+def test_random_workflow_keeps_all_rules(
     repo: Path, local_engine: LocalEngine, request: pytest.FixtureRequest
 ) -> None:
     long = request.config.getoption("--faults") > 0
@@ -35,7 +35,7 @@ def test_a_random_workflow_is_carried_out(
 
 
 def _check_files(repo: Path, flow: Workflow, done: Mapping[str, WorkerResult]) -> None:
-    """What succeeded has all that it goes on from, and nothing of what failed."""
+    """Check that successful tasks have their dependencies' files, and none of failed tasks."""
     reached: dict[str, set[str]] = {}
     for task in flow.tasks:
         good = [name for name in task.depends_on if done[name].status is Status.SUCCESS]

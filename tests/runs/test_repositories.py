@@ -1,4 +1,4 @@
-"""Every kind of repository that a run starts from, and those that it refuses."""
+"""Tests of the kinds of repositories that a run starts from or refuses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,13 +27,13 @@ def everything(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*")}
 
 
-def test_from_a_folder_inside(repo: Path, local_engine: LocalEngine) -> None:
+def test_run_from_a_subdirectory(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = shell_run(repo / "src", local_engine, "ls > list; pwd").results
     assert worker.worktree_path == str(repo / ".architect-parallel-1")
     assert git(repo, "show", f"{worker.branch}:list").split() == ["a.txt", "list", "src"]
 
 
-def test_from_the_current_directory(
+def test_run_from_the_current_directory(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repo / "src")
@@ -42,7 +42,7 @@ def test_from_the_current_directory(
     assert [one.status for one in runner.run()] == [Status.SUCCESS]
 
 
-def test_from_a_detached_head(repo: Path, local_engine: LocalEngine) -> None:
+def test_run_from_a_detached_head(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "checkout", "-q", "--detach", "HEAD~1")
     base = git(repo, "rev-parse", "HEAD")
     result = shell_run(repo, local_engine, "test ! -e src; echo w > w")
@@ -51,13 +51,13 @@ def test_from_a_detached_head(repo: Path, local_engine: LocalEngine) -> None:
     assert git(repo, "rev-parse", "--abbrev-ref", "HEAD") == "HEAD"
 
 
-def test_from_another_commit(repo: Path, local_engine: LocalEngine) -> None:
+def test_run_from_another_commit(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "tag", "-a", "-m", "old", "v1", "HEAD~1")
     result = shell_run(repo, local_engine, "test ! -e src", base="v1")
     assert (result.base, result.status) == (git(repo, "rev-parse", "HEAD~1"), Status.SUCCESS)
 
 
-def test_from_a_shallow_clone(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
+def test_run_from_a_shallow_clone(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repo}", "clone")
     clone = tmp_path / "clone"
     task = "git log --format=%s > log.txt; echo w > w; git add w; git commit -qm mine"
@@ -69,7 +69,7 @@ def test_from_a_shallow_clone(repo: Path, local_engine: LocalEngine, tmp_path: P
     git(clone, "fsck", "--strict", "--no-dangling")
 
 
-def test_the_base_alone_when_history_is_shallow(repo: Path, local_engine: LocalEngine) -> None:
+def test_shallow_history_contains_only_the_base(repo: Path, local_engine: LocalEngine) -> None:
     isolation = Isolation(network="none", history="shallow")
     task = "git log --format=%s > log.txt"
     (worker,) = shell_run(repo, local_engine, task, isolation=isolation).results
@@ -78,9 +78,7 @@ def test_the_base_alone_when_history_is_shallow(repo: Path, local_engine: LocalE
     assert log == ["architect: uncommitted work of worker 1", "second", "first"]
 
 
-def test_from_a_worktree_of_the_users_own(
-    repo: Path, local_engine: LocalEngine, tmp_path: Path
-) -> None:
+def test_run_from_a_linked_worktree(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     git(repo, "worktree", "add", "-q", "-b", "feature", str(linked))
     git(linked, "commit", "-q", "--allow-empty", "-m", "on the feature")
@@ -91,7 +89,7 @@ def test_from_a_worktree_of_the_users_own(
     assert git(linked, "status", "--porcelain") == ""
 
 
-def test_from_a_sha256_repository(local_engine: LocalEngine, tmp_path: Path) -> None:
+def test_run_from_a_sha256_repository(local_engine: LocalEngine, tmp_path: Path) -> None:
     repo = tmp_path / "sha256"
     git(tmp_path, "init", "-q", "--object-format=sha256", str(repo))
     git(repo, "config", "user.name", "n")
@@ -102,7 +100,7 @@ def test_from_a_sha256_repository(local_engine: LocalEngine, tmp_path: Path) -> 
     assert len(worker.commit or "") == 64
 
 
-def test_from_a_place_with_an_odd_name(local_engine: LocalEngine, tmp_path: Path) -> None:
+def test_run_from_a_path_with_special_characters(local_engine: LocalEngine, tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "an odd näme, 'quoted' $HOME")
     (worker,) = shell_run(repo, local_engine, "echo w > w").results
     assert (worker.status, worker.files_modified) == (Status.SUCCESS, ["w"])
@@ -133,7 +131,7 @@ def without_commit(place: Path) -> None:
     ("make", "said"),
     [(bare, "bare"), (nothing, "not a git repository"), (without_commit, "no commit")],
 )
-def test_what_no_run_can_start_from(
+def test_unusable_directories_are_refused(
     local_engine: LocalEngine, tmp_path: Path, make: Callable[[Path], None], said: str
 ) -> None:
     place = tmp_path / "place"
@@ -160,7 +158,7 @@ def test_what_no_run_can_start_from(
         ({"limits": {"cpus": 100_000}}, ConfigError),
     ],
 )
-def test_what_cannot_be_had_is_told_before_anything_is_made(
+def test_unavailable_inputs_are_refused_before_anything_is_created(
     repo: Path, local_engine: LocalEngine, options: dict[str, object], expected: type[Exception]
 ) -> None:
     before = everything(repo)
@@ -169,7 +167,7 @@ def test_what_cannot_be_had_is_told_before_anything_is_made(
     assert everything(repo) == before
 
 
-def test_a_branch_named_architect_is_in_the_way(repo: Path, local_engine: LocalEngine) -> None:
+def test_branch_named_architect_is_refused(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "branch", "architect")
     refs = git(repo, "for-each-ref")
     with pytest.raises(ConfigError, match="`architect`") as caught:
@@ -180,9 +178,7 @@ def test_a_branch_named_architect_is_in_the_way(repo: Path, local_engine: LocalE
     assert not list(repo.glob(".architect-parallel-*"))
 
 
-def test_a_workers_own_worktree_is_no_place_to_run_from(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_run_from_a_workers_worktree_is_refused(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = shell_run(repo, local_engine, "true").results
     with pytest.raises(ConfigError, match="a worker's worktree") as caught:
         shell_run(Path(worker.worktree_path), local_engine, "true")
@@ -194,7 +190,7 @@ class WithoutNetworks(LocalEngine):
         raise OrchestratorError("no more networks")
 
 
-def test_a_run_that_cannot_be_shared_takes_its_branches_back(repo: Path, tmp_path: Path) -> None:
+def test_failed_preparation_removes_the_branches(repo: Path, tmp_path: Path) -> None:
     refs = git(repo, "for-each-ref")
     engine = WithoutNetworks(tmp_path / "engine")
     with pytest.raises(OrchestratorError, match="no more networks"):
@@ -203,7 +199,7 @@ def test_a_run_that_cannot_be_shared_takes_its_branches_back(repo: Path, tmp_pat
     assert list((repo / ".git" / "orchestrator" / "runs").iterdir()) == []
 
 
-def test_the_plan_creates_nothing(repo: Path, local_engine: LocalEngine) -> None:
+def test_plan_creates_nothing(repo: Path, local_engine: LocalEngine) -> None:
     before = everything(repo)
     (repo / "a.txt").write_text("edited\n")
     plan = ParallelRunner(configured("one", "two"), repo, engine=local_engine).plan()
@@ -217,7 +213,7 @@ def test_the_plan_creates_nothing(repo: Path, local_engine: LocalEngine) -> None
 
 
 class HostIsOpen(LocalEngine):
-    """Notes what is asked for to close the host, and cannot do it."""
+    """Records requests to close the host, and fails them."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -230,7 +226,7 @@ class HostIsOpen(LocalEngine):
 
 
 @pytest.mark.parametrize("network", ["open", "none"])
-def test_the_host_is_closed_to_a_runs_network_or_it_is_said(
+def test_failure_to_close_the_host_causes_a_notice(
     repo: Path, tmp_path: Path, network: Network
 ) -> None:
     engine = HostIsOpen(tmp_path / "engine")

@@ -1,4 +1,4 @@
-"""One run from plan to results: real git, processes for containers."""
+"""Tests of one run from plan to results, with real git and processes as containers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_each_worker_commits_on_its_own_branch(repo: Path, local_engine: LocalEn
         assert git(repo, "merge-base", base, worker.branch) == base
 
 
-def test_the_worktree_shows_what_the_branch_has(repo: Path, local_engine: LocalEngine) -> None:
+def test_worktree_equals_the_branch(repo: Path, local_engine: LocalEngine) -> None:
     task = "rm a.txt; mkdir -p 'new folder'; echo x > 'new folder/é\n.txt'; chmod +x src/app.py"
     (worker,) = shell_run(repo, local_engine, task).results
     tree = Path(worker.worktree_path)
@@ -94,23 +94,23 @@ def test_a_worker_over_its_budget_is_stopped(repo: Path, local_engine: LocalEngi
 
 
 class Agent(ShellAgent):
-    """A command whose steps are those of an agent."""
+    """A command whose steps count towards the limit."""
 
     def unsupported(self, settings: AgentSettings) -> None:
-        """Keep a limit of steps."""
+        """Support a limit of steps."""
 
     def progress_reader(self) -> ProgressReader:
         read = super().progress_reader()
         return lambda line: None if (said := read(line)) is None else replace(said, bounded=True)
 
 
-def test_what_a_command_counts_is_its_own_affair(repo: Path, local_engine: LocalEngine) -> None:
+def test_steps_of_a_shell_command_are_not_limited(repo: Path, local_engine: LocalEngine) -> None:
     task = """echo '{"cost": 0, "steps": 5000}'; sleep 0.7"""
     (worker,) = shell_run(repo, local_engine, task).results
     assert (worker.status, worker.steps) == (Status.SUCCESS, 5000)
 
 
-def test_a_worker_beyond_its_steps_is_stopped(repo: Path, local_engine: LocalEngine) -> None:
+def test_worker_beyond_its_step_limit_is_stopped(repo: Path, local_engine: LocalEngine) -> None:
     takes = """echo w > w; echo '{"cost": 0, "steps": %d}'; sleep 0.7"""
     config = configured(takes % 2, takes % 3 + "; exec sleep 60", max_steps=2)
     within, beyond = (
@@ -122,7 +122,9 @@ def test_a_worker_beyond_its_steps_is_stopped(repo: Path, local_engine: LocalEng
     assert (beyond.steps, beyond.files_modified) == (3, ["w"])
 
 
-def test_cancel_keeps_work_and_starts_no_more(repo: Path, local_engine: LocalEngine) -> None:
+def test_cancel_keeps_work_and_starts_no_further_worker(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     def press(event: Event) -> None:
         if isinstance(event, WorkerOutput) and event.line == "ready":
             runner.cancel()
@@ -137,7 +139,7 @@ def test_cancel_keeps_work_and_starts_no_more(repo: Path, local_engine: LocalEng
     assert not (repo / ".architect-parallel-2").exists()
 
 
-def test_a_hard_cancel_waits_for_no_grace(repo: Path, local_engine: LocalEngine) -> None:
+def test_cancel_with_kill_skips_the_grace_period(repo: Path, local_engine: LocalEngine) -> None:
     def press(event: Event) -> None:
         if isinstance(event, WorkerOutput):
             runner.cancel(kill=True)
@@ -151,7 +153,7 @@ def test_a_hard_cancel_waits_for_no_grace(repo: Path, local_engine: LocalEngine)
 
 
 class AgentWithABug(ShellAgent):
-    """Breaks over a task, though not when it is asked before the run."""
+    """Raises for a certain task, but not in the checks before the run."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -163,9 +165,7 @@ class AgentWithABug(ShellAgent):
         return super().command(spec, settings)
 
 
-def test_a_bug_in_one_worker_does_not_hurt_the_others(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_bug_in_one_worker_does_not_affect_others(repo: Path, local_engine: LocalEngine) -> None:
     config = configured("echo 1 > one", "bug", "echo 3 > three", workers=2)
     runner = ParallelRunner(config, repo, engine=local_engine, agent=AgentWithABug())
     result = runner.execute()
@@ -179,7 +179,7 @@ def test_a_bug_in_one_worker_does_not_hurt_the_others(
 
 
 class RefusingEngine(LocalEngine):
-    """Refuses worker 2's container, and the first attempt of any with ports."""
+    """Refuses worker 2's container, and the first container with ports."""
 
     attempts = 0
 
@@ -192,7 +192,7 @@ class RefusingEngine(LocalEngine):
         return super().create(spec)
 
 
-def test_a_container_that_cannot_start_fails_that_worker_alone(repo: Path, tmp_path: Path) -> None:
+def test_container_that_cannot_start_fails_only_its_worker(repo: Path, tmp_path: Path) -> None:
     engine = RefusingEngine(tmp_path / "engine")
     first, second = shell_run(repo, engine, "echo 1 > one", "echo 2 > two").results
     assert (first.status, first.files_modified) == (Status.SUCCESS, ["one"])
@@ -200,7 +200,7 @@ def test_a_container_that_cannot_start_fails_that_worker_alone(repo: Path, tmp_p
     assert engine.leftovers({}) == []
 
 
-def test_a_port_taken_meanwhile_is_chosen_again(repo: Path, tmp_path: Path) -> None:
+def test_ports_in_use_are_replaced(repo: Path, tmp_path: Path) -> None:
     engine = RefusingEngine(tmp_path / "engine")
     task = 'echo "$PORT $PORT_URL $API_PORT_URL"'
     isolation = Isolation(ports=(3000, 3001))
@@ -211,7 +211,7 @@ def test_a_port_taken_meanwhile_is_chosen_again(repo: Path, tmp_path: Path) -> N
     assert engine.leftovers({}) == []
 
 
-def test_the_base_checkout_stays_as_it_is(repo: Path, local_engine: LocalEngine) -> None:
+def test_base_checkout_is_unchanged(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "a.txt").write_text("edited\n")
     (repo / "staged.txt").write_text("staged\n")
     git(repo, "add", "staged.txt")
@@ -226,7 +226,7 @@ def test_the_base_checkout_stays_as_it_is(repo: Path, local_engine: LocalEngine)
     git(repo, "fsck", "--strict", "--no-dangling")
 
 
-def test_uncommitted_work_is_carried_over_when_asked(repo: Path, local_engine: LocalEngine) -> None:
+def test_uncommitted_files_are_included_if_requested(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "a.txt").write_text("edited\n")
     (repo / "untracked.txt").write_text("untracked\n")
     (repo / ".gitignore").write_text("secret\n")
@@ -243,9 +243,7 @@ def test_uncommitted_work_is_carried_over_when_asked(repo: Path, local_engine: L
     assert fingerprint(repo) == before
 
 
-def test_events_tell_the_story_and_the_record_keeps_it(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_events_are_emitted_and_recorded(repo: Path, local_engine: LocalEngine) -> None:
     told: list[Event] = []
     config = configured("echo hello", "true", workers=1)
     runner = ParallelRunner(config, repo, engine=local_engine, emit=told.append)
@@ -283,7 +281,7 @@ def test_a_run_is_live_while_it_runs(repo: Path, local_engine: LocalEngine) -> N
     assert seen == [True]
 
 
-def test_the_network_of_a_run_is_gone_afterwards(repo: Path, local_engine: LocalEngine) -> None:
+def test_network_of_a_run_is_removed(repo: Path, local_engine: LocalEngine) -> None:
     during: list[int] = []
 
     def look(event: Event) -> None:
@@ -298,7 +296,7 @@ def test_the_network_of_a_run_is_gone_afterwards(repo: Path, local_engine: Local
 
 
 @pytest.mark.parametrize("when", [RunStarted, WorkerStarted, WorkerDone, RunDone])
-def test_an_observer_that_breaks_breaks_no_run(
+def test_failing_callback_does_not_stop_the_run(
     repo: Path, local_engine: LocalEngine, when: type[RunStarted]
 ) -> None:
     told: list[str] = []
@@ -322,7 +320,7 @@ def test_an_observer_that_breaks_breaks_no_run(
 
 
 @pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"])
-def test_called_from_inside_a_git_hook(
+def test_run_inside_a_git_hook(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "/nonexistent")

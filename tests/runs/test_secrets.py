@@ -1,4 +1,4 @@
-"""No secret is kept or told by a run, however it comes up in it."""
+"""Tests that no secret is recorded or reported by a run."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ VALUE = "correct-horse-battery"
 
 
 class BrokenAgent(ShellAgent):
-    """Has a bug that quotes what it was told."""
+    """Raises an error that quotes the agent's output."""
 
     def outcome(self, output: AgentOutput, exit_status: ExitStatus) -> AgentOutcome:  # noqa: ARG002
         raise ZeroDivisionError(f"https://user:{VALUE}@host.example/")
@@ -31,13 +31,15 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept(repo: Path) -> str:
-    """All that the repository's runs keep, but for the workers' own files."""
+    """Return everything that the repository's runs record, without the workers' own files."""
     files = [path for path in (repo / ".git" / "orchestrator").rglob("*") if path.is_file()]
     ours = [path for path in files if not {"copy", "upper"} & set(path.parts)]
     return "\n".join(path.read_text(errors="replace") for path in ours)
 
 
-def test_a_bug_that_quotes_it(repo: Path, local_engine: LocalEngine) -> None:
+def test_internal_error_that_quotes_a_secret_is_redacted(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     events: list[Event] = []
     isolation = Isolation(network="none", secrets=("DEPLOY_TOKEN",))
     config = configured("true", isolation=isolation)
@@ -53,7 +55,7 @@ def test_a_bug_that_quotes_it(repo: Path, local_engine: LocalEngine) -> None:
     assert VALUE not in "".join(event.model_dump_json() for event in events)
 
 
-def test_a_worker_reads_its_secret_and_its_name_is_taken_out(
+def test_file_name_with_a_secret_is_redacted_in_the_result(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     task = 'cp "$ORCHESTRATOR_SECRETS"/DEPLOY_TOKEN "$(cat "$ORCHESTRATOR_SECRETS"/DEPLOY_TOKEN)"'
@@ -67,16 +69,14 @@ def test_a_worker_reads_its_secret_and_its_name_is_taken_out(
     assert VALUE not in kept(repo)
 
 
-def test_without_secrets_nothing_is_given(repo: Path, local_engine: LocalEngine) -> None:
+def test_without_secrets_no_directory_is_mounted(repo: Path, local_engine: LocalEngine) -> None:
     task = 'test -z "${ORCHESTRATOR_SECRETS+set}" && echo "$DEPLOY_TOKEN" > seen'
     (result,) = shell_run(repo, local_engine, task).results
     assert result.files_modified == ["seen"]
     assert result.message is None
 
 
-def test_a_task_that_names_it_and_a_short_password_in_a_url(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_secrets_in_tasks_and_urls_are_redacted(repo: Path, local_engine: LocalEngine) -> None:
     events: list[Event] = []
     isolation = Isolation(network="none", env={"API_KEY": VALUE, "NAME": "an ordinary value"})
     config = configured(f": {VALUE}", api_base="https://user:short@host", isolation=isolation)
@@ -89,7 +89,7 @@ def test_a_task_that_names_it_and_a_short_password_in_a_url(
         assert secret not in told
 
 
-def test_a_commit_of_ours_names_a_task_without_it(repo: Path, local_engine: LocalEngine) -> None:
+def test_commit_message_redacts_secrets_of_the_task(repo: Path, local_engine: LocalEngine) -> None:
     isolation = Isolation(network="none", env={"API_KEY": VALUE})
     shell_run(repo, local_engine, f"echo x > x; : {VALUE}", isolation=isolation)
     message = git(repo, "log", "-1", "--format=%B", "architect/parallel-1")

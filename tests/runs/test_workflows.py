@@ -1,4 +1,4 @@
-"""Workflows from plan to results: real git, processes for containers."""
+"""Tests of workflows from plan to results, with real git and processes as containers."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.support.runs import branches, configured, shell_run, show
 from tests.support.workflow_runs import by_name, result_of, run_workflow, task
 
 
-def test_a_private_workflow_closes_every_network() -> None:
+def test_private_workflow_has_no_network() -> None:
     opened = Isolation(network="open", setup_network="open", check_network="open")
     config = configured("any", setup=("true",), checks=("true",), isolation=opened)
     tasks = (task("a", "true"),)
@@ -40,12 +40,12 @@ def span(one: WorkerResult) -> tuple[datetime, datetime]:
 
 
 def meets(place: Path, name: str, *others: str) -> str:
-    """Give a command that ends when others, named likewise, run or have run."""
+    """Return a command that ends when the other commands with this place run or have run."""
     there = " && ".join(f"[ -e {place}-{other} ]" for other in others)
     return f"touch {place}-{name}; until {there}; do sleep 0.02; done"
 
 
-def test_a_task_starts_when_all_that_it_depends_on_are_over(
+def test_task_starts_after_all_its_dependencies(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     place = tmp_path / "ran"
@@ -63,9 +63,7 @@ def test_a_task_starts_when_all_that_it_depends_on_are_over(
     assert max(backend_end, frontend_end) < span(done["tests"])[0]
 
 
-def test_a_slot_is_taken_again_at_once(
-    repo: Path, local_engine: LocalEngine, tmp_path: Path
-) -> None:
+def test_free_slot_is_used_at_once(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
     place = tmp_path / "ended"
     place.mkdir()
     # It ends when all others have, which takes the slots beside it twice and more.
@@ -75,7 +73,7 @@ def test_a_slot_is_taken_again_at_once(
     assert {one.status for one in done.values()} == {Status.SUCCESS}
 
 
-def test_who_is_to_be_alone_and_who_shares_a_lock_overlap_nobody(
+def test_exclusive_tasks_and_tasks_with_a_common_lock_do_not_overlap(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     place = tmp_path / "ran"
@@ -92,9 +90,7 @@ def test_who_is_to_be_alone_and_who_shares_a_lock_overlap_nobody(
     assert spans["a"][1] < spans["b"][0]
 
 
-def test_a_failure_skips_what_depends_on_it_and_nothing_else(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_failure_skips_only_dependents(repo: Path, local_engine: LocalEngine) -> None:
     result = result_of(
         repo, local_engine,
         task("bad", "exit 3"),
@@ -115,7 +111,7 @@ def test_a_failure_skips_what_depends_on_it_and_nothing_else(
     assert "architect/parallel-2" not in branches(repo)
 
 
-def test_a_critical_failure_lets_nothing_more_start(repo: Path, local_engine: LocalEngine) -> None:
+def test_critical_failure_stops_further_starts(repo: Path, local_engine: LocalEngine) -> None:
     done = run_workflow(
         repo, local_engine,
         task("bad", "exit 1", critical=True),
@@ -127,7 +123,9 @@ def test_a_critical_failure_lets_nothing_more_start(repo: Path, local_engine: Lo
     assert done["next"].message == "skipped: critical task `bad` failed"
 
 
-def test_a_failure_that_does_not_count_fails_nothing(repo: Path, local_engine: LocalEngine) -> None:
+def test_failure_of_an_optional_task_does_not_fail_the_run(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     result = result_of(
         repo, local_engine, task("lint", "exit 1", critical=False), task("a", "true")
     )
@@ -135,9 +133,7 @@ def test_a_failure_that_does_not_count_fails_nothing(repo: Path, local_engine: L
     assert [one.status.value for one in result.results] == ["failed", "success"]
 
 
-def test_a_required_task_that_never_ran_fails_the_run(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_skipped_required_task_fails_the_run(repo: Path, local_engine: LocalEngine) -> None:
     result = result_of(
         repo, local_engine,
         task("lint", "exit 1", critical=False),
@@ -161,7 +157,7 @@ def test_each_task_has_its_own_settings(repo: Path, local_engine: LocalEngine) -
     assert (done["model"].model, done["late"].model) == ("big", "small")
 
 
-def test_with_auto_workers_start_as_far_as_the_machine_has_what_they_may_use(
+def test_auto_starts_workers_within_the_machines_capacity(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     cpus, place = local_engine.check(images=(), runtime=None).cpus, tmp_path / "ran"
@@ -186,9 +182,7 @@ def test_with_auto_workers_start_as_far_as_the_machine_has_what_they_may_use(
     ]
 
 
-def test_without_a_workflow_too_nothing_starts_beside_what_fills_the_machine(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_capacity_is_respected_without_a_workflow(repo: Path, local_engine: LocalEngine) -> None:
     cpus = local_engine.check(images=(), runtime=None).cpus
     config = configured(
         "sleep 0.3", "sleep 0.3", auto_workers=True, limits=Limits(cpus=cpus, memory=64 * 1024**2)
@@ -198,7 +192,7 @@ def test_without_a_workflow_too_nothing_starts_beside_what_fills_the_machine(
 
 
 class Repeats(ShellAgent):
-    """Prints its prompt, whatever it is."""
+    """An agent that prints its prompt."""
 
     name = "repeats"
 
@@ -206,7 +200,7 @@ class Repeats(ShellAgent):
         return AgentCommand(argv=("echo", spec.prompt))
 
 
-def test_the_prompt_has_the_results_of_others_and_the_task_is_what_was_asked(
+def test_prompt_contains_results_and_the_record_the_original_task(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     reduce = task("reduce", "All of: {{results}}", "one", inputs=["one"], results_at=(0,))
@@ -227,7 +221,7 @@ def test_the_prompt_has_the_results_of_others_and_the_task_is_what_was_asked(
     assert [spec.prompt for spec in record.workers] == [spec.task for spec in record.workers]
 
 
-def test_what_does_not_go_together_is_refused_before_anything_is_made(
+def test_contradictions_are_refused_before_anything_is_created(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     closed = task("closed", "true", settings={"network": "none"})
@@ -240,7 +234,9 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(
     assert branches(repo) == []
 
 
-def test_changes_elsewhere_make_a_task_partial(repo: Path, local_engine: LocalEngine) -> None:
+def test_changes_outside_of_the_paths_make_a_task_partial(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     done = run_workflow(
         repo, local_engine,
         task("inside", "echo >> src/app.py", settings={"paths": ["src"]}),
@@ -254,7 +250,7 @@ def test_changes_elsewhere_make_a_task_partial(repo: Path, local_engine: LocalEn
     assert done["after"].reason is Reason.DEPENDENCY
 
 
-def test_a_scope_is_the_same_with_and_without_a_workflow(
+def test_allowed_paths_work_with_and_without_a_workflow(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     change = "mkdir -p 'app/[id]'; echo > 'app/[id]/x'; echo > src/new.py"
@@ -269,7 +265,7 @@ def test_a_scope_is_the_same_with_and_without_a_workflow(
     assert result.message == "the worker changed `app/[id]/x`, which is not in `src/**/*.py`"
 
 
-def test_a_scope_holds_for_changes_that_are_not_listed(
+def test_allowed_paths_apply_to_unlisted_changes(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "MOST_FILES", 1)
@@ -285,7 +281,7 @@ def test_a_scope_holds_for_changes_that_are_not_listed(
     )
 
 
-def test_a_task_that_takes_longer_than_is_liked_is_told(
+def test_task_longer_than_max_latency_causes_a_notice(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     told: list[Event] = []
@@ -299,7 +295,7 @@ def test_a_task_that_takes_longer_than_is_liked_is_told(
     assert line.startswith("task `slow` took ")
 
 
-def test_a_task_with_a_program_of_its_own_has_what_is_configured_for_that(
+def test_task_with_another_agent_program_gets_its_settings(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     tasks = (

@@ -1,4 +1,4 @@
-"""A task starts beside others only where the machine has what it asks for."""
+"""Tests that a task starts beside others only if the machine has its resources."""
 
 import os
 from pathlib import Path
@@ -40,11 +40,11 @@ def admitted(
     return [admission(f"task `{asks.id}`", own, others) for _ in range(2)][-1], said
 
 
-def test_defaults_set_nothing_aside(machine: EngineFeatures) -> None:
+def test_default_limits_reserve_nothing(machine: EngineFeatures) -> None:
     assert admitted(machine, task("a"), *(task(name) for name in "bcdefg")) == (True, [])
 
 
-def test_what_tasks_ask_for_together_is_not_more_than_there_is(machine: EngineFeatures) -> None:
+def test_requested_resources_never_exceed_the_machine(machine: EngineFeatures) -> None:
     assert admitted(machine, task("a", cpus=2), task("b", cpus=2)) == (True, [])
     assert admitted(machine, task("a", cpus=2.5), task("b", cpus=2)) == (
         False, [
@@ -62,7 +62,7 @@ def test_what_tasks_ask_for_together_is_not_more_than_there_is(machine: EngineFe
     assert admitted(machine, task("a", memory="5g"), task("b")) == (True, [])
 
 
-def test_with_auto_all_that_workers_may_use_is_set_aside(machine: EngineFeatures) -> None:
+def test_auto_reserves_all_limits_of_workers(machine: EngineFeatures) -> None:
     # Four CPUs and 8 GiB; a worker is given 2 CPUs and 4 GiB unless it says otherwise.
     assert admitted(machine, task("a"), task("b"), auto=True) == (True, [])
     assert admitted(machine, task("a"), task("b"), task("c"), auto=True) == (
@@ -76,7 +76,7 @@ def test_with_auto_all_that_workers_may_use_is_set_aside(machine: EngineFeatures
     assert admitted(machine, ten[0], *ten[1:], auto=True) == (True, [])
 
 
-def test_nothing_starts_while_the_machine_is_short(machine: EngineFeatures) -> None:
+def test_no_task_starts_while_memory_or_disk_is_short(machine: EngineFeatures) -> None:
     short = admitted(machine, task("a"), task("b"), memory=300 * 1024**2)
     assert short == (False, ["task `a` waits: only 300 MiB of memory are free"])
     full = admitted(machine, task("a"), task("b"), disk=100 * 1024**2)
@@ -84,11 +84,11 @@ def test_nothing_starts_while_the_machine_is_short(machine: EngineFeatures) -> N
     assert admitted(machine, task("a"), task("b"), memory=None) == (True, [])
 
 
-def test_what_runs_alone_waits_for_nothing(machine: EngineFeatures) -> None:
+def test_only_task_starts_regardless_of_resources(machine: EngineFeatures) -> None:
     assert admitted(machine, task("a", cpus=9), memory=0, disk=0) == (True, [])
 
 
-def test_this_machine_is_measured(tmp_path: Path) -> None:
+def test_readings_measure_this_machine(tmp_path: Path) -> None:
     memory, disk = readings(tmp_path)()
     assert memory is not None
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""Which commit a task of a workflow starts from, and what it is told of its dependencies."""
+"""Tests of the base commit and the prompt that a task gets from its dependencies."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.runs import branches, show
 from tests.support.workflow_runs import run_workflow, task
 
 
-def test_a_task_starts_from_what_those_before_it_made(
+def test_task_starts_from_the_commits_of_its_dependencies(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     base = git(repo, "rev-parse", "HEAD")
@@ -37,7 +37,7 @@ def test_a_task_starts_from_what_those_before_it_made(
     assert not any(repo.joinpath(".git").rglob("merge-*"))
 
 
-def test_what_failed_is_not_gone_on_from(repo: Path, local_engine: LocalEngine) -> None:
+def test_commits_of_failed_tasks_are_not_used(repo: Path, local_engine: LocalEngine) -> None:
     done = run_workflow(
         repo, local_engine,
         task("good", "echo 1 > good.txt"),
@@ -48,7 +48,7 @@ def test_what_failed_is_not_gone_on_from(repo: Path, local_engine: LocalEngine) 
     assert ("good.txt" in seen, "bad.txt" in seen) == (True, False)
 
 
-def test_what_was_not_needed_passes_on_what_it_would_have_started_from(
+def test_unneeded_task_is_replaced_by_its_dependencies(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     done = run_workflow(
@@ -63,7 +63,7 @@ def test_what_was_not_needed_passes_on_what_it_would_have_started_from(
     assert deploy.base == done["build"].commit
 
 
-def test_what_failed_passes_on_what_it_started_from(repo: Path, local_engine: LocalEngine) -> None:
+def test_failed_task_is_replaced_by_its_dependencies(repo: Path, local_engine: LocalEngine) -> None:
     done = run_workflow(
         repo, local_engine,
         task("build", "echo 1 > built.txt"),
@@ -78,7 +78,7 @@ def test_what_failed_passes_on_what_it_started_from(repo: Path, local_engine: Lo
         assert ("built.txt" in seen, "half.txt" in seen) == (True, False)
 
 
-def test_a_conflict_names_the_tasks_and_the_files(repo: Path, local_engine: LocalEngine) -> None:
+def test_merge_conflict_names_tasks_and_files(repo: Path, local_engine: LocalEngine) -> None:
     done = run_workflow(
         repo, local_engine,
         task("one", "echo 1 > a.txt"),
@@ -94,7 +94,7 @@ def test_a_conflict_names_the_tasks_and_the_files(repo: Path, local_engine: Loca
     assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
 
 
-def test_an_attempt_more_starts_where_the_task_does(repo: Path, local_engine: LocalEngine) -> None:
+def test_retry_starts_from_the_tasks_base(repo: Path, local_engine: LocalEngine) -> None:
     done = run_workflow(
         repo, local_engine,
         task("one", "echo 1 > one.txt"),
@@ -105,9 +105,7 @@ def test_an_attempt_more_starts_where_the_task_does(repo: Path, local_engine: Lo
     assert done["again"].files_modified == ["half.txt"]
 
 
-def test_a_reduced_task_is_told_what_came_of_the_others(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_reducing_task_gets_the_results(repo: Path, local_engine: LocalEngine) -> None:
     done = run_workflow(
         repo, local_engine,
         task("map-1", "echo 1 > one.txt"),
@@ -121,8 +119,8 @@ def test_a_reduced_task_is_told_what_came_of_the_others(
     ]  # fmt: skip
 
 
-def test_no_shell_reads_what_other_workers_said(repo: Path, local_engine: LocalEngine) -> None:
-    """A command's text has no results in it, whatever it asks for and however it was started."""
+def test_results_are_never_inserted_into_a_command(repo: Path, local_engine: LocalEngine) -> None:
+    """`{{results}}` is never replaced in the text of a command, however the command is started."""
     evil = task("evil", "echo '\\'\"; touch /tmp/never; \"' >&2; exit 1")
     reads = task("reduce", "echo '{{results}}'", "evil", inputs=["evil"], when="always")
     asks = reads.model_copy(update={"results_at": (0,)})
@@ -136,10 +134,10 @@ def test_no_shell_reads_what_other_workers_said(repo: Path, local_engine: LocalE
 @pytest.mark.parametrize(
     "broken", ["orchestrator.runs.runner.attempt", "orchestrator.worker.lifecycle.check"]
 )
-def test_a_bug_of_ours_in_a_dependent_task_names_its_own_base_and_commit(
+def test_internal_error_reports_the_tasks_own_base_and_commit(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """Before its container, or when its work is on its branch already."""
+    """The bug occurs before the container starts, or after the work is on the branch."""
     module, _, name = broken.rpartition(".")
     real = getattr(__import__(module, fromlist=[name]), name)
 

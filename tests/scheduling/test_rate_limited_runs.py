@@ -1,4 +1,4 @@
-"""Whole runs whose provider refuses requests, or takes no more starts, or whose money runs out."""
+"""Tests of runs whose provider refuses requests, limits starts, or whose budget is exhausted."""
 
 import signal
 import subprocess
@@ -36,7 +36,7 @@ def watched(
 
 
 def refused_once(tally: Path, *, said: str = "", times: int = 1) -> str:
-    """A task that its provider refuses the first time, or so many times."""
+    """Return a task that its provider refuses the first time, or `times` times."""
     return (
         f"echo x >> {tally}; n=$(wc -l < {tally}); echo $n > of-$n; "
         f"[ $n -gt {times} ] || {{ {REFUSED % said}; }}"
@@ -58,7 +58,7 @@ def assert_kept(starts: list[float], *, capacity: int, rate: float) -> None:
             assert count <= capacity + rate * (moment - starts[first] + SLACK), starts
 
 
-def test_eight_workers_whose_provider_refuses_for_five_seconds(
+def test_eight_workers_survive_a_refusal_of_five_seconds(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     opened = tmp_path / "first-request"
@@ -80,9 +80,7 @@ def test_eight_workers_whose_provider_refuses_for_five_seconds(
     assert_kept(starts_of(events), capacity=8, rate=4)
 
 
-def test_five_starts_with_room_for_two_and_one_a_second(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_starts_follow_the_token_bucket(repo: Path, local_engine: LocalEngine) -> None:
     limits = bucket(capacity=2, rate=1)
     result, events = watched(repo, local_engine, *["true"] * 5, providers=limits)
     assert result.status is Status.SUCCESS
@@ -91,10 +89,10 @@ def test_five_starts_with_room_for_two_and_one_a_second(
     assert 2.5 < starts[-1] - starts[0] < 10
 
 
-def test_those_that_are_ready_at_one_moment_start_one_by_one(
+def test_workers_that_are_ready_together_start_one_by_one(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
-    """Setups may take as long as they like: the bucket is asked behind them as well."""
+    """The rate limit applies after the setup, however long the setup takes."""
     ready = tmp_path / "ready"
     ready.mkdir()
     meet = f"touch {ready}/$$; until [ $(ls {ready} | wc -l) = 4 ]; do sleep 0.05; done"
@@ -106,7 +104,7 @@ def test_those_that_are_ready_at_one_moment_start_one_by_one(
 
 
 class TestRequeue:
-    def test_uses_up_no_retry_and_keeps_the_attempt(
+    def test_refusal_uses_no_retry_and_keeps_the_attempt(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         task = refused_once(tmp_path / "tally", said=', "retry_after": 0.2', times=2)
@@ -124,7 +122,7 @@ class TestRequeue:
         refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator/attempts/")
         assert len(refs.splitlines()) == 2
 
-    def test_its_wait_holds_all_others_of_the_provider_up(
+    def test_pause_delays_all_workers_of_the_provider(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         first = refused_once(tmp_path / "tally", said=', "retry_after": 2')
@@ -140,7 +138,7 @@ class TestRequeue:
         assert begun[1].at.timestamp() - pause.at.timestamp() > 2.5
         assert len(begun) == 4
 
-    def test_one_that_is_being_prepared_waits_too(
+    def test_pause_delays_a_worker_in_preparation(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         refused = refused_once(tmp_path / "tally", said=', "retry_after": 3')
@@ -159,7 +157,7 @@ class TestRequeue:
         begun = {one.worker_id: one for one in events if isinstance(one, WorkerStarted)}
         assert (begun[2].at - pause.at).total_seconds() > 3.5
 
-    def test_longer_than_anybody_waits_is_a_failure_at_once(
+    def test_pause_longer_than_the_limit_fails_at_once(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         task = refused_once(tmp_path / "tally", said=', "retry_after": 200')
@@ -171,7 +169,7 @@ class TestRequeue:
         assert second.status is Status.SUCCESS
         assert not any(isinstance(one, ProviderPaused) for one in events)
 
-    def test_all_of_it_together_is_not_longer_either(
+    def test_total_wait_is_limited(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         task = refused_once(tmp_path / "tally", said=', "retry_after": 0.5', times=99)
@@ -181,7 +179,7 @@ class TestRequeue:
         assert 2 <= worker.attempts <= 4
 
     @pytest.mark.parametrize(("preset", "wait"), [(None, 0), ("untrusted", None)])
-    def test_where_nobody_waits_it_is_a_failure_that_may_be_retried(
+    def test_without_waiting_a_refusal_is_an_ordinary_failure(
         self,
         repo: Path,
         local_engine: LocalEngine,
@@ -199,7 +197,7 @@ class TestRequeue:
         assert [one.counted for one in again] == [True]
         assert not any(isinstance(one, ProviderPaused) for one in events)
 
-    def test_other_failures_use_up_their_retries_beside_it(
+    def test_other_failures_still_use_retries(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         tally = tmp_path / "tally"
@@ -212,7 +210,7 @@ class TestRequeue:
         (worker,) = result.results
         assert (worker.attempts, worker.exit_code) == (4, 4)
 
-    def test_cancel_ends_the_wait(
+    def test_cancel_ends_the_pause(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         def press(event: Event) -> None:
@@ -244,7 +242,7 @@ ParallelRunner(configured(task), Path(repo), engine=LocalEngine(Path(scratch)), 
 """
 
 
-def test_a_kill_in_the_pause_and_a_resume(repo: Path, tmp_path: Path) -> None:
+def test_resume_after_a_kill_during_a_pause(repo: Path, tmp_path: Path) -> None:
     tally = tmp_path / "tally"
     task = refused_once(tally, said=', "retry_after": 1000')
     command = [sys.executable, "-c", _KILLED, str(repo), str(tmp_path / "e"), task]
@@ -266,7 +264,7 @@ def logs(result: RunResult) -> list[str]:
 
 
 class TestBudgetOfTheRun:
-    def test_each_gets_its_share_of_what_is_left(
+    def test_each_worker_gets_its_share_of_the_rest(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         tasks = [spending(0.5), spending(0.25), spending(1.0)]
@@ -274,9 +272,7 @@ class TestBudgetOfTheRun:
         assert result.status is Status.SUCCESS
         assert logs(result) == ["has 1.0", "has 1.25", "has 2.25"]
 
-    def test_when_nothing_is_left_nobody_starts(
-        self, repo: Path, local_engine: LocalEngine
-    ) -> None:
+    def test_no_worker_starts_without_budget(self, repo: Path, local_engine: LocalEngine) -> None:
         tasks = [spending(1.5), spending(9.0), spending(1.0)]
         result, events = watched(repo, local_engine, *tasks, workers=1, budget_total=3.0)
         first, second, third = result.results
@@ -289,7 +285,9 @@ class TestBudgetOfTheRun:
         assert len(starts_of(events)) == 2
         assert "architect/parallel-3" not in git(repo, "branch", "--list", "architect/*")
 
-    def test_tokens_are_stopped_from_outside(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_worker_over_its_token_limit_is_stopped(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         greedy = """echo x > x; echo '{"tokens": 70}'; exec sleep 60"""
         modest = """echo '{"tokens": 50}'"""
         result, _ = watched(repo, local_engine, modest, greedy, workers=1, tokens_total=110)
@@ -299,15 +297,13 @@ class TestBudgetOfTheRun:
         assert second.message == "stopped: the worker has used 70 of 60 tokens"
         assert (second.tokens, second.files_modified) == (70, ["x"])
 
-    def test_tokens_of_one_worker_count_when_it_ends_too(
-        self, repo: Path, local_engine: LocalEngine
-    ) -> None:
+    def test_token_limit_is_checked_at_the_end(self, repo: Path, local_engine: LocalEngine) -> None:
         task = """echo '{"tokens": 70}'"""
         result, _ = watched(repo, local_engine, task, tokens_per_worker=60)
         (worker,) = result.results
         assert (worker.reason, worker.message) == (Reason.BUDGET, "the agent used 70 of 60 tokens")
 
-    def test_all_attempts_have_one_share(
+    def test_attempts_share_one_budget(
         self, repo: Path, local_engine: LocalEngine, tmp_path: Path
     ) -> None:
         tally = tmp_path / "tally"
@@ -320,8 +316,8 @@ class TestBudgetOfTheRun:
         assert sorted(logs(result)) == ["has 0.6", "has 1.2"]
 
 
-def test_a_refusal_that_was_not_the_end_says_nothing(repo: Path, local_engine: LocalEngine) -> None:
-    """Only a worker that failed was refused: its words alone pause nobody."""
+def test_refusal_reported_by_a_success_is_ignored(repo: Path, local_engine: LocalEngine) -> None:
+    """A worker that succeeded does not pause its provider, whatever its report says."""
     task = """echo '{"status": "success", "reason": "rate_limited", "retry_after": 60}'"""
     result, events = watched(repo, local_engine, task)
     worker: WorkerResult = result.results[0]

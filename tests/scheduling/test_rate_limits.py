@@ -1,4 +1,4 @@
-"""Starts by the bucket, pauses for all, fewer at one time: by a clock of the test's own."""
+"""Tests of token buckets, pauses and slots, with a simulated clock."""
 
 import math
 import random
@@ -28,7 +28,7 @@ def limited(capacity: int, rate: float, *, enabled: bool = True) -> Provider:
 
 @dataclass
 class Bench:
-    """A governor, and what it told."""
+    """A rate limiter, and the events that it emitted."""
 
     providers: dict[str, Provider] = field(default_factory=dict)
     slots: int = 8
@@ -67,14 +67,14 @@ class TestProviders:
             ("shell", None, ("shell",), "shell"),
         ],
     )
-    def test_a_worker_s(
+    def test_provider_of_a_worker(
         self, agent_cli: str, model: str | None, configured: tuple[str, ...], wanted: str
     ) -> None:
         assert provider_of(agent_cli, model, configured) == wanted
 
 
 class TestBucket:
-    def test_two_at_once_and_then_one_a_second(self) -> None:
+    def test_bucket_allows_a_burst_and_then_a_rate(self) -> None:
         bench = Bench({"p": limited(2, 1.0)})
         bench.start(2, now=100)
         assert bench.governor.wait("p", 100) == pytest.approx(1)
@@ -86,29 +86,29 @@ class TestBucket:
         bench.start(1, now=10_000)
         assert bench.governor.wait("p", 10_000) == pytest.approx(1)
 
-    def test_every_provider_has_its_own(self) -> None:
+    def test_each_provider_has_its_own_bucket(self) -> None:
         bench = Bench({"p": limited(1, 0.1)})
         bench.start(1, now=0)
         bench.start(8, now=0, provider="q")
         assert bench.governor.wait("p", 0) == pytest.approx(10)
 
-    def test_one_that_is_off_is_none(self) -> None:
+    def test_disabled_limit_has_no_effect(self) -> None:
         bench = Bench({"p": limited(1, 0.1, enabled=False), "q": Provider()})
         bench.start(8, now=0)
         bench.start(8, now=0, provider="q")
 
-    def test_what_another_process_started_takes_none(self) -> None:
+    def test_workers_of_another_process_take_no_token(self) -> None:
         bench = Bench({"p": limited(1, 0.1)})
         bench.governor.started("p", 0, anew=False)
         assert bench.governor.wait("p", 0) == 0
 
-    def test_is_empty_where_another_process_may_have_taken_all(self) -> None:
+    def test_bucket_may_start_empty(self) -> None:
         governor = RateLimiter({"p": limited(4, 2.0)}, 8, HOUR, full=False)
         assert governor.wait("p", 50) == pytest.approx(0.5)
 
 
 class TestPauses:
-    def test_eight_that_are_refused_at_once_are_one_event(self) -> None:
+    def test_simultaneous_refusals_are_one_pause(self) -> None:
         bench = Bench()
         starts = bench.start(8, now=0)
         for number, start in enumerate(starts):
@@ -119,7 +119,7 @@ class TestPauses:
         assert bench.governor.wait("p", 1 + FIRST_PAUSE) == 0
         assert bench.governor.wait("q", 1.8) == 0
 
-    def test_what_the_provider_says_goes_before_a_guess(self) -> None:
+    def test_reported_reset_time_overrides_the_guess(self) -> None:
         bench = Bench()
         first, second, third = bench.start(3, now=0)
         bench.governor.limited(first, 1, None)
@@ -128,7 +128,7 @@ class TestPauses:
         assert bench.pauses == [FIRST_PAUSE, 61.0]
         assert 60 < bench.governor.wait("p", 2.5) < 62
 
-    def test_a_guess_that_did_not_help_is_doubled_up_to_an_end(self) -> None:
+    def test_failed_guesses_are_doubled_up_to_a_limit(self) -> None:
         bench = Bench()
         now = 0.0
         for _ in range(10):
@@ -138,7 +138,7 @@ class TestPauses:
         assert bench.pauses[:4] == [5, 10, 20, 40]
         assert bench.pauses[-1] == LONGEST_PAUSE
 
-    def test_after_a_success_guesses_begin_anew(self) -> None:
+    def test_success_resets_the_guess(self) -> None:
         bench = Bench()
         for now in (0.0, 10.0):
             (start,) = bench.start(1, now)
@@ -148,7 +148,7 @@ class TestPauses:
         bench.governor.limited(second, 102, None)
         assert bench.pauses == [5, 10, 5]
 
-    def test_one_that_began_before_the_pause_says_nothing_of_its_use(self) -> None:
+    def test_refusal_of_an_earlier_start_does_not_count_against_the_pause(self) -> None:
         bench = Bench()
         early, late = bench.start(2, now=0)
         bench.governor.limited(early, 1, None)
@@ -156,7 +156,7 @@ class TestPauses:
         assert bench.pauses == [5, 5]
         assert bench.changes == []
 
-    def test_nobody_waits_longer_than_there_is_patience(self) -> None:
+    def test_pause_is_limited_by_the_patience(self) -> None:
         bench = Bench(patience=60)
         first, second = bench.start(2, now=0)
         assert bench.governor.limited(first, 1, 61) is None
@@ -166,7 +166,7 @@ class TestPauses:
 
 
 class TestSlots:
-    def test_repeated_refusals_halve_them_and_one_is_left(self) -> None:
+    def test_repeated_refusals_halve_the_slots(self) -> None:
         bench = Bench()
         now, counts = 0.0, []
         for _ in range(6):
@@ -180,7 +180,7 @@ class TestSlots:
         assert counts == [8, 8, 4, 2, 1, 1]
         assert bench.changes == [4, 2, 1]
 
-    def test_those_that_run_count(self) -> None:
+    def test_running_workers_count_towards_the_slots(self) -> None:
         bench = Bench()
         first, *_ = bench.start(8, now=0)
         bench.governor.limited(first, 1, 5)
@@ -189,7 +189,7 @@ class TestSlots:
         assert bench.changes == [4]
         assert bench.governor.wait("p", 20) == math.inf
 
-    def test_two_successes_or_a_quiet_minute_give_one_back(self) -> None:
+    def test_slots_recover_after_successes_or_a_quiet_minute(self) -> None:
         bench = Bench(slots=4)
         now = 0.0
         for _ in range(2):
@@ -206,7 +206,7 @@ class TestSlots:
         bench.start(1, now + 3 + 9 * QUIET)
         assert bench.changes == [2, 3, 4]
 
-    def test_refusals_far_apart_are_no_repetition(self) -> None:
+    def test_distant_refusals_do_not_reduce_the_slots(self) -> None:
         bench = Bench()
         for now in (0.0, REPEATED + 100):
             (start,) = bench.start(1, now)
@@ -216,7 +216,7 @@ class TestSlots:
 
 @dataclass
 class World:
-    """Workers that come and go at random, providers that refuse at random, time that passes."""
+    """Random workers and refusals in simulated time."""
 
     seed: int
 
@@ -273,7 +273,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happens_starts_keep_to_the_bucket_and_the_pauses(seed: int) -> None:
+def test_random_workers_respect_buckets_and_pauses(seed: int) -> None:
     world = World(seed)
     world.run()
     for name, limit in world.limits.items():

@@ -1,4 +1,4 @@
-"""How many at one time, and who gets which number."""
+"""Tests of slots, and of the numbering of workers."""
 
 import fcntl
 import json
@@ -31,10 +31,10 @@ def shared(tmp_path: Path) -> tuple[Path, Isolation]:
     return place, Isolation(network="none", env={"SYNC": str(place)})
 
 
-def test_a_slot_is_refilled_at_once_and_never_more_run(
+def test_free_slot_is_refilled_at_once_and_slots_are_never_exceeded(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
-    """The first holds its slot until the last lets it go: waiting for a whole batch would fail."""
+    """The first worker holds its slot until the last one runs: fixed batches would block."""
     place, isolation = shared(tmp_path)
     tasks = [COUNT + WAIT + LEAVE, *[COUNT + "sleep 0.05" + LEAVE] * 3, COUNT + "touch go" + LEAVE]
     result = shell_run(repo, local_engine, *tasks, workers=2, isolation=isolation)
@@ -44,10 +44,10 @@ def test_a_slot_is_refilled_at_once_and_never_more_run(
     assert max(counts) == 2
 
 
-def test_as_many_as_asked_for_run_at_one_time(
+def test_all_slots_are_used_at_the_same_time(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
-    """Each waits until all four are there."""
+    """Each task waits until all four run."""
     place, isolation = shared(tmp_path)
     meet = (
         COUNT
@@ -69,7 +69,7 @@ def test_more_models_than_tasks_repeat_the_first_task(
         assert git(repo, "show", f"{one.branch}:model.txt") == one.model
 
 
-def test_numbers_in_use_are_passed_over(repo: Path, local_engine: LocalEngine) -> None:
+def test_numbers_in_use_are_skipped(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "branch", "architect/parallel-2")
     (repo / ".architect-parallel-4").mkdir()
     (repo / ".architect-parallel-4" / "mine").write_text("mine")
@@ -84,7 +84,9 @@ def test_numbers_in_use_are_passed_over(repo: Path, local_engine: LocalEngine) -
     assert [path.name for path in (repo / ".architect-parallel-4").iterdir()] == ["mine"]
 
 
-def test_a_branch_below_a_workers_is_in_its_way(repo: Path, local_engine: LocalEngine) -> None:
+def test_number_with_a_branch_below_the_workers_branch_is_skipped(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     git(repo, "branch", "architect/parallel-1/mine")
     git(repo, "branch", "architect/other")
     (worker,) = shell_run(repo, local_engine, "true").results
@@ -104,8 +106,8 @@ print(json.dumps([[one.worker_id, one.status, one.files_modified] for one in res
 """
 
 
-def test_numbers_are_taken_by_one_at_a_time(repo: Path, local_engine: LocalEngine) -> None:
-    """As long as another process holds the lock, a run takes none."""
+def test_numbers_are_reserved_under_the_lock(repo: Path, local_engine: LocalEngine) -> None:
+    """While another process holds the lock, a run takes no number."""
     state = repo / ".git" / "orchestrator"
     state.mkdir()
     run = threading.Thread(target=shell_run, args=(repo, local_engine, "true"))
@@ -118,7 +120,7 @@ def test_numbers_are_taken_by_one_at_a_time(repo: Path, local_engine: LocalEngin
     assert branches(repo) == ["architect/parallel-1"]
 
 
-def test_two_runs_at_once_take_numbers_of_their_own(repo: Path, tmp_path: Path) -> None:
+def test_concurrent_runs_take_different_numbers(repo: Path, tmp_path: Path) -> None:
     runs = [
         subprocess.Popen(
             [sys.executable, "-c", RUN, str(repo), str(tmp_path / name)],
@@ -137,7 +139,7 @@ def test_two_runs_at_once_take_numbers_of_their_own(repo: Path, tmp_path: Path) 
 
 
 class Counting:
-    """Counts, whenever a worker starts, the containers that are there."""
+    """Counts the existing containers whenever a worker starts."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
@@ -149,7 +151,7 @@ class Counting:
             self.found.append(sum(1 for leftover in found if leftover.kind == "container"))
 
 
-def test_a_workers_container_is_gone_before_the_next_starts(
+def test_container_is_removed_before_the_next_worker_starts(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     counts = Counting(local_engine)
@@ -158,7 +160,7 @@ def test_a_workers_container_is_gone_before_the_next_starts(
     assert counts.found == [1, 1, 1]
 
 
-def test_a_container_that_cannot_be_started_is_removed_at_once(
+def test_container_that_cannot_start_is_removed_at_once(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start, started = LocalContainer.start, []

@@ -1,4 +1,4 @@
-"""Workers that are started again: what is kept of each attempt, and where the next begins."""
+"""Tests of retries: what is kept of each attempt, and where the next one starts."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ def watched(
 
 
 class TestAttempts:
-    def test_a_task_that_fails_twice_and_then_passes_is_a_success(
+    def test_task_that_passes_at_the_third_attempt_succeeds(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         before = fingerprint(repo)
@@ -52,7 +52,7 @@ class TestAttempts:
             key: value for key, value in before.items() if key != "refs"
         }
 
-    def test_every_attempt_is_kept(
+    def test_commits_and_logs_of_every_attempt_are_kept(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         watched(repo, local_engine, flaky(tally, failures=2), retries=3)
@@ -67,7 +67,9 @@ class TestAttempts:
             assert show(repo, f"{result.commit}:of-{number}") == str(number)
         assert [number for number, _ in attempts(run, 1)] == [1, 2, None]
 
-    def test_what_wrote_nothing_leaves_no_ref(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_attempt_without_changes_leaves_no_ref(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         (worker,), _ = watched(repo, local_engine, "exit 4", retries=1)
         assert (worker.status, worker.attempts, worker.exit_code) == (Status.FAILED, 2, 4)
         assert kept(repo) == {}
@@ -80,7 +82,7 @@ class TestAttempts:
         assert worker.files_modified == ["a.txt", "of-3"]
         assert len(retried(events)) == 2
 
-    def test_cost_is_that_of_all_attempts(
+    def test_cost_is_the_sum_of_all_attempts(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         report = """echo '{"cost": 0.25, "tokens": 10}';"""
@@ -88,7 +90,7 @@ class TestAttempts:
         (worker,), _ = watched(repo, local_engine, task, retries=2)
         assert (worker.cost, worker.cost_known, worker.tokens) == (0.5, True, 20)
 
-    def test_the_budget_is_one_for_all_attempts(
+    def test_attempts_share_the_budget(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         report = """echo "budget $ORCHESTRATOR_BUDGET"; echo '{"cost": 0.4}';"""
@@ -100,7 +102,7 @@ class TestAttempts:
         assert "budget 1.0\n" in first.read_text()
         assert "budget 0.6\n" in second.read_text()
 
-    def test_an_attempt_that_could_not_be_prepared_is_one(
+    def test_failed_preparation_counts_as_an_attempt(
         self, repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from orchestrator.worker import prepare as preparation
@@ -123,7 +125,7 @@ class TestAttempts:
 
 
 class TestKeep:
-    def test_goes_on_from_what_the_last_attempt_committed(
+    def test_keep_continues_from_the_last_attempts_commits(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         task = flaky(tally, failures=2, rest="git add -A; git commit -qm by-hand; date > late;")
@@ -139,7 +141,7 @@ class TestKeep:
         assert again == "a.txt\nlate\nof-1\nsrc\nattempt 2\n"
 
     @pytest.mark.parametrize("last", ["true", "git reset -q --hard main", "rm -rf a.txt of-1"])
-    def test_the_next_attempt_may_add_nothing_or_take_away(
+    def test_next_attempt_may_add_nothing_or_remove_commits(
         self, repo: Path, local_engine: LocalEngine, tally: Path, last: str
     ) -> None:
         base = git(repo, "rev-parse", "HEAD")
@@ -153,7 +155,7 @@ class TestKeep:
 
 
 class TestWhatIsRetried:
-    def test_every_reason_is_decided_and_documented(self) -> None:
+    def test_every_reason_is_classified_and_documented(self) -> None:
         assert set(RETRIED) == set(Reason)
         rows = (ROOT / "docs/reference/result.md").read_text().splitlines()
         cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
@@ -162,7 +164,7 @@ class TestWhatIsRetried:
             assert shown[reason.value] == ("yes" if is_retried else ""), reason
 
     @pytest.mark.parametrize(("asked", "wanted"), [((), 1), ((Reason.TIMEOUT,), 2)])
-    def test_a_timeout_only_where_asked(
+    def test_timeout_is_retried_only_if_requested(
         self, repo: Path, local_engine: LocalEngine, asked: tuple[Reason, ...], wanted: int
     ) -> None:
         (worker,), _ = watched(
@@ -170,20 +172,18 @@ class TestWhatIsRetried:
         )
         assert (worker.reason, worker.attempts) == (Reason.TIMEOUT, wanted)
 
-    def test_no_retry_without_being_asked(
-        self, repo: Path, local_engine: LocalEngine, tally: Path
-    ) -> None:
+    def test_no_retry_by_default(self, repo: Path, local_engine: LocalEngine, tally: Path) -> None:
         (worker,), events = watched(repo, local_engine, flaky(tally, failures=1))
         assert (worker.attempts, retried(events)) == (1, [])
 
-    def test_what_was_cancelled_cannot_be_asked_for(self) -> None:
+    def test_retry_of_cancelled_workers_is_refused(self) -> None:
         with pytest.raises(ValueError, match="cannot be retried"):
             ParallelConfig(tasks=("x",), retry_on=("cancelled",))
 
 
 class TestChangedByTheUser:
     @pytest.mark.parametrize("change", ["edit", "commit"])
-    def test_nothing_of_the_user_is_overwritten(
+    def test_changes_of_the_user_are_not_overwritten(
         self, repo: Path, local_engine: LocalEngine, tally: Path, change: str
     ) -> None:
         tree = repo / ".architect-parallel-1"
@@ -212,7 +212,7 @@ class TestChangedByTheUser:
 
 
 class TestWaiting:
-    def test_a_worker_that_waits_holds_no_slot(
+    def test_waiting_worker_occupies_no_slot(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         tasks = (flaky(tally, failures=1), "true", "true")
@@ -226,7 +226,9 @@ class TestWaiting:
         last = [event.at for event in prepared if event.worker_id == 1][-1]
         assert (last - retry).total_seconds() >= 2.0
 
-    def test_cancel_ends_the_wait(self, repo: Path, local_engine: LocalEngine, tally: Path) -> None:
+    def test_cancel_ends_the_wait_for_a_retry(
+        self, repo: Path, local_engine: LocalEngine, tally: Path
+    ) -> None:
         def press(event: Event) -> None:
             if isinstance(event, WorkerRetrying):
                 runner.cancel()
@@ -243,7 +245,7 @@ class TestWaiting:
         assert show(repo, "architect/parallel-1:of-1") == "1"
         assert worker.commit == git(repo, "rev-parse", "architect/parallel-1")
 
-    def test_stop_of_one_worker_ends_its_wait(
+    def test_stop_of_a_worker_ends_its_wait_for_a_retry(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         stopped = threading.Event()
@@ -272,7 +274,7 @@ class TestWaiting:
 
 
 class TestFailFast:
-    def test_the_first_failure_for_good_cancels_all_others(
+    def test_fail_fast_cancels_others_after_the_last_retry(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         ready = f"while [ ! -e {tally}.up ]; do sleep 0.02; done;"
@@ -292,7 +294,7 @@ class TestFailFast:
         assert third.started_at is None
         assert branches(repo) == ["architect/parallel-1", "architect/parallel-2"]
 
-    def test_a_failure_cancels_nobody_otherwise(
+    def test_failure_does_not_cancel_others_by_default(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         results, _ = watched(repo, local_engine, "false", "sleep 0.5", workers=1)
@@ -300,7 +302,7 @@ class TestFailFast:
 
 
 class TestCleanup:
-    def test_attempts_stay_until_a_purge(
+    def test_attempts_are_kept_until_a_purge(
         self, repo: Path, local_engine: LocalEngine, tally: Path
     ) -> None:
         watched(repo, local_engine, flaky(tally, failures=2), retries=2)

@@ -1,4 +1,4 @@
-"""A run that is killed between two attempts of a worker."""
+"""Tests of a run that is killed between two attempts of a worker."""
 
 import signal
 import subprocess
@@ -66,7 +66,7 @@ class TestKilled:
     @pytest.mark.parametrize("retry_from", ["base", "keep"])
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize(("target", "nth"), _STEPS)
-    def test_resume_goes_on_rightly_after_a_kill_at_any_step(
+    def test_resume_continues_after_a_kill_at_any_step(
         self, repo: Path, tmp_path: Path, tally: Path, target: str, nth: int, when: str,
         retry_from: str,
     ) -> None:  # fmt: skip
@@ -97,7 +97,7 @@ class TestKilled:
         assert git(repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_was_half_made_is_no_attempt(tmp_path: Path) -> None:
+def test_incomplete_directory_is_not_an_attempt(tmp_path: Path) -> None:
     for name in ("worker-1", "worker-1.attempt-2", "worker-1.half-made-1", "worker-11.attempt-1"):
         (tmp_path / name).mkdir()
     assert [number for number, _ in attempts(RunDirectory(tmp_path), 1)] == [2, None]

@@ -1,4 +1,4 @@
-"""Checks of what a worker committed: real git, processes for containers."""
+"""Tests of the checks of a worker's commit, with real git and processes as containers."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def checks(*commands: str, **timeouts: float) -> tuple[Check, ...]:
 
 
 class Noting(LocalEngine):
-    """Notes what its containers are; goes away before one of some name, once."""
+    """Records the specifications of its containers; fails once before a container of some name."""
 
     def __init__(self, scratch: Path, leaves_at: str = "nowhere") -> None:
         super().__init__(scratch)
@@ -45,7 +45,7 @@ class Noting(LocalEngine):
         return super().create(spec)
 
 
-def test_what_was_committed_is_checked(repo: Path, local_engine: LocalEngine) -> None:
+def test_checks_see_only_the_commit(repo: Path, local_engine: LocalEngine) -> None:
     task = "echo new > new.txt; echo x > left.log; echo '*.log' > .gitignore"
     (worker,) = shell_run(
         repo, local_engine, task,
@@ -61,7 +61,7 @@ def test_what_was_committed_is_checked(repo: Path, local_engine: LocalEngine) ->
     assert Path(worker.checks[2].log).read_text().splitlines()[-1] == worker.commit
 
 
-def test_a_check_that_fails_makes_a_success_partial(repo: Path, local_engine: LocalEngine) -> None:
+def test_failed_check_makes_a_success_partial(repo: Path, local_engine: LocalEngine) -> None:
     result = shell_run(
         repo, local_engine, "echo new > new.txt", "echo old > old.txt",
         checks=checks("test -e new.txt", "echo fine", "echo why; test -e new.txt"),
@@ -86,7 +86,7 @@ def test_a_failed_worker_keeps_its_status(repo: Path, local_engine: LocalEngine)
     assert [one.passed for one in worker.checks] == [True, False]
 
 
-def test_without_a_commit_there_is_no_check(repo: Path, tmp_path: Path) -> None:
+def test_checks_are_skipped_without_a_commit(repo: Path, tmp_path: Path) -> None:
     engine = Noting(tmp_path / "engine")
     (worker,) = shell_run(repo, engine, "true", checks=checks("false")).results
     assert (worker.status, worker.checks) == (Status.SUCCESS, [])
@@ -94,7 +94,7 @@ def test_without_a_commit_there_is_no_check(repo: Path, tmp_path: Path) -> None:
     assert "check" not in [spec.labels[ROLE] for spec in engine.specs]
 
 
-def test_a_check_writes_nothing_that_stays(repo: Path, local_engine: LocalEngine) -> None:
+def test_files_and_commits_of_a_check_are_discarded(repo: Path, local_engine: LocalEngine) -> None:
     spoil = "echo spoilt > a.txt; git add -A; git commit -qm spoilt; git branch -f main HEAD"
     before = git(repo, "rev-parse", "main")
     (worker,) = shell_run(
@@ -107,7 +107,7 @@ def test_a_check_writes_nothing_that_stays(repo: Path, local_engine: LocalEngine
     assert not run_directory(repo).worker(1).joinpath("checked").exists()
 
 
-def test_setup_runs_before_the_checks_too(repo: Path, local_engine: LocalEngine) -> None:
+def test_setup_runs_before_the_checks(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = shell_run(
         repo, local_engine, "cp ready.log new.txt",
         setup=("echo '*.log' >> .gitignore; echo ready > ready.log",),
@@ -127,7 +127,7 @@ def test_setup_runs_before_the_checks_too(repo: Path, local_engine: LocalEngine)
     )
 
 
-def test_copied_files_are_there_too(repo: Path, local_engine: LocalEngine) -> None:
+def test_copied_files_are_present_in_checks(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "settings.local").write_text("mine\n")
     (worker,) = shell_run(
         repo, local_engine, "echo new > new.txt; rm settings.local",
@@ -140,7 +140,7 @@ def test_copied_files_are_there_too(repo: Path, local_engine: LocalEngine) -> No
     assert (Path(worker.worktree_path) / "new.txt").exists()
 
 
-def test_where_checks_run(repo: Path, tmp_path: Path) -> None:
+def test_checks_run_in_a_separate_checkout(repo: Path, tmp_path: Path) -> None:
     engine = Noting(tmp_path / "engine")
     shell_run(
         repo, engine, "echo new > new.txt", checks=checks("true", "true"),
@@ -157,7 +157,7 @@ def test_where_checks_run(repo: Path, tmp_path: Path) -> None:
     assert tree.source == run_directory(repo).worker(1) / "checked" / "copy"
 
 
-def test_the_network_of_checks_may_be_open(repo: Path, tmp_path: Path) -> None:
+def test_network_of_checks_may_be_open(repo: Path, tmp_path: Path) -> None:
     engine = Noting(tmp_path / "engine")
     shell_run(
         repo, engine, "echo new > new.txt", checks=checks("true"),
@@ -166,7 +166,7 @@ def test_the_network_of_checks_may_be_open(repo: Path, tmp_path: Path) -> None:
     assert [spec.network != "none" for spec in engine.specs] == [False, False, True]
 
 
-def test_a_check_has_a_deadline_of_its_own(repo: Path, local_engine: LocalEngine) -> None:
+def test_each_check_has_its_own_deadline(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = shell_run(
         repo, local_engine, "echo new > new.txt",
         checks=(Check(run="echo on; sleep 60", name="slow", timeout=4), Check(run="true")),
@@ -178,7 +178,9 @@ def test_a_check_has_a_deadline_of_its_own(repo: Path, local_engine: LocalEngine
 
 
 @pytest.mark.parametrize("leaves_at", ["-check-1", "-check-2", "-check-setup"])
-def test_no_check_is_done_twice(repo: Path, tmp_path: Path, leaves_at: str) -> None:
+def test_finished_checks_are_not_repeated_after_a_resume(
+    repo: Path, tmp_path: Path, leaves_at: str
+) -> None:
     engine = Noting(tmp_path / "engine", leaves_at)
     counts = tmp_path / "counts"
     first = shell_run(
@@ -193,7 +195,7 @@ def test_no_check_is_done_twice(repo: Path, tmp_path: Path, leaves_at: str) -> N
     assert not run_directory(repo).worker(1).joinpath("checked").exists()
 
 
-def test_cancelled_in_its_checks(repo: Path, local_engine: LocalEngine) -> None:
+def test_cancel_during_checks_keeps_the_work(repo: Path, local_engine: LocalEngine) -> None:
     def checks_sleep(event: Event) -> bool:
         return isinstance(event, WorkerStage) and event.name == "sleep 60"
 
@@ -205,7 +207,7 @@ def test_cancelled_in_its_checks(repo: Path, local_engine: LocalEngine) -> None:
     assert worker.files_modified == ["new.txt"]
 
 
-def test_a_worker_is_tried_again_for_its_checks(repo: Path, local_engine: LocalEngine) -> None:
+def test_worker_is_retried_after_failed_checks(repo: Path, local_engine: LocalEngine) -> None:
     mark = repo.parent / "mark"
     (worker,) = shell_run(
         repo, local_engine, f"echo new > new.txt; test ! -e {mark} || echo good > good.txt",
@@ -241,11 +243,13 @@ SUCCESS = Verdict(Status.SUCCESS, None, None)
         ),
     ],
 )
-def test_what_checks_say(verdict: Verdict, results: list[CheckResult], wanted: Verdict) -> None:
+def test_verdict_follows_from_the_checks(
+    verdict: Verdict, results: list[CheckResult], wanted: Verdict
+) -> None:
     assert judge_checks(verdict, results) == wanted
 
 
-def test_a_check_is_a_command_or_more() -> None:
+def test_check_is_a_command_or_a_mapping() -> None:
     project = Project.model_validate({"checks": ["npm test", {"run": "tox", "name": "t"}]})
     assert [one.title for one in project.checks] == ["npm test", "t"]
     assert project.checks[0] == Check(run="npm test", timeout=600)

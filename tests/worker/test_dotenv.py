@@ -1,4 +1,4 @@
-"""The variables of ports and services in a file of the worktree."""
+"""Tests of the file with the variables of ports and services in the worktree."""
 
 import shlex
 import subprocess
@@ -50,7 +50,7 @@ def lines(worker: WorkerResult) -> list[str]:
     return [BEGIN, "PORT=3000", f"HOST_PORT={host}", f"PORT_URL=http://127.0.0.1:{host}", END]
 
 
-def test_ports_are_in_it_and_nobody_commits_it(
+def test_ports_are_written_and_the_file_is_not_committed(
     run: Callable[..., WorkerResult], repo: Path
 ) -> None:
     worker = run("cat .env; git status --porcelain; echo w > w", {"dotenv": ".env"})
@@ -60,7 +60,7 @@ def test_ports_are_in_it_and_nobody_commits_it(
     assert not (repo / ".env").exists()
 
 
-def test_not_even_where_the_repository_wants_such_files(
+def test_file_is_not_committed_even_if_gitignore_includes_it(
     run: Callable[..., WorkerResult], repo: Path
 ) -> None:
     (repo / ".gitignore").write_text("!.env\n")
@@ -70,7 +70,7 @@ def test_not_even_where_the_repository_wants_such_files(
     assert worker.files_modified == ["w"]
 
 
-def test_a_copy_of_the_users_own_is_added_to(run: Callable[..., WorkerResult], repo: Path) -> None:
+def test_copied_file_of_the_user_is_extended(run: Callable[..., WorkerResult], repo: Path) -> None:
     (repo / ".env").write_text("OWN=1\nPORT=9")
     worker = run("cat .env; echo w > w", {"dotenv": ".env"}, {**PORTS, "copied": ["/.env"]})
     assert said(worker) == ["OWN=1", "PORT=9", *lines(worker)]
@@ -78,24 +78,24 @@ def test_a_copy_of_the_users_own_is_added_to(run: Callable[..., WorkerResult], r
     assert (repo / ".env").read_text() == "OWN=1\nPORT=9"
 
 
-def test_what_setup_makes_is_added_to(run: Callable[..., WorkerResult]) -> None:
+def test_file_written_by_setup_is_extended(run: Callable[..., WorkerResult]) -> None:
     setup = ("grep HOST_PORT .env > seen", "echo SAMPLE=1 > .env")
     worker = run("cat .env seen", {"dotenv": ".env", "setup": setup})
     assert said(worker) == ["SAMPLE=1", *lines(worker), f"HOST_PORT={worker.ports[3000]}"]
 
 
-def test_it_may_lie_deeper(run: Callable[..., WorkerResult]) -> None:
+def test_file_may_be_in_a_subdirectory(run: Callable[..., WorkerResult]) -> None:
     worker = run("cat apps/web/.env.local; echo w > apps/w", {"dotenv": "apps/web/.env.local"})
     assert said(worker) == lines(worker)
     assert worker.files_modified == ["apps/w"]
 
 
-def test_each_attempt_has_it_once(run: Callable[..., WorkerResult]) -> None:
+def test_lines_are_written_once_per_attempt(run: Callable[..., WorkerResult]) -> None:
     worker = run("cat .env; exit 1", {"dotenv": ".env"}, retries=1, retry_delay=0)
     assert (worker.attempts, said(worker)) == (2, lines(worker))
 
 
-def test_values_are_read_as_they_are(run: Callable[..., WorkerResult]) -> None:
+def test_special_characters_are_quoted(run: Callable[..., WorkerResult]) -> None:
     odd = {"A": "two words #1", "B": 'it\'s "$HOME" `x` \\', "C": "p?a=b&c"}
     service = Service(image=BASE_IMAGE, command=("sleep", "60"), variables=odd)
     env = {"DB_HOST": "mine"}
@@ -106,7 +106,7 @@ def test_values_are_read_as_they_are(run: Callable[..., WorkerResult]) -> None:
 
 
 @pytest.mark.parametrize("path", ["a.txt", "b"])
-def test_a_tracked_file_is_refused(run: Callable[..., WorkerResult], repo: Path, path: str) -> None:
+def test_tracked_file_is_refused(run: Callable[..., WorkerResult], repo: Path, path: str) -> None:
     (repo / "b").mkdir()
     (repo / "b" / "c").write_text("c")
     git(repo, "add", "b")
@@ -117,7 +117,7 @@ def test_a_tracked_file_is_refused(run: Callable[..., WorkerResult], repo: Path,
     assert not (repo / ".architect-parallel-1").exists()
 
 
-def test_so_is_one_that_uncommitted_work_brings(
+def test_file_tracked_by_included_uncommitted_work_is_refused(
     run: Callable[..., WorkerResult], repo: Path
 ) -> None:
     (repo / "fresh").write_text("x")
@@ -126,7 +126,7 @@ def test_so_is_one_that_uncommitted_work_brings(
     assert git(repo, "for-each-ref", "refs/heads/architect") == ""
 
 
-def test_no_link_of_the_repository_is_followed(
+def test_link_of_the_repository_is_not_followed(
     run: Callable[..., WorkerResult], repo: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -140,7 +140,9 @@ def test_no_link_of_the_repository_is_followed(
     assert list(outside.iterdir()) == []
 
 
-def test_nor_one_that_setup_made(run: Callable[..., WorkerResult], tmp_path: Path) -> None:
+def test_link_created_by_setup_is_not_followed(
+    run: Callable[..., WorkerResult], tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.write_text("kept")
     worker = run("cat .env", {"dotenv": ".env", "setup": (f"rm .env; ln -s {outside} .env",)})
@@ -148,7 +150,9 @@ def test_nor_one_that_setup_made(run: Callable[..., WorkerResult], tmp_path: Pat
     assert outside.read_text() == "kept"
 
 
-def test_nor_a_folder_that_setup_made(run: Callable[..., WorkerResult], tmp_path: Path) -> None:
+def test_linked_directory_created_by_setup_is_not_followed(
+    run: Callable[..., WorkerResult], tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     setup = (f"rm -r apps; ln -s {outside} apps",)
@@ -158,7 +162,7 @@ def test_nor_a_folder_that_setup_made(run: Callable[..., WorkerResult], tmp_path
     assert list(outside.iterdir()) == []
 
 
-def test_what_the_worker_commits_of_it_is_told(
+def test_file_committed_by_the_worker_causes_a_note(
     run: Callable[..., WorkerResult], repo: Path
 ) -> None:
     worker = run("git add -f .env; git commit -qm env", {"dotenv": ".env"})
@@ -169,12 +173,12 @@ def test_what_the_worker_commits_of_it_is_told(
 @pytest.mark.parametrize(
     "path", ["/etc/x", "../x", "a/../x", ".git", "a/.git", "a b", "a*", "", "a/", "./a", "x\ny"]
 )
-def test_paths_that_cannot_be(path: str) -> None:
+def test_invalid_paths_are_refused(path: str) -> None:
     with pytest.raises(ValidationError, match="must be a path in the worktree"):
         Project(dotenv=path)
 
 
-def test_the_file_of_the_user_is_no_part_of_this(
+def test_file_of_the_user_is_not_copied_or_changed(
     run: Callable[..., WorkerResult], repo: Path
 ) -> None:
     (repo / ".env").write_text("SECRET=1\n")

@@ -1,4 +1,4 @@
-"""What a harvest writes counts against the worker's disk limit, and what does not fit is told."""
+"""Tests that a harvest's output counts against the worker's disk limit."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def lfs(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the disk limit fits, and nothing more."""
+    """Reduce the room of a harvest to twice the disk limit."""
     monkeypatch.setattr(harvest_request, "_MOMENT", 0)
 
 
@@ -34,14 +34,12 @@ def run(repo: Path, engine: LocalEngine, task: str) -> WorkerResult:
 
 
 def taken(repo: Path) -> int:
-    """Add up what lies in the repository's git directory, on the disk."""
+    """Return the disk usage of the repository's git directory."""
     files = (path.lstat() for path in (repo / ".git").rglob("*"))
     return sum(info.st_blocks * 512 for info in files)
 
 
-def test_content_of_git_lfs_that_does_not_fit_is_left_out(
-    lfs: Path, local_engine: LocalEngine
-) -> None:
+def test_lfs_content_over_the_limit_is_left_out(lfs: Path, local_engine: LocalEngine) -> None:
     before = taken(lfs)
     task = "truncate -s 60M big.bin; truncate -s 50M a.bin; printf new > n.bin; echo w > w"
     worker = run(lfs, local_engine, task)
@@ -53,7 +51,7 @@ def test_content_of_git_lfs_that_does_not_fit_is_left_out(
     assert taken(lfs) - before < 4 * MIB
 
 
-def test_content_of_git_lfs_fits_altogether(lfs: Path, local_engine: LocalEngine) -> None:
+def test_lfs_content_is_limited_in_total(lfs: Path, local_engine: LocalEngine) -> None:
     worker = run(
         lfs, local_engine, "for n in 1 2 3; do truncate -s 1500k $n.bin; echo $n >> $n.bin; done"
     )
@@ -61,14 +59,14 @@ def test_content_of_git_lfs_fits_altogether(lfs: Path, local_engine: LocalEngine
     assert (worker.message or "").count("file of git-lfs over the disk limit left out: ") == 1
 
 
-def test_sparse_files_that_do_not_fit_are_left_out(repo: Path, local_engine: LocalEngine) -> None:
+def test_sparse_files_over_the_limit_are_left_out(repo: Path, local_engine: LocalEngine) -> None:
     worker = run(repo, local_engine, "for n in 1 2 3 4; do truncate -s 3M $n.raw; done; echo w > w")
     assert "w" in worker.files_modified
     assert len(worker.files_modified) == 2
     assert (worker.message or "").count("sparse file over the disk limit left out: ") == 3
 
 
-def test_a_harvest_that_writes_too_much_is_ended(
+def test_harvest_that_writes_too_much_is_killed(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = (

@@ -1,6 +1,6 @@
-"""Services beside workers, on the local engine: when they start, when they are ready, how they end.
+"""Tests of services beside workers, on the local engine: start, readiness, end.
 
-Its processes share the machine's own network, so each test takes a free port of it.
+The processes share the machine's network, so each test uses a free port.
 """
 
 import socket
@@ -61,7 +61,7 @@ def stdout(worker: WorkerResult, name: str = "stdout.log") -> str:
     return (Path(worker.log or "") / name).read_text()
 
 
-def test_a_worker_finds_its_service_ready(run: Callable[..., RunResult], port: int) -> None:
+def test_service_is_ready_when_the_worker_starts(run: Callable[..., RunResult], port: int) -> None:
     service = described(
         command=SERVE,
         port=port,
@@ -74,7 +74,7 @@ def test_a_worker_finds_its_service_ready(run: Callable[..., RunResult], port: i
     assert "serving you" in stdout(worker, "service-web.log")
 
 
-def test_what_the_caller_sets_is_not_replaced(run: Callable[..., RunResult]) -> None:
+def test_variables_of_the_caller_override_those_of_services(run: Callable[..., RunResult]) -> None:
     services = {"my-db": described(command=("sleep", "60"), variables={"OWN": "theirs"})}
     isolation = Isolation(network="none", env={"OWN": "mine", "MY_DB_HOST": "elsewhere"})
     (worker,) = run("echo $OWN $MY_DB_HOST", services=services, isolation=isolation).results
@@ -104,7 +104,7 @@ def test_what_the_caller_sets_is_not_replaced(run: Callable[..., RunResult]) -> 
     ],
     ids=["it fails", "it ends well", "no port", "not healthy", "a check that hangs"],
 )
-def test_a_service_that_does_not_get_ready_is_why_its_worker_fails(
+def test_worker_fails_if_its_service_is_not_ready(
     run: Callable[..., RunResult], repo: Path, service: dict[str, Any], message: str
 ) -> None:
     health = None if "port" in service else "false"
@@ -116,7 +116,7 @@ def test_a_service_that_does_not_get_ready_is_why_its_worker_fails(
     assert not (repo / "ran").exists()
 
 
-def test_a_check_of_ones_own_is_asked_until_it_ends_well(
+def test_health_command_is_repeated_until_it_succeeds(
     run: Callable[..., RunResult], tmp_path: Path
 ) -> None:
     made = tmp_path / "made"
@@ -126,7 +126,7 @@ def test_a_check_of_ones_own_is_asked_until_it_ends_well(
     assert worker.status is Status.SUCCESS
 
 
-def test_a_retry_gets_fresh_ones(run: Callable[..., RunResult], tmp_path: Path) -> None:
+def test_retry_starts_new_services(run: Callable[..., RunResult], tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     services = {"db": described(command=("sh", "-c", f"echo started >> {starts}; sleep 60"),
                                 health=f"test -e {starts}")}  # fmt: skip
@@ -135,7 +135,7 @@ def test_a_retry_gets_fresh_ones(run: Callable[..., RunResult], tmp_path: Path) 
     assert starts.read_text() == "started\n" * 3
 
 
-def test_one_that_failed_once_is_tried_again(run: Callable[..., RunResult], tmp_path: Path) -> None:
+def test_failed_service_is_retried(run: Callable[..., RunResult], tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     start = ("sh", "-c", f"echo started >> {starts}; test $(wc -l < {starts}) = 2 && sleep 60")
     services = {"db": described(command=start, health=f"test $(wc -l < {starts}) = 2")}
@@ -143,7 +143,7 @@ def test_one_that_failed_once_is_tried_again(run: Callable[..., RunResult], tmp_
     assert (worker.status, worker.attempts) == (Status.SUCCESS, 2)
 
 
-def test_whoever_cancels_need_not_wait_for_services(
+def test_cancel_does_not_wait_for_services(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
@@ -163,7 +163,7 @@ def press_when(begun: Path, runner: ParallelRunner) -> None:
     runner.cancel()
 
 
-def test_one_that_ends_under_its_worker_is_told_of(
+def test_service_that_ends_early_causes_a_notice(
     run: Callable[..., RunResult], tmp_path: Path
 ) -> None:
     end = tmp_path / "end"
@@ -181,7 +181,7 @@ def test_one_that_ends_under_its_worker_is_told_of(
     assert notices == ["worker 1: service `db` ended (exit code 4): lost it"]
 
 
-def test_its_log_is_bounded_and_without_secrets(
+def test_log_of_a_service_is_bounded_and_redacted(
     repo: Path, local_engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.worker.services._LOG", 1000)
@@ -202,7 +202,7 @@ def test_its_log_is_bounded_and_without_secrets(
 
 
 class OneOfTwo(LocalEngine):
-    """Makes one service and no more."""
+    """An engine that creates one service, and fails for the next."""
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if spec.labels[ROLE] == "service" and "second" in spec.name:
@@ -210,7 +210,7 @@ class OneOfTwo(LocalEngine):
         return super().create(spec)
 
 
-def test_when_one_cannot_be_made_the_others_go(repo: Path, tmp_path: Path) -> None:
+def test_failed_creation_removes_the_other_services(repo: Path, tmp_path: Path) -> None:
     engine = OneOfTwo(tmp_path / "engine")
     services = {name: described(command=("sleep", "60")) for name in ("first", "second")}
     runner = ParallelRunner(with_services("true", services=services), repo, engine=engine)
@@ -220,7 +220,7 @@ def test_when_one_cannot_be_made_the_others_go(repo: Path, tmp_path: Path) -> No
 
 
 class AwayEngine(LocalEngine):
-    """Is not there when a worker's own container is to be made, until it is."""
+    """An engine that is unavailable when a worker's container is created, for a time."""
 
     away = True
 
@@ -231,9 +231,7 @@ class AwayEngine(LocalEngine):
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_resumed_run_has_its_services_as_setup_left_them(
-    repo: Path, tmp_path: Path, lost: bool
-) -> None:
+def test_resumed_run_continues_its_services(repo: Path, tmp_path: Path, lost: bool) -> None:
     engine, starts, setups = AwayEngine(tmp_path / "engine"), tmp_path / "s", tmp_path / "t"
     start = ("sh", "-c", f"echo started >> {starts}; sleep 60")
     services = {"db": described(command=start, health=f"test -e {starts}")}
@@ -255,14 +253,14 @@ def test_a_resumed_run_has_its_services_as_setup_left_them(
     assert engine.leftovers({}) == []
 
 
-def test_teardown_still_reaches_them(run: Callable[..., RunResult], tmp_path: Path) -> None:
+def test_teardown_reaches_the_services(run: Callable[..., RunResult], tmp_path: Path) -> None:
     teardown = (f"echo $DB_HOST > {tmp_path}/seen",)
     project = Project(services={"db": described(command=("sleep", "60"))}, teardown=teardown)
     run("exit 1", services={}, project=project)
     assert (tmp_path / "seen").read_text() == "db\n"
 
 
-def test_a_setup_with_another_network_does_not_reach_them(
+def test_setup_with_another_network_does_not_reach_the_services(
     run: Callable[..., RunResult], tmp_path: Path
 ) -> None:
     project = Project(
@@ -276,7 +274,7 @@ def test_a_setup_with_another_network_does_not_reach_them(
 
 
 class WritingDown(LocalEngine):
-    """Writes down what it is asked to make."""
+    """Records the specifications of its containers."""
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch)
@@ -288,7 +286,7 @@ class WritingDown(LocalEngine):
 
 
 @pytest.mark.parametrize("network", ["none", "open"])
-def test_how_they_are_described(repo: Path, tmp_path: Path, network: str) -> None:
+def test_specification_of_a_services_container(repo: Path, tmp_path: Path, network: str) -> None:
     engine = WritingDown(tmp_path / "engine")
     service = described(
         command=("sleep", "60"), cpus=0.5, memory="64m", pids=20, tmpfs=("/data",), env={"A": "b"}
@@ -314,7 +312,7 @@ def test_how_they_are_described(repo: Path, tmp_path: Path, network: str) -> Non
     assert (made.user, made.workdir, made.own_program) == ("", "", True)
 
 
-def test_the_record_holds_no_variables_of_theirs(run: Callable[..., RunResult], repo: Path) -> None:
+def test_variables_of_services_are_not_recorded(run: Callable[..., RunResult], repo: Path) -> None:
     service = described(
         command=("sleep", "60"), env={"A": "hidden-one"}, variables={"B": "hidden-two"}
     )
@@ -340,7 +338,7 @@ def test_the_record_holds_no_variables_of_theirs(run: Callable[..., RunResult], 
         ({"services": {"a": {"image": "a", "tmpfs": ["data"]}}}, "should match pattern"),
     ],
 )
-def test_services_that_cannot_be(asked: dict[str, Any], said: str) -> None:
+def test_invalid_services_are_refused(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Project.model_validate(asked)
 
@@ -352,9 +350,7 @@ def test_services_that_cannot_be(asked: dict[str, Any], said: str) -> None:
         ({"DB_PORT": 80}, "`DB_PORT` is already the variable of service `db`"),
     ],
 )
-def test_a_worker_and_its_services_do_not_listen_on_the_same_port(
-    ports: dict[str, int], said: str
-) -> None:
+def test_common_port_of_worker_and_service_is_refused(ports: dict[str, int], said: str) -> None:
     isolation = Isolation.model_validate({"ports": ports})
     with pytest.raises(ValidationError, match=said):
         with_services("true", services={"db": described(port=5432)}, isolation=isolation)

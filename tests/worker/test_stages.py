@@ -1,4 +1,4 @@
-"""Setup before the agent and teardown behind it: real git, processes for containers."""
+"""Tests of setup and teardown, with real git and processes as containers."""
 
 from pathlib import Path
 
@@ -31,7 +31,9 @@ def log(repo: Path, stage: str, worker: int = 1) -> str:
     return (run_directory(repo).worker(worker) / f"{stage}.log").read_text()
 
 
-def test_what_setup_writes_stays_for_the_agent(repo: Path, local_engine: LocalEngine) -> None:
+def test_files_written_by_setup_are_kept_for_the_agent(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     heard: list[Event] = []
     config = configured(
         "cat made >> a.txt; rm made",
@@ -52,14 +54,14 @@ def test_what_setup_writes_stays_for_the_agent(repo: Path, local_engine: LocalEn
     assert run_directory(repo).worker(1).joinpath("stdout.log").read_text() == ""
 
 
-def test_a_run_without_stages_has_no_container_for_them(repo: Path, tmp_path: Path) -> None:
+def test_without_commands_no_stage_container_is_created(repo: Path, tmp_path: Path) -> None:
     engine = Counting(tmp_path / "engine")
     shell_run(repo, engine, "true")
     assert engine.roles == ["worker", "harvest"]
 
 
 class Counting(LocalEngine):
-    """Notes what its containers are for."""
+    """Records the roles of its containers."""
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch)
@@ -74,7 +76,7 @@ class Counting(LocalEngine):
         return super().create(spec)
 
 
-def test_a_failed_setup_is_a_failed_worker(repo: Path, local_engine: LocalEngine) -> None:
+def test_failed_setup_fails_the_worker(repo: Path, local_engine: LocalEngine) -> None:
     failed, fine = shell_run(
         repo, local_engine, "echo agent > agent", "true",
         setup=(
@@ -94,7 +96,7 @@ def test_a_failed_setup_is_a_failed_worker(repo: Path, local_engine: LocalEngine
     assert fine.files_modified == ["kept", "third", "tidy"]
 
 
-def test_setup_has_a_deadline_of_its_own(repo: Path, local_engine: LocalEngine) -> None:
+def test_setup_has_its_own_deadline(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = shell_run(
         repo, local_engine, "true", setup=("true", "echo waiting; sleep 60"), setup_timeout=4
     ).results
@@ -107,7 +109,7 @@ def test_setup_has_a_deadline_of_its_own(repo: Path, local_engine: LocalEngine) 
 @pytest.mark.parametrize(
     ("task", "status"), [("echo a > new", Status.SUCCESS), ("echo a > new; false", Status.FAILED)]
 )
-def test_teardown_is_behind_every_end(
+def test_teardown_runs_after_every_end(
     repo: Path, local_engine: LocalEngine, task: str, status: Status
 ) -> None:
     (worker,) = shell_run(repo, local_engine, task, teardown=("mv new renamed",)).results
@@ -116,14 +118,14 @@ def test_teardown_is_behind_every_end(
     assert log(repo, "teardown") == "[teardown 1/1] mv new renamed\n"
 
 
-def test_a_teardown_that_fails_is_a_note(repo: Path, local_engine: LocalEngine) -> None:
+def test_failed_teardown_is_a_note(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = shell_run(repo, local_engine, "echo a > new", teardown=("echo no; false",)).results
     assert (worker.status, worker.reason) == (Status.SUCCESS, None)
     assert worker.message == "teardown: `echo no; false` exited with 1: no"
     assert worker.files_modified == ["new"]
 
 
-def test_stages_have_what_the_agent_has(repo: Path, tmp_path: Path) -> None:
+def test_stages_have_the_agents_limits_and_mounts(repo: Path, tmp_path: Path) -> None:
     engine = Counting(tmp_path / "engine")
     look = 'echo "$GREETING" >> seen'
     shell_run(
@@ -137,7 +139,7 @@ def test_stages_have_what_the_agent_has(repo: Path, tmp_path: Path) -> None:
         assert getattr(setup, name) == getattr(agent, name) == getattr(teardown, name)
 
 
-def test_the_network_of_setup_may_be_another(repo: Path, tmp_path: Path) -> None:
+def test_setup_may_have_another_network(repo: Path, tmp_path: Path) -> None:
     engine = Counting(tmp_path / "engine")
     shell_run(
         repo, engine, "true", setup=("true",), teardown=("true",),
@@ -149,7 +151,7 @@ def test_the_network_of_setup_may_be_another(repo: Path, tmp_path: Path) -> None
     assert [spec.egress is not None for spec in engine.specs] == [True, False, False, False]
 
 
-def test_a_failed_setup_is_tried_again(repo: Path, local_engine: LocalEngine) -> None:
+def test_failed_setup_is_retried(repo: Path, local_engine: LocalEngine) -> None:
     mark = repo.parent / "mark"
     (worker,) = shell_run(
         repo, local_engine, "echo agent > agent", retries=1, retry_delay=0,
@@ -160,7 +162,7 @@ def test_a_failed_setup_is_tried_again(repo: Path, local_engine: LocalEngine) ->
     assert "[setup 1/1]" in (first / "setup.log").read_text()
 
 
-def test_cancelled_in_its_setup(repo: Path, local_engine: LocalEngine) -> None:
+def test_cancel_during_setup_runs_the_teardown(repo: Path, local_engine: LocalEngine) -> None:
     config = configured("true", setup=("echo half > half; sleep 60",), teardown=("echo t > tidy",))
     worker = run_until(lambda event: isinstance(event, WorkerStage), config, repo, local_engine)
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
@@ -168,7 +170,7 @@ def test_cancelled_in_its_setup(repo: Path, local_engine: LocalEngine) -> None:
 
 
 class Leaving(LocalEngine):
-    """Goes away when a container of some role is to be started, once."""
+    """Fails once when a container of some role is started."""
 
     def __init__(self, scratch: Path, role: str) -> None:
         super().__init__(scratch)
@@ -185,7 +187,7 @@ class Leaving(LocalEngine):
     ("role", "setups", "teardowns"),
     [("setup", 1, 1), ("worker", 1, 1), ("teardown", 1, 1), ("harvest", 1, 1)],
 )
-def test_no_stage_is_done_twice(
+def test_finished_stages_are_not_repeated_after_a_resume(
     repo: Path, tmp_path: Path, role: str, setups: int, teardowns: int
 ) -> None:
     engine = Leaving(tmp_path / "engine", role)
@@ -202,7 +204,7 @@ def test_no_stage_is_done_twice(
 
 
 class Broken(LocalEngine):
-    """Cannot start the containers of setup."""
+    """An engine that cannot start the containers of setup."""
 
     def create(self, spec: ContainerSpec) -> LocalContainer:
         if spec.labels[ROLE] == "setup":
@@ -210,14 +212,16 @@ class Broken(LocalEngine):
         return super().create(spec)
 
 
-def test_a_setup_that_the_engine_cannot_start(repo: Path, tmp_path: Path) -> None:
+def test_setup_that_cannot_start_fails_the_worker(repo: Path, tmp_path: Path) -> None:
     (worker,) = shell_run(repo, Broken(tmp_path / "e"), "true", setup=("true",)).results
     assert (worker.status, worker.reason) == (Status.FAILED, Reason.ENGINE_ERROR)
     assert worker.message is not None
     assert "no room for a container" in worker.message
 
 
-def test_a_forged_mark_points_at_no_other_command(repo: Path, local_engine: LocalEngine) -> None:
+def test_forged_announcement_does_not_change_the_named_command(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     (worker,) = shell_run(
         repo, local_engine, "true", setup=("echo '[setup 9/9] x'; exit 4", "true")
     ).results
@@ -225,7 +229,7 @@ def test_a_forged_mark_points_at_no_other_command(repo: Path, local_engine: Loca
     assert worker.message.startswith("setup: `echo '[setup 9/9] x'; exit 4` exited with 4")
 
 
-def test_how_it_ended_is_kept(repo: Path, local_engine: LocalEngine) -> None:
+def test_ends_of_stages_are_recorded(repo: Path, local_engine: LocalEngine) -> None:
     shell_run(repo, local_engine, "true", setup=("true",), teardown=("exit 5",))
     checkpoints = Checkpoints(run_directory(repo).worker(1))
     setup, teardown = checkpoints.stage("setup"), checkpoints.stage("teardown")
@@ -237,7 +241,7 @@ def test_how_it_ended_is_kept(repo: Path, local_engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize("commands", [("",), ("true", " "), ("a\0b",)])
-def test_a_command_says_something(commands: tuple[str, ...]) -> None:
+def test_empty_command_is_refused(commands: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="a command must not"):
         Project(setup=commands)
 
@@ -254,16 +258,16 @@ def test_git_works_in_setup(repo: Path, local_engine: LocalEngine) -> None:
 
 
 class Keyed(ShellAgent):
-    """Has a key of the caller's handed on, as agent programs have."""
+    """An agent program to which an API key of the caller is passed on."""
 
     inherited_env = ("A_KEY",)
 
 
 @pytest.mark.parametrize("closed", [(), ("setup", "teardown", "checks")])
-def test_what_stages_see_of_the_users(
+def test_stages_get_no_untrusted_or_agent_variables(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: tuple[StageKey, ...]
 ) -> None:
-    """A file that was found in the repository gets nothing; no file gets the agent's keys."""
+    """Commands of a discovered file get no variables; no command gets the agent's keys."""
     monkeypatch.setenv("A_KEY", "sk-agents-alone")
     monkeypatch.setenv("A_SECRET", "the-secret-value")
     engine = Counting(tmp_path / "engine")
