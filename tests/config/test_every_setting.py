@@ -187,7 +187,9 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("triggers", "paths"): f"{TRIGGERS}::test_changes_outside_the_scope",
     ("triggers", "enforce"): f"{CONFINED}::test_only_the_directories_are_writable",
     ("triggers", "on_trigger"): STOPPED_BY_A_TRIGGER,
-    ("triggers", "notify"): "tests/runs/test_notifications.py::test_command_receives_events_as_json",
+    ("triggers", "notify"): (
+        "tests/runs/test_notifications.py::test_command_receives_events_as_json"
+    ),
     ("project", "setup"): lambda seen: "true" in seen.role("setup").command,
     ("project", "setup_timeout"): f"{STAGES}::test_setup_has_its_own_deadline",
     ("project", "teardown"): lambda seen: "true" in seen.role("teardown").command,
