@@ -8,6 +8,7 @@ from itertools import count
 from orchestrator.cleanup.inventory import RecordedWorker, commit_of, head_of, is_reached
 from orchestrator.git.repository import ATTEMPTS, BACKUPS, Repository, worker_refs
 from orchestrator.git.snapshot import NewCommit, Tree, snapshot
+from orchestrator.git.worktree import Worktree
 
 _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
 
@@ -21,25 +22,28 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
         tip: The commit of the worker's branch.
     """
     worktree = worker.worktree()
-    kept = tip
-    if worktree is not None:
-        tree = Tree(
-            git_dir=worktree.git_dir,
-            path=worktree.path,
-            scratch=worker.directory.path / f"index-{worker.number}",
-            config=repository.without_filters(),
-        )
-        commit = NewCommit(
-            parent=head_of(repository, worktree) or worker.base,
-            message=f"architect: uncommitted changes in {worker.spec.directory}",
-            identity=repository.identity(),
-        )
-        kept = snapshot(tree, commit, without=worker.copies())
+    kept = tip if worktree is None else _with_changes(repository, worker, worktree)
     if kept is None or not worker.has_made(kept):
         return None
     if is_reached(repository, kept, *_EVERYWHERE):
         return None
     return kept
+
+
+def _with_changes(repository: Repository, worker: RecordedWorker, worktree: Worktree) -> str:
+    """Return a commit of the worktree with its uncommitted changes."""
+    tree = Tree(
+        git_dir=worktree.git_dir,
+        path=worktree.path,
+        scratch=worker.directory.path / f"index-{worker.number}",
+        config=repository.without_filters(),
+    )
+    commit = NewCommit(
+        parent=head_of(repository, worktree) or worker.base,
+        message=f"architect: uncommitted changes in {worker.spec.directory}",
+        identity=repository.identity(),
+    )
+    return snapshot(tree, commit, without=worker.copies())
 
 
 def backup_ref(repository: Repository, worker: RecordedWorker, commit: str) -> str:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
 from orchestrator.files.copy_bytes import copy_bytes
 from orchestrator.files.safe_open import open_regular
@@ -298,20 +299,24 @@ def _take(repository: Repository, oid: str, folder: int, room: int) -> tuple[int
         size = os.fstat(given.fileno()).st_size
         if size > room:
             return 0, False
-        place = _place(repository, oid)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
-            kept = Path(made.name)
-            try:
-                copy_bytes(given.fileno(), made.fileno())
-                made.seek(0)
-                is_it = hashlib.file_digest(made, "sha256").hexdigest() == oid
-                if is_it and not place.exists():
-                    kept.chmod(0o644)
-                    kept.rename(place)
-            finally:
-                kept.unlink(missing_ok=True)
-    return size, is_it
+        return size, _copy_checked(given, oid, _place(repository, oid))
+
+
+def _copy_checked(given: IO[bytes], oid: str, place: Path) -> bool:
+    """Copy an object to its place if its hash is `oid`; return whether it is."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as made:
+        kept = Path(made.name)
+        try:
+            copy_bytes(given.fileno(), made.fileno())
+            made.seek(0)
+            is_it = hashlib.file_digest(made, "sha256").hexdigest() == oid
+            if is_it and not place.exists():
+                kept.chmod(0o644)
+                kept.rename(place)
+        finally:
+            kept.unlink(missing_ok=True)
+    return is_it
 
 
 def note_made(taken: frozenset[str], state: Path) -> None:

@@ -197,14 +197,9 @@ def import_checked(
 def unpack(
     repository: Repository, pack: Path, quarantine: Path, origin: Origin, *strictly: str
 ) -> Git:
-    """Unpack a pack into a new quarantine and return git there.
+    """Unpack a pack of a harvest into a new quarantine and return git there.
 
-    Args:
-        repository: The user's repository, for its object format.
-        pack: Pack file from the harvest's helper container.
-        quarantine: Directory to create.
-        origin: What the worker started from.
-        strictly: `--strict`, or nothing to also unpack objects that git refuses.
+    With `--strict`, git refuses objects that break its rules.
 
     Raises:
         HarvestRefusedError: The pack has too many objects, or an object is too large.

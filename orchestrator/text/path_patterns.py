@@ -6,7 +6,7 @@ for whole patterns, as gitignore libraries use them, can take exponential time.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -219,24 +219,8 @@ def overlap(one: str, other: str) -> bool:
     A name without wildcards is taken as relative to the repository's top.
     """
     first, second = (parse(text, anchored=not is_wild(text)).parts for text in (one, other))
-    pending, seen = [(0, 0)], set[tuple[int, int]]()
-    while pending:
-        place = left, right = pending.pop()
-        if left == len(first) or right == len(second):
-            return True
-        if place in seen:
-            continue
-        seen.add(place)
-        a, b = first[left], second[right]
-        if a == ANY_DEPTH:
-            pending.append((left + 1, right))
-        if b == ANY_DEPTH:
-            pending.append((left, right + 1))
-        if ANY_DEPTH in (a, b):
-            pending.append((left + (a != ANY_DEPTH), right + (b != ANY_DEPTH)))
-        elif _share_a_name(a, b):
-            pending.append((left + 1, right + 1))
-    return False
+    # A pattern also matches all files below the directories that it matches.
+    return _may_meet(first, second, ANY_DEPTH, _share_a_name, whole=False)
 
 
 @lru_cache(maxsize=65536)
@@ -246,22 +230,38 @@ def _share_a_name(one: str, other: str) -> bool:
         return _matcher(other).match(one) is not None
     if not is_wild(other):
         return _matcher(one).match(other) is not None
-    first, second = _tokens(one), _tokens(other)
+    return _may_meet(_tokens(one), _tokens(other), "*", _share_a_character, whole=True)
+
+
+def _may_meet(
+    one: Sequence[str],
+    other: Sequence[str],
+    wildcard: str,
+    alike: Callable[[str, str], bool],
+    *,
+    whole: bool,
+) -> bool:
+    """Return whether two sequences may be alike, element by element.
+
+    The wildcard stands for any number of elements. If not `whole`, the beginning of a sequence may
+    also be like all of the other.
+    """
+    first, second = (*one, None), (*other, None)
     pending, seen = [(0, 0)], set[tuple[int, int]]()
     while pending:
         place = left, right = pending.pop()
         if place in seen:
             continue
         seen.add(place)
-        a, b = ("".join(first[left : left + 1]), "".join(second[right : right + 1]))
-        if not a and not b:
+        a, b = first[left], second[right]
+        if (a is None or b is None) and (a is b or not whole):
             return True
-        if a == "*":
+        if a == wildcard:
             pending.append((left + 1, right))
-        if b == "*":
+        if b == wildcard:
             pending.append((left, right + 1))
-        if a and b and ("*" in (a, b) or _share_a_character(a, b)):
-            pending.append((left + (a != "*"), right + (b != "*")))
+        if a is not None and b is not None and (wildcard in (a, b) or alike(a, b)):
+            pending.append((left + (a != wildcard), right + (b != wildcard)))
     return False
 
 

@@ -54,9 +54,7 @@ class Order:
     def skips(self, waiting: Collection[str], fates: TaskOutcomes) -> Iterator[Skip]:
         """Yield the waiting tasks that will never run; each skip may cause further skips.
 
-        Args:
-            waiting: Ids of tasks that have not started.
-            fates: Outcomes of tasks that have ended, by id.
+        `waiting` and `fates`, the outcomes of tasks that have ended, are by id.
         """
         known = dict(fates)
         stopper = next((task for task in self._workflow.tasks if _has_stopped(task, known)), None)

@@ -18,11 +18,8 @@ def worker_user(worker_id: int) -> tuple[int, int]:
 def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None) -> None:
     """Change the owner of a tree that the host created, without following links.
 
-    Args:
-        root: The tree.
-        owner: uid and gid.
-        keep: A worktree whose root directory and `.git` keep their owner, so that the caller's git
-            still trusts it. (An overlay's root takes its permissions from the upper layer.)
+    The root and the `.git` of a worktree `keep` keep their owner, so that the caller's git still
+    trusts it. (An overlay's root takes its permissions from the upper layer.)
     """
     uid, gid = owner
     # Uses directory descriptors: with 20,000 files, resolving each path again would be slow.

@@ -101,13 +101,8 @@ def held_back(folder: Path) -> frozenset[str]:
     """Return the paths that must not enter an image that is built from a folder.
 
     These are git's own directory, workers' worktrees, and untracked files that are logs or may hold
-    a secret. Tracked files are part of the project and may enter.
-
-    Args:
-        folder: The build context, in a repository or not.
-
-    Returns:
-        Paths relative to the folder, with `/`; a directory stands for everything in it.
+    a secret. Tracked files are part of the project and may enter. The paths are relative to the
+    folder, with `/`; a directory stands for everything in it.
     """
     tracked = _tracked(folder)
     found: set[str] = set()
