@@ -1,8 +1,7 @@
 """Tests of a run that is killed between two attempts of a worker."""
 
+import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,41 +11,12 @@ from orchestrator.runs.resume import ResumedRun
 from orchestrator.state.history import attempts
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.attempts import count, flaky, kept, state_of
-from tests.support.live import ROOT
+from tests.support.forks import Fork
+from tests.support.live import PATIENCE, ROOT
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import show
 
-_CODE = """
-import os, signal, sys
-from pathlib import Path
-from importlib import import_module
-from tests.support.local_engine import LocalEngine
-from tests.support.runs import shell_run
-
-repo, scratch, task, retry_from, target, when, nth = sys.argv[1:]
-module, name = target.split(":")
-holder = import_module(module)
-*parents, name = name.split(".")
-for parent in parents:
-    holder = getattr(holder, parent)
-real = getattr(holder, name)
-calls = []
-
-def deadly(*given, **named):
-    calls.append(given)
-    if when == "before" and len(calls) == int(nth):
-        os.kill(os.getpid(), signal.SIGKILL)
-    answer = real(*given, **named)
-    if when == "after" and len(calls) == int(nth):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return answer
-
-setattr(holder, name, deadly)
-shell_run(
-    Path(repo), LocalEngine(Path(scratch)), task, retries=3, retry_delay=0, retry_from=retry_from
-)
-"""
 _STEPS = [
     ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 1),
     ("orchestrator.worker.attempts:_archive_attempt", 1),
@@ -60,24 +30,37 @@ _STEPS = [
     ("orchestrator.git.repository:Repository.move_branch", 4),
 ]
 _OF_BASE_ALONE = ("_back_to_base", "move_branch")
+_KEPT = [
+    *(step for step in _STEPS if not step[0].endswith(_OF_BASE_ALONE)),
+    ("orchestrator.git.repository:Repository.move_branch", 2),
+]
+"""Steps of a run whose next attempt goes on from what the last one left."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Try every step before and after it in `make faults`, once in `make test`."""
+    if "when" not in metafunc.fixturenames:
+        return
+    every = metafunc.config.getoption("--faults")
+    cases = [("before", "base", *step) for step in _STEPS]
+    cases += [("after", "keep", *step) for step in _KEPT]
+    cases += [("after", "base", *step) for step in _STEPS] if every else []
+    cases += [("before", "keep", *step) for step in _KEPT] if every else []
+    metafunc.parametrize(("when", "retry_from", "target", "nth"), cases)
 
 
 class TestKilled:
-    @pytest.mark.parametrize("retry_from", ["base", "keep"])
-    @pytest.mark.parametrize("when", ["before", "after"])
-    @pytest.mark.parametrize(("target", "nth"), _STEPS)
     def test_resume_continues_after_a_kill_at_any_step(
         self, repo: Path, tmp_path: Path, tally: Path, target: str, nth: int, when: str,
         retry_from: str,
     ) -> None:  # fmt: skip
-        if retry_from == "keep" and target.endswith(_OF_BASE_ALONE):
-            target, nth = "orchestrator.git.repository:Repository.move_branch", 2
         task = flaky(tally, failures=2)
-        command = [sys.executable, "-c", _CODE, str(repo), str(tmp_path / "e"), task, retry_from]
-        done = subprocess.run(
-            [*command, target, when, str(nth)], cwd=ROOT, capture_output=True, timeout=60
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+        words = (target, when, str(nth), str(repo), str(tmp_path / "e"), task, retry_from)
+        with (tmp_path / "said").open("w+b") as said:
+            run = Fork("tests.support.dying_run", words, cwd=ROOT, env=os.environ, stderr=said)
+            code = run.wait(PATIENCE)
+            said.seek(0)
+            assert code == -signal.SIGKILL, said.read().decode()
         engine = LocalEngine(tmp_path / "again")
         (worker,) = ResumedRun(state_of(repo), engine=engine).execute().results
         if target.endswith("note_ending") and when == "before":

@@ -21,7 +21,7 @@ class Attack:
     options: tuple[str, ...] = ()
     """Further options of the run."""
     group: str = ""
-    """Attacks of one group run side by side."""
+    """Attacks of one group, or of none, share a run."""
     honest: bool = True
     """Whether it commits honest work first, which must arrive."""
     status: str = "success"

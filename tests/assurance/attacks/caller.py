@@ -51,7 +51,7 @@ class Caller:
         """Nothing of ours but where the project is."""
         packages = f"{ROOT}:{sysconfig.get_path('purelib')}"
         known = {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "160"}
-        known |= {secret.NAME: secret.VALUE}
+        known |= {secret.NAME: secret.VALUE, "ORCHESTRATOR_MAX_WORKTREES": "100"}
         docker = {k: os.environ[k] for k in ("DOCKER_HOST",) if k in os.environ}
         return {"PATH": _PATH, "HOME": str(self.home), "LC_ALL": "C.UTF-8", **known, **docker}
 
@@ -61,7 +61,7 @@ class Caller:
             [*self.prefix, *command], cwd=cwd, env=self.environment, **more
         )
 
-    def run(self, *command: str, cwd: Path, timeout: float = 120) -> str:
+    def run(self, *command: str, cwd: Path, timeout: float = 300) -> str:
         """Run a command of theirs that must succeed, and give its stdout."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with self.popen(command, cwd, start_new_session=True, **pipes) as process:

@@ -23,9 +23,11 @@ from tests.support.ci_parsers import commands_in
 from tests.support.cli import high_water
 
 LIMITS = ("--memory", "256m", "--pids", "128", "--cpus", "1")
-TIME = ("--timeout-per-worker", "40", "--grace", "1")
+TIME = ("--timeout-per-worker", "120", "--grace", "1")
 NETWORK = ("--network", "none")
-LONGEST = 170.0
+SIDE_BY_SIDE = 10
+"""Workers of a run at the same time; the others wait for a place."""
+LONGEST = 600.0
 """Seconds by which every run must have ended."""
 MOST_MEMORY = 600 * 1024**2
 """KiB that we, or a git of ours, may ever hold."""
@@ -128,7 +130,7 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
     command = [
         *bound, target.caller.python, "-m", "orchestrator", "parallel",
         "--agent-cli", "shell", "--json",
-        "--workers", str(len(tasks)), *LIMITS, *TIME, *NETWORK, *options,
+        "--workers", str(min(len(tasks), SIDE_BY_SIDE)), *LIMITS, *TIME, *NETWORK, *options,
         *arguments,
     ]  # fmt: skip
     harms: list[str] = []
@@ -275,7 +277,7 @@ def _lines(process: subprocess.Popen[bytes]) -> list[str]:
     return process.stdout.read().decode(errors="replace").splitlines()
 
 
-def next_steps(target: Target, workers: int, *, patience: float = 150) -> list[str]:
+def next_steps(target: Target, workers: int, *, patience: float = 600) -> list[str]:
     """Be the user who goes on working after the run."""
     places = [str(target.worktree(n)) for n in range(1, workers + 1)] + [str(target.path)]
     script = str(SCRIPTS / "next.sh")

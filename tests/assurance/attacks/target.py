@@ -44,7 +44,7 @@ class Target:
     path: Path
     refs: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    patience: float = 120
+    patience: float = 300
     """Seconds that one command of git may take."""
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:

@@ -1,35 +1,51 @@
-"""Every attack, through the real command line, as root and as an ordinary user: in turns, so that
-each attack is made once, or with `--every-caller` by both.
+"""Every attack, through the real command line.
+
+`make test` makes each attack once: root and an ordinary user take turns with the runs, and what
+attacks the files of a work tree has a checkout of its own instead of an overlay. With
+`--every-caller` both callers make every attack, in both arrangements.
 """
 
 import pytest
 
 from tests.assurance.attacks.attack import Attack, every, grouped
-from tests.assurance.attacks.conftest import Run, each_attack, turns
+from tests.assurance.attacks.conftest import Group, Run, each_attack, each_caller, turns
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
-SIZE = 9
+SIZE = 27
+"""Attacks of one run at most: a run of nine costs half of one of 27."""
 ATTACKS = [attack for attack in every() if attack.group != "limits"]
-GROUPS = grouped(ATTACKS, SIZE)
 # What differs where the worker has a checkout of its own: everything it does to files.
 BIND = (20, 21, 31, 32, 37, 39, 40, 44, 45, 46, 102, 117, 138, 150)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let callers take turns with the groups, or each have all; the table tries all mountings."""
+    """Distribute the attacks over arrangements, callers and runs."""
     config, names = metafunc.config, metafunc.fixturenames
     if "bound" in names:
-        everything = config.getoption("write_table")
-        tried = [attack for attack in ATTACKS if everything or attack.number in BIND]
-        found = turns(config, grouped(tried, SIZE), first=1)
+        found = turns(config, grouped(_bound(config), SIZE), first=1)
         each_attack(metafunc, ("caller", "bound", "attack"), found)
     elif "attack" in names:
-        each_attack(metafunc, ("caller", "group", "attack"), turns(config, GROUPS))
+        each_attack(metafunc, ("caller", "group", "attack"), turns(config, _groups(config)))
     else:
-        found = turns(config, GROUPS)
+        found = turns(config, _groups(config))
         ids = [f"with-{group[0].name}-{caller}" for caller, group in found]
         metafunc.parametrize(("caller", "group"), found, ids=ids)
+
+
+def _bound(config: pytest.Config) -> list[Attack]:
+    """Return the attacks that are made without an overlay."""
+    if config.getoption("write_table"):
+        return ATTACKS
+    tried = [attack for attack in ATTACKS if attack.number in BIND]
+    # One alone in its kind of repository would have a run to itself.
+    return tried if each_caller(config) else [one for one in tried if not one.repository]
+
+
+def _groups(config: pytest.Config) -> list[Group]:
+    """Return the attacks that are made with an overlay."""
+    bound = [] if each_caller(config) else _bound(config)
+    return grouped([attack for attack in ATTACKS if attack not in bound], SIZE)
 
 
 def test_attack_harms_nothing(

@@ -20,7 +20,7 @@ from tests.assurance.attacks.campaign import (
 from tests.assurance.attacks.leftovers import left_aside, left_in_engine
 from tests.assurance.attacks.target import HONEST, Target, make_target
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 ATTACKS = (
     "21-dotgit-file", "31-nested-uncommitted", "40-fifos", "45-undeletable", "53-store",
@@ -28,7 +28,7 @@ ATTACKS = (
     "138-directory-swap",
 )  # fmt: skip
 READY = "REPORT ready"
-DEADLINE = 120.0
+DEADLINE = 300.0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 from tests.assurance.attacks.attack import Attack, every, grouped
 from tests.assurance.attacks.conftest import Run, each_attack, turns
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 GROUPS = grouped([attack for attack in every() if attack.group == "limits"], 9)
 

@@ -1,7 +1,7 @@
 # Stops the container's first process with ptrace, and itself with SIGSTOP, when it is asked to end.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
-#: within 6.5
+#: within 60
 exec python3 -c 'import ctypes, os, signal, time
 libc = ctypes.CDLL(None)
 for number in range(1, 65):

@@ -1,7 +1,7 @@
 # Closes its output and forks on and on, each in a session of its own, so that no id is its for long.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
-#: within 6.5
+#: within 60
 exec python3 -c 'import os, signal, time
 os.closerange(0, 64)
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT): signal.signal(number, signal.SIG_IGN)

@@ -1,11 +1,11 @@
 # As many files as there may be.
-#: options --disk 100m --inodes 20000 --timeout-per-worker 60
+#: options --disk 100m --inodes 5000 --timeout-per-worker 120
 #: group limits
 #: ends failed inodes
-#: within 55
+#: within 110
 exec python3 -c 'import os, time
-for n in range(100):
+for n in range(1000):
     os.mkdir(f"many-{n}")
-    for m in range(1000): open(f"many-{n}/{m}", "w").close()
+    for m in range(200): open(f"many-{n}/{m}", "w").close()
     time.sleep(0.1)
-time.sleep(30)'
+time.sleep(90)'

@@ -1,7 +1,7 @@
 # Fills the disk through its work tree.
-#: options --disk 100m --inodes 20000 --timeout-per-worker 60
+#: options --disk 100m --inodes 5000 --timeout-per-worker 120
 #: group limits
 #: ends failed disk
-#: within 55
+#: within 110
 i=0; while [ $i -lt 50 ]; do head -c 10M /dev/zero > ./fill.$i; i=$((i + 1)); done
-sleep 30
+sleep 90

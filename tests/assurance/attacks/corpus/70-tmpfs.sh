@@ -1,5 +1,4 @@
 # Fills every tmpfs, by bytes and by inodes.
-#: options --timeout-per-worker 100
 #: ends failed oom
 #: most mib 300
 #: most inodes 250000

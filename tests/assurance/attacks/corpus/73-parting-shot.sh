@@ -1,7 +1,7 @@
 # Writes as fast as it can, into work tree and store, when it is asked to stop, until it is killed.
 #: options --timeout-per-worker 4 --grace 1
 #: ends timeout timeout
-#: within 6.5
+#: within 60
 exec python3 -c 'import os, signal, time
 def write(*_):
     n = 0

@@ -2,5 +2,5 @@
 #: options --disk 100m --inodes 20000 --log-limit 5m --idle-timeout 8
 #: group limits
 #: ends timeout idle
-#: within 35
-sleep 60
+#: within 90
+sleep 100
