@@ -108,7 +108,7 @@ RUNNER, LIMITED = "tests/runs/test_runner.py", "tests/scheduling/test_rate_limit
 EACH_ENDS_ONE = (
     "tests/system/test_acceptance.py::test_disk_log_inodes_and_silence_each_end_one_worker"
 )
-STOPPED_BY_A_TRIGGER = f"{TRIGGERS}::test_the_worker_is_stopped_for_it_and_its_work_is_kept"
+STOPPED_BY_A_TRIGGER = f"{TRIGGERS}::test_on_alert_stop_stops_the_worker_and_keeps_its_work"
 CAPACITY, RETENTION = "tests/runs/test_capacity.py", "tests/cleanup/test_retention.py"
 CONFINED, STAGES = "tests/workspace/test_confined.py", "tests/worker/test_stages.py"
 SCHEDULER = "tests/scheduling/test_scheduler.py"
@@ -150,7 +150,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("retry_on",): f"{ATTEMPTS}::test_timeout_is_retried_only_if_requested",
     ("retry_from",): f"{ATTEMPTS}::test_keep_continues_from_the_last_attempts_commits",
     ("rate_limit_wait",): f"{LIMITED}::test_pause_longer_than_the_limit_fails_at_once",
-    ("stagger",): "tests/execution/test_start_throttle.py::test_starts_are_so_far_apart",
+    ("stagger",): "tests/execution/test_start_throttle.py::test_starts_are_staggered",
     ("fail_fast",): f"{ATTEMPTS}::test_fail_fast_cancels_others_after_the_last_retry",
     ("fail_on",): "tests/cli/commands/test_parallel.py::test_exit_code_follows_from_the_results",
     ("preset",): "tests/config/test_presets.py::*",
@@ -181,10 +181,10 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("isolation", "history"): "tests/runs/test_repositories.py::*",
     ("isolation", "ports"): lambda seen: 3000 in seen.worker.ports,
     ("isolation", "copied"): lambda seen: "copied" in (seen.result.results[0].summary or ""),
-    ("triggers", "silence"): f"{TRIGGERS}::test_silence_once_for_each_time",
-    ("triggers", "repeated_errors"): f"{TRIGGERS}::test_an_error_that_comes_again_and_again",
-    ("triggers", "prompts"): f"{TRIGGERS}::test_a_question_that_nobody_answers",
-    ("triggers", "paths"): f"{TRIGGERS}::test_changes_outside_the_scope",
+    ("triggers", "silence"): f"{TRIGGERS}::test_silence_alerts_once_per_period",
+    ("triggers", "repeated_errors"): f"{TRIGGERS}::test_repeated_error_alerts",
+    ("triggers", "prompts"): f"{TRIGGERS}::test_unanswered_question_alerts",
+    ("triggers", "paths"): f"{TRIGGERS}::test_changes_outside_of_the_paths_alert",
     ("triggers", "enforce"): f"{CONFINED}::test_only_the_directories_are_writable",
     ("triggers", "on_trigger"): STOPPED_BY_A_TRIGGER,
     ("triggers", "notify"): (

@@ -1,4 +1,4 @@
-"""What every engine keeps to. A new engine is a new parameter of the fixture `engine`."""
+"""The contract of all engines. A new engine is a new parameter of the fixture `engine`."""
 
 import secrets
 import socket
@@ -28,39 +28,39 @@ def test_the_first_byte_is_not_lost(run: Run) -> None:
         assert (status.exit_code, stdout) == (0, b"first")
 
 
-def test_output_that_was_there_before_anyone_read_is_read(start: Starter) -> None:
+def test_output_before_the_first_read_is_kept(start: Starter) -> None:
     container = start("printf", "early")
     container.wait(30)
     assert finish(container)[1] == b"early"
 
 
-def test_stdout_and_stderr_stay_apart(run: Run) -> None:
+def test_stdout_and_stderr_are_separate(run: Run) -> None:
     _, stdout, stderr = run("sh", "-c", "echo one; echo two >&2; echo three; echo four >&2")
     assert (stdout, stderr) == (b"one\nthree\n", b"two\nfour\n")
 
 
-def test_megabytes_arrive_whole(run: Run) -> None:
+def test_large_output_is_complete(run: Run) -> None:
     status, stdout, stderr = run("sh", "-c", "head -c 5000000 /dev/zero; echo done >&2")
     assert (status.exit_code, len(stdout), stderr) == (0, 5_000_000, b"done\n")
 
 
 @pytest.mark.parametrize("code", [0, 1, 77, 255])
-def test_the_exit_code_is_the_commands(run: Run, code: int) -> None:
+def test_exit_code_is_that_of_the_command(run: Run, code: int) -> None:
     status, _, _ = run("sh", "-c", f"exit {code}")
     assert (status.exit_code, status.oom_killed) == (code, False)
 
 
-def test_death_by_a_signal_of_its_own_is_128_more(run: Run) -> None:
+def test_death_by_a_signal_exits_128_plus_its_number(run: Run) -> None:
     assert run("sh", "-c", "kill -9 $$")[0].exit_code == 137
 
 
-def test_a_program_that_does_not_exist_is_127(run: Run) -> None:
+def test_missing_program_exits_127(run: Run) -> None:
     status, _, stderr = run("no-such-program-anywhere")
     assert status.exit_code == 127
     assert b"no-such-program-anywhere" in stderr
 
 
-def test_wait_times_out_and_stops_nothing(start: Starter) -> None:
+def test_wait_timeout_does_not_stop_the_container(start: Starter) -> None:
     container = start(*NAP)
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -83,7 +83,7 @@ def test_wait_for_a_removed_container_is_an_error(start: Starter) -> None:
         container.wait(30)
 
 
-def test_term_ends_it_and_is_repeatable(start: Starter) -> None:
+def test_sigterm_ends_the_container_and_is_repeatable(start: Starter) -> None:
     # A signal that comes before the program does may meet one that is deaf to it.
     container = start("sh", "-c", "echo ready; exec sleep 300")
     next(container.logs())
@@ -93,7 +93,7 @@ def test_term_ends_it_and_is_repeatable(start: Starter) -> None:
     container.kill("SIGTERM")
 
 
-def test_term_can_be_answered(start: Starter) -> None:
+def test_sigterm_can_be_handled(start: Starter) -> None:
     container = start(
         "sh", "-c", "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
     )
@@ -106,7 +106,7 @@ def test_term_can_be_answered(start: Starter) -> None:
     assert container.wait(10).exit_code == 9
 
 
-def test_kill_ends_what_is_deaf_to_term_and_is_repeatable(start: Starter) -> None:
+def test_sigkill_ends_a_process_that_ignores_sigterm(start: Starter) -> None:
     container = start("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
     logs = container.logs()
     next(logs)
@@ -122,8 +122,8 @@ def test_kill_ends_what_is_deaf_to_term_and_is_repeatable(start: Starter) -> Non
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL", "by itself"])
-def test_children_end_with_it_and_so_do_the_logs(start: Starter, shared: Path, end: str) -> None:
-    """A child that holds the output open and goes on writing must not outlive the container."""
+def test_children_and_logs_end_with_the_container(start: Starter, shared: Path, end: str) -> None:
+    """A child that keeps the output open and continues to write must not outlive the container."""
     child = 'while :; do date +%s.%N > "$0"; sleep 0.05; done'
     task = f"sh -c '{child}' \"$0\" & echo ready; " + (
         "sleep 0.2" if end == "by itself" else "wait"
@@ -141,7 +141,7 @@ def test_children_end_with_it_and_so_do_the_logs(start: Starter, shared: Path, e
     assert (beat.read_text() if beat.exists() else "") == last
 
 
-def test_kill_on_one_that_has_ended_is_no_error(start: Starter) -> None:
+def test_kill_of_an_ended_container_is_no_error(start: Starter) -> None:
     container = start("sh", "-c", "exit 4")
     container.wait(30)
     container.kill("SIGTERM")
@@ -149,7 +149,7 @@ def test_kill_on_one_that_has_ended_is_no_error(start: Starter) -> None:
     assert container.wait(30).exit_code == 4
 
 
-def test_logs_end_when_another_thread_kills_it(start: Starter) -> None:
+def test_logs_end_when_another_thread_kills_the_container(start: Starter) -> None:
     container = start("sh", "-c", "echo up; sleep 300")
     logs = container.logs()
     assert next(logs).data == b"up\n"
@@ -159,7 +159,7 @@ def test_logs_end_when_another_thread_kills_it(start: Starter) -> None:
     killer.join()
 
 
-def test_usage_while_it_runs_and_after(start: Starter) -> None:
+def test_usage_during_and_after_a_run(start: Starter) -> None:
     container = start("sh", "-c", "sleep 300 & sleep 300 & echo up; wait", pids=99)
     next(container.logs())
     usage = container.usage()
@@ -174,7 +174,7 @@ def test_usage_while_it_runs_and_after(start: Starter) -> None:
     assert container.usage() is None
 
 
-def test_usage_of_all_that_run(
+def test_usage_of_all_running_containers(
     engine: ContainerEngine, start: Starter, labels: dict[str, str]
 ) -> None:
     busy = start("sh", "-c", "while :; do :; done", labels={**labels, "n": "1"})
@@ -209,7 +209,7 @@ def test_remove_kills_and_is_repeatable(
     assert container.usage() is None
 
 
-def test_mounts_are_seen_and_written(run: Run, tmp_path: Path, shared: Path) -> None:
+def test_mounts_are_readable_and_writable(run: Run, tmp_path: Path, shared: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
     (given / "note").write_text("from outside\n")
@@ -228,9 +228,7 @@ def test_a_file_can_be_mounted_into_a_mount(run: Run, tmp_path: Path, shared: Pa
     assert run("cat", "/data/inner", mounts=mounts)[1] == b"seen"
 
 
-def test_the_command_gets_its_variables_and_nothing_of_ours(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_gets_only_its_variables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_CALLER", "sesame")
     odd = "two words = $HOME\n'second line'"
     _, stdout, _ = run("env", "-0", env={"ODD": odd, "HOME": "/elsewhere"})
@@ -239,20 +237,20 @@ def test_the_command_gets_its_variables_and_nothing_of_ours(
     assert "SECRET_OF_THE_CALLER" not in seen
 
 
-def test_arguments_arrive_as_they_are(run: Run) -> None:
+def test_arguments_are_passed_unchanged(run: Run) -> None:
     words = ("two words", "", "$HOME", "'quoted' \"twice\"", "line\nline", "é✓")
     _, stdout, _ = run("printf", "%s|", *words)
     assert stdout.decode().split("|")[:-1] == list(words)
 
 
-def test_the_working_directory(run: Run, shared: Path) -> None:
+def test_command_starts_in_the_working_directory(run: Run, shared: Path) -> None:
     (shared / "deep").mkdir()
     (shared / "deep" / "here").write_text("yes")
     mounts = (bind(shared, "/data"),)
     assert run("cat", "here", workdir="/data/deep", mounts=mounts)[1] == b"yes"
 
 
-def test_a_taken_port_starts_nothing(
+def test_port_in_use_starts_nothing(
     engine: ContainerEngine, start: Starter, labels: dict[str, str]
 ) -> None:
     with socket.socket() as taken:
@@ -272,7 +270,7 @@ LISTEN = (
 CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)"
 
 
-def test_who_stands_beside_another_shares_its_localhost(start: Starter, run: Run) -> None:
+def test_container_can_join_another_containers_network(start: Starter, run: Run) -> None:
     holder = start(*NAP)
     server = start("python3", "-c", LISTEN, network_of=holder.id)
     port = next(iter(server.logs())).data.decode().strip()
@@ -280,7 +278,7 @@ def test_who_stands_beside_another_shares_its_localhost(start: Starter, run: Run
     assert server.wait(10).exit_code == 0
 
 
-def test_nobody_can_stand_beside_one_that_has_ended(start: Starter) -> None:
+def test_network_of_an_ended_container_cannot_be_joined(start: Starter) -> None:
     ended = start("true")
     ended.wait(30)
     with pytest.raises(EngineError):
@@ -296,7 +294,7 @@ def test_an_image_may_expose_nothing(engine: ContainerEngine) -> None:
         engine.exposed_ports("orchestrator/nowhere:none")
 
 
-def test_labels_find_what_is_left_and_remove_takes_it(
+def test_leftovers_are_found_by_labels_and_removed(
     engine: ContainerEngine, start: Starter, labels: dict[str, str]
 ) -> None:
     running, ended = start(*NAP), start("true")
@@ -325,7 +323,7 @@ def test_an_unknown_image_starts_nothing(
         engine.check(images=(BASE_IMAGE, "orchestrator/nowhere:none"), runtime=None)
 
 
-def test_a_name_is_given_once(
+def test_container_name_is_unique(
     engine: ContainerEngine, start: Starter, labels: dict[str, str]
 ) -> None:
     name = f"orchestrator-test-{secrets.token_hex(4)}"
@@ -335,7 +333,7 @@ def test_a_name_is_given_once(
     assert [leftover.id for leftover in engine.leftovers(labels)] == [first.id]
 
 
-def test_check_tells_what_the_machine_is(engine: ContainerEngine) -> None:
+def test_check_reports_the_machines_features(engine: ContainerEngine) -> None:
     features = engine.check(images=(BASE_IMAGE,), runtime=None)
     assert features.cpus >= 1
     assert features.memory > 64 * 1024**2
@@ -348,7 +346,7 @@ def test_an_unknown_runtime_is_refused(engine: ContainerEngine) -> None:
         engine.check(images=(), runtime="no-such-runtime")
 
 
-def test_many_at_once(start: Starter) -> None:
+def test_many_containers_at_once(start: Starter) -> None:
     containers = [start("sh", "-c", f"echo {n}; exit {n}") for n in range(8)]
     results: dict[int, tuple[int, bytes]] = {}
 
@@ -364,7 +362,7 @@ def test_many_at_once(start: Starter) -> None:
     assert results == {n: (n, b"%d\n" % n) for n in range(8)}
 
 
-def test_what_is_created_does_not_run_before_its_start(
+def test_created_container_does_not_run_before_its_start(
     engine: ContainerEngine, start: Starter, shared: Path
 ) -> None:
     spec = start.spec("touch", "/shared/ran", mounts=(bind(shared, "/shared"),))
@@ -376,7 +374,7 @@ def test_what_is_created_does_not_run_before_its_start(
     assert (shared / "ran").exists()
 
 
-def test_a_second_start_runs_nothing_twice(
+def test_second_start_does_not_run_the_command_again(
     engine: ContainerEngine, start: Starter, shared: Path
 ) -> None:
     spec = start.spec(
@@ -389,7 +387,7 @@ def test_a_second_start_runs_nothing_twice(
     assert (shared / "runs").read_text() == "run\n"
 
 
-def test_a_state_tells_start_and_end(start: Starter) -> None:
+def test_state_contains_start_and_end(start: Starter) -> None:
     before = datetime.now(UTC)
     container = start("sleep", "0.3")
     started = container.state()
@@ -402,7 +400,9 @@ def test_a_state_tells_start_and_end(start: Starter) -> None:
     assert before <= started.started_at < ended.ended_at <= datetime.now(UTC)
 
 
-def test_who_takes_over_reads_from_the_first_byte(engine: ContainerEngine, start: Starter) -> None:
+def test_adopted_container_is_read_from_the_first_byte(
+    engine: ContainerEngine, start: Starter
+) -> None:
     container = start(
         "sh", "-c", "echo early; echo late >&2; sleep 1; echo last; exit 3", kept_output=10**6
     )
@@ -414,7 +414,7 @@ def test_who_takes_over_reads_from_the_first_byte(engine: ContainerEngine, start
     assert (status.exit_code, stdout, stderr) == (3, b"early\nlast\n", b"late\n")
 
 
-def test_who_takes_over_an_ended_one_gets_everything(
+def test_adopted_ended_container_has_all_its_output(
     engine: ContainerEngine, start: Starter
 ) -> None:
     container = start("sh", "-c", "echo out; echo err >&2; exit 4", kept_output=10**6)
@@ -427,7 +427,7 @@ def test_who_takes_over_an_ended_one_gets_everything(
     assert engine.adopt(container.id) is None
 
 
-def test_one_that_is_found_again_is_read_from_the_first_byte(start: Starter) -> None:
+def test_reconnected_container_is_read_from_the_first_byte(start: Starter) -> None:
     container = start("sh", "-c", "echo out; echo err >&2; exit 4", kept_output=10**6)
     container.wait(30)
     again = container.again()

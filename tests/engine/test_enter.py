@@ -1,4 +1,4 @@
-"""A command beside a container's own: what both engines keep to."""
+"""The contract of all engines for commands inside a running container."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ SIZE = TerminalSize(rows=31, columns=97)
 
 @pytest.fixture
 def enter(engine: ContainerEngine, start: Starter):
-    """Enter a container that sleeps."""
+    """Return a function that starts a command in a sleeping container."""
     container = start(*NAP, env={"COLOUR": "teal"}, workdir="/tmp")
 
     def enter(*command: str, **rest: object) -> InnerProcess:
@@ -44,12 +44,12 @@ def read_until(output: Iterator, wanted: bytes) -> bytes:
     raise AssertionError(f"{wanted!r} was not said, but {said!r}")
 
 
-def test_streams_stay_apart_and_the_exit_code_is_the_commands(enter) -> None:
+def test_streams_are_separate_and_exit_code_is_returned(enter) -> None:
     code, stdout, stderr = read(enter("sh", "-c", "echo out; echo err >&2; exit 43"))
     assert (code, stdout, stderr) == (43, b"out\n", b"err\n")
 
 
-def test_bytes_arrive_as_they_are_and_all_of_them(enter) -> None:
+def test_bytes_are_complete_and_unchanged(enter) -> None:
     _, stdout, _ = read(
         enter("sh", "-c", r"printf '\000\377\033[31m\r\n'; head -c 3000000 /dev/zero")
     )
@@ -57,25 +57,25 @@ def test_bytes_arrive_as_they_are_and_all_of_them(enter) -> None:
     assert len(stdout) == 3_000_009
 
 
-def test_it_stands_where_the_container_does(enter) -> None:
+def test_command_has_the_containers_directory_and_variables(enter) -> None:
     _, stdout, _ = read(enter("sh", "-c", "pwd; echo $COLOUR $MORE", env={"MORE": "tea"}))
     assert stdout == b"/tmp\nteal tea\n"
 
 
-def test_it_has_no_input(enter) -> None:
+def test_command_without_terminal_has_no_input(enter) -> None:
     assert read(enter("cat")) == (0, b"", b"")
 
 
 @pytest.mark.parametrize("word", ["no-such-program", "/etc/passwd"])
-def test_what_is_no_program_fails_as_in_a_shell(enter, word: str) -> None:
+def test_missing_program_exits_126_or_127(enter, word: str) -> None:
     assert read(enter(word))[0] in (126, 127)
 
 
-def test_death_by_a_signal_is_128_more(enter) -> None:
+def test_death_by_a_signal_exits_128_plus_its_number(enter) -> None:
     assert read(enter("sh", "-c", "kill -9 $$"))[0] == 137
 
 
-def test_a_terminal_of_its_own(enter) -> None:
+def test_command_with_its_own_terminal(enter) -> None:
     process = enter("sh", "-c", "stty size; read line; stty size; echo got $line", terminal=SIZE)
     with closing(process):
         output = process.output()
@@ -90,7 +90,7 @@ def test_a_terminal_of_its_own(enter) -> None:
     assert rest.endswith(b"got hello\r\n")
 
 
-def test_keys_interrupt(enter) -> None:
+def test_ctrl_c_interrupts_the_command(enter) -> None:
     # A shell that starts a program at the very moment waits for its end all the same.
     command = "trap 'exit 130' INT; echo ready; while :; do sleep 0.1; done"
     process = enter("sh", "-c", command, terminal=SIZE)
@@ -103,7 +103,7 @@ def test_keys_interrupt(enter) -> None:
         assert process.wait() == 130
 
 
-def test_a_container_that_ended_is_not_entered(engine: ContainerEngine, start: Starter) -> None:
+def test_ended_container_cannot_be_entered(engine: ContainerEngine, start: Starter) -> None:
     container = start("true")
     finish(container)
     with pytest.raises(NotRunningError):
@@ -115,7 +115,7 @@ def test_a_container_that_ended_is_not_entered(engine: ContainerEngine, start: S
 
 @pytest.mark.docker
 class TestDocker:
-    def test_it_is_the_container_s_user_and_no_more(
+    def test_command_has_the_containers_user_and_no_privileges(
         self, docker_engine: DockerEngine, docker_start: Starter
     ) -> None:
         container = docker_start(*NAP)
@@ -127,16 +127,16 @@ class TestDocker:
         assert lines[1:] == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
         assert code != 0
 
-    def test_silence_is_no_end(
+    def test_silent_command_does_not_time_out(
         self, docker_engine: DockerEngine, docker_start: Starter, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The connection has the client's time-out, of a minute, until it is taken away."""
+        """The connection has the client's timeout of one minute until the engine removes it."""
         container = docker_start(*NAP)
         monkeypatch.setattr(docker_engine._client, "timeout", 1)
         process = docker_engine.enter(container.id, ("sh", "-c", "sleep 2.5; echo late"))
         assert read(process) == (0, b"late\n", b"")
 
-    def test_the_container_s_end_ends_it(
+    def test_end_of_the_container_ends_the_command(
         self, docker_engine: DockerEngine, docker_start: Starter
     ) -> None:
         container = docker_start(*NAP)

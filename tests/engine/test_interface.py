@@ -1,4 +1,4 @@
-"""What an engine in another package imports is promised: it is all in `orchestrator.engine`."""
+"""Tests that `orchestrator.engine` exports everything that an engine in another package needs."""
 
 import subprocess
 import sys
@@ -10,19 +10,19 @@ from orchestrator.engine import ContainerEngine, Engine
 from tests.support.interface import types_of
 
 
-def test_every_promised_name_is_there() -> None:
+def test_every_promised_name_exists() -> None:
     missing = [n for n in orchestrator.engine.__all__ if not hasattr(orchestrator.engine, n)]
 
     assert missing == []
 
 
 @pytest.mark.parametrize("protocol", [ContainerEngine, Engine])
-def test_every_type_in_an_engines_signatures_is_promised(protocol: type) -> None:
+def test_every_type_in_the_protocol_is_exported(protocol: type) -> None:
     assert types_of(protocol) - {*orchestrator.engine.__all__} == set()
     assert {"Container", "ContainerSpec", "OverlayMount", "Usage"} <= types_of(protocol)
 
 
-def test_the_interface_loads_no_engine() -> None:
+def test_import_of_the_interface_loads_no_engine() -> None:
     script = "import sys, orchestrator.agents, orchestrator.engine; print('docker' in sys.modules)"
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""images/setup-engine.sh, where no engine needs to be installed or started."""
+"""Tests of images/setup-engine.sh without installing or starting an engine."""
 
 import os
 import socketserver
@@ -20,7 +20,7 @@ class Answer(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Path]:
-    """Answer pings on a socket."""
+    """Return a socket that answers pings."""
     path = tmp_path / "engine.sock"
     with socketserver.ThreadingUnixStreamServer(str(path), Answer) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -32,7 +32,7 @@ def engine(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def complete_path(tmp_path: Path) -> str:
-    """Give a PATH on which nothing is missing, so that nothing is installed."""
+    """Return a PATH with all programs, so that nothing is installed."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("mmdebstrap", "apt-get", "sudo"):
@@ -48,19 +48,17 @@ def run(path: str, host: str, **kwargs: object) -> subprocess.CompletedProcess[s
     )
 
 
-def test_an_engine_that_answers_is_used_in_silence(complete_path: str, engine: Path) -> None:
+def test_running_engine_is_used_silently(complete_path: str, engine: Path) -> None:
     done = run(complete_path, f"unix://{engine}", stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_it_does_without_stdin(complete_path: str, engine: Path) -> None:
+def test_script_works_without_stdin(complete_path: str, engine: Path) -> None:
     done = run(complete_path, f"unix://{engine}", preexec_fn=lambda: os.close(0))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_engine_elsewhere_is_not_replaced_by_one_here(
-    complete_path: str, tmp_path: Path
-) -> None:
+def test_unreachable_remote_engine_is_an_error(complete_path: str, tmp_path: Path) -> None:
     done = run(complete_path, f"unix://{tmp_path}/gone", stdin=subprocess.DEVNULL)
     assert done.returncode == 3
     assert done.stderr == (

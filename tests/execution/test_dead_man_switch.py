@@ -1,4 +1,4 @@
-"""The dead man's switch, with a command that writes down whom it was to kill."""
+"""Tests of the dead man's switch, with a command that records whom it would kill."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ SECRET = "of-the-caller"
 
 
 class Killer:
-    """A run's directory, and a program that stands for the one that kills."""
+    """A run's directory, and a stand-in for the killing command."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -42,16 +42,16 @@ class Killer:
         self.command = [str(program)]
 
     def sign(self, owner: str = "1") -> None:
-        """Let a process be in charge of the run."""
+        """Write the signature of a switch that takes over the run."""
         (self.run / "lease").write_text(owner)
 
     def fails(self, *, over: bool = False) -> None:
-        """Let the program fail from now on, or not any more."""
+        """Make the command fail from now on, or succeed."""
         (self.run / "broken").unlink() if over else (self.run / "broken").touch()
 
     @property
     def killed(self) -> list[str]:
-        """Whom it was to kill."""
+        """The workers that the command was called for."""
         return self._said.read_text().split() if self._said.exists() else []
 
     def switch(self) -> Switch:
@@ -64,7 +64,7 @@ def killer(tmp_path: Path) -> Killer:
 
 
 class TestWhatItDecides:
-    """The process's mind, asked at moments of our choice."""
+    """Decisions of the switch at simulated times."""
 
     @pytest.fixture
     def now(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
@@ -79,10 +79,10 @@ class TestWhatItDecides:
     def running(self, switch: Switch, worker: int, seconds: float) -> None:
         switch.take(f"running {worker} {deadman_process.uptime() + seconds}")
 
-    def test_whoever_is_late_is_killed_though_the_run_goes_on(
+    def test_overdue_worker_is_killed_while_the_process_lives(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
-        """A process that hangs or was stopped watches nobody either."""
+        """A process that hangs or is stopped does not watch its workers."""
         switch = killer.switch()
         self.running(switch, 1, 5)
         self.running(switch, 2, 50)
@@ -94,7 +94,7 @@ class TestWhatItDecides:
         assert killer.killed == ["1"]
         assert "workers 1: killed after their deadline" in (killer.run / deadman.LOG).read_text()
 
-    def test_who_is_idle_endless_or_gone_is_left_alone(
+    def test_idle_unlimited_and_ended_workers_are_left_alone(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
         switch = killer.switch()
@@ -111,10 +111,10 @@ class TestWhatItDecides:
         assert switch.is_done
 
     @pytest.mark.parametrize("is_there", [True, False])
-    def test_a_start_has_more_time_while_somebody_starts_it(
+    def test_starting_container_gets_additional_time(
         self, killer: Killer, now: Callable[[float], None], is_there: bool
     ) -> None:
-        """Its deadline counts from the start, which comes when the engine has made it."""
+        """The deadline counts from the start, which the engine may delay."""
         switch = killer.switch()
         switch.take(f"starting 1 {deadman_process.uptime() + 5}")
         if not is_there:
@@ -127,7 +127,7 @@ class TestWhatItDecides:
         switch.act()
         assert killer.killed == ["1"]
 
-    def test_services_are_ended_a_while_after_the_process_is_gone(
+    def test_services_are_killed_a_while_after_the_process_died(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
         switch = killer.switch()
@@ -140,7 +140,7 @@ class TestWhatItDecides:
         switch.act()
         assert (killer.killed, switch.is_done) == (["1"], True)
 
-    def test_it_gives_way_to_whoever_resumes_the_run(
+    def test_switch_ends_when_a_resumed_run_has_its_own(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
         switch = killer.switch()
@@ -152,10 +152,10 @@ class TestWhatItDecides:
         switch.act()
         assert (killer.killed, switch.is_done) == ([], True)
 
-    def test_it_does_not_give_way_to_whoever_failed_to_resume_the_run(
+    def test_switch_continues_after_a_failed_resume(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
-        """Killed, or refused, before there was another switch: the containers still run."""
+        """A resume that was killed or refused started no switch: the containers still run."""
         switch = killer.switch()
         self.running(switch, 1, 5)
         switch.leave_alone()
@@ -165,7 +165,7 @@ class TestWhatItDecides:
         switch.act()
         assert (killer.killed, switch.is_done) == (["1"], True)
 
-    def test_a_full_disk_does_not_end_it(
+    def test_full_disk_does_not_end_the_switch(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
         (killer.run / deadman_process.MARK).mkdir()
@@ -176,7 +176,7 @@ class TestWhatItDecides:
         switch.act()
         assert killer.killed == ["1"]
 
-    def test_what_fails_is_tried_again_and_not_at_once(
+    def test_failed_command_is_retried_after_a_pause(
         self, killer: Killer, now: Callable[[float], None]
     ) -> None:
         switch = killer.switch()
@@ -195,7 +195,7 @@ class TestWhatItDecides:
 
 
 class TestTheProcess:
-    """The process itself, started as a run does."""
+    """The switch's process, started as by a run."""
 
     @pytest.fixture
     def switch(self, killer: Killer, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadMan]:
@@ -214,7 +214,7 @@ class TestTheProcess:
         switch.close(forget=True)
         eventually(lambda: pid_of(killer) is None, "its end")
 
-    def test_it_acts_when_we_are_gone(self, killer: Killer, switch: DeadMan) -> None:
+    def test_switch_kills_after_the_process_died(self, killer: Killer, switch: DeadMan) -> None:
         switch.running(7, 0.5)
         process = pid_of(killer)
         assert process is not None
@@ -232,7 +232,7 @@ class TestTheProcess:
         assert (killer.run / "place").read_text() == "/\n"
         eventually(lambda: pid_of(killer) is None, "its end")
 
-    def test_at_the_end_of_a_run_it_ends_and_kills_nobody(
+    def test_switch_ends_with_the_run_without_killing(
         self, killer: Killer, switch: DeadMan
     ) -> None:
         switch.running(1, 0.5)
@@ -242,7 +242,7 @@ class TestTheProcess:
         eventually(lambda: pid_of(killer) is None, "its end")
         assert killer.killed == []
 
-    def test_one_that_was_killed_is_replaced(self, killer: Killer, switch: DeadMan) -> None:
+    def test_killed_switch_is_replaced(self, killer: Killer, switch: DeadMan) -> None:
         switch.running(1, 2)
         first = pid_of(killer)
         assert first is not None
@@ -253,10 +253,10 @@ class TestTheProcess:
         assert killer.killed == ["1"]
 
     @pytest.mark.parametrize("state", ["running 1 300", "idle 1"])
-    def test_what_nobody_can_resume_ends_at_once(
+    def test_run_that_cannot_be_resumed_is_killed_at_once(
         self, killer: Killer, switch: DeadMan, state: str
     ) -> None:
-        """As when a CI system kills a job, and removes its checkout."""
+        """For example, a CI system kills a job and removes its checkout."""
         switch.running(1, 300)
         if state.startswith("idle"):
             switch.idle(1)
@@ -267,8 +267,10 @@ class TestTheProcess:
         eventually(lambda: killer.killed, "the kill")
         assert killer.killed == ["1", "2"]
 
-    def test_a_signal_ends_what_nobody_watches(self, killer: Killer, switch: DeadMan) -> None:
-        """Whoever ends a service ends all its processes, and nobody is left to act later."""
+    def test_signal_after_the_processes_death_kills_at_once(
+        self, killer: Killer, switch: DeadMan
+    ) -> None:
+        """A stopped service loses all its processes, so no process would act later."""
         switch.running(1, 300)
         process = pid_of(killer)
         assert process is not None
@@ -282,13 +284,13 @@ class TestTheProcess:
 
 
 def pending(process: int) -> bool:
-    """Tell whether a signal has not arrived yet."""
+    """Return whether a signal has not been delivered yet."""
     status = Path(f"/proc/{process}/status").read_text()
     return bool(int(status.partition("ShdPnd:")[2].split()[0], 16))
 
 
 def has_ended(process: int) -> bool:
-    """Tell whether a process has closed its files, which it does after it lost its command line."""
+    """Return whether a process has closed its files, which it does last."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
@@ -297,7 +299,7 @@ def has_ended(process: int) -> bool:
 
 
 def pid_of(killer: Killer) -> int | None:
-    """Find the process that watches a run."""
+    """Return the id of the process that watches a run."""
     wanted = str(killer.run / "lease").encode()
     for place in Path("/proc").iterdir():
         with suppress(OSError):
@@ -306,8 +308,8 @@ def pid_of(killer: Killer) -> int | None:
     return None
 
 
-def test_it_is_small(killer: Killer) -> None:
-    """The kernel kills the largest first when there is no memory."""
+def test_process_of_the_switch_is_small(killer: Killer) -> None:
+    """The kernel kills the largest process first when memory is short."""
     switch = DeadMan("docker", killer.run)
     switch.running(1, 300)
     process = pid_of(killer)
@@ -318,10 +320,10 @@ def test_it_is_small(killer: Killer) -> None:
     assert pages * os.sysconf("SC_PAGE_SIZE") < 16 << 20
 
 
-def test_only_the_workers_containers_that_had_started_are_killed(
+def test_only_containers_started_before_are_killed(
     local_engine: LocalEngine,
 ) -> None:
-    """What starts later is the next step of a process that is in charge again."""
+    """A later container was started by a process that has resumed the run."""
 
     def start(name: str, worker: str) -> LocalContainer:
         return local_engine.start(

@@ -1,4 +1,4 @@
-"""A worker that takes too much is ended, with what was measured as the reason."""
+"""Tests that a worker over a limit is stopped, with the measurement as the reason."""
 
 import os
 import time
@@ -27,7 +27,7 @@ MIB = 1 << 20
         ("sleep 60", {"idle_timeout": 1}, Reason.IDLE),
     ],
 )
-def test_it_is_ended_at_its_limit(
+def test_worker_is_stopped_at_its_limit(
     repo: Path, local_engine: LocalEngine, task: str, limit: dict[str, int], reason: Reason
 ) -> None:
     limits = Limits(grace=GRACE, **limit)
@@ -37,20 +37,20 @@ def test_it_is_ended_at_its_limit(
 
 
 class _Quiet:
-    """A container that tells nothing."""
+    """A container without measurements."""
 
     def usage(self) -> None:
         return None
 
 
 class _Forking:
-    """A container at its limit of processes."""
+    """A container at its process limit."""
 
     def usage(self) -> Usage:
         return Usage(memory=1, pids=10, pids_limit=10)
 
 
-def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staying_at_the_process_limit_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.0)
     meter = LimitMeter(_Forking(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
     looks = 0
@@ -62,8 +62,8 @@ def test_staying_at_the_process_limit_ends_it(monkeypatch: pytest.MonkeyPatch) -
     assert meter.verdict.reason is Reason.PIDS
 
 
-def test_keeping_directories_locked_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in them cannot be counted; a build may lock one for a moment."""
+def test_keeping_directories_unreadable_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unreadable directories cannot be measured; a build may lock one for a moment."""
     monkeypatch.setattr("orchestrator.execution.limits.MEASURE", 0.01)
     monkeypatch.setattr("orchestrator.execution.limits._MEASURE_DISK", 0.01)
     seen: list[int] = []
@@ -94,7 +94,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert found.size < MIB
 
 
-def test_one_file_with_many_names_takes_its_room_once(tmp_path: Path) -> None:
+def test_hard_links_count_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(os.urandom(MIB))
     for number in range(5):
         os.link(tmp_path / "file", tmp_path / f"{number}")

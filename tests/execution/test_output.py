@@ -1,4 +1,4 @@
-"""A worker's output: whole on disk, bounded in memory, a line now and then for people."""
+"""Tests of a worker's output: complete on disk, bounded in memory, shown in few lines."""
 
 import errno
 import itertools
@@ -55,7 +55,7 @@ def err(data: bytes) -> LogChunk:
     return LogChunk(stream="stderr", data=data)
 
 
-def test_both_streams_are_kept_byte_for_byte(log: WorkerLog) -> None:
+def test_streams_are_written_unchanged(log: WorkerLog) -> None:
     for chunk in (out(b"one\nt"), err(b"\xff\x00\n"), out(b"wo"), err(b"last")):
         log.write(chunk)
     assert log.stdout.read_bytes() == b"one\ntwo"
@@ -63,12 +63,12 @@ def test_both_streams_are_kept_byte_for_byte(log: WorkerLog) -> None:
     assert log.size == 14
 
 
-def test_what_was_written_is_on_disk_at_once(log: WorkerLog) -> None:
+def test_output_is_on_disk_at_once(log: WorkerLog) -> None:
     log.write(out(b"x"))
     assert log.stdout.read_bytes() == b"x", "a crash of ours must lose nothing"
 
 
-def test_a_flood_is_told_in_a_few_lines(log: WorkerLog, heard: Heard) -> None:
+def test_flood_of_output_emits_few_lines(log: WorkerLog, heard: Heard) -> None:
     chunk = out(b"a line of output\n" * 4000)
     tracemalloc.start()
     for _ in range(300):
@@ -80,7 +80,7 @@ def test_a_flood_is_told_in_a_few_lines(log: WorkerLog, heard: Heard) -> None:
     assert peak < 4 << 20
 
 
-def test_a_line_without_end_stays_bounded(log: WorkerLog, heard: Heard) -> None:
+def test_unfinished_line_is_bounded(log: WorkerLog, heard: Heard) -> None:
     tracemalloc.start()
     for _ in range(2000):
         log.write(out(b"x" * 32_000))
@@ -92,14 +92,14 @@ def test_a_line_without_end_stays_bounded(log: WorkerLog, heard: Heard) -> None:
     assert [len(line) for line in heard.lines] == [200]
 
 
-def test_a_line_in_pieces_is_told_whole(log: WorkerLog, heard: Heard) -> None:
+def test_line_in_several_chunks_is_emitted_whole(log: WorkerLog, heard: Heard) -> None:
     for piece in (b"he", b"ll", b"o\nwor"):
         log.write(out(piece))
     log.tell(now=True)
     assert heard.lines == ["hello"]
 
 
-def test_streams_do_not_mix_in_a_line(log: WorkerLog, heard: Heard) -> None:
+def test_lines_of_two_streams_are_not_mixed(log: WorkerLog, heard: Heard) -> None:
     log.write(out(b"out "))
     log.write(err(b"err\n"))
     log.tell(now=True)
@@ -109,20 +109,20 @@ def test_streams_do_not_mix_in_a_line(log: WorkerLog, heard: Heard) -> None:
 
 
 @pytest.mark.parametrize("last", [out(b"no newline"), err(b"no newline")])
-def test_a_last_line_without_newline_is_told(tmp_path: Path, heard: Heard, last: LogChunk) -> None:
+def test_last_line_without_newline_is_emitted(tmp_path: Path, heard: Heard, last: LogChunk) -> None:
     with make(tmp_path, heard) as log:
         log.write(out(b"first\n"))
         log.write(last)
     assert heard.lines[-1] == "no newline"
 
 
-def test_what_is_told_cannot_steer_a_terminal(log: WorkerLog, heard: Heard) -> None:
+def test_emitted_lines_are_made_harmless(log: WorkerLog, heard: Heard) -> None:
     log.write(out(b"\x1b[2Jgone\xff\n"))
     log.tell(now=True)
     assert heard.lines == ["\ufffd[2Jgone\ufffd"]
 
 
-def test_blank_lines_are_not_told(log: WorkerLog, heard: Heard) -> None:
+def test_blank_lines_are_not_emitted(log: WorkerLog, heard: Heard) -> None:
     log.write(out(b"  \n"))
     log.tell(now=True)
     assert heard.lines == []
@@ -133,7 +133,7 @@ PROGRESS = json.dumps({"cost": 0.5, "steps": 2}).encode()
 
 @pytest.mark.parametrize("cut", range(0, len(PROGRESS) + 2, 3))
 @pytest.mark.parametrize("after", [b"", b"more\n", b"more\nand more\npart"])
-def test_progress_is_seen_wherever_it_is_cut(
+def test_progress_is_read_across_chunk_boundaries(
     log: WorkerLog, heard: Heard, cut: int, after: bytes
 ) -> None:
     line = PROGRESS + b"\n" + after
@@ -143,7 +143,7 @@ def test_progress_is_seen_wherever_it_is_cut(
     assert heard.costs == [0.5]
 
 
-def test_what_an_agent_says_of_its_progress_does_not_grow_the_record(
+def test_number_of_progress_events_is_bounded(
     log: WorkerLog, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = time.monotonic()
@@ -164,7 +164,7 @@ def test_what_an_agent_says_of_its_progress_does_not_grow_the_record(
     assert len(heard.costs) == told
 
 
-def test_the_latest_progress_counts(log: WorkerLog, heard: Heard) -> None:
+def test_latest_progress_is_used(log: WorkerLog, heard: Heard) -> None:
     log.write(out(b'{"cost": 1}\n{"cost": 2}\nnoise\n'))
     assert (log.cost, heard.costs) == (2, [2])
     log.write(out(b'{"steps": 3}\n'))
@@ -173,9 +173,7 @@ def test_the_latest_progress_counts(log: WorkerLog, heard: Heard) -> None:
     assert heard.costs == [2, 2]
 
 
-def test_each_worker_s_reader_counts_for_itself_and_anew_from_the_start(
-    tmp_path: Path, heard: Heard
-) -> None:
+def test_progress_reader_is_recreated_on_restart(tmp_path: Path, heard: Heard) -> None:
     def counting() -> ProgressReader:
         seen = itertools.count(1)
         return lambda _: AgentProgress(steps=next(seen))
@@ -190,13 +188,13 @@ def test_each_worker_s_reader_counts_for_itself_and_anew_from_the_start(
         assert log.steps == 1
 
 
-def test_progress_on_stderr_is_noise(log: WorkerLog) -> None:
+def test_progress_on_stderr_is_ignored(log: WorkerLog) -> None:
     log.write(err(b'{"cost": 1}\n'))
     assert log.cost is None
 
 
-def test_a_full_disk_does_not_stop_the_reading(tmp_path: Path, heard: Heard) -> None:
-    """On the device that is always full the container's output must still be taken."""
+def test_full_disk_does_not_stop_reading(tmp_path: Path, heard: Heard) -> None:
+    """Output must be read from the container even if it cannot be written."""
     (tmp_path / "stdout.log").symlink_to("/dev/full")
     with make(tmp_path, heard) as log:
         log.write(out(b'{"cost": 1}\n'))
@@ -208,7 +206,7 @@ def test_a_full_disk_does_not_stop_the_reading(tmp_path: Path, heard: Heard) -> 
     assert heard.lines
 
 
-def test_beyond_its_limit_nothing_is_kept_but_all_is_counted(tmp_path: Path, heard: Heard) -> None:
+def test_output_over_the_limit_is_counted_but_not_written(tmp_path: Path, heard: Heard) -> None:
     with make(tmp_path, heard, limit=10) as log:
         log.write(out(b"12345678"))
         log.write(err(b"90ab"))
@@ -218,7 +216,7 @@ def test_beyond_its_limit_nothing_is_kept_but_all_is_counted(tmp_path: Path, hea
 
 
 @pytest.mark.parametrize("make_chunk", [out, err])
-def test_a_secret_is_neither_kept_nor_told(
+def test_secrets_are_redacted_in_files_and_events(
     tmp_path: Path, heard: Heard, make_chunk: Callable[[bytes], LogChunk]
 ) -> None:
     # At the end of the log the one might still have become the other.

@@ -1,4 +1,4 @@
-"""Each worker's block of ports: its own, and the same for as long as the run goes on."""
+"""Tests of workers' port blocks: exclusive, and stable during a run."""
 
 import socket
 import subprocess
@@ -23,7 +23,7 @@ TWO = {"PORT": 3000, "API_PORT": 3010}
 
 @pytest.fixture
 def made() -> Iterator[list[PortBlocks]]:
-    """What is to let go of its blocks at the end."""
+    """Return a list of blocks that are released after the test."""
     found: list[PortBlocks] = []
     yield found
     for blocks in found:
@@ -44,7 +44,7 @@ def another(
     return made[-1]
 
 
-def test_a_block_is_tens_of_ports_in_the_order_of_the_wishes(blocks: PortBlocks) -> None:
+def test_block_contains_the_ports_in_the_requested_order(blocks: PortBlocks) -> None:
     published = blocks.of(1, TWO).published()
     first = published[3000]
     assert published == {3000: first, 3010: first + 1}
@@ -52,7 +52,7 @@ def test_a_block_is_tens_of_ports_in_the_order_of_the_wishes(blocks: PortBlocks)
     assert LOWEST <= first < 32_768
 
 
-def test_the_variables_say_where_to_listen_and_where_that_is_seen(blocks: PortBlocks) -> None:
+def test_variables_contain_ports_and_urls(blocks: PortBlocks) -> None:
     first = blocks.of(1, TWO).published()[3000]
     assert blocks.of(1, TWO).variables() == {
         "PORT": "3000",
@@ -64,31 +64,27 @@ def test_the_variables_say_where_to_listen_and_where_that_is_seen(blocks: PortBl
     }
 
 
-def test_no_wish_reserves_nothing(tmp_path: Path) -> None:
+def test_no_requested_port_reserves_nothing(tmp_path: Path) -> None:
     ports = PortBlocks(RunDirectory(tmp_path), tmp_path).of(1, {})
     assert (ports.published(), ports.variables()) == ({}, {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_workers_runs_and_repositories_never_have_the_same(
-    tmp_path: Path, made: list[PortBlocks]
-) -> None:
+def test_blocks_never_overlap(tmp_path: Path, made: list[PortBlocks]) -> None:
     runs = [another(tmp_path, made, run=name) for name in ("one", "two", "three")]
     runs += [another(tmp_path, made, run="four", repository="/other")]
     firsts = [run.first_port(number) for run in runs for number in (1, 2, 3, 4)]
     assert len(set(firsts)) == 16
 
 
-def test_a_block_is_the_same_in_the_next_run(tmp_path: Path, made: list[PortBlocks]) -> None:
+def test_next_run_gets_the_same_block(tmp_path: Path, made: list[PortBlocks]) -> None:
     before = another(tmp_path, made, run="one")
     first = before.first_port(1)
     before.release(1)
     assert another(tmp_path, made, run="two").first_port(1) == first
 
 
-def test_a_resumed_run_has_the_blocks_of_the_one_that_died(
-    tmp_path: Path, made: list[PortBlocks]
-) -> None:
+def test_resumed_run_keeps_its_blocks(tmp_path: Path, made: list[PortBlocks]) -> None:
     crowd = another(tmp_path, made, run="crowd")
     crowd.first_port(1)
     died = another(tmp_path, made)
@@ -100,9 +96,7 @@ def test_a_resumed_run_has_the_blocks_of_the_one_that_died(
         assert another(tmp_path, made).first_port(1) == first
 
 
-def test_a_block_that_another_process_has_is_not_waited_for(
-    tmp_path: Path, made: list[PortBlocks]
-) -> None:
+def test_block_of_another_process_is_skipped(tmp_path: Path, made: list[PortBlocks]) -> None:
     first = another(tmp_path, made, run="one").first_port(1)
     made[0].release(1)
     script = (
@@ -119,7 +113,7 @@ def test_a_block_that_another_process_has_is_not_waited_for(
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_block_in_which_somebody_listens_is_passed_over(
+def test_block_with_a_listening_port_is_skipped(
     tmp_path: Path, made: list[PortBlocks], place: int
 ) -> None:
     before = another(tmp_path, made, run="one")
@@ -129,14 +123,14 @@ def test_a_block_in_which_somebody_listens_is_passed_over(
         assert another(tmp_path, made, run="two").first_port(1) != first
 
 
-def test_when_all_are_taken_it_says_so(blocks: PortBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_free_block_is_an_error(blocks: PortBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.execution.ports._can_listen", lambda _: False)
     with pytest.raises(EngineError, match="no ports are free"):
         blocks.first_port(1)
 
 
 class CollidingEngine(LocalEngine):
-    """Lets somebody else come first at every port that it is asked for, so many times."""
+    """Reports the first ports as in use, a number of times."""
 
     def __init__(self, scratch: Path, times: int) -> None:
         super().__init__(scratch)
@@ -150,7 +144,7 @@ class CollidingEngine(LocalEngine):
         return super().create(spec)
 
 
-def test_a_port_that_is_taken_at_the_last_moment_fails_nobody(repo: Path, tmp_path: Path) -> None:
+def test_port_taken_at_the_last_moment_is_replaced(repo: Path, tmp_path: Path) -> None:
     engine = CollidingEngine(tmp_path / "engine", times=3)
     isolation = Isolation.model_validate({"ports": [3000]})
     try:
@@ -165,7 +159,7 @@ def test_a_port_that_is_taken_at_the_last_moment_fails_nobody(repo: Path, tmp_pa
     assert (Path(worker.log or "") / "stdout.log").read_text() == f"{worker.ports[3000]}\n"
 
 
-def test_a_retry_has_the_same_ports(repo: Path, local_engine: LocalEngine) -> None:
+def test_retry_keeps_the_ports(repo: Path, local_engine: LocalEngine) -> None:
     isolation = Isolation.model_validate({"ports": [3000], "env": {"API_PORT": "mine"}})
     task = "echo $HOST_PORT $API_PORT; exit 3"
     (worker,) = shell_run(
@@ -175,7 +169,7 @@ def test_a_retry_has_the_same_ports(repo: Path, local_engine: LocalEngine) -> No
     assert [log.read_text() for log in logs] == [f"{worker.ports[3000]} mine\n"] * 3
 
 
-def test_what_has_ended_keeps_no_block(repo: Path, local_engine: LocalEngine) -> None:
+def test_ended_worker_releases_its_block(repo: Path, local_engine: LocalEngine) -> None:
     isolation = Isolation.model_validate({"ports": [3000]})
     runs = [shell_run(repo, local_engine, "true", isolation=isolation) for _ in range(2)]
     firsts = [run.results[0].ports[3000] for run in runs]
@@ -210,6 +204,6 @@ def test_names_of_ports(given: object, understood: Mapping[str, int]) -> None:
         (list(range(1, 12)), "at most 10 items"),
     ],
 )
-def test_ports_that_cannot_be(given: object, said: str) -> None:
+def test_invalid_ports_are_refused(given: object, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Isolation.model_validate({"ports": given})

@@ -1,4 +1,4 @@
-"""Starts that are kept apart, and the wait for one's turn."""
+"""Tests of the pause between starts of workers."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ def gaps(results: list[WorkerResult]) -> list[float]:
     return [later - earlier for earlier, later in pairwise(started)]
 
 
-def test_starts_are_so_far_apart(repo: Path, local_engine: LocalEngine) -> None:
+def test_starts_are_staggered(repo: Path, local_engine: LocalEngine) -> None:
     result = shell_run(repo, local_engine, "true", "true", "sleep 2", "true", stagger=GAP)
     assert result.status is Status.SUCCESS
     assert len(gaps(result.results)) == 3
@@ -30,7 +30,7 @@ def test_starts_are_so_far_apart(repo: Path, local_engine: LocalEngine) -> None:
     assert min(gaps(result.results)) > GAP - 0.01
 
 
-def test_without_it_nobody_waits(repo: Path, local_engine: LocalEngine) -> None:
+def test_without_stagger_workers_start_together(repo: Path, local_engine: LocalEngine) -> None:
     both = (
         "echo $ORCHESTRATOR_WORKER_ID >> {0}; while [ $(wc -l < {0}) -lt 2 ]; do sleep 0.02; done"
     )
@@ -39,7 +39,7 @@ def test_without_it_nobody_waits(repo: Path, local_engine: LocalEngine) -> None:
     assert result.status is Status.SUCCESS
 
 
-def test_retries_wait_for_their_turn_too(repo: Path, local_engine: LocalEngine) -> None:
+def test_retries_are_staggered(repo: Path, local_engine: LocalEngine) -> None:
     starts: list[float] = []
 
     def note(event: Event) -> None:
@@ -54,9 +54,7 @@ def test_retries_wait_for_their_turn_too(repo: Path, local_engine: LocalEngine) 
     assert starts[1] - starts[0] > 1.5
 
 
-def test_cancel_ends_the_wait_and_the_task_never_runs(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_cancel_ends_the_wait_before_the_start(repo: Path, local_engine: LocalEngine) -> None:
     marks = repo.parent / "marks"
     seen: set[int] = set()
 
@@ -81,7 +79,7 @@ def test_cancel_ends_the_wait_and_the_task_never_runs(
 
 
 class TestPace:
-    def test_one_that_is_called_off_lets_the_next_have_its_turn(self) -> None:
+    def test_cancelled_start_does_not_delay_the_next(self) -> None:
         pace = StartThrottle(0.2)
         with pace.turn(lambda: False):
             pass
@@ -91,7 +89,7 @@ class TestPace:
         with pace.turn(lambda: False):
             assert time.monotonic() - began <= 5
 
-    def test_a_start_that_takes_long_counts_from_its_end(self) -> None:
+    def test_pause_counts_from_the_end_of_a_start(self) -> None:
         pace = StartThrottle(0.2)
         begun = threading.Event()
         turns: list[float] = []
@@ -110,7 +108,7 @@ class TestPace:
         thread.join(10)
         assert turns[1] - turns[0] >= 0.2
 
-    def test_a_resumed_run_waits_before_its_first(self) -> None:
+    def test_resumed_run_waits_before_its_first_start(self) -> None:
         began = time.monotonic()
         with StartThrottle(0.2, just_started=True).turn(lambda: False):
             assert time.monotonic() - began >= 0.2

@@ -1,4 +1,4 @@
-"""The clock of a worker waits for nothing else: neither measuring, nor logs, nor callbacks."""
+"""Tests that a worker's deadline is kept while measuring, logging or callbacks hang."""
 
 import threading
 from pathlib import Path
@@ -26,7 +26,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Hanging:
-    """Something that hangs until the worker is dead: a clock that waits for it never strikes."""
+    """A call that hangs until the worker is dead, so that a waiting clock would hang too."""
 
     def __init__(self, repo: Path) -> None:
         self._pid = repo.parent / "pid"
@@ -53,7 +53,7 @@ def hung(repo: Path) -> Hanging:
 
 @pytest.fixture
 def hung_measuring(hung: Hanging, monkeypatch: pytest.MonkeyPatch) -> Hanging:
-    """Let every measurement of the disk hang."""
+    """Make every measurement of the disk hang."""
 
     def measured(*_: object, **__: object) -> DiskUse:
         hung()
@@ -67,7 +67,7 @@ def life(
     repo: Path, engine: LocalEngine, first: str = ":", emit: object = None,
     deadline: float = DEADLINE,
 ) -> WorkerResult:  # fmt: skip
-    """Run a worker that ignores SIGTERM to its death."""
+    """Run a worker that ignores SIGTERM until its end."""
     lives = "while :; do echo x; sleep 0.02; done"
     task = f"trap '' TERM; echo $$ > {repo.parent}/pid; {first}; {lives}"
     config = configured(task, timeout_per_worker=deadline, limits=LIMITS)
@@ -76,7 +76,7 @@ def life(
     return result
 
 
-def test_measuring_that_hangs_keeps_nobody_alive(
+def test_hanging_measurement_does_not_delay_the_deadline(
     repo: Path, local_engine: LocalEngine, hung_measuring: Hanging
 ) -> None:
     result = life(repo, local_engine)
@@ -85,7 +85,7 @@ def test_measuring_that_hangs_keeps_nobody_alive(
     assert DEADLINE <= result.duration < DEADLINE + GRACE + LATE
 
 
-def test_an_engine_that_does_not_say_what_is_used_keeps_nobody_alive(
+def test_hanging_usage_call_does_not_delay_the_deadline(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, hung: Hanging
 ) -> None:
     def usage(_: LocalContainer) -> Usage | None:
@@ -100,7 +100,7 @@ def test_an_engine_that_does_not_say_what_is_used_keeps_nobody_alive(
 
 
 @pytest.mark.parametrize("told", [WorkerOutput, WorkerStopping])
-def test_a_callback_that_hangs_keeps_nobody_alive(
+def test_hanging_callback_does_not_delay_the_deadline(
     repo: Path, local_engine: LocalEngine, told: type[Event], hung: Hanging
 ) -> None:
     def emit(event: Event) -> None:
@@ -111,7 +111,7 @@ def test_a_callback_that_hangs_keeps_nobody_alive(
     assert hung.saw_death.is_set()
 
 
-def test_the_log_limit_does_not_wait_for_measuring(
+def test_log_limit_does_not_wait_for_measurements(
     repo: Path, local_engine: LocalEngine, hung_measuring: Hanging
 ) -> None:
     flood = "sleep 1; head -c 2000000 /dev/zero"

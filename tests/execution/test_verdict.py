@@ -1,4 +1,4 @@
-"""Who outranks whom in the verdict on a worker."""
+"""Tests of the precedence of observations in the verdict on a worker."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def test_verdict(case: str) -> None:
     ("budget", "cost", "reason"),
     [(0.4, 0.5, Reason.BUDGET), (0.5, 0.5, None), (None, 0.5, None), (0.4, None, None)],
 )
-def test_a_success_beyond_the_budget_is_partial(
+def test_success_over_the_budget_is_partial(
     budget: float | None, cost: float | None, reason: Reason | None
 ) -> None:
     verdict = judge(ended(), AgentOutcome(status=Status.SUCCESS, cost=cost), budget=budget)
@@ -84,6 +84,6 @@ def test_a_success_beyond_the_budget_is_partial(
     assert verdict.status is (Status.PARTIAL if reason else Status.SUCCESS)
 
 
-def test_the_reason_that_was_measured_is_told() -> None:
+def test_message_contains_the_measurement() -> None:
     assert judge(stopped(Reason.DISK), SUCCESS, budget=None).message == "as measured"
     assert judge(ended(error="gone"), None, budget=None).message == "gone"

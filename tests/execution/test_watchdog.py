@@ -1,4 +1,4 @@
-"""Somebody is told when a worker is silent, repeats an error, asks, or strays; hostile output."""
+"""Tests of alerts about silent, repeating, asking or straying workers, and of hostile output."""
 
 import time
 from collections.abc import Callable
@@ -19,16 +19,14 @@ from tests.support.watched_runs import told, watched
 
 
 class TestWarnings:
-    def test_silence_once_for_each_time(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_silence_alerts_once_per_period(self, repo: Path, local_engine: LocalEngine) -> None:
         task = f"echo a; {told(repo)}; echo b; {told(repo, 2)}; echo c"
         worker, found, _ = watched(repo, local_engine, task, silence=1.0)
         assert worker.status is Status.SUCCESS
         said = [(event.trigger, event.detail, event.stops) for event in found]
         assert said == [("silence", "the agent printed nothing for 1 s", False)] * 2
 
-    def test_an_error_that_comes_again_and_again(
-        self, repo: Path, local_engine: LocalEngine
-    ) -> None:
+    def test_repeated_error_alerts(self, repo: Path, local_engine: LocalEngine) -> None:
         task = (
             'for i in 1 2 3 4 5; do echo "$i: Error: no route to 10.0.0.$i" >&2; echo $i; done;'
             f"echo error of another kind; {told(repo)}"
@@ -42,7 +40,7 @@ class TestWarnings:
     @pytest.mark.parametrize(
         "said", ["Do you want to proceed? (y/n) ", "Password for ann: ", "Press enter to go on\\n"]
     )
-    def test_a_question_that_nobody_answers(
+    def test_unanswered_question_alerts(
         self, repo: Path, local_engine: LocalEngine, said: str
     ) -> None:
         task = f"echo working; printf '{said}'; {told(repo)}; echo on"
@@ -51,13 +49,13 @@ class TestWarnings:
         asked = [(event.trigger, event.detail) for event in found]
         assert asked == [("needs_input", f"the agent waits for an answer: {said}")]
 
-    def test_a_question_that_was_passed_is_none(
-        self, repo: Path, local_engine: LocalEngine
-    ) -> None:
+    def test_answered_question_does_not_alert(self, repo: Path, local_engine: LocalEngine) -> None:
         task = r"printf 'Are you sure? (y/n)\nyes, I am\n'; sleep 1.2"
         assert watched(repo, local_engine, task, prompts=0.4)[1] == []
 
-    def test_changes_outside_the_scope(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_changes_outside_of_the_paths_alert(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         (repo / ".gitignore").write_text("*.tmp\n")
         task = (
             "echo x > src/new.py; echo x >> docs.md; mkdir -p b; echo x > b/out; echo x > a.txt; "
@@ -68,7 +66,7 @@ class TestWarnings:
         detail = "the worker changed files out of its scope: a.txt, b/old, b/out, src.py"
         assert [(event.trigger, event.detail) for event in found] == [("out_of_scope", detail)]
 
-    def test_what_git_ignores_is_no_change(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_ignored_files_do_not_alert(self, repo: Path, local_engine: LocalEngine) -> None:
         from tests.support.repository import git
 
         (repo / ".gitignore").write_text("*.tmp\nbuild/\n")
@@ -77,7 +75,7 @@ class TestWarnings:
         task = "mkdir build; echo x > build/out; echo x > y.tmp; echo x > src/a; sleep 2.6"
         assert watched(repo, local_engine, task, paths=("src",))[1] == []
 
-    def test_nothing_is_looked_for_unasked(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_alerts_are_disabled_by_default(self, repo: Path, local_engine: LocalEngine) -> None:
         task = "for i in 1 2 3; do echo error; done; echo x > x; printf 'go on? (y/n)'; sleep 1"
         assert watched(repo, local_engine, task)[1] == []
 
@@ -94,7 +92,7 @@ class TestStops:
             ("exec sleep 60", {"paths": ("src",)}, Status.FAILED, Reason.OUT_OF_SCOPE),
         ],
     )  # fmt: skip
-    def test_the_worker_is_stopped_for_it_and_its_work_is_kept(
+    def test_on_alert_stop_stops_the_worker_and_keeps_its_work(
         self, repo: Path, local_engine: LocalEngine, task: str, triggers: dict[str, object],
         status: Status, reason: Reason,
     ) -> None:  # fmt: skip
@@ -121,7 +119,7 @@ class TestHostileOutput:
     )
 
     @pytest.mark.parametrize("number", range(len(LINES)))
-    def test_takes_bounded_time_and_memory(self, number: int) -> None:
+    def test_inspection_takes_bounded_time_and_memory(self, number: int) -> None:
         signs = OutputSigns(Triggers(repeated_errors=1_000_000, prompts=1))
         data, began = self.LINES[number], time.process_time()
         for at in range(0, len(data), 65536):
@@ -130,7 +128,7 @@ class TestHostileOutput:
         assert time.process_time() - began < 1.0
         assert sum(map(len, signs._kinds)) + len(signs.end) + len(signs._started["stdout"]) < 80_000
 
-    def test_many_kinds_of_errors_are_not_all_remembered(self) -> None:
+    def test_number_of_counted_errors_is_bounded(self) -> None:
         signs = OutputSigns(Triggers(repeated_errors=3))
         for number in range(1000):
             words = "".join(chr(97 + (number >> shift) % 26) for shift in (0, 3, 6))
@@ -138,20 +136,20 @@ class TestHostileOutput:
         assert len(signs._kinds) <= 64
         assert signs.repeated == "error the same"
 
-    def test_of_a_flood_a_few_lines_are_enough(self) -> None:
+    def test_few_lines_of_a_flood_are_inspected(self) -> None:
         signs = OutputSigns(Triggers(repeated_errors=300))
         signs.feed("stdout", b"error: no\n" * 1000)
         assert signs.repeated is None
         signs.feed("stdout", b"error: no\n" * 1000)
         assert signs.repeated == "error: no"
 
-    def test_a_line_in_pieces_is_one(self) -> None:
+    def test_line_in_several_chunks_counts_once(self) -> None:
         signs = OutputSigns(Triggers(repeated_errors=2))
         for piece in (b"err", b"or: a\ner", b"ror", b": a", b"\n"):
             signs.feed("stderr", piece)
         assert signs.repeated == "error: a"
 
-    def test_a_flood_of_different_errors_is_told_a_bounded_number_of_times(self) -> None:
+    def test_number_of_alerts_is_bounded(self) -> None:
         signs, sentry = (
             OutputSigns(Triggers(repeated_errors=1)),
             Watchdog(Triggers(repeated_errors=1), None),
@@ -162,21 +160,21 @@ class TestHostileOutput:
             told += len(list(sentry.look(signs, heard_at=0)))
         assert told == 100
 
-    def test_nothing_of_it_steers_a_terminal(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_alert_text_is_made_harmless(self, repo: Path, local_engine: LocalEngine) -> None:
         task = r"printf '\033[2J error \033]0;x\007\n\033[2J error \033]0;x\007\n'; " + told(repo)
         _, (found,), _ = watched(repo, local_engine, task, repeated_errors=2)
         assert found.detail.isprintable()
 
 
 class TestResults:
-    """What was noticed on the way is in the result."""
+    """The result contains the findings of the run."""
 
     QUESTION = "echo working; printf 'Overwrite? (y/n) '; exec sleep 60"
 
     def noticed(self, worker: WorkerResult) -> list[tuple[str, str]]:
         return [(one.trigger, one.detail) for one in worker.interventions]
 
-    def test_all_that_was_told(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_result_lists_all_findings(self, repo: Path, local_engine: LocalEngine) -> None:
         task = f"echo error; echo error; printf 'go on? (y/n) '; {told(repo, 3)}; echo on"
         task += f"; {told(repo, 4)}"
         worker, found, _ = watched(
@@ -191,10 +189,10 @@ class TestResults:
         assert worker.message is None
 
     @pytest.mark.parametrize("triggers", [{}, {"prompts": 0.3}])
-    def test_a_question_at_the_deadline(
+    def test_question_at_the_deadline_is_recorded(
         self, repo: Path, local_engine: LocalEngine, triggers: dict[str, float]
     ) -> None:
-        """Whether or not somebody wished to be told of it while there was time."""
+        """The question is recorded whether the alert is enabled or not."""
         config = configured(
             self.QUESTION, timeout_per_worker=2, triggers=Triggers(**triggers),
             limits=Limits(grace=GRACE),
@@ -204,7 +202,7 @@ class TestResults:
         assert worker.message == f"stopped at its deadline of 2 s; noticed before: {asked}"
         assert self.noticed(worker) == [("needs_input", asked)]
 
-    def test_output_that_passes_by_is_no_question(
+    def test_continuing_output_is_not_a_question(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         config = configured(
@@ -214,7 +212,9 @@ class TestResults:
         (worker,) = ParallelRunner(config, repo, engine=local_engine).run()
         assert (worker.message, worker.interventions) == ("stopped at its deadline of 1.5 s", [])
 
-    def test_many_of_them_are_bounded(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_number_of_recorded_findings_is_bounded(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         lines = "n=0; for k in a b c d e f g h i j k l m n o p q r s t u v w x y z"
         wait = told(repo, "$n")
         task = f"{lines}; do echo error $k; echo error $k; n=$((n+1)); {wait}; done"
@@ -238,12 +238,12 @@ class TestFiles:
         found = sentry.look(OutputSigns(Triggers()), heard_at=time.monotonic())
         return [one.detail for one in found]
 
-    def test_names_do_not_steer_a_terminal(self, sentry: Callable[[], Watchdog]) -> None:
+    def test_file_names_are_made_harmless(self, sentry: Callable[[], Watchdog]) -> None:
         (detail,) = self.look(sentry())
         assert detail.isprintable()
         assert detail.endswith("and 4 more")
 
-    def test_few_are_looked_at(
+    def test_number_of_scanned_files_is_bounded(
         self, sentry: Callable[[], Watchdog], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(triggers, "_MOST_FILES", 7)

@@ -1,4 +1,4 @@
-"""What a worker left is removed, however hard it made that."""
+"""Tests of the removal of directories that a worker made hard to remove."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from orchestrator.files.remove_tree import remove_tree
 ORDINARY = 20_001
 
 
-def test_depth_beyond_any_path_is_no_obstacle(tmp_path: Path) -> None:
+def test_deeply_nested_directories_are_removed(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()
     here = os.open(".", os.O_RDONLY)
@@ -30,7 +30,7 @@ def test_depth_beyond_any_path_is_no_obstacle(tmp_path: Path) -> None:
     assert not top.exists()
 
 
-def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+def test_links_are_removed_but_not_followed(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (kept / "below").mkdir(parents=True)
     top = tmp_path / "top"
@@ -49,7 +49,7 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory of an ordinary user's: to root, nothing is locked."""
+    """Return a directory of an ordinary user; root ignores permissions."""
     path = Path(tempfile.mkdtemp(prefix="orchestrator-test-"))
     if os.getuid() == 0:
         os.chown(path, ORDINARY, ORDINARY)
@@ -58,7 +58,7 @@ def place() -> Iterator[Path]:
 
 
 def as_an_ordinary_user(act: Callable[[], None]) -> None:
-    """Act in a process of its own."""
+    """Call a function in a separate process of an ordinary user."""
     child = os.fork()
     if child == 0:
         try:
@@ -86,13 +86,13 @@ def _remove_what_is_locked(place: Path) -> None:
     (place / "done").touch()
 
 
-def test_nothing_there_is_no_error(tmp_path: Path) -> None:
+def test_missing_directory_is_no_error(tmp_path: Path) -> None:
     remove_tree(tmp_path / "never")
 
     assert not (tmp_path / "never").exists()
 
 
-def test_a_link_in_its_place_is_removed_alone(tmp_path: Path) -> None:
+def test_link_in_place_of_the_tree_is_removed_alone(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.mkdir()
     (target / "file").touch()

@@ -1,4 +1,4 @@
-"""Files that somebody else may have written: what is no regular file is not opened."""
+"""Tests that only regular files are opened."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         assert file.read() == b"text"
 
 
-def test_a_file_is_looked_for_in_the_given_folder(tmp_path: Path) -> None:
+def test_path_is_relative_to_the_given_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
@@ -33,7 +33,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_regular_file_is_refused_and_closed(tmp_path: Path, make) -> None:
+def test_special_files_are_refused_and_closed(tmp_path: Path, make) -> None:
     make(tmp_path / "odd")
     before = sorted(Path("/proc/self/fd").iterdir())
     with pytest.raises(NotRegularError, match="odd is not a regular file"):
@@ -46,6 +46,6 @@ def test_a_device_is_refused() -> None:
         open_regular("/dev/null")
 
 
-def test_what_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+def test_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_regular(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Files that grow, are cut short, are replaced, or are not there yet."""
+"""Tests of reading files that grow, are truncated, are replaced or do not exist yet."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def append(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def test_bytes_come_as_they_are_written(path: Path, tail: Tail) -> None:
+def test_new_bytes_are_returned(path: Path, tail: Tail) -> None:
     assert tail.read() == b""
     append(path, b"one")
     assert (tail.read(), tail.read()) == (b"one", b"")
@@ -39,21 +39,21 @@ def test_bytes_come_as_they_are_written(path: Path, tail: Tail) -> None:
     assert (tail.read(), tail.read()) == (b"\xff\n", b"")
 
 
-def test_a_piece_is_bounded(path: Path, tail: Tail) -> None:
+def test_read_is_bounded(path: Path, tail: Tail) -> None:
     append(path, b"x" * 3_000_000)
     sizes = [len(tail.read()) for _ in range(4)]
     assert sum(sizes) == 3_000_000
     assert max(sizes) < 1_100_000
 
 
-def test_one_that_is_cut_short_is_read_from_its_start(path: Path, tail: Tail) -> None:
+def test_truncated_file_is_read_from_its_start(path: Path, tail: Tail) -> None:
     append(path, b"long enough")
     tail.read()
     path.write_bytes(b"new")
     assert (tail.read(), tail.read()) == (b"new", b"")
 
 
-def test_one_that_is_replaced_is_read_to_its_end_first(path: Path, tail: Tail) -> None:
+def test_replaced_file_is_read_to_its_end_first(path: Path, tail: Tail) -> None:
     append(path, b"one")
     tail.read()
     append(path, b" two")
@@ -63,14 +63,14 @@ def test_one_that_is_replaced_is_read_to_its_end_first(path: Path, tail: Tail) -
     assert (tail.read(), tail.read()) == (b"three, and longer", b"")
 
 
-def test_one_that_is_removed_is_no_error(path: Path, tail: Tail) -> None:
+def test_removed_file_is_no_error(path: Path, tail: Tail) -> None:
     append(path, b"one")
     tail.read()
     path.unlink()
     assert tail.read() == b""
 
 
-def test_a_line_is_given_once_it_is_whole(path: Path, lines: LineTail) -> None:
+def test_line_is_returned_when_complete(path: Path, lines: LineTail) -> None:
     append(path, b"one\ntw")
     assert (lines.read(), lines.read()) == (b"one\n", b"")
     append(path, b"o\n")
@@ -79,14 +79,14 @@ def test_a_line_is_given_once_it_is_whole(path: Path, lines: LineTail) -> None:
     assert (lines.read(), lines.rest(), lines.rest()) == (b"", b"end\n", b"")
 
 
-def test_a_line_without_end_is_cut(path: Path, lines: LineTail) -> None:
+def test_long_line_is_split(path: Path, lines: LineTail) -> None:
     append(path, b"x" * 11)
     assert lines.read() == b"x" * 11 + b"\n"
     append(path, b"y\n")
     assert lines.read() == b"y\n"
 
 
-def test_what_had_no_end_when_the_file_was_replaced_is_a_line(path: Path, lines: LineTail) -> None:
+def test_unfinished_line_of_a_replaced_file_is_returned(path: Path, lines: LineTail) -> None:
     append(path, b"half")
     assert lines.read() == b""
     path.rename(path.with_name("old"))

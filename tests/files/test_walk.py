@@ -1,4 +1,4 @@
-"""A walk over a worker's tree stays in it, ends in time, and holds few descriptors."""
+"""Tests that a walk stays in its tree, ends in time, and uses few descriptors."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ MANY = 1000
 
 @contextmanager
 def swapped(folder: Path, link: Path) -> Iterator[None]:
-    """Exchange a directory for a link, again and again, as a hostile worker does."""
+    """Repeatedly replace a directory by a link during the block, as a hostile worker could."""
     over = threading.Event()
     aside = folder.with_name("aside")
 
@@ -42,7 +42,7 @@ def open_descriptors() -> int:
 
 
 @pytest.mark.process
-def test_a_directory_that_is_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> None:
+def test_directory_replaced_by_a_link_is_not_entered(tmp_path: Path) -> None:
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     for folder in (outside, tree / "deep" / "inner"):
         folder.mkdir(parents=True)
@@ -63,8 +63,8 @@ def test_a_directory_that_is_swapped_for_a_link_leads_nowhere(tmp_path: Path) ->
     assert missed, "no swap fell between seeing a directory and opening it: nothing was tested"
 
 
-def test_a_directory_swapped_between_two_steps_is_not_entered(tmp_path: Path) -> None:
-    """Whatever of the path is exchanged after it was seen: its end, or what leads there."""
+def test_directory_replaced_between_two_steps_is_not_entered(tmp_path: Path) -> None:
+    """The last component of a path, or a directory above it, is replaced after it was listed."""
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     (outside / "b").mkdir(parents=True)
     (outside / "b" / "host").touch()
@@ -83,13 +83,13 @@ def test_a_directory_swapped_between_two_steps_is_not_entered(tmp_path: Path) ->
     assert walk.hidden == 1
 
 
-def test_a_link_in_the_place_of_the_tree_is_not_followed(tmp_path: Path) -> None:
+def test_link_in_place_of_the_tree_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "tree").symlink_to("/")
     walk = Walk(tmp_path / "tree", most=MANY)
     assert (list(walk), walk.hidden) == ([], 1)
 
 
-def test_no_other_file_system_is_entered() -> None:
+def test_other_file_systems_are_not_entered() -> None:
     if Path("/proc").stat().st_dev == Path("/").stat().st_dev:
         pytest.fail("`/proc` is no file system of its own here")
     walk = Walk(Path("/"), most=MANY)
@@ -98,7 +98,7 @@ def test_no_other_file_system_is_entered() -> None:
     assert walk.hidden > 0
 
 
-def test_a_walk_ends_in_time(tmp_path: Path) -> None:
+def test_walk_ends_at_its_deadline(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"{number}").mkdir()
     walk = Walk(tmp_path, most=MANY, until=time.monotonic())
@@ -109,8 +109,8 @@ def test_a_walk_ends_in_time(tmp_path: Path) -> None:
     assert not disk_use([tmp_path], most_files=MANY, seconds=60).late
 
 
-def test_depth_costs_no_descriptors(tmp_path: Path) -> None:
-    """More than a path may be long, and wide at every level: siblings are reached from the top."""
+def test_number_of_descriptors_is_bounded(tmp_path: Path) -> None:
+    """The tree is deeper than a path may be long, and wide at every level."""
     depth, here = 600, os.open(tmp_path, os.O_RDONLY)
     for _ in range(depth):
         for name in ("left-0123456789", "right-0123456789"):
@@ -129,7 +129,7 @@ def test_depth_costs_no_descriptors(tmp_path: Path) -> None:
     assert open_descriptors() == before
 
 
-def test_entries_that_vanish_hide_no_others(tmp_path: Path) -> None:
+def test_vanished_entries_do_not_hide_others(tmp_path: Path) -> None:
     for number in range(100):
         (tmp_path / f"{number}").touch()
     walk = iter(Walk(tmp_path, most=MANY))

@@ -1,4 +1,4 @@
-"""Patterns of paths: as git reads them in a .gitignore, in time that is bounded."""
+"""Tests of path patterns: same matches as `.gitignore`, in bounded time."""
 
 import random
 import subprocess
@@ -42,12 +42,12 @@ PATHS = [
         ("../src", []),
     ],
 )  # fmt: skip
-def test_what_a_pattern_covers(pattern: str, covered: list[str]) -> None:
+def test_paths_that_a_pattern_covers(pattern: str, covered: list[str]) -> None:
     assert [path for path in PATHS if parse(pattern).covers(path)] == covered
     assert outside([pattern], PATHS) == [path for path in PATHS if path not in covered]
 
 
-def test_it_is_as_git_reads_it(repo: Path) -> None:
+def test_matches_equal_those_of_git(repo: Path) -> None:
     chance = random.Random(7)
     parts = [
         "a",
@@ -84,14 +84,14 @@ def test_it_is_as_git_reads_it(repo: Path) -> None:
         assert found == expected, (number, pattern)
 
 
-def test_a_glob_names_files_from_the_top() -> None:
+def test_glob_is_relative_to_the_top() -> None:
     assert matching(PATHS, ["*.py", "app/[id]/page.tsx"]) == [
         "a.py", "app/[id]/page.tsx", "app/i/page.tsx",
     ]  # fmt: skip
     assert matching(PATHS, ["src", "src/"]) == []
 
 
-def test_no_pattern_and_no_name_takes_for_ever() -> None:
+def test_matching_takes_bounded_time() -> None:
     begun = time.process_time()
     deep = "/".join("a" * 500)
     for pattern in ("/".join(["**", "a"] * 20 + ["b"]), "*a" * 20 + "b", "**/" * 50 + "x"):
@@ -122,7 +122,7 @@ def test_no_pattern_and_no_name_takes_for_ever() -> None:
         ("src/a?", "src/*b", True),
     ],
 )
-def test_whether_two_patterns_may_cover_one_file(one: str, other: str, shared: bool) -> None:
+def test_overlap_of_two_patterns(one: str, other: str, shared: bool) -> None:
     assert overlap(one, other) is overlap(other, one) is shared
 
 
@@ -133,6 +133,6 @@ def test_whether_two_patterns_may_cover_one_file(one: str, other: str, shared: b
         ("!src", "not supported"), (r"src\app", "separated by `/`"),
     ],
 )  # fmt: skip
-def test_what_can_match_nothing(pattern: str, told: str) -> None:
+def test_patterns_that_match_nothing_are_reported(pattern: str, told: str) -> None:
     assert told in (problem(pattern) or "")
     assert problem(r"src/\[id\]") is None

@@ -1,4 +1,4 @@
-"""No spelling of a value gets through, wherever a stream is cut, and nothing else is touched."""
+"""Tests that every encoding of a value is redacted in streams, and nothing else."""
 
 import base64
 import json
@@ -45,7 +45,7 @@ def stream(redactor: Redactor, chunks: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("name", encodings(TOKEN))
-def test_every_spelling_is_found_wherever_the_stream_is_cut(name: str) -> None:
+def test_every_encoding_is_found_across_chunk_boundaries(name: str) -> None:
     spelt = encodings(TOKEN)[name]
     redactor = Redactor({"API": TOKEN})
     data = b"before " + spelt + b"\nafter"
@@ -60,7 +60,7 @@ def test_every_spelling_is_found_wherever_the_stream_is_cut(name: str) -> None:
     assert stream(redactor, [data[i : i + 1] for i in range(len(data))]) == whole
 
 
-def test_random_streams_are_the_same_whole_and_in_pieces() -> None:
+def test_random_streams_are_redacted_independent_of_chunks() -> None:
     random.seed(20)
     alphabet = "ab"  # values that overlap themselves and each other
     for _ in range(300):
@@ -82,7 +82,7 @@ def test_random_streams_are_the_same_whole_and_in_pieces() -> None:
         assert redactor.names_in(whole) == frozenset()
 
 
-def test_nothing_else_is_touched_or_held_back() -> None:
+def test_other_data_is_neither_changed_nor_held_back() -> None:
     random.seed(21)
     redactor = Redactor({"API": b"correct horse battery"})
     fed = redactor.stream()
@@ -93,7 +93,7 @@ def test_nothing_else_is_touched_or_held_back() -> None:
     assert fed.flush() == b""
 
 
-def test_what_is_held_back_is_shorter_than_the_longest_spelling() -> None:
+def test_held_back_data_is_bounded() -> None:
     value = b"A" * 32
     fed = Redactor({"API": value}).stream()
     given = sum(len(fed.feed(b"A" * 10)) for _ in range(3))
@@ -118,7 +118,7 @@ def test_every_line_of_a_long_value_is_found(before: int) -> None:
 
 
 @pytest.mark.parametrize("command", ["base64", "base64 -w64", "xxd -p", "base64 -w0"])
-def test_what_the_usual_programs_make_of_a_file(command: str) -> None:
+def test_output_of_encoding_programs_is_redacted(command: str) -> None:
     words = command.split()
     if words[0] == "xxd":
         text = PEM.hex()
@@ -134,7 +134,9 @@ def test_what_the_usual_programs_make_of_a_file(command: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [(b"", b""), (b"", b"\n"), (b"1", b"\r\n"), (b"12", b"")]
 )
-def test_no_bit_of_a_value_at_the_end_is_left(length: int, before: bytes, after: bytes) -> None:
+def test_end_of_a_base64_value_is_redacted_completely(
+    length: int, before: bytes, after: bytes
+) -> None:
     value = bytes(range(250, 250 - length, -1))
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         said = encode(before + value + after)
@@ -148,13 +150,13 @@ def test_no_bit_of_a_value_at_the_end_is_left(length: int, before: bytes, after:
         assert len(end) <= len(encode(after)) + 2
 
 
-def test_a_short_value_is_left_alone() -> None:
+def test_short_value_is_not_redacted() -> None:
     redactor = Redactor({"PIN": b"1234567", "EMPTY": b"", "BLANK": b"   \n"})
     assert redactor.data(b"1234567 and nothing") == b"1234567 and nothing"
     assert redactor.text("x") == "x"
 
 
-def test_texts_and_models_are_cleaned_and_others_are_the_same() -> None:
+def test_texts_and_models_are_redacted() -> None:
     redactor = Redactor({"API": TOKEN, "STATUS": b"success_"})
     result = WorkerResult(
         worker_id=1, branch="b", model="m", status=Status.SUCCESS, worktree_path="/w",
@@ -169,19 +171,19 @@ def test_texts_and_models_are_cleaned_and_others_are_the_same() -> None:
     assert Redactor().model(result) is result
 
 
-def test_the_longer_of_two_values_wins() -> None:
+def test_longer_of_two_overlapping_values_is_redacted() -> None:
     redactor = Redactor({"SHORT": b"password", "LONG": b"password-of-the-database"})
     assert redactor.text("password-of-the-database") == "[redacted:LONG]"
     assert redactor.text("password-of") == "[redacted:SHORT]-of"
 
 
-def test_two_values_of_one_name_are_both_found() -> None:
+def test_two_values_of_one_name_are_redacted() -> None:
     redactor = Redactor({"A": b"value of one", "B": b"another value"}, {"A": b"value of two"})
     assert redactor.text("value of one, value of two") == "[redacted:A], [redacted:A]"
     assert Redactor({"A": b"the same"}, {"B": b"the same"}).text("the same") == "[redacted:A]"
 
 
-def test_variables_are_secret_by_their_name() -> None:
+def test_variables_with_secret_names_are_redacted() -> None:
     env = {
         "OPENAI_API_KEY": "sk-1234567890",
         "GITHUB_TOKEN": "ghp_1234567890",
@@ -199,7 +201,7 @@ def test_variables_are_secret_by_their_name() -> None:
     }
 
 
-def test_many_values_at_once() -> None:
+def test_many_values_are_redacted() -> None:
     random.seed(22)
     letters = string.ascii_letters + string.digits
     values = {f"K{n}": "".join(random.choices(letters, k=8 + n)).encode() for n in range(40)}

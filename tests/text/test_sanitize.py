@@ -1,4 +1,4 @@
-"""What a worker prints must not steer a terminal."""
+"""Tests that output of a worker is made harmless for a terminal."""
 
 import unicodedata
 
@@ -28,11 +28,11 @@ from orchestrator.text.sanitize import lines, one_line
         ("", ""),
     ],
 )
-def test_shown_as(text: str, shown: str) -> None:
+def test_text_is_shown_as_expected(text: str, shown: str) -> None:
     assert one_line(text) == shown
 
 
-def test_nothing_that_steers_gets_through() -> None:
+def test_control_characters_are_replaced() -> None:
     everything = "".join(chr(code) for code in range(0x110000) if chr(code) not in "\t\n\r")
     shown = one_line(everything, limit=0x110000)
     left = {unicodedata.category(character) for character in shown}
@@ -48,13 +48,13 @@ INVISIBLE = (
 )
 
 
-def test_an_emoji_that_is_cut_is_seen_to_be_cut():
+def test_shortened_emoji_is_marked():
     assert one_line("❤\ufe0f" * 6, limit=5) == "❤❤❤❤…"
     assert one_line("❤\ufe0f" * 5, limit=5) == "❤❤❤❤❤"
 
 
 @pytest.mark.parametrize("length", [9, 10, 11, 10_000_000])
-def test_it_is_bounded(length: int) -> None:
+def test_line_is_bounded(length: int) -> None:
     shown = one_line("x" * length, limit=10)
     assert shown == ("x" * length if length <= 10 else "x" * 9 + "…")
 
@@ -70,5 +70,5 @@ def test_it_is_bounded(length: int) -> None:
         ("a\x0bb\x0cc\x85", "a\ufffdb\ufffdc\ufffd"),
     ],
 )
-def test_lines_keep_their_form_and_steer_nothing(printed: str, shown: str) -> None:
+def test_lines_keep_their_indentation_and_are_harmless(printed: str, shown: str) -> None:
     assert lines(printed) == shown

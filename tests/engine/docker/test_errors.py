@@ -1,4 +1,4 @@
-"""No exception of the SDK's leaves the gate as it is."""
+"""Tests that every exception of the Docker SDK is translated."""
 
 import inspect
 import socket
@@ -36,7 +36,7 @@ TRANSPORT = [
 
 
 def make(kind: type[Exception]) -> Exception:
-    """Make one, with a word for every argument that it wants."""
+    """Create an exception with an argument for every parameter."""
     if kind.__init__ in (Exception.__init__, ValueError.__init__):
         return kind("something")
     wanted = [
@@ -53,7 +53,7 @@ def through(error: Exception) -> OrchestratorError:
     return caught.value
 
 
-def test_the_sdk_has_the_exceptions_we_know() -> None:
+def test_sdk_has_the_known_exceptions() -> None:
     assert {"APIError", "DockerException", "StreamParseError"} <= {kind.__name__ for kind in SDK}
     assert len(SDK) >= 15
 
@@ -67,7 +67,7 @@ def test_every_exception_of_the_sdk_is_translated(kind: type[Exception]) -> None
 
 
 @pytest.mark.parametrize("error", TRANSPORT, ids=lambda error: type(error).__name__)
-def test_a_lost_connection_is_an_engine_that_is_not_there(error: Exception) -> None:
+def test_lost_connection_means_engine_unavailable(error: Exception) -> None:
     ours = through(error)
     assert isinstance(ours, EngineUnavailableError)
     assert ours.hint is not None
@@ -83,7 +83,7 @@ def test_a_lost_connection_is_an_engine_that_is_not_there(error: Exception) -> N
         ("unix:///s", PermissionError(13, "Permission denied"), ("usermod -aG docker",)),
     ],
 )
-def test_the_hint_says_what_to_do(
+def test_hint_depends_on_the_error(
     monkeypatch: pytest.MonkeyPatch, host: str | None, error: OSError, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host or "")
@@ -97,14 +97,14 @@ def test_the_hint_says_what_to_do(
     assert "doctor" not in ours.hint
 
 
-def test_an_error_of_ours_passes_as_it_is() -> None:
+def test_own_error_is_not_translated() -> None:
     error = PortTakenError("taken")
     with pytest.raises(PortTakenError) as caught, translated("do this"):
         raise error
     assert caught.value is error
 
 
-def test_a_bug_of_ours_is_not_an_engine_error() -> None:
+def test_other_exception_is_not_translated() -> None:
     with pytest.raises(KeyError), translated("do this"):
         raise KeyError("bug")
 
@@ -117,14 +117,14 @@ def test_a_bug_of_ours_is_not_an_engine_error() -> None:
         ("no space left on device", EngineError),
     ],
 )
-def test_what_the_daemon_says_decides(said: str, expected: type[Exception]) -> None:
+def test_daemon_message_determines_the_error(said: str, expected: type[Exception]) -> None:
     error = docker.errors.APIError("500 Server Error", explanation=said)
     ours = through(error)
     assert type(ours) is expected
     assert said in ours.message
 
 
-def test_a_socket_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_socket_means_engine_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     with pytest.raises(EngineUnavailableError) as caught:
         load_engine("docker")
@@ -132,7 +132,7 @@ def test_a_socket_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.exit_code == 7
 
 
-def test_a_port_that_nobody_listens_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_port_means_engine_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{probe.getsockname()[1]}")
@@ -140,7 +140,7 @@ def test_a_port_that_nobody_listens_at(monkeypatch: pytest.MonkeyPatch) -> None:
             load_engine("docker")
 
 
-def test_a_daemon_that_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemon_that_hangs_up_means_engine_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
         hang_up = threading.Thread(target=lambda: server.accept()[0].close())
@@ -150,7 +150,7 @@ def test_a_daemon_that_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
         hang_up.join(5)
 
 
-def test_what_is_no_address_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_address_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "nonsense://")
     with pytest.raises(EngineError):
         load_engine("docker")

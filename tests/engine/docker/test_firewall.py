@@ -1,4 +1,4 @@
-"""The host's own side: what closes it to a run's network, and how much one worker may open.
+"""Tests of the rules on the host's side, and of the limits on a worker's connections.
 
 Every packet goes to this machine's own bridge addresses, where the test listens.
 """
@@ -48,7 +48,7 @@ for _ in range(3000):
 
 @pytest.fixture
 def ports() -> Iterator[tuple[int, int]]:
-    """Two ports of this machine where connections are taken."""
+    """Return two ports of this machine that accept connections."""
     with socket.create_server(("0.0.0.0", 0)) as one, socket.create_server(("0.0.0.0", 0)) as other:
         yield one.getsockname()[1], other.getsockname()[1]
 
@@ -59,11 +59,11 @@ def network(
     docker_start: Starter,  # noqa: ARG001  # it removes what carries the labels
     labels: Mapping[str, str],
 ) -> str:
-    """A network of a run."""
+    """Return the network of a run."""
     return docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
 
 
-def test_the_host_is_closed_whatever_the_workers_own_rules_know(
+def test_host_rules_block_the_host_without_worker_rules(
     client: docker.APIClient,
     docker_engine: DockerEngine,
     docker_start: Starter,
@@ -121,10 +121,10 @@ def listening(pid: int, port: int) -> Iterator[None]:
             process.kill()
 
 
-def test_an_address_that_the_host_gets_later_is_closed_too(
+def test_later_address_of_the_host_is_blocked(
     client: docker.APIClient, docker_start: Starter
 ) -> None:
-    """The machine is a container without a network here: no packet can leave it."""
+    """The test's host is a container without a network: no packet can leave it."""
     table, bridge = "orchestrator_test", "br-test"
     gateway, later, port = "198.51.100.1", "203.0.113.7", 8099
     nothing = Egress(image=BASE_IMAGE, allowed=())
@@ -162,7 +162,7 @@ def test_an_address_that_the_host_gets_later_is_closed_too(
         assert tried() == ["reached", "reached"]
 
 
-def test_rules_that_cannot_be_set_leave_nothing(
+def test_invalid_rules_leave_nothing_behind(
     docker_engine: DockerEngine, labels: Mapping[str, str], network: str
 ) -> None:
     nonsense = Egress(image=BASE_IMAGE, allowed=(("10.0.0.1", 10**9),))
@@ -171,7 +171,7 @@ def test_rules_that_cannot_be_set_leave_nothing(
     assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]
 
 
-def test_one_worker_opens_so_many_flows_and_no_more(docker_start: Starter, network: str) -> None:
+def test_connections_of_a_worker_are_limited(docker_start: Starter, network: str) -> None:
     with _listening() as (port, heard):
         container = docker_start(
             "python3", "-c", FLOWS, bridge_gateway(), str(port), network=network,
@@ -223,10 +223,10 @@ print(began, inside, sent, entries())
 """
 
 
-def test_what_stays_inside_of_a_container_costs_the_host_little(
+def test_local_flows_use_few_entries_of_the_hosts_table(
     docker_start: Starter, network: str
 ) -> None:
-    """The memory of the kernel's table of flows, and the work of the engine's resolver."""
+    """Limits the kernel's table of flows, and the work of the engine's resolver."""
     egress = Egress(image=BASE_IMAGE)
     container = docker_start("python3", "-c", INSIDE, network=network, egress=egress)
     _, said, error = finish(container)

@@ -1,4 +1,4 @@
-"""Flags whose effect is too slow, or too dear, to see; and what an image may not bring along."""
+"""Tests of container flags whose effect cannot be observed quickly, and of hostile images."""
 
 import secrets
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture
 def meddling_image(client: docker.APIClient) -> Iterator[str]:
-    """An image with a volume, an entry point, a health check and a signal of its own."""
+    """An image with a volume, an entry point, a health check and its own stop signal."""
     tag = f"orchestrator-test-{secrets.token_hex(4)}"
     source = client.create_container(BASE_IMAGE, "true", labels={MANAGED: "true"})["Id"]
     changes = ["VOLUME /volume", 'ENTRYPOINT ["/bin/echo", "entry"]', "HEALTHCHECK CMD /bin/true"]
@@ -39,7 +39,7 @@ def host_config(client: docker.APIClient, container_id: str) -> dict[str, Any]:
     return config
 
 
-def test_what_the_daemon_was_told(client: docker.APIClient, docker_start: Starter) -> None:
+def test_flags_of_a_container(client: docker.APIClient, docker_start: Starter) -> None:
     host = host_config(client, docker_start("sleep", "300", cpus=0.5).id)
     assert host["NanoCpus"] == 500_000_000
     assert host["IpcMode"] == "private"
@@ -49,16 +49,16 @@ def test_what_the_daemon_was_told(client: docker.APIClient, docker_start: Starte
     assert host["Devices"] in ([], None)
 
 
-def test_the_daemon_need_not_know_what_scratch_space_may_not_hold(
+def test_tmpfs_options_are_passed_explicitly(
     client: docker.APIClient, docker_start: Starter
 ) -> None:
-    """This one closes it by itself; others that speak its language need not."""
+    """Docker adds these options by default, but other daemons with the same API need not."""
     mounts = (TmpfsMount(target="/scratch", size=2 << 20),)
     told = host_config(client, docker_start("sleep", "300", mounts=mounts).id)["Tmpfs"]["/scratch"]
     assert {"nosuid", "nodev"} <= set(told.split(","))
 
 
-def test_scratch_space_has_no_devices_no_setuid_and_few_files(docker_run: Run) -> None:
+def test_tmpfs_has_no_devices_no_setuid_and_few_inodes(docker_run: Run) -> None:
     task = "grep ' /scratch ' /proc/mounts; df -i /scratch | tail -1"
     mounts = (TmpfsMount(target="/scratch", size=2 << 20, inodes=50),)
     mount, files = docker_run("sh", "-c", task, mounts=mounts)[1].decode().splitlines()
@@ -66,7 +66,7 @@ def test_scratch_space_has_no_devices_no_setuid_and_few_files(docker_run: Run) -
     assert files.split()[1] == "50"
 
 
-def test_the_images_own_program_and_health_check_do_not_run(
+def test_entrypoint_and_health_check_of_the_image_do_not_run(
     client: docker.APIClient, docker_start: Starter, meddling_image: str
 ) -> None:
     container = docker_start("echo", "ours", image=meddling_image)
@@ -74,17 +74,17 @@ def test_the_images_own_program_and_health_check_do_not_run(
     assert finish(container)[1] == b"ours\n"
 
 
-def test_a_paused_container_can_be_killed_whatever_its_image_says(
+def test_paused_container_can_be_killed_with_any_stop_signal(
     client: docker.APIClient, docker_start: Starter, meddling_image: str
 ) -> None:
-    """The daemon thaws it only for the signal that the image names."""
+    """The daemon resumes a paused container only for the stop signal of its image."""
     container = docker_start("sleep", "300", image=meddling_image)
     client.pause(container.id)
     container.kill("SIGTERM")
     assert container.wait(30).exit_code == 143
 
 
-def test_the_images_volumes_are_bounded_and_leave_nothing(
+def test_volumes_of_the_image_are_bounded_and_removed(
     client: docker.APIClient, docker_start: Starter, meddling_image: str
 ) -> None:
     container = docker_start("grep", " /volume ", "/proc/mounts", image=meddling_image)
@@ -93,7 +93,7 @@ def test_the_images_volumes_are_bounded_and_leave_nothing(
     assert mounts == []
 
 
-def test_what_holds_the_network_can_do_that_alone(
+def test_guard_has_only_the_network_capability(
     client: docker.APIClient, docker_engine: DockerEngine, docker_start: Starter,
     labels: dict[str, str], shared: Path,
 ) -> None:  # fmt: skip
@@ -113,7 +113,7 @@ def test_what_holds_the_network_can_do_that_alone(
     assert "TOKEN" not in str(client.inspect_container(guard["Id"])["Config"]["Env"])
 
 
-def test_without_rules_that_stand_nothing_starts(
+def test_container_does_not_start_without_active_rules(
     docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)

@@ -1,4 +1,4 @@
-"""A daemon that goes away while it builds."""
+"""Tests of a daemon that hangs up during a build."""
 
 import socketserver
 import threading
@@ -51,7 +51,9 @@ def images(tmp_path: Path) -> Iterator[DockerImages]:
         thread.join()
 
 
-def test_a_daemon_that_hangs_up_midway_is_unreachable(images: DockerImages, tmp_path: Path) -> None:
+def test_daemon_that_hangs_up_during_a_build_is_unavailable(
+    images: DockerImages, tmp_path: Path
+) -> None:
     context = tmp_path / "context"
     context.mkdir()
     (context / "Dockerfile").write_text("FROM scratch\n")

@@ -1,4 +1,4 @@
-"""What the Docker engine closes, beyond what every engine keeps to."""
+"""Tests of the isolation by the Docker engine, beyond the contract of all engines."""
 
 import json
 import re
@@ -39,13 +39,13 @@ def address(container_id: str) -> str:
     return next(iter(networks.values()))["IPAddress"]
 
 
-def test_memory_beyond_the_limit_is_told_as_such(docker_run: Run) -> None:
+def test_memory_over_the_limit_is_reported_as_oom(docker_run: Run) -> None:
     status, _, _ = docker_run(*python("x = b'x' * (256 << 20)"), memory=64 << 20)
     assert status.exit_code == 137
     assert status.oom_killed
 
 
-def test_there_is_no_swap_beyond_the_memory(docker_start: Starter) -> None:
+def test_swap_is_disabled(docker_start: Starter) -> None:
     container = docker_start("sleep", "300", memory=64 << 20)
     client = docker.APIClient(version="auto")
     host = client.inspect_container(container.id)["HostConfig"]
@@ -53,7 +53,7 @@ def test_there_is_no_swap_beyond_the_memory(docker_start: Starter) -> None:
     assert (host["Memory"], host["MemorySwap"]) == (64 << 20, 64 << 20)
 
 
-def test_processes_beyond_the_limit_cannot_start(docker_run: Run) -> None:
+def test_processes_over_the_limit_cannot_start(docker_run: Run) -> None:
     task = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 20 & done; echo all"
     _, stdout, stderr = docker_run("sh", "-c", task, pids=10)
     assert stdout == b""
@@ -66,7 +66,7 @@ def test_open_files_and_core_dumps_are_limited(docker_run: Run) -> None:
 
 
 def test_cpu_time_is_limited(docker_run: Run) -> None:
-    """Half a CPU gets about half the time of a clock; a whole one would get all of it."""
+    """With half a CPU, CPU time is about half of the elapsed time."""
     code = (
         "import time; w, c = time.monotonic(), time.process_time()\n"
         "while time.monotonic() - w < 1.5: pass\n"
@@ -90,7 +90,7 @@ def test_the_root_file_system_is_read_only(docker_run: Run) -> None:
     assert docker_run("sh", "-c", task, user="0:0", capabilities=("DAC_OVERRIDE",))[1] == b""
 
 
-def test_the_process_is_nobody_and_may_not_become_more(docker_run: Run) -> None:
+def test_process_has_no_privileges(docker_run: Run) -> None:
     _, stdout, _ = docker_run("cat", "/proc/self/status")
     fields = dict(line.split(":\t", 1) for line in stdout.decode().splitlines() if ":\t" in line)
     assert fields["Uid"].split() == [str(USER)] * 4
@@ -107,13 +107,13 @@ def test_even_root_has_no_capabilities(docker_run: Run) -> None:
     assert {int(line.split()[1], 16) for line in stdout.splitlines()} == {0}
 
 
-def test_the_engine_cannot_be_reached_from_inside(docker_run: Run) -> None:
+def test_engine_socket_is_not_in_the_container(docker_run: Run) -> None:
     task = "find / -xdev -name 'docker*.sock' 2>/dev/null; ls /var/run/docker.sock 2>/dev/null"
     assert docker_run("sh", "-c", task)[1] == b""
 
 
-def test_orphans_are_reaped(docker_run: Run) -> None:
-    """Without an init, ended grandchildren would pile up as zombies against the limit."""
+def test_orphaned_processes_are_reaped(docker_run: Run) -> None:
+    """Without an init, zombies would count against the process limit."""
     code = (
         "import glob, os, time\n"
         "for _ in range(5):\n"
@@ -158,7 +158,7 @@ def overlay(root: Path) -> OverlayMount:
     return OverlayMount(**layers, target="/workspace")
 
 
-def test_an_overlay_is_written_aside(
+def test_writes_go_to_the_upper_layer_of_an_overlay(
     docker_engine: DockerEngine, docker_start: Starter, tmp_path: Path, labels: dict[str, str]
 ) -> None:
     mount = overlay(tmp_path)
@@ -177,7 +177,7 @@ def test_an_overlay_is_written_aside(
     assert docker_engine.leftovers(labels) == []
 
 
-def test_a_read_only_overlay_is_not_written_at_all(docker_run: Run, tmp_path: Path) -> None:
+def test_read_only_overlay_refuses_writes(docker_run: Run, tmp_path: Path) -> None:
     mount = replace(overlay(tmp_path), read_only=True)
     status, _, stderr = docker_run(
         "sh", "-c", "ls /workspace && touch /workspace/x", mounts=(mount,)
@@ -187,7 +187,7 @@ def test_a_read_only_overlay_is_not_written_at_all(docker_run: Run, tmp_path: Pa
     assert list(mount.upper.iterdir()) == []
 
 
-def test_an_overlays_volume_carries_the_labels(
+def test_volume_of_an_overlay_has_the_labels(
     docker_engine: DockerEngine, docker_start: Starter, tmp_path: Path, labels: dict[str, str]
 ) -> None:
     docker_start("sleep", "300", mounts=(overlay(tmp_path),))
@@ -210,7 +210,7 @@ def test_a_refused_start_leaves_no_volume(
     assert [leftover.kind for leftover in docker_engine.leftovers(labels)] == ["network"]
 
 
-def test_scratch_space_is_the_users_bounded_and_runs_programs(docker_run: Run) -> None:
+def test_tmpfs_is_owned_by_the_user_bounded_and_executable(docker_run: Run) -> None:
     task = (
         "cp /bin/true /scratch/run && /scratch/run && echo runs; stat -c '%u %a' /scratch; "
         "head -c 3000000 /dev/zero > /scratch/big || echo full"
@@ -220,12 +220,12 @@ def test_scratch_space_is_the_users_bounded_and_runs_programs(docker_run: Run) -
     assert stdout.decode().splitlines() == ["runs", f"{USER} 700", "full"]
 
 
-def test_without_a_network_there_is_only_loopback(docker_run: Run) -> None:
+def test_container_without_network_has_only_loopback(docker_run: Run) -> None:
     code = "import os, json; print(json.dumps(os.listdir('/sys/class/net')))"
     assert json.loads(docker_run(*python(code))[1]) == ["lo"]
 
 
-def test_workers_of_a_network_reach_the_host_but_not_each_other(
+def test_containers_of_a_network_do_not_reach_each_other(
     docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
@@ -251,7 +251,7 @@ def _answers(host: str) -> bool:
     return False
 
 
-def test_a_published_port_is_on_loopback_alone(
+def test_published_port_is_bound_to_loopback_only(
     docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
 ) -> None:
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)

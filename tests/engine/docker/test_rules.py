@@ -1,4 +1,4 @@
-"""What the packet filters of a worker's network let through, read as the kernel does: in order."""
+"""Tests of the packet filter rules, evaluated in order as by the kernel."""
 
 import ipaddress
 import random
@@ -34,7 +34,7 @@ def host(*allowed: Place) -> list[str]:
 
 
 def verdict(lines: list[str], address: str, port: int) -> str | None:
-    """Give the word of the first rule about its address on a new connection by TCP."""
+    """Return the verdict of the first rule that matches a new TCP connection to an address."""
     for line in lines:
         if match := re.fullmatch(r"ip daddr (\S+)(?: tcp dport (\d+))? (accept|reject)", line):
             network, wanted, word = match.groups()
@@ -54,20 +54,20 @@ def verdict(lines: list[str], address: str, port: int) -> str | None:
         "224.0.0.251", "239.255.255.250", "240.0.0.1", "255.255.255.255", GATEWAY, "93.184.215.9",
     ],
 )  # fmt: skip
-def test_the_machine_and_what_is_private_are_closed(address: str) -> None:
+def test_host_and_private_networks_are_blocked(address: str) -> None:
     assert verdict(guard(), address, 80) == "reject"
 
 
 @pytest.mark.parametrize(
     "address", ["9.255.255.255", "11.0.0.1", "172.32.0.1", "93.184.215.10", "168.63.129.17"]
 )
-def test_the_rest_of_the_internet_is_open(address: str) -> None:
+def test_public_internet_is_open(address: str) -> None:
     assert verdict(guard(), address, 443) is None
     assert "policy accept" in guard()
 
 
-def test_whatever_python_calls_not_global_is_closed() -> None:
-    """An independent list of the special-purpose addresses, at random and at both ends."""
+def test_all_special_purpose_networks_are_blocked() -> None:
+    """Compares random and boundary addresses with Python's list of special-purpose networks."""
     numbers = random.Random(6890)
     closed = [ipaddress.IPv4Network(network) for network in rules.CLOSED]
     edges = [one[at] + step for one in closed for at in (0, -1) for step in (-1, 0, 1)
@@ -78,7 +78,7 @@ def test_whatever_python_calls_not_global_is_closed() -> None:
     assert [one for one in special if not any(one in network for network in closed)] == []
 
 
-def test_what_is_allowed_is_open_at_its_port_alone() -> None:
+def test_allowed_destination_is_open_only_at_its_port() -> None:
     allowed = (("10.1.2.3", 5432), ("host.docker.internal", 8080), ("192.168.7.0/24", None))
     for lines in (guard(*allowed), host(*allowed)):
         assert verdict(lines, "10.1.2.3", 5432) == "accept"
@@ -89,26 +89,26 @@ def test_what_is_allowed_is_open_at_its_port_alone() -> None:
         assert verdict(lines, "192.168.7.9", 1) == "accept"
 
 
-def test_names_can_be_resolved_and_nothing_else_asked_there() -> None:
+def test_name_server_is_open_only_at_port_53() -> None:
     for lines in (guard(), host()):
         assert "ip daddr 192.168.1.53 udp dport 53 accept" in lines
         assert "ip daddr 192.168.1.53 tcp dport 53 accept" in lines
     assert verdict(guard(), "192.168.1.53", 80) == "reject"
 
 
-def test_what_has_no_rule_of_its_own_is_closed() -> None:
+def test_ipv6_is_blocked() -> None:
     assert "meta nfproto ipv6 reject" in guard()
 
 
-def test_flows_are_counted_before_any_new_one_is_let_through() -> None:
+def test_connection_limit_precedes_all_accept_rules() -> None:
     lines = guard(("10.1.2.3", None))
     first = lines.index("ip daddr 10.1.2.3/32 accept")
     assert lines.index("ct state new ct count over 1000 drop") < first
     assert lines.index("ct state new limit rate over 50/second burst 1000 packets drop") < first
 
 
-def test_flows_inside_of_a_container_are_no_entries_of_the_kernels_table() -> None:
-    """But for the engine's resolver, whose address is translated: those are counted."""
+def test_local_flows_are_not_tracked() -> None:
+    """Exception: flows to the engine's resolver, whose address is translated, are tracked."""
     text = rules.guard_rules(Egress(image="image"), gateway=GATEWAY)
     untracked, _, output = text.partition("chain output ")
     assert "type filter hook output priority raw;" in untracked
@@ -118,14 +118,14 @@ def test_flows_inside_of_a_container_are_no_entries_of_the_kernels_table() -> No
     assert counted < output.index('oifname "lo" accept')
 
 
-def test_questions_for_names_are_slowed_down_before_anything_is_let_through() -> None:
+def test_dns_rate_limit_precedes_all_accept_rules() -> None:
     lines = guard()
     slowed = "ip daddr 127.0.0.11 limit rate over 200/second burst 1000 packets drop"
     (place,) = (at for at, line in enumerate(lines) if line.endswith(slowed))
     assert place < lines.index("ct state established,related accept")
 
 
-def test_the_host_is_closed_to_its_bridge_alone_whatever_its_addresses() -> None:
+def test_host_rules_apply_only_to_the_bridge() -> None:
     lines = host()
     last = "fib daddr type { local, broadcast, multicast, anycast } counter reject with icmpx"
     assert lines.index('iifname != "br-1" accept') < lines.index(f"{last} type admin-prohibited")
@@ -144,7 +144,7 @@ def test_a_base_url_opens_one_port(url: str, port: int) -> None:
     ["postgres://10.1.2.3/x", "postgres://10.1.2.3:5432/x", "10.1.2.3", "//10.1.2.3/", "http://",
      "http://10.1.2.3:0/", "http://10.1.2.3:99999/", "ftp://10.1.2.3", "http://[fd00::1]/"],
 )  # fmt: skip
-def test_what_is_no_base_url_of_a_model_opens_nothing(url: str) -> None:
+def test_invalid_base_url_opens_nothing(url: str) -> None:
     assert allowed_destinations((), [url]) == ()
 
 
@@ -154,9 +154,7 @@ def test_what_is_no_base_url_of_a_model_opens_nothing(url: str) -> None:
      ("gemini", "GOOGLE_GEMINI_BASE_URL"), ("opencode", "OPENAI_BASE_URL"),
      ("aider", "OLLAMA_API_BASE"), ("mini", "LITELLM_PROXY_API_BASE")],
 )  # fmt: skip
-def test_only_the_base_urls_of_the_agent_program_open_anything(
-    program: str, own: str | None
-) -> None:
+def test_only_base_urls_of_the_agent_program_open_ports(program: str, own: str | None) -> None:
     others = {
         "DATABASE_URL": "postgres://host.docker.internal/x",
         "CACHE_BASE_URL": "http://host.docker.internal",
@@ -168,7 +166,7 @@ def test_only_the_base_urls_of_the_agent_program_open_anything(
     assert urls == (["http://host.docker.internal:4000"] if own else [])
 
 
-def test_a_runtime_with_a_network_of_its_own_is_refused() -> None:
+def test_runtime_with_its_own_network_stack_is_refused() -> None:
     check_runtime(None)
     check_runtime("runc")
     with pytest.raises(

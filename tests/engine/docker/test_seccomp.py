@@ -1,4 +1,4 @@
-"""The system calls that a container may make: sockets are made to see them refused, and no more.
+"""Tests of the system calls that containers may make: forbidden sockets are only refused.
 
 No socket that a container should not have is bound or connected here.
 """
@@ -67,8 +67,8 @@ def found(run: Run, code: str) -> dict[str, object]:
     return result
 
 
-def test_four_families_of_sockets_are_open(docker_run: Run) -> None:
-    """Also not with bits in the upper half of the argument, which the kernel leaves out."""
+def test_only_four_socket_families_are_allowed(docker_run: Run) -> None:
+    """Also with bits in the upper half of the argument, which the kernel ignores."""
     said = found(docker_run, SOCKETS)
     for name in set(FAMILIES) - OPEN:
         refused = {key: value for key, value in said.items() if key.startswith(f"{name} ")}
@@ -81,8 +81,8 @@ def test_four_families_of_sockets_are_open(docker_run: Run) -> None:
     assert (said["io_uring"], said["io_setup"]) == ("ENOSYS", "ENOSYS")
 
 
-def test_three_protocols_of_netlink_are_open(docker_run: Run) -> None:
-    """Among the others: messages of the kernel about the devices of the machine."""
+def test_only_three_netlink_protocols_are_allowed(docker_run: Run) -> None:
+    """Other protocols include the kernel's messages about devices of the machine."""
     said = found(docker_run, SOCKETS)
     route, audit = 0, 9
     assert {n for n in range(32) if said[f"protocol {n}"] == "made"} == {route, 4, 12}
@@ -92,8 +92,8 @@ def test_three_protocols_of_netlink_are_open(docker_run: Run) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="calls of another kind of machine")
-def test_a_32_bit_call_is_no_way_around(docker_run: Run) -> None:
-    """`socketcall` is no call at all; a direct one makes what a 64-bit one makes."""
+def test_32_bit_calls_are_filtered(docker_run: Run) -> None:
+    """`socketcall` is refused; a direct 32-bit call is treated like a 64-bit call."""
     said = found(docker_run, OLD)
     eperm, enosys = -1, -38
     assert said["vsock"] == said["alg"] == said["packet"] == [enosys, eperm]
@@ -102,10 +102,10 @@ def test_a_32_bit_call_is_no_way_around(docker_run: Run) -> None:
     assert direct >= 0
 
 
-def test_services_and_guards_and_commands_inside_have_it_too(
+def test_profile_applies_to_services_guards_and_entered_commands(
     docker_engine: DockerEngine, docker_start: Starter, labels: dict[str, str]
 ) -> None:
-    """Rules are set over netlink, and a command that is entered later is filtered as well."""
+    """Guards need netlink, and commands that are entered later are filtered too."""
     network = docker_engine.create_network("orchestrator-test-calls", labels)
     egress = Egress(image=docker_start.spec("true").image)
     container = docker_start("sleep", "300", network=network, egress=egress)
@@ -122,10 +122,10 @@ def test_services_and_guards_and_commands_inside_have_it_too(
         assert f"seccomp={profile()}" in told
 
 
-def test_where_the_daemon_cannot_filter_it_is_not_asked_to(
+def test_profile_is_omitted_if_the_daemon_cannot_filter(
     docker_engine: DockerEngine, docker_start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemon refuses to start a container with a profile that its kernel cannot load."""
+    """A daemon refuses a profile that its kernel cannot load."""
     info = docker_engine._info()
     monkeypatch.setattr(docker_engine, "_info", lambda: {**info, "SecurityOptions": []})
     assert not docker_engine.check(images=(), runtime=None).seccomp

@@ -1,4 +1,4 @@
-"""Engines that runs do not work with are refused by name, before anything is made.
+"""Tests that unsupported engines are refused by name, before anything is created.
 
 What they answer was recorded: Podman 5.4.2 as root, Docker 26.1.5 rootless and as root.
 """
@@ -43,7 +43,7 @@ ROOTLESS = INFO | {"SecurityOptions": [*INFO["SecurityOptions"], "name=rootless"
 
 
 def answering(version: dict[str, Any], info: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
-    """Answer what an engine is, and that it has every image and nothing else."""
+    """Return a server that describes an engine, and claims to have every image."""
 
     class Answers(BaseHTTPRequestHandler):
         asked: list[str] = []  # noqa: RUF012
@@ -108,7 +108,7 @@ PARALLEL = ("parallel", "--agent-cli", "shell", "true")
     ],
     ids=["podman", "rootless"],
 )
-def test_an_engine_on_a_socket(
+def test_unsupported_engine_on_a_socket_is_refused(
     repo: Path, tmp_path: Path, version: dict[str, Any], info: dict[str, Any], said: str
 ) -> None:
     path = tmp_path / "engine.sock"
@@ -127,7 +127,7 @@ def test_an_engine_on_a_socket(
     assert answers.asked == []
 
 
-def test_an_engine_over_the_network(repo: Path) -> None:
+def test_engine_over_the_network_is_refused(repo: Path) -> None:
     answers: Any = answering(DOCKER, INFO)
     server = HTTPServer(("127.0.0.1", 0), answers)
     host = f"tcp://127.0.0.1:{server.server_port}"
@@ -139,7 +139,7 @@ def test_an_engine_over_the_network(repo: Path) -> None:
     assert untouched(repo)
 
 
-def test_an_engine_behind_ssh_is_not_connected_to(repo: Path) -> None:
+def test_engine_over_ssh_is_refused_without_connecting(repo: Path) -> None:
     done = tried(repo, "ssh://nobody@there.invalid", *PARALLEL)
     assert done.returncode == 3
     assert "(`ssh://nobody@there.invalid`)" in done.stderr

@@ -1,4 +1,4 @@
-"""The gate to mmdebstrap, held against programs that behave as it might."""
+"""Tests of the call of mmdebstrap, with stand-ins for the program."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from orchestrator.errors import ImageBuildError
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the place of a stand-in for mmdebstrap."""
+    """Return the path of a stand-in for mmdebstrap."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -25,7 +25,7 @@ def write(program: Path, script: str) -> None:
 
 
 @pytest.mark.process
-def test_it_is_told_the_packages_and_where_to_write(program: Path, tmp_path: Path) -> None:
+def test_packages_and_target_are_arguments_of_mmdebstrap(program: Path, tmp_path: Path) -> None:
     write(program, 'for last; do :; done; printf "%s\\n" "$@" >"$last"')
     bootstrap(tmp_path / "base.tar", ("git", "python3"))
     arguments = (tmp_path / "base.tar").read_text().splitlines()
@@ -35,7 +35,7 @@ def test_it_is_told_the_packages_and_where_to_write(program: Path, tmp_path: Pat
 
 
 @pytest.mark.process
-def test_its_last_lines_are_shown_when_it_fails(program: Path, tmp_path: Path) -> None:
+def test_failure_shows_the_last_lines(program: Path, tmp_path: Path) -> None:
     write(program, "seq 100; printf 'E: \\033[31mno mirror\\n' >&2; exit 25")
     with pytest.raises(ImageBuildError) as caught:
         bootstrap(tmp_path / "base.tar", ("git",))
@@ -45,9 +45,7 @@ def test_its_last_lines_are_shown_when_it_fails(program: Path, tmp_path: Path) -
     assert lines[-2:] == ["  100", "  E: \ufffd[31mno mirror"]
 
 
-def test_a_missing_program_comes_with_a_hint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_program_has_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ImageBuildError) as caught:
         bootstrap(tmp_path / "base.tar", ("git",))
@@ -56,7 +54,7 @@ def test_a_missing_program_comes_with_a_hint(
 
 
 @pytest.mark.process
-def test_it_is_ended_in_time_with_all_it_started(program: Path, tmp_path: Path) -> None:
+def test_timeout_kills_the_program_and_its_children(program: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     write(program, f"sleep 300 & echo $! >{pid_file}; trap 'exit 1' TERM; wait")
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a project's Dockerfile or devcontainer.json says of its image."""
+"""Tests of reading a project's Dockerfile or devcontainer.json."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def describe(project: Path, text: str) -> Path:
     return path
 
 
-def test_a_devcontainer_is_read_as_editors_write_it(project: Path) -> None:
+def test_devcontainer_with_comments_is_read(project: Path) -> None:
     image = read_project(project)
     assert image.source == project / ".devcontainer" / "devcontainer.json"
     assert image.image is None
@@ -59,19 +59,19 @@ def test_a_devcontainer_may_name_an_image(project: Path) -> None:
     assert (image.image, image.unused) == ("debian:13", ("features",))
 
 
-def test_a_dockerfile_is_built_in_its_folder(project: Path) -> None:
+def test_context_of_a_dockerfile_is_its_folder(project: Path) -> None:
     image = read_project(project / "Dockerfile")
     assert image.dockerfile == image.source == project / "Dockerfile"
     assert image.context == project
     assert image.image is None
 
 
-def test_without_a_devcontainer_the_dockerfile_counts(project: Path) -> None:
+def test_dockerfile_is_used_without_a_devcontainer(project: Path) -> None:
     (project / ".devcontainer" / "devcontainer.json").unlink()
     assert read_project(project).source == project / "Dockerfile"
 
 
-def test_a_devcontainer_of_several_belongs_to_the_same_project(project: Path) -> None:
+def test_nested_devcontainer_belongs_to_the_project(project: Path) -> None:
     folder = project / ".devcontainer" / "web"
     folder.mkdir()
     source = folder / "devcontainer.json"
@@ -97,7 +97,7 @@ def test_a_devcontainer_of_several_belongs_to_the_same_project(project: Path) ->
         "Gemfile.lock",
     ],
 )
-def test_what_it_is_made_from_changes_its_digest(project: Path, file: str) -> None:
+def test_digest_changes_with_the_source_files(project: Path, file: str) -> None:
     before = read_project(project).digest
     with (project / file).open("ab") as content:
         content.write(b"\n// \xff")
@@ -107,13 +107,13 @@ def test_what_it_is_made_from_changes_its_digest(project: Path, file: str) -> No
     assert read_project(project).digest == after
 
 
-def test_the_same_project_elsewhere_has_the_same_digest(project: Path) -> None:
+def test_digest_does_not_depend_on_the_path(project: Path) -> None:
     before = read_project(project).digest
     moved = project.rename(project.parent / "store")
     assert read_project(moved).digest == before
 
 
-def test_lock_files_of_the_context_count_as_well(project: Path) -> None:
+def test_lock_files_of_the_context_change_the_digest(project: Path) -> None:
     (project / "api").mkdir()
     source = describe(project, '{"build": {"dockerfile": "Dockerfile.dev", "context": "../api"}}')
     before = read_project(source).digest
@@ -145,7 +145,7 @@ def test_lock_files_of_the_context_count_as_well(project: Path) -> None:
         (" " * 1024**2 + "{}", "larger than 1048576 bytes"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(project: Path, text: str, message: str) -> None:
+def test_unsupported_keys_are_refused(project: Path, text: str, message: str) -> None:
     source = describe(project, text)
     with pytest.raises(ConfigError) as caught:
         read_project(project)
@@ -153,7 +153,7 @@ def test_what_cannot_be_honoured_is_refused(project: Path, text: str, message: s
     assert message in caught.value.message
 
 
-def test_a_link_leads_out_of_the_project_no_less(project: Path, tmp_path: Path) -> None:
+def test_link_out_of_the_project_is_refused(project: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (project / ".devcontainer" / "link").symlink_to(tmp_path / "home")
     text = '{"build": {"dockerfile": "Dockerfile.dev", "context": "link"}}'
@@ -162,9 +162,7 @@ def test_a_link_leads_out_of_the_project_no_less(project: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", ".devcontainer/devcontainer.json", ".devcontainer"])
-def test_a_file_that_is_found_is_no_link_to_the_host_s(
-    project: Path, tmp_path: Path, name: str
-) -> None:
+def test_discovered_file_may_not_be_a_link(project: Path, tmp_path: Path, name: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "devcontainer.json").write_text('{"image": "x", "token-1234": 1}')
@@ -177,8 +175,8 @@ def test_a_file_that_is_found_is_no_link_to_the_host_s(
     assert "token-1234" not in str(caught.value)
 
 
-def test_lock_files_outside_are_not_read(project: Path) -> None:
-    """As root, reading `/proc/kmsg` has no end; a build does not see what a link leads to."""
+def test_linked_lock_files_are_not_read(project: Path) -> None:
+    """A read of `/proc/kmsg` by root never ends, and a build does not see linked files."""
     before = read_project(project).digest
     (project / "uv.lock").symlink_to("/proc/kmsg")
     (project / "go.sum").symlink_to("/proc/kcore")
@@ -186,8 +184,8 @@ def test_lock_files_outside_are_not_read(project: Path) -> None:
     assert read_project(project).digest == before
 
 
-def test_a_list_of_what_is_ignored_is_no_link_to_the_host_s(project: Path, tmp_path: Path) -> None:
-    """With a Dockerfile that lies elsewhere, the list's lines become a file of the build's."""
+def test_dockerignore_may_not_be_a_link(project: Path, tmp_path: Path) -> None:
+    """With a Dockerfile from elsewhere, the list's lines are copied into the build."""
     (tmp_path / "key").write_text("token-1234")
     listed = project / ".dockerignore"
     listed.symlink_to(tmp_path / "key")
@@ -214,7 +212,7 @@ def test_a_list_of_what_is_ignored_is_no_link_to_the_host_s(project: Path, tmp_p
         pass
 
 
-def test_where_there_is_nothing_it_says_so(tmp_path: Path) -> None:
+def test_missing_build_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no Dockerfile and no devcontainer\.json: "):
         read_project(tmp_path)
     with pytest.raises(ConfigError, match="no such file: "):

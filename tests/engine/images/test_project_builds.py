@@ -1,4 +1,4 @@
-"""When the images of a project are made, and when they are stale."""
+"""Tests of when a project's images are built, and when they are stale."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def states(engine: ShelfEngine) -> dict[str, bool]:
     return {one.tag: one.stale for one in image_statuses(engine) if one.project is not None}
 
 
-def test_the_agent_comes_on_top_of_the_project(engine: ShelfEngine, shop: Path) -> None:
+def test_agent_is_installed_on_the_projects_image(engine: ShelfEngine, shop: Path) -> None:
     tag = build(engine, shop)
     base, worker = engine.builds
     assert base.tag == worker.args["BASE"] == project_tag(read_project(shop))
@@ -57,7 +57,7 @@ def test_the_agent_comes_on_top_of_the_project(engine: ShelfEngine, shop: Path) 
     assert (labels[PROJECT], labels[AGENT]) == (str(shop / "Dockerfile"), "claude")
 
 
-def test_it_is_made_once_for_the_same_content(engine: ShelfEngine, shop: Path) -> None:
+def test_image_is_built_once_for_equal_content(engine: ShelfEngine, shop: Path) -> None:
     first = build(engine, shop)
     (shop / "main.py").write_text("print()")
     assert build(engine, shop) == first
@@ -68,9 +68,7 @@ def test_it_is_made_once_for_the_same_content(engine: ShelfEngine, shop: Path) -
     assert len(engine.builds) == 5
 
 
-def test_another_content_is_another_image_and_the_old_one_is_stale(
-    engine: ShelfEngine, shop: Path
-) -> None:
+def test_changed_content_makes_the_old_image_stale(engine: ShelfEngine, shop: Path) -> None:
     old = build(engine, shop)
     (shop / "uv.lock").write_text("new")
     new = build(engine, shop)
@@ -81,7 +79,7 @@ def test_another_content_is_another_image_and_the_old_one_is_stale(
 
 
 @pytest.mark.parametrize("what", ["gone", "another agent", "nonsense"])
-def test_what_nothing_would_make_anew_is_stale(engine: ShelfEngine, shop: Path, what: str) -> None:
+def test_image_of_a_removed_project_is_stale(engine: ShelfEngine, shop: Path, what: str) -> None:
     source = shop / "Dockerfile"
     labels = {RECIPE: read_project(shop).digest, PROJECT: str(source)}
     engine.put("fresh:1", labels)
@@ -93,7 +91,7 @@ def test_what_nothing_would_make_anew_is_stale(engine: ShelfEngine, shop: Path, 
     assert states(engine) == {"fresh:1": True}
 
 
-def test_a_ready_made_image_is_pulled_once(engine: ShelfEngine, shop: Path) -> None:
+def test_ready_made_image_is_pulled_once(engine: ShelfEngine, shop: Path) -> None:
     (shop / ".devcontainer.json").write_text('{"image": "debian:13"}')
     with pytest.raises(ImageBuildError, match="debian:13"):
         build(engine, shop)
@@ -104,9 +102,7 @@ def test_a_ready_made_image_is_pulled_once(engine: ShelfEngine, shop: Path) -> N
     assert [one.args["BASE"] for one in engine.builds] == ["debian:13", "debian:13"]
 
 
-def test_the_stage_and_the_arguments_of_a_devcontainer_are_its_own(
-    engine: ShelfEngine, shop: Path
-) -> None:
+def test_devcontainer_sets_stage_and_arguments(engine: ShelfEngine, shop: Path) -> None:
     (shop / ".devcontainer.json").write_text(
         '{"build": {"dockerfile": "Dockerfile", "args": {"A": "1"}, "target": "dev"}}'
     )

@@ -1,4 +1,4 @@
-"""What an image is made from, and when it is made at all."""
+"""Tests of the inputs of images, and of when an image is built."""
 
 import shutil
 import tarfile
@@ -38,7 +38,7 @@ class Build:
 
 @dataclass
 class ShelfEngine:
-    """An engine that only keeps a shelf of images."""
+    """An engine that only stores images."""
 
     registry: set[str] = field(default_factory=set)
     shelf: dict[str, ImageInfo] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def forbid_bootstrap(tarball: Path, packages: tuple[str, ...]) -> None:
         ((), "default"),
     ],
 )
-def test_the_most_special_certificates_win(
+def test_most_specific_certificates_are_used(
     tmp_path: Path, names: tuple[str, ...], chosen: str
 ) -> None:
     for name in (*names, "default"):
@@ -132,35 +132,35 @@ def test_the_most_special_certificates_win(
     assert ca_bundle(environ, tmp_path / "default") == tmp_path / chosen
 
 
-def test_certificates_that_are_not_there_are_passed_over(tmp_path: Path, bundle: Path) -> None:
+def test_missing_certificates_are_skipped(tmp_path: Path, bundle: Path) -> None:
     environ = {"PIP_CERT": str(tmp_path / "gone"), "SSL_CERT_FILE": str(bundle)}
     assert ca_bundle(environ, tmp_path / "default") == bundle
     assert ca_bundle({"PIP_CERT": ""}, tmp_path / "default") is None
 
 
-def test_proxies_are_passed_on_in_the_case_they_are_set_in() -> None:
+def test_proxy_variables_keep_their_case() -> None:
     environ = {"HTTPS_PROXY": "http://p:1", "no_proxy": "here", "http_proxy": "", "HOME": "/root"}
     assert proxy_args(environ) == {"HTTPS_PROXY": "http://p:1", "no_proxy": "here"}
 
 
-def test_an_empty_index_is_none() -> None:
+def test_empty_index_variable_is_ignored() -> None:
     assert index_args("pip", {"PIP_INDEX_URL": "http://i"}) == {"PIP_INDEX_URL": "http://i"}
     assert index_args("pip", {"PIP_INDEX_URL": ""}) == {}
 
 
 @pytest.mark.parametrize("name", ["npm_config_registry", "NPM_CONFIG_REGISTRY"])
-def test_an_index_goes_to_its_own_installer_alone(name: str) -> None:
+def test_index_is_passed_only_to_its_installer(name: str) -> None:
     environ = {"PIP_INDEX_URL": "http://pip", name: "http://npm"}
     assert index_args("npm", environ) == {"npm_config_registry": "http://npm"}
     assert index_args("pip", environ) == {"PIP_INDEX_URL": "http://pip"}
 
 
-def test_ingredients_do_not_run_into_each_other() -> None:
+def test_hash_depends_on_boundaries_and_order() -> None:
     hashes = {recipe_hash(*i) for i in [("ab", "c"), ("a", "bc"), ("abc",), ("c", "ab")]}
     assert len(hashes) == 4
 
 
-def test_the_base_is_built_where_a_registry_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_is_built_if_a_registry_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "bootstrap", forbid_bootstrap)
     engine = ShelfEngine(registry={UPSTREAM})
     builder_for(engine).build_base()
@@ -170,7 +170,7 @@ def test_the_base_is_built_where_a_registry_answers(monkeypatch: pytest.MonkeyPa
     assert "git" in build.files["images/base-packages.txt"].split()
 
 
-def test_the_base_is_bootstrapped_where_none_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_is_bootstrapped_without_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "bootstrap", write_tarball)
     engine = ShelfEngine()
     builder_for(engine).build_base()
@@ -178,7 +178,7 @@ def test_the_base_is_bootstrapped_where_none_does(monkeypatch: pytest.MonkeyPatc
     assert engine.builds == []
 
 
-def test_what_is_up_to_date_is_not_built_again() -> None:
+def test_up_to_date_image_is_not_rebuilt() -> None:
     engine = ShelfEngine(registry={UPSTREAM})
     for _ in range(2):
         builder_for(engine).build_base()
@@ -186,7 +186,7 @@ def test_what_is_up_to_date_is_not_built_again() -> None:
     assert [build.tag for build in engine.builds] == [BASE_IMAGE, DEFAULT_IMAGE]
 
 
-def test_without_the_cache_everything_is_built_again() -> None:
+def test_no_cache_rebuilds_everything() -> None:
     engine = ShelfEngine(registry={UPSTREAM})
     for use_cache in (True, False):
         builder_for(engine, use_cache=use_cache).build_base()
@@ -210,18 +210,18 @@ def test_a_new_base_makes_the_worker_image_stale() -> None:
     assert len(engine.builds) == 3
 
 
-def test_an_own_base_that_is_nowhere_is_an_error() -> None:
+def test_missing_custom_base_is_an_error() -> None:
     with pytest.raises(ImageBuildError, match="mine:1"):
         builder_for(ShelfEngine()).build_base("mine:1")
 
 
-def test_missing_images_are_listed_as_such() -> None:
+def test_missing_images_are_listed() -> None:
     tags = [BASE_IMAGE, *(worker_image(agent) for agent in INSTALLERS)]
     missing = [ImageStatus(tag=tag, info=None, stale=False) for tag in tags]
     assert list(image_statuses(ShelfEngine())) == missing
 
 
-def test_a_build_sees_the_certificates_and_nothing_else_of_the_machine(bundle: Path) -> None:
+def test_build_context_contains_only_its_files_and_certificates(bundle: Path) -> None:
     engine = ShelfEngine(registry={UPSTREAM})
     environ = {"PIP_CERT": str(bundle), "PIP_INDEX_URL": "http://index", "HTTP_PROXY": "http://p"}
     builder_for(engine, environ=environ).build_worker("architect")
@@ -242,15 +242,13 @@ def test_a_build_sees_the_certificates_and_nothing_else_of_the_machine(bundle: P
     }
 
 
-def test_an_installation_without_build_files_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_build_files_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "_PACKAGE", tmp_path / "orchestrator")
     with pytest.raises(ImageBuildError, match=r"`Dockerfile\.worker` is missing"):
         recipes.build_files()
 
 
-def test_an_image_is_made_from_the_files_of_its_own_agent_alone(
+def test_change_of_one_agents_files_makes_only_its_image_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "_images"
@@ -270,7 +268,7 @@ def test_an_image_is_made_from_the_files_of_its_own_agent_alone(
     assert stale(engine) == [worker_image(agent) for agent in INSTALLERS]
 
 
-def test_every_file_of_an_agent_is_one_s_there_is_an_image_for() -> None:
+def test_every_agent_with_files_has_an_image() -> None:
     files = (recipes.build_files() / "images" / "agents").iterdir()
     assert sorted(file.stem for file in files) == sorted(INSTALLERS)
     assert {agent.value for agent in AgentImage} == {*INSTALLERS, "shell"}
@@ -288,5 +286,5 @@ def test_every_file_of_an_agent_is_one_s_there_is_an_image_for() -> None:
         ("mine:1", "pull or build the image"),
     ],
 )
-def test_a_missing_image_comes_with_the_command_that_makes_it(image: str, hint: str) -> None:
+def test_hint_for_a_missing_image_names_the_command(image: str, hint: str) -> None:
     assert image_hint(image) == hint
