@@ -45,10 +45,12 @@ from orchestrator.workflow.parsing.manifest import (
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
+from option_table import table as option_table  # noqa: E402
 from rooms import draw as draw_rooms  # noqa: E402
 
 ROOMS = Path("docs/rooms.svg")
 SCHEMA = Path("docs/reference/config.schema.json")
+OPTION_TABLE = Path("orchestrator/cli/option_table.json")
 MANIFEST_SCHEMA = Path("docs/reference/manifest.schema.json")
 HELP_WIDTH = "80"
 _PART = re.compile(r"(?<=<!-- generated: )(?P<name>[^>]+?) -->\n.*?(?=<!-- end -->)", re.DOTALL)
@@ -62,6 +64,9 @@ def main(root: Path = ROOT, arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Hold the documentation to the code")
     parser.add_argument("--write", action="store_true", help="rewrite what is out of step")
     options = parser.parse_args(arguments)
+    if options.write:
+        # Written first, because the help texts below come from it.
+        (root / OPTION_TABLE).write_text(option_table(), encoding="utf-8")
     problems = [*missing_words(root), *unknown_options(root)]
     for path, text in wanted_files(root):
         if (root / path).read_text(encoding="utf-8") == text:
@@ -88,6 +93,7 @@ def wanted_files(root: Path) -> Iterator[tuple[Path, str]]:
     yield SCHEMA, json.dumps(json_schema(), indent=2) + "\n"
     yield MANIFEST_SCHEMA, json.dumps(manifest_schema(), indent=2) + "\n"
     yield ROOMS, draw_rooms(ROOT)
+    yield OPTION_TABLE, option_table()
     for page in pages(root):
         text = (root / page).read_text(encoding="utf-8")
         if "<!-- generated: " in text:

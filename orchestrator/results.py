@@ -8,6 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.text.documented_model import DocumentedModel
+
 
 class Status(StrEnum):
     """Final status of a worker or run."""
@@ -59,10 +61,10 @@ class Reason(StrEnum):
     """A bug in the orchestrator."""
 
 
-class CheckResult(BaseModel):
+class CheckResult(DocumentedModel):
     """Result of one check of a worker's commit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     passed: bool
@@ -80,10 +82,10 @@ Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
 """Why a person should look at a worker."""
 
 
-class Noticed(BaseModel):
+class Noticed(DocumentedModel):
     """A finding during the run for which a person should have looked at the worker."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     trigger: Trigger
     """`silence`, `repeated_error`, `needs_input` or `out_of_scope`."""
@@ -93,10 +95,10 @@ class Noticed(BaseModel):
     """Time of the finding."""
 
 
-class WorkerResult(BaseModel):
+class WorkerResult(DocumentedModel):
     """The result of one worker. The first nine fields are those of `architect parallel`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     worker_id: int
     """Number of the worker, counted from 1; part of the names of its worktree and branch."""

@@ -6,6 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from orchestrator.cli.conversion import convert_plainly
 from orchestrator.config.option import Group
 
 _TYPE = re.compile(r" <.*>$")
@@ -17,6 +18,12 @@ _FEW = 15
 
 class GroupedCommand(TyperCommand):
     """A command that lists its options in sections, in the order of `Group`."""
+
+    def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401
+        """Return the parameters, which leave text as it is."""
+        parameters = super().get_params(ctx)
+        convert_plainly(parameters)
+        return parameters
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """Return the arguments as the usage line names them, without typer's braces."""

@@ -10,8 +10,9 @@ from orchestrator.cli.foreground import run_in_foreground
 from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.dry_run import plan_json, plan_table
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.views import View
+from orchestrator.cli.output.views import View, make_view
 from orchestrator.cli.run_options import RunOptions, SeveralRunOptions
+from orchestrator.cli.turns import turn
 from orchestrator.config.loading import Settings, load_settings, mistakes
 from orchestrator.config.needs import without_effect
 from orchestrator.config.run import ParallelConfig
@@ -22,6 +23,33 @@ from orchestrator.runs.runner import ParallelRunner
 from orchestrator.workflow.model import Workflow
 
 _UNCHECKED = "not checked: engine, images and capacity of the machine (use `orchestrator doctor`)"
+
+
+def run_tasks(positional: str | None, given: GivenSettings, run: RunOptions) -> None:
+    """Configure a run of `orchestrator parallel`, and start it.
+
+    Args:
+        positional: The task given as an argument.
+        given: The settings given as options.
+        run: The other options.
+
+    Raises:
+        ConfigError: A setting is invalid.
+        typer.Exit: With the exit code of the run.
+    """
+    if positional is not None:
+        if not positional.strip():
+            raise ConfigError(
+                "argument TASK must not be empty",
+                hint="write the task in quotes, or pass tasks only with `--task`",
+            )
+        given = {**given, "tasks": (positional, *given.get("tasks", ()))}
+    config = configure(given, run).config
+    refuse_idle_options(given, config)
+    with turn(run):
+        fetch_base(run, config.base)
+        view = make_view(quiet=run.quiet)
+        start(ParallelRunner(config, emit=view), config, view, run)
 
 
 def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True) -> Settings:

@@ -10,14 +10,12 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, get_origin
 
 import typer
 
-from orchestrator.cli.output.formats import size
-from orchestrator.config.fields import FIELDS, OPTIONS, field_info, flag
+from orchestrator.cli.option_table import OptionRow, read_options
 from orchestrator.config.option import Group
-from orchestrator.config.sources import agent_names
 from orchestrator.errors import ConfigError
 
 GivenSettings = dict[str, Any]
@@ -72,11 +70,14 @@ def with_settings(
         only: Settings that are options of the command. Default: every setting with an option.
         without: Settings that are not options of the command.
     """
-    unknown = {*(only or ()), *without} - OPTIONS.keys()
+    options = read_options()
+    unknown = {*(only or ()), *without} - options.keys()
     if unknown:
         raise KeyError(f"no such setting: {sorted(unknown)}")
-    keys = [key for key in OPTIONS if (only is None or key in only) and key not in without]
-    return lambda function: _command(function, keys)
+    rows = [
+        row for key, row in options.items() if (only is None or key in only) and key not in without
+    ]
+    return lambda function: _command(function, rows)
 
 
 def with_options(function: Command) -> Command:
@@ -87,7 +88,7 @@ def with_options(function: Command) -> Command:
     return _command(function, ())
 
 
-def _command(function: Command, keys: Collection[str]) -> Command:
+def _command(function: Command, rows: Collection[OptionRow]) -> Command:
     own: dict[str, Parameter] = {}
     parts: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -102,8 +103,8 @@ def _command(function: Command, keys: Collection[str]) -> Command:
             name: part(**{field.name: given[field.name] for field in _option_fields(part)})
             for name, part in parts.items()
         }
-        if keys:
-            made["settings"] = _settings(keys, given)
+        if rows:
+            made["settings"] = _settings(rows, given)
         function(**made, **{name: given[name] for name in own})
 
     of_parts = (
@@ -116,7 +117,7 @@ def _command(function: Command, keys: Collection[str]) -> Command:
         for part in parts.values()
         for field in _option_fields(part)
     )
-    _declare(command, [*_options(keys), *own.values(), *of_parts])
+    _declare(command, [*_options(rows), *own.values(), *of_parts])
     return command
 
 
@@ -134,79 +135,63 @@ def _declare(command: Command, parameters: Iterable[Parameter]) -> None:
     }
 
 
-def _options(keys: Collection[str]) -> Iterable[Parameter]:
-    for key in keys:
-        yield _parameter(key, key, flag(key))
-    for key in keys:
-        former = OPTIONS[key].former
-        if former is not None:
-            yield _parameter(_former(key), key, former, hidden=True)
+def _options(rows: Collection[OptionRow]) -> Iterable[Parameter]:
+    for row in rows:
+        yield _parameter(row.key, row, row.flag)
+    for row in rows:
+        if row.former is not None:
+            yield _parameter(_former(row.key), row, row.former, hidden=True)
 
 
 def _former(key: str) -> str:
     return f"former_{key}"
 
 
-def _parameter(name: str, key: str, shown: str, *, hidden: bool = False) -> Parameter:
-    option = OPTIONS[key]
-    truth = field_info(FIELDS[key]).annotation is bool
-    kind: Any = bool if truth else list[str] if option.repeatable else str
+def _parameter(name: str, row: OptionRow, shown: str, *, hidden: bool = False) -> Parameter:
+    kind: Any = bool if row.is_switch else list[str] if row.repeatable else str
     declared = typer.Option(
-        f"{shown}/--no-{shown.removeprefix('--')}" if truth else shown,
-        metavar=None if truth else option.metavar,
-        help=_help(key),
+        f"{shown}/--no-{shown.removeprefix('--')}" if row.is_switch else shown,
+        metavar=None if row.is_switch else row.metavar,
+        help=row.help,
         show_default=False,
         hidden=hidden,
-        rich_help_panel=option.group,
-        autocompletion=_completion(key),
+        rich_help_panel=row.group,
+        autocompletion=_completion(row),
     )
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared]
     )
 
 
-def _completion(key: str) -> Callable[[str], list[str]] | None:
+def _completion(row: OptionRow) -> Callable[[str], list[str]] | None:
     """Return what completes the value of an option; None if any text is valid."""
-    if key == "agent_cli":
-        return lambda incomplete: [name for name in agent_names() if name.startswith(incomplete)]
-    annotation = field_info(FIELDS[key]).annotation
-    kinds = [annotation, *get_args(annotation)]
-    values = [str(one) for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
-    if not values:
+    if row.key == "agent_cli":
+        return _agents
+    if not row.values:
         return None
-    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+    return lambda incomplete: [value for value in row.values if value.startswith(incomplete)]
 
 
-def _help(key: str) -> str:
-    option, info = OPTIONS[key], field_info(FIELDS[key])
-    text = option.help or (info.description or "").partition(". ")[0].partition(".\n")[0]
-    default = option.default or _shown(info.default, is_size=option.metavar == "SIZE")
-    text = " ".join(text.split()).removesuffix(".") + "."
-    return f"{text} [default: {default}]" if default else text
+def _agents(incomplete: str) -> list[str]:
+    # Imported here because only this completion needs the settings.
+    from orchestrator.config.sources import agent_names
+
+    return [name for name in agent_names() if name.startswith(incomplete)]
 
 
-def _shown(default: object, *, is_size: bool) -> str:
-    if isinstance(default, bool) or not isinstance(default, (int, float, str)):
-        return ""
-    if is_size and isinstance(default, int):
-        return size(default)
-    if isinstance(default, float):
-        return f"{default:g}"
-    return str(default)
-
-
-def _settings(keys: Collection[str], given: Mapping[str, Any]) -> GivenSettings:
+def _settings(rows: Collection[OptionRow], given: Mapping[str, Any]) -> GivenSettings:
     """Return the settings that were given, by their keys.
 
     Raises:
         ConfigError: A setting was given by its name and by its former name.
     """
     values_by_key: GivenSettings = {}
-    for key in keys:
+    for row in rows:
+        key = row.key
         values = [given[name] for name in (key, _former(key)) if given.get(name) is not None]
         if len(values) > 1:
             raise ConfigError(
-                f"`{OPTIONS[key].former}` is the former name of `{flag(key)}`; both were given",
+                f"`{row.former}` is the former name of `{row.flag}`; both were given",
                 hint="remove one of the two options",
             )
         if values:

@@ -1,18 +1,12 @@
-"""Arguments of the `spec` commands, and the output of notices and warnings."""
+"""Arguments of the `spec` commands."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.output.messages import tell
 from orchestrator.config.option import Group
-from orchestrator.errors import ConfigError
-from orchestrator.text.sanitize import one_line
-from orchestrator.workflow.parsing.reader import Reading
-from orchestrator.workflow.selection import only, starting_at
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Workflow file: YAML, JSON or SQUAD.md.")
@@ -44,41 +38,30 @@ From = Annotated[
         rich_help_panel=Group.TASK,
     ),
 ]
+After = Annotated[
+    str | None,
+    typer.Option(
+        "--after",
+        metavar="RUN",
+        help="Skip the tasks that succeeded in an earlier run, and use their results.",
+        rich_help_panel=Group.TASK,
+    ),
+]
 
 
-def variables(given: Sequence[str]) -> dict[str, str]:
-    """Return the variables given with `--var`."""
-    values: dict[str, str] = {}
-    for entry in given:
-        name, equals, value = entry.partition("=")
-        if not name or not equals:
-            shown = one_line(entry, limit=60)
-            raise ConfigError(f"option `--var` is `{shown}`: must be `NAME=VALUE`")
-        values[name] = value
-    return values
+NOT_OF_WORKFLOWS = {
+    "tasks": "remove it: the workflow file lists the tasks",
+    "models": "use `model`, in the workflow file for each task or here for all of them",
+}
+"""Settings that a workflow does not use, with a hint what to use instead."""
 
 
-def selected(reading: Reading, only_: Sequence[str], from_: Sequence[str]) -> Reading:
-    """Return the selected part of a workflow.
+@dataclass(frozen=True, kw_only=True)
+class WorkflowOptions:
+    """The workflow file, its variables, and the part of the workflow to run."""
 
-    Args:
-        reading: The whole file.
-        only_: Values of `--only`.
-        from_: Values of `--from`.
-    """
-    if only_ and from_:
-        raise ConfigError("options `--only` and `--from` cannot be used together")
-    if not only_ and not from_:
-        return reading
-    part = only(reading.workflow, only_) if only_ else starting_at(reading.workflow, from_)
-    return replace(
-        reading, workflow=part.workflow, notices=(*reading.notices, *part.notices), warnings=()
-    )
-
-
-def tell_about(reading: Reading) -> None:
-    """Print the notices and warnings about a workflow file."""
-    for notice in reading.notices:
-        tell(one_line(notice, limit=400))
-    for warning in reading.warnings:
-        tell(f"warning: {one_line(warning, limit=400)}")
+    file: File
+    var: Variables = None
+    only: Only = None
+    from_: From = None
+    after: After = None

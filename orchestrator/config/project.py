@@ -1,9 +1,9 @@
 """Settings of a project: setup, checks, services, caches."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from orchestrator.config.option import Group, Option
 from orchestrator.config.values import (
@@ -78,20 +78,21 @@ def _check(value: object) -> object:
     return {"run": value} if isinstance(value, str) else value
 
 
-_CHECK_SCHEMA = {
-    "anyOf": [
-        {"type": "string"},
-        {
+class _CheckSchema:
+    """JSON Schema of a check: a text, or an object. Made only when a schema is asked for."""
+
+    def __get_pydantic_json_schema__(self, *_: object) -> dict[str, Any]:
+        """Return the schema without references to other parts of the document."""
+        check = {
             "type": "object",
             "additionalProperties": False,
             "required": ["run"],
             "properties": Check.model_json_schema()["properties"],
-        },
-    ]
-}
+        }
+        return {"anyOf": [{"type": "string"}, check]}
 
 
-Checks = tuple[Annotated[Check, BeforeValidator(_check), WithJsonSchema(_CHECK_SCHEMA)], ...]
+Checks = tuple[Annotated[Check, BeforeValidator(_check), _CheckSchema()], ...]
 
 
 def _check_services(services: dict[str, Service]) -> dict[str, Service]:

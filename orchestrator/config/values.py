@@ -3,7 +3,9 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from orchestrator.text.documented_model import DocumentedModel
 
 DEFAULT_TIMEOUT = 600.0
 
@@ -105,13 +107,12 @@ Commands = tuple[Annotated[str, AfterValidator(command_line)], ...]
 CacheKind = Literal["pip", "npm", "uv", "cargo"]
 
 
-class Model(BaseModel):
+class Model(DocumentedModel):
     """Base of all settings: immutable, and unknown fields are errors."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
         # Errors are printed, and an input may be a secret.
         hide_input_in_errors=True,

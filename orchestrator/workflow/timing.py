@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from orchestrator.results import WorkerResult
+from orchestrator.text.documented_model import DocumentedModel
 from orchestrator.workflow.model import Workflow
 
 
-class Summary(BaseModel):
+class Summary(DocumentedModel):
     """Timing of a run. Durations are those of the workers' containers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sequential: float = Field(ge=0)
     """Total seconds of all workers."""

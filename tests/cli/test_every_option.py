@@ -149,8 +149,8 @@ def test_every_option_reaches_the_settings(
             caught.append(config)
             raise ConfigError("seen")
 
-    module = "parallel" if command == "parallel" else "spec_run"
-    monkeypatch.setattr(f"orchestrator.cli.commands.{module}.ParallelRunner", Runner)
+    module = "new_run" if command == "parallel" else "workflow_run"
+    monkeypatch.setattr(f"orchestrator.cli.{module}.ParallelRunner", Runner)
     rows = {name: row for name, row in SETTINGS_OF_OPTIONS.items() if name in names(command)}
     words = [word for given, _, _ in rows.values() for word in given]
     task = "do it" if command == "parallel" else "flow.yaml"

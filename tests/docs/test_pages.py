@@ -27,6 +27,9 @@ def check() -> ModuleType:
 def copy(tmp_path: Path) -> Path:
     """A copy of the pages, to spoil."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    table = Path("orchestrator/cli/option_table.json")
+    (tmp_path / table).parent.mkdir(parents=True)
+    shutil.copy(ROOT / table, tmp_path / table)
     for page in ROOT.glob("*.md"):
         shutil.copy(page, tmp_path)
     return tmp_path

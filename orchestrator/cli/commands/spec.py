@@ -3,7 +3,8 @@
 from json import dumps
 
 from orchestrator.cli.output.messages import show, show_json
-from orchestrator.cli.spec_arguments import File, Variables, tell_about, variables
+from orchestrator.cli.spec_arguments import File, Variables
+from orchestrator.cli.workflow_file import tell_about, variables
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.parsing.json_schema import json_schema

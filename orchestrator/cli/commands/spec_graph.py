@@ -8,7 +8,8 @@ import typer
 
 from orchestrator.cli.output.messages import show
 from orchestrator.cli.output.report import terminal_width
-from orchestrator.cli.spec_arguments import File, Variables, tell_about, variables
+from orchestrator.cli.spec_arguments import File, Variables
+from orchestrator.cli.workflow_file import tell_about, variables
 from orchestrator.workflow.drawing.mermaid import mermaid
 from orchestrator.workflow.drawing.svg import svg
 from orchestrator.workflow.drawing.terminal import LINES, picture

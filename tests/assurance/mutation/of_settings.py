@@ -103,7 +103,7 @@ def settings() -> Iterator[Protection]:
         ("few suggestions for a file", "len(self._problems) < MOST_SUGGESTIONS", "True"),
     )
     yield from patches(
-        "cli/commands/spec_run.py", ("tests/cli/commands/test_spec.py",),
+        "cli/workflow_run.py", ("tests/cli/commands/test_spec.py",),
         ("a private workflow opened by no option",
          "        _check_networks(configured, workflow)",
          "        pass"),

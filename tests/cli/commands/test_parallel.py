@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from orchestrator.cli import new_run as command
 from orchestrator.cli.app import run
-from orchestrator.cli.commands import parallel as command
 from orchestrator.cli.signals import Interruption
 from orchestrator.config.container import Isolation, Limits
 from orchestrator.config.run import ParallelConfig

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import turns
+from orchestrator.cli import new_run, turns, workflow_run
 from orchestrator.cli.app import run
-from orchestrator.cli.commands import parallel as command
-from orchestrator.cli.commands import spec_run
 from orchestrator.cli.run_options import RunOptions
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory
@@ -35,7 +33,7 @@ def runner(monkeypatch, result):
         def cancel(self, *, kill: bool = False) -> None:
             pass
 
-    for module in (command, spec_run):
+    for module in (new_run, workflow_run):
         monkeypatch.setattr(module, "ParallelRunner", Runner)
     return Runner
 

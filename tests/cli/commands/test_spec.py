@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.app import run
-from orchestrator.cli.spec_arguments import selected
+from orchestrator.cli.workflow_file import selected
 from orchestrator.errors import ConfigError
 from orchestrator.workflow.parsing.json_schema import json_schema
 from orchestrator.workflow.parsing.reader import read_workflow

@@ -1,0 +1,43 @@
+"""Read the table of the settings that are command line options.
+
+`docs/check.py --write` derives the table, `option_table.json`, from the fields of the settings, so
+that `--help` and the completion of a shell need neither these models nor pydantic.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FILE = Path(__file__).with_suffix(".json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionRow:
+    """The command line option of one setting."""
+
+    key: str
+    """Key of the setting in configuration files."""
+    flag: str
+    """Name of the option, such as `--workers`."""
+    former: str | None
+    """An earlier name, which is still accepted but not shown."""
+    group: str
+    """Section of `--help`."""
+    metavar: str
+    """What the option takes; empty for a switch."""
+    help: str
+    is_switch: bool
+    """Whether the setting is true or false."""
+    repeatable: bool
+    """Whether the option is given once for each item."""
+    values: tuple[str, ...]
+    """The allowed values; empty if the option takes other text."""
+
+
+@cache
+def read_options() -> Mapping[str, OptionRow]:
+    """Return the options of settings by key, in the order of `--help`."""
+    rows = json.loads(FILE.read_text(encoding="utf-8"))
+    return {row["key"]: OptionRow(**{**row, "values": tuple(row["values"])}) for row in rows}

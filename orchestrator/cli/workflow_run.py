@@ -1,0 +1,183 @@
+"""Run a workflow file: read it, check it, and start its run."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from orchestrator.cli.new_run import (
+    configure,
+    fetch_base,
+    one_at_a_time,
+    refuse_idle_options,
+    start,
+)
+from orchestrator.cli.options import GivenSettings
+from orchestrator.cli.output.messages import show, tell, tell_failure
+from orchestrator.cli.output.views import make_view
+from orchestrator.cli.previous_run import earlier_run, without_done
+from orchestrator.cli.run_options import RunOptions, SeveralRunOptions
+from orchestrator.cli.signals import Interruption
+from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
+from orchestrator.cli.turns import turn
+from orchestrator.cli.workflow_file import selected, tell_about, variables
+from orchestrator.config.fields import CONTAINER_FIELDS
+from orchestrator.config.loading import Settings
+from orchestrator.config.run import ParallelConfig
+from orchestrator.config.sizing import fits, this_machine
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.events import Emit, Notice
+from orchestrator.runs.foreach_items import Expansion
+from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_record import RunRecord
+from orchestrator.text.sanitize import one_line
+from orchestrator.workflow.contents import with_digests
+from orchestrator.workflow.drawing.waves import wave_lines
+from orchestrator.workflow.model import Task, Workflow
+from orchestrator.workflow.parsing.reader import Reading, read_workflow
+from orchestrator.workflow.planning import config_of, demand_of, run_config
+
+
+def run_workflow(
+    settings: GivenSettings, run_options: SeveralRunOptions, part: WorkflowOptions
+) -> None:
+    """Run the selected part of a workflow file."""
+    given = one_at_a_time(settings, run_options)
+    with turn(run_options):
+        configured = _configure(given, run_options)
+        config = configured.config
+        earlier = None if part.after is None else earlier_run(part.after)
+        if earlier is not None:
+            if "base" in given:
+                raise ConfigError("`--after` starts from the base of that run: remove `--base`")
+            config = config.model_copy(update={"base": earlier.base, "include_uncommitted": False})
+        fetch_base(run_options, config.base)
+        workflow = _read(part, config, earlier, run_options)
+        _check_networks(configured, workflow)
+        if config.auto_workers:
+            workers_now = run_config(config, workflow).workers
+            config = config.model_copy(update={"workers": workers_now})
+        programs = _programs(given, run_options, config, workflow)
+        tasks = [config_of(config, task, programs) for task in workflow.tasks]
+        refuse_idle_options(given, config, *tasks)
+        view = make_view(quiet=run_options.quiet)
+        runner = ParallelRunner(config, emit=view, workflow=workflow, programs=programs)
+        if run_options.dry_run and not run_options.json:
+            show("\n".join([*_waves(config, workflow, programs), ""]))
+        start(runner, config, view, run_options, workflow=workflow)
+
+
+def _check_networks(settings: Settings, workflow: Workflow) -> None:
+    """Check that the settings of a run do not contradict the networks of a workflow.
+
+    Raises:
+        ConfigError: A setting opens a network of a private workflow, or a task opens the network
+            that an option or a variable closes. A file's `none` is a default, which tasks override.
+    """
+    if workflow.network == "none":
+        for name in ("network", "setup_network", "check_network"):
+            for setting in settings.given(CONTAINER_FIELDS[name])[-1:]:
+                if setting.value == "open":
+                    raise ConfigError(
+                        f"{setting.label} is `open`, but `policy.constraints.privacy` of the "
+                        "workflow is `private`",
+                        hint="remove the setting, or `privacy: private` from the workflow",
+                    )
+    opened = [task.id for task in workflow.tasks if task.settings.network == "open"]
+    for setting in settings.given(CONTAINER_FIELDS["network"])[-1:] if opened else ():
+        if setting.kind != "file" and setting.value == "none":
+            raise ConfigError(
+                f"{setting.label} is `none`, but `network` of task `{opened[0]}` is `open`",
+                hint="remove the setting, or `network: open` from the task",
+            )
+
+
+def _waves(
+    settings: ParallelConfig, workflow: Workflow, programs: dict[str, ParallelConfig]
+) -> list[str]:
+    """Return the waves of a workflow, with the number of tasks that fit on this machine."""
+    machine = this_machine()
+    set_aside = {
+        task.id: demand_of(settings, task, programs, cpus=machine.cpus) for task in workflow.tasks
+    }
+
+    def has_room(task: Task, running: Collection[Task]) -> bool:
+        demands = [set_aside[other.id] for other in (*running, task)]
+        return fits(demands, cpus=machine.cpus, memory=machine.memory)
+
+    return wave_lines(workflow, run_config(settings, workflow).workers, has_room)
+
+
+def _configure(given: GivenSettings, run_options: RunOptions) -> Settings:
+    settings = configure(given, run_options, task_needed=False)
+    for name, instead in NOT_OF_WORKFLOWS.items():
+        for setting in settings.given((name,)):
+            raise ConfigError(
+                f"{setting.label} is only for `orchestrator parallel`: a workflow has its own "
+                f"{name}",
+                hint=f"{instead}, or use another file with `--config`",
+            )
+    return settings
+
+
+def _programs(
+    given: GivenSettings, run_options: RunOptions, config: ParallelConfig, workflow: Workflow
+) -> dict[str, ParallelConfig]:
+    """Return the configurations for tasks that use other agent programs."""
+    names = {task.settings.agent_cli for task in workflow.tasks} - {None, config.agent_cli}
+    return {
+        name: _configure({**given, "agent_cli": name}, run_options).config
+        for name in sorted(filter(None, names))
+    }
+
+
+def _read(
+    part: WorkflowOptions,
+    config: ParallelConfig,
+    earlier: RunRecord | None,
+    run_options: RunOptions,
+) -> Workflow:
+    whole = _expanded(part, config, run_options)
+    whole = replace(whole, workflow=with_digests(whole.workflow))
+    if earlier is not None:
+        whole = without_done(whole, earlier, part.from_ or ())
+    reading = selected(whole, part.only or (), part.from_ or ())
+    if not run_options.quiet:
+        tell_about(reading)
+    return with_digests(reading.workflow)
+
+
+def _expanded(part: WorkflowOptions, config: ParallelConfig, run_options: RunOptions) -> Reading:
+    """Read the file, and run the commands of its `foreach`; a signal stops them gracefully."""
+
+    @contextmanager
+    def watch(command: str) -> Iterator[Emit]:
+        with make_view(quiet=run_options.quiet) as view:
+            view(Notice(message=f"listing items: {one_line(command, limit=100)}"))
+            yield view
+
+    expansion = Expansion(config, Path.cwd(), watch=watch, runs=not run_options.dry_run)
+
+    def stop(again: bool) -> None:
+        expansion.cancel(kill=again)
+        tell("stopping: ending the command that lists items")
+
+    with Interruption(stop) as interruption:
+        try:
+            return read_workflow(
+                part.file,
+                variables=variables(part.var or ()),
+                expand=expansion.expand(),
+            )
+        except OrchestratorError as error:
+            if interruption.exit_code is None:
+                raise
+            # The signal is the cause; the file has no mistake that a hint could help with.
+            error.hint = None
+            tell_failure(error)
+        finally:
+            if interruption.exit_code is not None:
+                raise typer.Exit(interruption.exit_code)
+    raise AssertionError("an interrupted command must have exited")
