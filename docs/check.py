@@ -32,6 +32,7 @@ from orchestrator.config.fields import (
 )
 from orchestrator.config.loading import json_schema
 from orchestrator.config.sources import NO_VARIABLE
+from orchestrator.config.values import field_docstrings
 from orchestrator.engine import labels as engine_labels
 from orchestrator.results import Reason, WorkerResult
 from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
@@ -246,12 +247,10 @@ def variables(_: str) -> str:
 
 def result_table(_: str) -> str:
     """Give a row for every field of a `WorkerResult`."""
-    schema = WorkerResult.model_json_schema()
+    schema, docstrings = WorkerResult.model_json_schema(), field_docstrings(WorkerResult)
     rows = ["| Field | Type | Meaning |", "|---|---|---|"]
     for name, field in schema["properties"].items():
-        rows.append(
-            f"| `{name}` | {_kind(field)} | {' '.join(field.get('description', '').split())} |"
-        )
+        rows.append(f"| `{name}` | {_kind(field)} | {' '.join(docstrings.get(name, '').split())} |")
     return "\n".join(rows)
 
 

@@ -8,8 +8,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.text.documented_model import DocumentedModel
-
 
 class Status(StrEnum):
     """Final status of a worker or run."""
@@ -61,7 +59,7 @@ class Reason(StrEnum):
     """A bug in the orchestrator."""
 
 
-class CheckResult(DocumentedModel):
+class CheckResult(BaseModel):
     """Result of one check of a worker's commit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,7 +80,7 @@ Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
 """Why a person should look at a worker."""
 
 
-class Noticed(DocumentedModel):
+class Noticed(BaseModel):
     """A finding during the run for which a person should have looked at the worker."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -95,7 +93,7 @@ class Noticed(DocumentedModel):
     """Time of the finding."""
 
 
-class WorkerResult(DocumentedModel):
+class WorkerResult(BaseModel):
     """The result of one worker. The first nine fields are those of `architect parallel`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -8,7 +8,7 @@ from orchestrator.cli.option_table import OptionRow
 from orchestrator.cli.output.formats import size
 from orchestrator.config.fields import FIELDS, OPTIONS, FieldPath, field_info, flag, model_of
 from orchestrator.config.option import Option
-from orchestrator.text.documented_model import field_docstrings
+from orchestrator.config.values import field_docstrings
 
 
 def table() -> str:

@@ -11,7 +11,7 @@ from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.dry_run import plan_json, plan_table
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.cli.output.views import View, make_view
-from orchestrator.cli.run_options import RunOptions, SeveralRunOptions
+from orchestrator.cli.run_options import RunOptions
 from orchestrator.cli.turns import turn
 from orchestrator.config.loading import Settings, load_settings, mistakes
 from orchestrator.config.needs import without_effect
@@ -65,22 +65,6 @@ def configure(given: GivenSettings, run: RunOptions, *, task_needed: bool = True
         file=run.config,
         task_needed=task_needed,
     )
-
-
-def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings:
-    """Return the given settings with one worker if `--no-parallel` was given.
-
-    Raises:
-        ConfigError: `--workers` asks for more.
-    """
-    if run.at_once is not False:
-        return given
-    if given.get("workers") not in (None, "1"):
-        raise ConfigError(
-            "`--no-parallel` and `--workers` cannot be used together",
-            hint="`--no-parallel` is the same as `--workers 1`",
-        )
-    return {**given, "workers": "1"}
 
 
 def refuse_idle_options(given: GivenSettings, *configs: ParallelConfig) -> None:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import wraps
+from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -78,6 +79,18 @@ def with_settings(
         row for key, row in options.items() if (only is None or key in only) and key not in without
     ]
     return lambda function: _command(function, rows)
+
+
+def imported_later(module: str, name: str) -> Command:
+    """Return a function that imports the named function when it is called, and calls it.
+
+    What a command executes is imported this way where help and completion must not wait for it.
+    """
+
+    def call(*arguments: Any) -> None:  # noqa: ANN401
+        getattr(import_module(f"orchestrator.cli.{module}"), name)(*arguments)
+
+    return call
 
 
 def with_options(function: Command) -> Command:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Config, OutputOptions
+from orchestrator.cli.options import Config, GivenSettings, OutputOptions
 from orchestrator.config.option import Group
+from orchestrator.errors import ConfigError
 
 EnvFile = Annotated[
     list[str] | None,
@@ -88,3 +89,19 @@ class SeveralRunOptions(RunOptions):
     """Options of a run that may have several tasks."""
 
     at_once: AtOnce = None
+
+
+def one_at_a_time(given: GivenSettings, run: SeveralRunOptions) -> GivenSettings:
+    """Return the given settings with one worker if `--no-parallel` was given.
+
+    Raises:
+        ConfigError: `--workers` asks for more.
+    """
+    if run.at_once is not False:
+        return given
+    if given.get("workers") not in (None, "1"):
+        raise ConfigError(
+            "`--no-parallel` and `--workers` cannot be used together",
+            hint="`--no-parallel` is the same as `--workers 1`",
+        )
+    return {**given, "workers": "1"}

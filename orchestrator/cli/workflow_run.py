@@ -10,7 +10,6 @@ import typer
 from orchestrator.cli.new_run import (
     configure,
     fetch_base,
-    one_at_a_time,
     refuse_idle_options,
     start,
 )
@@ -18,7 +17,7 @@ from orchestrator.cli.options import GivenSettings
 from orchestrator.cli.output.messages import show, tell, tell_failure
 from orchestrator.cli.output.views import make_view
 from orchestrator.cli.previous_run import earlier_run, without_done
-from orchestrator.cli.run_options import RunOptions, SeveralRunOptions
+from orchestrator.cli.run_options import RunOptions, SeveralRunOptions, one_at_a_time
 from orchestrator.cli.signals import Interruption
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 from orchestrator.cli.turns import turn

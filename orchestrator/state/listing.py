@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from orchestrator.files.disk_usage import DiskUse, disk_use
 from orchestrator.git.kept_refs import list_kept
@@ -15,14 +15,13 @@ from orchestrator.state.history import RunHistory, RunState, WorkerState, Worker
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import RunRecord, read_record
 from orchestrator.state.worker_directory import Store
-from orchestrator.text.documented_model import DocumentedModel
 from orchestrator.worker_spec import WorkerSpec
 
 MOST_FILES = 100_000
 """Most files counted for one worker; a listing must not take minutes."""
 
 
-class _Listed(DocumentedModel):
+class _Listed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 

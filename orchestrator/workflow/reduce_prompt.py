@@ -13,9 +13,8 @@ from typing import Any
 from orchestrator.results import WorkerResult
 from orchestrator.text.sanitize import lines, one_line
 from orchestrator.workflow.parsing.templates import place
+from orchestrator.workflow.shared_findings import INPUTS
 
-INPUTS = "/run/orchestrator/inputs"
-"""Directory in a worker's container that contains all results."""
 LIMIT = 64 * 1024
 """Most bytes of results that are inserted into a prompt."""
 MOST = 120 * 1024

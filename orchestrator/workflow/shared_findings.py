@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from orchestrator.text.sanitize import lines, one_line
 
+INPUTS = "/run/orchestrator/inputs"
+"""Directory in a worker's container that contains all results."""
 MOST_FINDINGS = 1024**2
 """Most characters of all findings together; each task's findings are bounded before."""
 # Markers of quotes and lists that a line of Markdown may start with.

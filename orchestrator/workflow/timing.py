@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.results import WorkerResult
-from orchestrator.text.documented_model import DocumentedModel
 from orchestrator.workflow.model import Workflow
 
 
-class Summary(DocumentedModel):
+class Summary(BaseModel):
     """Timing of a run. Durations are those of the workers' containers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

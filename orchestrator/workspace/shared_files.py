@@ -29,8 +29,13 @@ from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.run_directory import STATUS, RunDirectory
 from orchestrator.text.redact import Redactor
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workflow.reduce_prompt import INPUTS
-from orchestrator.workflow.shared_findings import Entry, bulletin, merged_findings, title_of
+from orchestrator.workflow.shared_findings import (
+    INPUTS,
+    Entry,
+    bulletin,
+    merged_findings,
+    title_of,
+)
 from orchestrator.workspace import artifacts as handover
 from orchestrator.workspace.artifacts import Handover
 from orchestrator.workspace.layout import Mounts

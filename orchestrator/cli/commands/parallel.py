@@ -4,14 +4,16 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import GivenSettings, with_settings
-from orchestrator.cli.run_options import RunOptions, SeveralRunOptions
+from orchestrator.cli.options import GivenSettings, imported_later, with_settings
+from orchestrator.cli.run_options import RunOptions, SeveralRunOptions, one_at_a_time
 
 _OF_SEVERAL_WORKERS = (
     *("tasks", "workers", "models", "budget_total", "tokens_total"),
     *("stagger", "fail_fast", "fail_on"),
 )
 """Settings that have no meaning for a run of one worker."""
+
+_run_tasks = imported_later("new_run", "run_tasks")
 
 FirstTask = Annotated[str | None, typer.Argument(metavar="TASK", help="Task of the first worker.")]
 OnlyTask = Annotated[str | None, typer.Argument(metavar="TASK", help="Task of the worker.")]
@@ -20,15 +22,10 @@ OnlyTask = Annotated[str | None, typer.Argument(metavar="TASK", help="Task of th
 @with_settings()
 def parallel(settings: GivenSettings, run: SeveralRunOptions, positional: FirstTask = None) -> None:
     """Run tasks at once, each worker in its own git worktree and container."""
-    # Imported here so that help and completion do not wait for it.
-    from orchestrator.cli.new_run import one_at_a_time, run_tasks
-
-    run_tasks(positional, one_at_a_time(settings, run), run)
+    _run_tasks(positional, one_at_a_time(settings, run), run)
 
 
 @with_settings(without=_OF_SEVERAL_WORKERS)
 def run_one(settings: GivenSettings, run: RunOptions, positional: OnlyTask = None) -> None:
     """Run one task in its own git worktree and container."""
-    from orchestrator.cli.new_run import run_tasks
-
-    run_tasks(positional, {**settings, "workers": "1"}, run)
+    _run_tasks(positional, {**settings, "workers": "1"}, run)
