@@ -1,4 +1,4 @@
-"""What a worker changed is listed to a bound, whatever it changed."""
+"""Tests of the bounded list of a worker's changes."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_paths_and_lines_are_counted(repo: Path, base: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("MOST_FILES", 3), ("MOST_BYTES", 9)])
-def test_paths_are_listed_to_a_bound(
+def test_number_of_listed_paths_is_bounded(
     repo: Path, base: str, monkeypatch: pytest.MonkeyPatch, name: str, value: int
 ) -> None:
     tip = _commit(repo, {f"f{number:02}": b"x\n" for number in range(10)})
@@ -47,8 +47,8 @@ def test_paths_are_listed_to_a_bound(
     assert len(list(changed_paths(Repository(repo), base=base, tip=tip))) == 10
 
 
-def test_a_file_of_empty_lines_is_a_binary_one_above_a_bound(repo: Path, base: str) -> None:
-    """A hundred megabytes of them took 4 GiB."""
+def test_large_file_of_empty_lines_counts_as_binary(repo: Path, base: str) -> None:
+    """To count the lines of 100 MB of empty lines, git takes 4 GiB of memory."""
     small = _commit(repo, {"lines": b"\n" * 4 * 1024**2})
     assert changes(Repository(repo), base=base, tip=small).insertions == 4 * 1024**2
     large = _commit(repo, {"lines": b"\n" * (4 * 1024**2 + 1)})
@@ -57,8 +57,8 @@ def test_a_file_of_empty_lines_is_a_binary_one_above_a_bound(repo: Path, base: s
     assert b"Binary files" in patch(Repository(repo), base=base, tip=large, limit=10_000)
 
 
-def test_where_lines_cannot_be_counted_paths_are_listed(repo: Path, base: str) -> None:
-    """The user's own attributes may say that a file is text, whatever its size."""
+def test_paths_are_listed_if_lines_cannot_be_counted(repo: Path, base: str) -> None:
+    """The user's attributes may declare a file as text, whatever its size."""
     (repo / ".git" / "info" / "attributes").write_text("* diff\n")
     tip = _commit(repo, {"lines": b"\n" * 30 * 1024**2, "other": b"x\n"})
     found = changes(Repository(repo), base=base, tip=tip)
@@ -68,6 +68,6 @@ def test_where_lines_cannot_be_counted_paths_are_listed(repo: Path, base: str) -
     assert found.notes[0].startswith("the changed lines were not counted (`git diff-tree`")
 
 
-def test_a_comparison_with_nothing_fails(repo: Path, base: str) -> None:
+def test_comparison_with_a_missing_commit_fails(repo: Path, base: str) -> None:
     with pytest.raises(RepositoryError):
         changes(Repository(repo), base=base, tip="0" * 40)

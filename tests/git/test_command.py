@@ -1,4 +1,4 @@
-"""No git command goes on without end, takes all memory, or dies of a key that was not for it."""
+"""Tests of the limits on git commands: time, memory, output, inherited descriptors."""
 
 import fcntl
 import os
@@ -27,26 +27,28 @@ def ours(repo: Path) -> Git:
 
 @pytest.fixture
 def endless(tmp_path: Path) -> str:
-    """A file whose end never comes."""
+    """Return a file that never ends."""
     path = tmp_path / "fifo"
     os.mkfifo(path)
     return str(path)
 
 
 @pytest.mark.timeout(20)
-def test_a_command_is_ended(ours: Git, endless: str) -> None:
+def test_command_is_killed_at_its_timeout(ours: Git, endless: str) -> None:
     with pytest.raises(RepositoryError, match=r"took longer than 0\.3 s"):
         ours.run("hash-object", endless, timeout=0.3)
 
 
 @pytest.mark.timeout(20)
-def test_a_listing_is_ended(ours: Git, endless: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_is_killed_at_its_timeout(
+    ours: Git, endless: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gate, "TIMEOUT", 0.3)
     with pytest.raises(GitCommandError, match="exit code -9"):
         ours.listing("hash-object", endless, limit=100)
 
 
-def test_a_listing_is_read_to_its_limit_alone(ours: Git, tmp_path: Path) -> None:
+def test_listing_is_read_only_up_to_its_limit(ours: Git, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"line\n" * 2_000_000)
     blob = ours.text("hash-object", "-w", str(tmp_path / "large"))
     assert len(ours.listing("cat-file", "blob", blob, limit=10_000_000)) == 10_000_000
@@ -61,7 +63,7 @@ def test_a_listing_is_read_to_its_limit_alone(ours: Git, tmp_path: Path) -> None
 AMPLE = Limits(memory=512 * 1024**2, cpu=60, time=60.0)
 
 
-def test_a_limited_command_has_limits_from_its_start(ours: Git) -> None:
+def test_limits_hold_from_the_start_of_a_command(ours: Git) -> None:
     limited = ours.within(replace(AMPLE, cpu=7))
     words = ("-c", "alias.limits=!ulimit -d; ulimit -t", "limits")
     assert limited.run(*words).split() == limited.listing(*words, limit=100).split()
@@ -69,7 +71,7 @@ def test_a_limited_command_has_limits_from_its_start(ours: Git) -> None:
     assert ours.run(*words).split() != [b"524288", b"7"]
 
 
-def test_a_limited_command_cannot_take_all_memory(ours: Git, tmp_path: Path) -> None:
+def test_memory_of_a_limited_command_is_bounded(ours: Git, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x\n" + bytes(64 * 1024**2))
     search = ("grep", "-a", "-c", "x", ours.text("hash-object", "-w", str(tmp_path / "large")))
     assert ours.within(AMPLE).run(*search).endswith(b":1\n")
@@ -79,14 +81,14 @@ def test_a_limited_command_cannot_take_all_memory(ours: Git, tmp_path: Path) -> 
 
 
 @pytest.mark.timeout(60)
-def test_a_limited_command_cannot_take_all_cpu_time(ours: Git) -> None:
+def test_cpu_time_of_a_limited_command_is_bounded(ours: Git) -> None:
     limited = ours.within(replace(AMPLE, cpu=1))
     with pytest.raises(GitCommandError, match=r"exit code (-9|137)|signal 9"):
         limited.run("-c", "alias.spin=!while :; do :; done", "spin")
 
 
 @pytest.mark.timeout(20)
-def test_a_limited_command_is_ended(ours: Git, endless: str) -> None:
+def test_limited_command_is_killed_at_its_timeout(ours: Git, endless: str) -> None:
     limited = ours.within(replace(AMPLE, time=0.3))
     with pytest.raises(RepositoryError, match=r"took longer than 0\.3 s"):
         limited.run("hash-object", endless)
@@ -97,7 +99,7 @@ def test_a_limited_command_is_ended(ours: Git, endless: str) -> None:
         consult(limited, reader, b"")
 
 
-def test_what_a_limited_command_prints_is_bounded(
+def test_output_of_a_limited_command_is_bounded(
     ours: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "MOST_OUTPUT", 1000)
@@ -110,7 +112,7 @@ def test_what_a_limited_command_prints_is_bounded(
         consult(ours.within(AMPLE), (sys.executable, "-c", "print('x' * 100)"), b"", most=100)
 
 
-def test_of_long_errors_the_beginning_and_the_end_are_kept(ours: Git) -> None:
+def test_long_error_output_keeps_beginning_and_end(ours: Git) -> None:
     script = "!echo first >&2; head -c 1000000 /dev/zero | tr '\\0' x >&2; echo last >&2; exit 3"
     with pytest.raises(GitCommandError) as caught:
         ours.run("-c", f"alias.fail={script}", "fail")
@@ -119,12 +121,12 @@ def test_of_long_errors_the_beginning_and_the_end_are_kept(ours: Git) -> None:
     assert len(caught.value.stderr) < 20_000
 
 
-def test_what_is_read_in_part_is_ended(ours: Git) -> None:
+def test_partly_read_command_is_killed(ours: Git) -> None:
     with ours.reading("-c", "alias.spin=!yes", "spin") as lines:
         assert lines.readline() == b"y\n"
 
 
-def test_a_program_of_ours_has_limits_and_no_environment(
+def test_object_reader_has_limits_and_no_environment(
     ours: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_SECRET", "x")
@@ -138,7 +140,7 @@ def test_a_program_of_ours_has_limits_and_no_environment(
     assert b" tree " in answer
 
 
-def test_what_reads_objects_holds_no_lease_when_we_are_gone(ours: Git, tmp_path: Path) -> None:
+def test_object_reader_inherits_no_lease(ours: Git, tmp_path: Path) -> None:
     code = (
         "import os, pathlib\n"
         "for place in pathlib.Path('/proc').glob('[0-9]*'):\n"
@@ -160,14 +162,14 @@ def test_what_reads_objects_holds_no_lease_when_we_are_gone(ours: Git, tmp_path:
     assert answer == b"False\n"
 
 
-def test_a_key_at_the_terminal_is_not_for_git(ours: Git) -> None:
+def test_git_runs_in_its_own_session(ours: Git) -> None:
     words = ("-c", "alias.session=!cut -d' ' -f6 /proc/self/stat", "session")
     for said in (ours.run(*words), ours.listing(*words, limit=100)):
         assert int(said) != os.getsid(0)
 
 
 @pytest.mark.timeout(20)
-def test_another_orchestrator_is_waited_for(repo: Path) -> None:
+def test_repository_lock_is_waited_for(repo: Path) -> None:
     repository = Repository(repo)
     with repository.lock():
         pass
@@ -187,7 +189,7 @@ def test_another_orchestrator_is_waited_for(repo: Path) -> None:
     assert order == ["theirs", "ours"]
 
 
-def test_a_branch_is_dropped_only_where_it_was_seen(repo: Path) -> None:
+def test_branch_is_deleted_only_at_its_expected_commit(repo: Path) -> None:
     git(repo, "branch", "other")
     with pytest.raises(GitCommandError):
         Repository(repo).drop_branch("other", at=git(repo, "rev-parse", "HEAD~1"))
@@ -195,7 +197,7 @@ def test_a_branch_is_dropped_only_where_it_was_seen(repo: Path) -> None:
     assert git(repo, "for-each-ref", "refs/heads/other") == ""
 
 
-def test_no_branch_is_taken_over(repo: Path) -> None:
+def test_existing_branch_is_not_claimed(repo: Path) -> None:
     git(repo, "branch", "taken", "HEAD~1")
     before = git(repo, "for-each-ref")
     with pytest.raises(GitCommandError):
@@ -205,7 +207,7 @@ def test_no_branch_is_taken_over(repo: Path) -> None:
 
 @pytest.mark.parametrize("key", ["clean", "smudge", "process"])
 @pytest.mark.parametrize("required", ["true", "false"])
-def test_no_filter_is_run_where_they_are_off(
+def test_switched_off_filters_do_not_run(
     repo: Path, tmp_path: Path, key: str, required: str
 ) -> None:
     mark = tmp_path / "MARK"

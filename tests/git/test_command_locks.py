@@ -1,4 +1,4 @@
-"""The user's own git holds a lock for a moment; ours waits, and does not wait for ever."""
+"""Tests of waiting, for a limited time, while the user's git holds a lock."""
 
 import threading
 from pathlib import Path
@@ -9,7 +9,7 @@ from orchestrator.errors import GitCommandError
 from orchestrator.git.command import Git
 
 
-def test_a_lock_that_goes_away_is_waited_for(repo: Path) -> None:
+def test_released_lock_is_waited_for(repo: Path) -> None:
     lock = repo / ".git" / "index.lock"
     lock.touch()
     (repo / "fresh").write_text("fresh\n")
@@ -21,7 +21,7 @@ def test_a_lock_that_goes_away_is_waited_for(repo: Path) -> None:
     assert git.text("diff", "--cached", "--name-only") == "fresh"
 
 
-def test_a_lock_that_stays_is_told(repo: Path) -> None:
+def test_lock_that_stays_is_an_error(repo: Path) -> None:
     (repo / ".git" / "index.lock").touch()
     (repo / "fresh").write_text("fresh\n")
     with pytest.raises(GitCommandError, match=r"index\.lock"):

@@ -1,4 +1,4 @@
-"""Programs of the tree are kept off in workers' worktrees, and other programs are not."""
+"""Tests that git runs no program of a worker's tree, and still runs other programs."""
 
 from pathlib import Path
 
@@ -53,7 +53,9 @@ def repo(tmp_path: Path) -> Path:
         ("trailer.sign.cmd", "tools/trailer.sh", "true"),
     ],
 )
-def test_program_of_the_tree_is_kept_off(repo: Path, key: str, value: str, harmless: str) -> None:
+def test_program_of_the_tree_is_switched_off(
+    repo: Path, key: str, value: str, harmless: str
+) -> None:
     git(repo, "config", key, value)
 
     path = worktree_of(repo).path
@@ -63,7 +65,7 @@ def test_program_of_the_tree_is_kept_off(repo: Path, key: str, value: str, harml
 
 
 @pytest.mark.parametrize("key", ["diff.external", "diff.top.command"])
-def test_diff_goes_on_without_the_program_of_the_tree(repo: Path, key: str) -> None:
+def test_diff_works_without_the_program_of_the_tree(repo: Path, key: str) -> None:
     git(repo, "config", key, "tools/diff.sh")
     path = worktree_of(repo).path
     (path / "tools").mkdir()
@@ -93,7 +95,7 @@ def test_diff_goes_on_without_the_program_of_the_tree(repo: Path, key: str) -> N
         ("alias.run", "!./src/app.py"),
     ],
 )
-def test_other_programs_stay_and_nothing_is_written(repo: Path, key: str, value: str) -> None:
+def test_other_programs_are_kept_and_nothing_is_written(repo: Path, key: str, value: str) -> None:
     git(repo, "config", key, value)
     before = (repo / ".git" / "config").read_bytes()
 
@@ -104,7 +106,7 @@ def test_other_programs_stay_and_nothing_is_written(repo: Path, key: str, value:
     assert not (worktree.git_dir / "config.worktree").exists()
 
 
-def test_required_filter_that_is_off_is_not_required(repo: Path) -> None:
+def test_switched_off_filter_is_not_required(repo: Path) -> None:
     git(repo, "config", "filter.nb.clean", "./tools/clean.sh")
     git(repo, "config", "filter.nb.required", "true")
 
@@ -115,7 +117,7 @@ def test_required_filter_that_is_off_is_not_required(repo: Path) -> None:
     assert git(path, "diff", "--cached", "--name-only") == ".gitattributes"
 
 
-def test_settings_of_the_user_count_too(
+def test_settings_of_the_users_gitconfig_are_switched_off(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -130,7 +132,7 @@ def test_settings_of_the_user_count_too(
     assert git(path, "config", "--get", "core.hooksPath") == "/dev/null"
 
 
-def test_main_worktree_set_by_configuration_stays_its_own(repo: Path) -> None:
+def test_configured_worktree_of_the_repository_is_kept(repo: Path) -> None:
     git(repo, "config", "core.hooksPath", ".githooks")
     git(repo, "config", "core.worktree", str(repo))
 
@@ -140,7 +142,7 @@ def test_main_worktree_set_by_configuration_stays_its_own(repo: Path) -> None:
     assert git(repo, "rev-parse", "--show-toplevel") == str(repo)
 
 
-def test_a_second_worktree_finds_the_extension_enabled(repo: Path) -> None:
+def test_extension_is_enabled_once(repo: Path) -> None:
     git(repo, "config", "core.hooksPath", ".githooks")
     worktree = worktree_of(repo)
     config = (repo / ".git" / "config").read_bytes()

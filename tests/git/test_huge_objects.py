@@ -1,4 +1,4 @@
-"""A few kilobytes that stand for gigabytes: what reads them stays small, quick, and says no."""
+"""Tests that a few kilobytes of objects that unpack to gigabytes are refused with few resources."""
 
 import hashlib
 import json
@@ -51,7 +51,7 @@ print(json.dumps([said, ours, others]))
 
 
 class Giant(Handover):
-    """Makes objects by hand: to let git make them would take as long as to read them."""
+    """Writes objects directly, since git would take as long to create as to read them."""
 
     def write(self, kind: str, content: bytes) -> str:
         whole = b"%s %d\0" % (kind.encode(), len(content)) + content
@@ -66,7 +66,7 @@ class Giant(Handover):
         return self.write("tree", b"".join(rows))
 
     def read(self, tip: str = "") -> object:
-        """Read in a process of its own; give what it says once its use of the machine is right."""
+        """Import the harvest in a separate process; check its resource usage and return its error."""
         places = (self.origin.objects, self.out, self.quarantine)
         words = (self.repo, self.base, tip, *places, BRANCH)
         before = time.monotonic()
@@ -87,7 +87,7 @@ def giant(repo: Path, tmp_path: Path) -> Giant:
 
 
 def _below(giant: Giant, trees: list[str]) -> str:
-    """Make a commit of the trees, and one on top that has none of them."""
+    """Commit the trees, and another commit on top without them."""
     root = giant.tree(*((b"40000", b"d%03d" % n, tree) for n, tree in enumerate(trees)))
     middle = giant.commit_tree(root, giant.base)
     return giant.commit_tree(git(giant.clone, "rev-parse", f"{giant.base}^{{tree}}"), middle)
@@ -106,7 +106,7 @@ def _one_large_tree(giant: Giant) -> str:
 
 
 def _nested_trees(giant: Giant) -> str:
-    """Ten directories of ten directories, twelve deep: more files than there are atoms."""
+    """Ten directories of ten directories, twelve levels deep."""
     found = giant.tree((b"100644", b"x", giant.write("blob", b"x")))
     for _ in range(30):
         found = giant.tree(*((b"40000", b"%d" % n, found) for n in range(10)))
@@ -138,7 +138,7 @@ REFUSED: dict[Callable[[Giant], str], str] = {
 
 
 @pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__.strip("_"))
-def test_a_giant_is_refused_by_processes_that_stay_small(
+def test_huge_objects_are_refused_with_little_memory(
     giant: Giant, make: Callable[[Giant], str]
 ) -> None:
     giant.hand_over(make(giant))
@@ -148,10 +148,10 @@ def test_a_giant_is_refused_by_processes_that_stay_small(
     assert git(giant.repo, "for-each-ref") == giant.refs
 
 
-def test_what_is_let_in_is_compared_and_searched_by_processes_that_stay_small(
+def test_large_changes_are_compared_and_searched_with_little_memory(
     giant: Giant,
 ) -> None:
-    """A large file of empty lines, and many files at long paths."""
+    """A large file of empty lines, and many files with long paths."""
     blob = giant.feed(b"\n" * 60 * 1024**2, "hash-object", "-w", "--stdin")
     leaves = giant.tree(*((b"100644", b"%05d" % n, blob) for n in range(15_000)))
     for _ in range(14):

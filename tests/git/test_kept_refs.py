@@ -1,4 +1,4 @@
-"""Whatever a worker leaves its git in, all that it wrote is reachable. Whole runs, no container."""
+"""Tests that everything a worker wrote stays reachable, whatever the state of its git."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def commit(name: str) -> str:
 
 
 def left(repo: Path, engine: LocalEngine, *tasks: str, **rest: object) -> list[WorkerResult]:
-    """Run tasks; give their results with the kept refs' own names."""
+    """Run tasks; return the results with the names of kept refs relative to their prefix."""
     result = shell_run(repo, engine, *tasks, **rest)
     git(repo, "fsck", "--strict", "--no-dangling")
     place = f"{KEPT}{result.run_id}/"
@@ -38,7 +38,7 @@ def left(repo: Path, engine: LocalEngine, *tasks: str, **rest: object) -> list[W
 
 
 def kept(repo: Path, name: str) -> str:
-    """Give the full name of the kept ref that ends so."""
+    """Return the full name of the kept ref that ends with `name`."""
     (found,) = [
         ref
         for ref in git(repo, "for-each-ref", "--format=%(refname)", KEPT).splitlines()
@@ -47,7 +47,7 @@ def kept(repo: Path, name: str) -> str:
     return found
 
 
-def test_commits_beside_the_branch_are_kept(repo: Path, local_engine: LocalEngine) -> None:
+def test_commits_outside_of_the_branch_are_kept(repo: Path, local_engine: LocalEngine) -> None:
     results = left(
         repo,
         local_engine,
@@ -83,9 +83,7 @@ def test_commits_beside_the_branch_are_kept(repo: Path, local_engine: LocalEngin
     ] * 7
 
 
-def test_the_branch_that_head_left_for_an_ancestor_is_the_tip(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_branch_is_the_tip_if_head_is_at_an_ancestor(repo: Path, local_engine: LocalEngine) -> None:
     away = f"{commit('mine')}; git checkout -q --detach HEAD~1"
     clean, carried, conflict, before, bisect = left(
         repo,
@@ -105,7 +103,7 @@ def test_the_branch_that_head_left_for_an_ancestor_is_the_tip(
     assert (bisect.files_modified, bisect.kept_refs) == (["x", "y"], [])
 
 
-def test_half_done_work_of_git_is_kept(repo: Path, local_engine: LocalEngine) -> None:
+def test_unfinished_git_operations_are_kept(repo: Path, local_engine: LocalEngine) -> None:
     sides = (
         "git checkout -qb side; echo side > a.txt; git commit -qam side; "
         "git checkout -q architect/parallel-%d; echo ours > a.txt; git commit -qam ours; "
@@ -130,7 +128,7 @@ def test_half_done_work_of_git_is_kept(repo: Path, local_engine: LocalEngine) ->
     assert show(repo, f"{staged.branch}:a.txt") == "later"
 
 
-def test_what_git_was_told_of_comes_home(repo: Path, local_engine: LocalEngine) -> None:
+def test_staged_ignored_files_are_harvested(repo: Path, local_engine: LocalEngine) -> None:
     (repo / ".gitignore").write_text("*.log\n")
     (repo / "b.txt").write_text("b\n")
     git(repo, "add", "-A")
@@ -162,13 +160,13 @@ def test_what_git_was_told_of_comes_home(repo: Path, local_engine: LocalEngine) 
     assert show(repo, f"{committed.branch}:a.txt") == "c"
 
 
-def test_a_split_index_of_the_users_hinders_nobody(repo: Path, local_engine: LocalEngine) -> None:
+def test_users_split_index_setting_has_no_effect(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "config", "core.splitIndex", "true")
     (worker,) = left(repo, local_engine, "echo x > x; git add x; git commit -qm x; echo y > y")
     assert (worker.status, worker.files_modified) == (Status.SUCCESS, ["x", "y"])
 
 
-def test_a_stopped_worker_and_each_attempt_keep_theirs(
+def test_stopped_workers_and_attempts_have_their_own_kept_refs(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     side = f"git checkout -q -B side; {commit('side')}; git checkout -q -; "
@@ -190,7 +188,7 @@ PLANT = (
 )
 
 
-def test_what_is_refused_takes_nothing_else_along(repo: Path, local_engine: LocalEngine) -> None:
+def test_refused_commit_does_not_exclude_others(repo: Path, local_engine: LocalEngine) -> None:
     one, two, three = left(
         repo,
         local_engine,
@@ -212,9 +210,7 @@ def test_what_is_refused_takes_nothing_else_along(repo: Path, local_engine: Loca
     assert three.files_modified == ["good", "last", "repo/objects/x"]
 
 
-def test_refused_commits_beside_the_branch_stay_on_disk(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_refused_commits_stay_in_the_state_directory(repo: Path, local_engine: LocalEngine) -> None:
     orphan = f"{PLANT} git symbolic-ref HEAD refs/heads/o; "
     orphan += "git update-ref HEAD $(git commit-tree -m planted-orphan $t)"
     result = shell_run(
@@ -246,7 +242,7 @@ def _text(path: Path) -> str:
     return path.read_text().strip()
 
 
-def test_no_secret_is_in_the_name_of_a_kept_ref(
+def test_names_of_kept_refs_contain_no_secret(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "correct-horse-battery")
@@ -261,9 +257,7 @@ def test_no_secret_is_in_the_name_of_a_kept_ref(
     assert "correct-horse-battery" not in f"{notes}{git(repo, 'for-each-ref')}"
 
 
-def test_a_clean_up_leaves_what_was_kept_and_what_was_refused(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_cleanup_keeps_kept_refs_and_refused_work(repo: Path, local_engine: LocalEngine) -> None:
     result = shell_run(
         repo,
         local_engine,
@@ -284,7 +278,7 @@ def test_a_clean_up_leaves_what_was_kept_and_what_was_refused(
     assert git(repo, "for-each-ref", "refs/orchestrator") == ""
 
 
-def test_ignored_files_go_when_the_worktree_was_removed_by_hand(
+def test_cleanup_removes_ignored_files_of_a_deleted_worktree(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     (result,) = shell_run(repo, local_engine, "echo '*.o' > .gitignore; seq 9999 > big.o").results
@@ -297,9 +291,7 @@ def test_ignored_files_go_when_the_worktree_was_removed_by_hand(
     assert cleanup(repo, engine=local_engine, wanted=Wanted()).freed == 0
 
 
-def test_a_dependent_starts_from_the_branch_that_head_left(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_dependent_task_starts_from_the_branch_tip(repo: Path, local_engine: LocalEngine) -> None:
     first = Task(id="first", task=f"{commit('one')}; git checkout -q --detach HEAD~1")
     second = Task(id="second", task="cat one > two", depends_on=("first",))
     flow = Workflow(name="flow", tasks=(first, second))
@@ -309,7 +301,7 @@ def test_a_dependent_starts_from_the_branch_that_head_left(
     assert show(repo, f"{results['second'].branch}:two") == "one"
 
 
-def test_a_restored_worker_has_its_kept_refs_named(repo: Path, local_engine: LocalEngine) -> None:
+def test_restore_names_the_kept_refs(repo: Path, local_engine: LocalEngine) -> None:
     side = f"git checkout -qb side; {commit('side')}; git checkout -q -"
     (one, two) = shell_run(repo, local_engine, f"{side}; {commit('one')}", side).results
     cleanup(repo, engine=local_engine, wanted=Wanted())
@@ -320,7 +312,7 @@ def test_a_restored_worker_has_its_kept_refs_named(repo: Path, local_engine: Loc
     assert f"`git branch NAME {two.kept_refs[0]}`" in (caught.value.hint or "")
 
 
-def test_pushed_is_not_merged(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
+def test_pushed_branch_is_not_merged(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "remote")
     git(repo, "remote", "add", "origin", str(tmp_path / "remote"))
     shell_run(repo, local_engine, commit("one"), commit("two"))
@@ -334,7 +326,7 @@ def test_pushed_is_not_merged(repo: Path, local_engine: LocalEngine, tmp_path: P
     assert pushed.backup is not None
 
 
-def test_names_of_refs_are_made_harmless() -> None:
+def test_ref_names_are_made_valid() -> None:
     odd = [
         "heads/a", "heads/A", "heads/a/b", "heads/.hidden", "heads/x.lock", "heads/a..b", "x/",
         "heads/\x1b[31m", "heads/" + "n" * 5000, "/".join("d" * 50), "heads/é", "-rf", "@{1}", "",
@@ -351,7 +343,7 @@ def test_names_of_refs_are_made_harmless() -> None:
 
 
 @pytest.mark.parametrize("history", ["full", "shallow"])
-def test_history_beside_the_base_is_kept(
+def test_history_that_does_not_contain_the_base_is_kept(
     repo: Path, local_engine: LocalEngine, history: str
 ) -> None:
     isolation = Isolation(network="none", history=history)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Stores that a worker made so that something it wrote would be lost. Whole runs, no container."""
+"""Tests of hostile git stores that try to make work of the worker unreachable."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_160_long_names_that_collide_are_kept(repo: Path, local_engine: LocalEng
     assert "two" in git(repo, "log", "--all", "--format=%s")
 
 
-def test_161_a_ref_that_claims_the_place_of_the_next_attempt(
+def test_161_ref_named_like_the_next_attempt_is_kept(
     repo: Path, local_engine: LocalEngine, tmp_path: Path
 ) -> None:
     again = {"retries": 1, "retry_delay": 0.0}
@@ -57,7 +57,7 @@ def test_161_a_ref_that_claims_the_place_of_the_next_attempt(
         assert len([one for one in there if f"/{number}/" in one]) == len(worker.kept_refs) == 2
 
 
-def test_162_tags_of_files_and_of_tags(repo: Path, local_engine: LocalEngine) -> None:
+def test_162_tags_of_files_and_of_tags_are_kept(repo: Path, local_engine: LocalEngine) -> None:
     tree, chain, blob = left(
         repo,
         local_engine,
@@ -75,7 +75,7 @@ def test_162_tags_of_files_and_of_tags(repo: Path, local_engine: LocalEngine) ->
     assert "text" in git(repo, "log", "-1", "--format=%B", kept(repo, "tags/file"))
 
 
-def test_163_many_notes_hide_no_loss(repo: Path, local_engine: LocalEngine) -> None:
+def test_163_many_notes_do_not_hide_a_loss(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = left(
         repo,
         local_engine,
@@ -86,7 +86,7 @@ def test_163_many_notes_hide_no_loss(repo: Path, local_engine: LocalEngine) -> N
     assert "special file removed: 21 more" in (worker.message or "")
 
 
-def test_166_long_names_hide_no_note(repo: Path, local_engine: LocalEngine) -> None:
+def test_166_long_names_do_not_hide_a_note(repo: Path, local_engine: LocalEngine) -> None:
     folders = "/".join(["$(printf '\\377%.0s' $(seq 250))"] * 10)
     (worker,) = left(
         repo,
@@ -98,9 +98,7 @@ def test_166_long_names_hide_no_note(repo: Path, local_engine: LocalEngine) -> N
     assert "file over 100 MiB left out: big" in (worker.message or "")
 
 
-def test_167_the_branch_is_far_behind_in_the_packed_refs(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_167_branch_late_in_packed_refs_is_found(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = left(
         repo,
         local_engine,
@@ -114,9 +112,7 @@ def test_167_the_branch_is_far_behind_in_the_packed_refs(
     assert git(repo, "log", "-1", "--format=%s", worker.branch) == "one"
 
 
-def test_164_what_is_staged_and_cannot_be_kept_is_named(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_164_lost_staged_content_is_reported(repo: Path, local_engine: LocalEngine) -> None:
     large, link, fifo = left(
         repo,
         local_engine,
@@ -130,9 +126,7 @@ def test_164_what_is_staged_and_cannot_be_kept_is_named(
         assert "the worker's git index is unreadable" in (worker.message or ""), worker
 
 
-def test_165_refs_that_name_nothing_readable_are_told(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_165_refs_to_unreadable_objects_are_reported(repo: Path, local_engine: LocalEngine) -> None:
     broken, many = left(
         repo,
         local_engine,
@@ -156,7 +150,7 @@ def test_165_refs_that_name_nothing_readable_are_told(
     assert git(repo, "rev-list", "--count", *tips, "--not", "main") == "953"
 
 
-def test_168_commits_in_a_submodule_are_told(
+def test_168_commits_in_a_submodule_are_reported(
     tmp_path: Path,
     home: Path,  # noqa: ARG001
     local_engine: LocalEngine,
@@ -177,7 +171,9 @@ def test_168_commits_in_a_submodule_are_told(
     assert hostile.files_modified == ["w"]
 
 
-def test_169_lists_of_refs_that_take_long_to_read(repo: Path, local_engine: LocalEngine) -> None:
+def test_169_long_lists_of_refs_are_read_in_bounded_time(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     (worker,) = left(
         repo,
         local_engine,
@@ -190,7 +186,7 @@ def test_169_lists_of_refs_that_take_long_to_read(repo: Path, local_engine: Loca
     assert "the worker's git index is unreadable" in (worker.message or "")
 
 
-def test_170_more_tags_than_are_kept_are_told(repo: Path, local_engine: LocalEngine) -> None:
+def test_170_tags_over_the_limit_are_reported(repo: Path, local_engine: LocalEngine) -> None:
     (worker,) = left(
         repo,
         local_engine,
@@ -202,7 +198,7 @@ def test_170_more_tags_than_are_kept_are_told(repo: Path, local_engine: LocalEng
     assert "tags and refs of files beyond 100 were left out: 1" in (worker.message or "")
 
 
-def test_171_content_of_git_lfs_in_the_store_alone_is_told(
+def test_171_lfs_content_only_in_the_store_is_reported(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     (worker,) = left(
@@ -215,7 +211,7 @@ def test_171_content_of_git_lfs_in_the_store_alone_is_told(
     assert "is only in the worker's git store is not kept: 2 objects" in (worker.message or "")
 
 
-def test_172_refs_that_came_with_a_repository_are_not_ours(
+def test_172_foreign_refs_below_our_prefixes_are_ignored(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     for folder in (KEPT, ATTEMPTS, BACKUPS):

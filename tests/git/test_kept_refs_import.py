@@ -1,4 +1,4 @@
-"""What a worker hands over to be kept beside its branch is checked; refs name nothing else."""
+"""Tests of the import of commits outside of a worker's branch."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.support.repository import git
 
 
 class Handover:
-    """A repository, the worker's clone of it, and what that hands over."""
+    """A repository, the worker's clone, and a harvest with commits to keep."""
 
     def __init__(self, repo: Path, tmp_path: Path) -> None:
         self.repo = repo
@@ -77,7 +77,7 @@ def handover(repo: Path, tmp_path: Path) -> Handover:
     return Handover(repo, tmp_path)
 
 
-def test_commits_become_refs_and_replace_those_of_a_process_that_died(handover: Handover) -> None:
+def test_new_refs_replace_those_of_a_process_that_died(handover: Handover) -> None:
     one, two = handover.commit("one"), handover.commit("two")
     handover.hand_over([one], {"heads/one": one})
     handover.bring_in()
@@ -87,7 +87,7 @@ def test_commits_become_refs_and_replace_those_of_a_process_that_died(handover: 
     assert kept.refs == tuple(f"{KEPT}run/1/{name}" for name in handover.refs())
 
 
-def test_a_death_between_old_and_new_refs_loses_nothing(
+def test_death_between_old_and_new_refs_loses_nothing(
     handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = handover.commit("one"), handover.commit("two")
@@ -109,7 +109,7 @@ def test_a_death_between_old_and_new_refs_loses_nothing(
     assert handover.refs() == {"heads/one/deeper": one, "heads/two": two}
 
 
-def test_a_quarantine_that_a_dead_process_left_is_in_nobodys_way(handover: Handover) -> None:
+def test_leftover_quarantine_is_replaced(handover: Handover) -> None:
     commit = handover.commit("new")
     handover.hand_over([commit], {"heads/side": commit})
     left = handover.out.with_name("quarantine") / "objects" / "info"
@@ -118,7 +118,7 @@ def test_a_quarantine_that_a_dead_process_left_is_in_nobodys_way(handover: Hando
     assert handover.refs() == {"heads/side": commit}
 
 
-def test_no_ref_names_what_was_not_handed_over(handover: Handover) -> None:
+def test_commit_that_is_not_in_the_pack_is_refused(handover: Handover) -> None:
     git(handover.repo, "commit", "-q", "--allow-empty", "-m", "private")
     private, one = git(handover.repo, "rev-parse", "HEAD"), handover.commit("one")
     handover.hand_over([one], {"heads/one": one, "heads/private": private})
@@ -127,7 +127,7 @@ def test_no_ref_names_what_was_not_handed_over(handover: Handover) -> None:
     assert "`heads/private` was refused" in " ".join(kept.notes)
 
 
-def test_what_would_not_fit_on_the_disk_is_not_kept(handover: Handover) -> None:
+def test_commit_larger_than_the_room_is_refused(handover: Handover) -> None:
     small, large = handover.commit("small"), handover.commit("large", "x" * 5000)
     handover.origin = replace(handover.origin, room=4000)
     handover.hand_over([small, large], {"heads/small": small, "heads/large": large})
@@ -145,7 +145,7 @@ def test_what_would_not_fit_on_the_disk_is_not_kept(handover: Handover) -> None:
         '{"bundle": "%s", "refs": [["heads/x"]]}', '{"bundle": "%s", "refs": 7}',
     ],
 )  # fmt: skip
-def test_a_list_that_is_none_keeps_nothing(handover: Handover, listed: str) -> None:
+def test_malformed_list_keeps_nothing(handover: Handover, listed: str) -> None:
     one = handover.commit("one")
     handover.hand_over([one], {})
     (handover.out / "kept").write_text(listed.replace("%s", one))
@@ -153,7 +153,7 @@ def test_a_list_that_is_none_keeps_nothing(handover: Handover, listed: str) -> N
     assert handover.refs() == {}
 
 
-def test_a_list_that_is_a_link_or_a_fifo_is_not_read(handover: Handover, tmp_path: Path) -> None:
+def test_list_that_is_a_link_or_fifo_is_not_read(handover: Handover, tmp_path: Path) -> None:
     handover.hand_over([], {})
     (handover.out / "kept").rename(tmp_path / "elsewhere")
     (handover.out / "kept").symlink_to(tmp_path / "elsewhere")
@@ -163,7 +163,7 @@ def test_a_list_that_is_a_link_or_a_fifo_is_not_read(handover: Handover, tmp_pat
     assert "is not a regular file" in (handover.bring_in().refused or "")
 
 
-def test_names_are_made_safe(handover: Handover) -> None:
+def test_unsafe_names_are_replaced(handover: Handover) -> None:
     one = handover.commit("one")
     names = ["../../heads/main", "heads/\u202e\x1b]0;x", "heads/A", "heads/a", "heads/a/b"]
     handover.hand_over([one], dict.fromkeys(names, one))
@@ -186,7 +186,7 @@ def test_names_with_secrets_are_numbered(handover: Handover) -> None:
     )
 
 
-def test_what_takes_too_long_to_check_is_named(
+def test_commits_not_checked_in_time_are_reported(
     handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_refs, "SEARCH_TIME", -1.0)

@@ -1,4 +1,4 @@
-"""What a harvest hands over beside commits is read as what anybody may have put there."""
+"""Tests of the import of LFS objects and patches, which may be hostile."""
 
 import hashlib
 import json
@@ -33,13 +33,13 @@ def objects(repo: Path) -> list[Path]:
 
 
 class TestObjects:
-    def test_one_that_is_what_it_is_named_by(self, repo: Path, out: Path) -> None:
+    def test_object_with_matching_hash_is_imported(self, repo: Path, out: Path) -> None:
         place = hand_over(out, b"content")
         assert take_objects(Repository(repo), out, room=ROOM) == {place.name}
         assert stored(repo, b"content").read_bytes() == b"content"
         assert len(objects(repo)) == 1
 
-    def test_another_content_is_not_taken(self, repo: Path, out: Path) -> None:
+    def test_object_with_wrong_hash_is_not_imported(self, repo: Path, out: Path) -> None:
         hand_over(out, b"content", "a" * 64)
         stored(repo, b"the user's").parent.mkdir(parents=True)
         stored(repo, b"the user's").write_bytes(b"the user's")
@@ -47,14 +47,14 @@ class TestObjects:
         assert take_objects(Repository(repo), out, room=ROOM) == frozenset()
         assert objects(repo) == [stored(repo, b"the user's")]
 
-    def test_one_that_is_there_stays(self, repo: Path, out: Path) -> None:
+    def test_existing_object_is_not_replaced(self, repo: Path, out: Path) -> None:
         hand_over(out, b"content")
         stored(repo, b"content").parent.mkdir(parents=True)
         stored(repo, b"content").write_bytes(b"the user's")
         assert len(take_objects(Repository(repo), out, room=ROOM)) == 1
         assert stored(repo, b"content").read_bytes() == b"the user's"
 
-    def test_no_link_and_no_fifo(self, repo: Path, out: Path, tmp_path: Path) -> None:
+    def test_link_and_fifo_are_not_imported(self, repo: Path, out: Path, tmp_path: Path) -> None:
         outside = tmp_path / "secret"
         outside.write_bytes(b"content")
         name = hashlib.sha256(b"content").hexdigest()
@@ -63,14 +63,14 @@ class TestObjects:
         take_objects(Repository(repo), out, room=ROOM)
         assert objects(repo) == []
 
-    def test_no_link_to_a_directory(self, repo: Path, out: Path, tmp_path: Path) -> None:
+    def test_linked_directory_is_not_read(self, repo: Path, out: Path, tmp_path: Path) -> None:
         hand_over(out, b"content")
         (out / "lfs").rename(tmp_path / "elsewhere")
         (out / "lfs").symlink_to(tmp_path / "elsewhere")
         take_objects(Repository(repo), out, room=ROOM)
         assert objects(repo) == []
 
-    def test_no_more_than_there_is_room_for(self, repo: Path, out: Path) -> None:
+    def test_imported_objects_are_limited_by_the_room(self, repo: Path, out: Path) -> None:
         for letter in (b"a", b"b", b"c"):
             hand_over(out, letter * 400)
         take_objects(Repository(repo), out, room=900)
@@ -90,21 +90,21 @@ class TestPatches:
         assert note == f"changes in the submodule lib are on no branch but kept in {kept}"
         assert kept.read_text() == "patch"
 
-    def test_none_is_none(self, root: Path, out: Path) -> None:
+    def test_without_patch_nothing_is_kept(self, root: Path, out: Path) -> None:
         assert keep_patches(root, out) == ()
         assert keep_patches(out, out) == ()
 
-    def test_a_link_is_not_followed(self, root: Path, out: Path) -> None:
+    def test_linked_patch_is_not_followed(self, root: Path, out: Path) -> None:
         (out / "submodule-0.patch").symlink_to("/etc/hostname")
         assert keep_patches(root, out) == ()
         assert not (root / "submodule-0.patch").exists()
 
-    def test_a_fifo_is_not_waited_for(self, root: Path, out: Path) -> None:
+    def test_fifo_does_not_block(self, root: Path, out: Path) -> None:
         os.mkfifo(out / "submodule-0.patch")
         (note,) = keep_patches(root, out)
         assert note.endswith("too large to be kept")
 
-    def test_too_large_is_told(self, root: Path, out: Path) -> None:
+    def test_too_large_patch_is_reported(self, root: Path, out: Path) -> None:
         with (out / "submodule-0.patch").open("wb") as file:
             file.truncate(257 * 1024**2)
         (note,) = keep_patches(root, out)
@@ -112,8 +112,8 @@ class TestPatches:
         assert not (root / "submodule-0.patch").exists()
 
 
-def test_what_workers_made_holds_no_content_that_none_of_them_had(tmp_path: Path) -> None:
-    """A pointer alone would do to have any content of the user's."""
+def test_only_given_or_created_content_is_provided(tmp_path: Path) -> None:
+    """Otherwise a pointer alone would give a worker any LFS content of the user."""
     repo = with_content(tmp_path / "repo", given=b"given")
     repository, run = Repository(repo), tmp_path / "run"
     base = git(repo, "rev-parse", "HEAD")

@@ -1,4 +1,4 @@
-"""What several tasks made is merged beside the user's files, or not at all."""
+"""Tests that the commits of several tasks are merged completely or not at all."""
 
 import os
 import time
@@ -13,12 +13,12 @@ from tests.support.merges import NUMBERS, WHEN, Content, World
 from tests.support.repository import fingerprint, git
 
 
-def test_nothing_new_is_the_base(world: World) -> None:
+def test_merge_of_nothing_is_the_base(world: World) -> None:
     assert world.merged() == world.base
     assert world.merged(world.base, world.base) == world.base
 
 
-def test_one_that_reaches_all_others_is_taken_as_it_is(world: World) -> None:
+def test_tip_that_contains_all_others_is_used_unchanged(world: World) -> None:
     first = world.commit({"one": "1\n"})
     second = world.commit({"two": "2\n"}, first)
     before = world.objects()
@@ -27,7 +27,7 @@ def test_one_that_reaches_all_others_is_taken_as_it_is(world: World) -> None:
     assert world.objects() == before
 
 
-def test_two_are_merged_and_nothing_of_the_user_is_touched(world: World) -> None:
+def test_merge_does_not_change_the_users_files_or_refs(world: World) -> None:
     one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
     (world.repo / "one").write_text("the user's own\n")
     git(world.repo, "add", "one")
@@ -47,7 +47,7 @@ def test_two_are_merged_and_nothing_of_the_user_is_touched(world: World) -> None
     assert not (world.scratch / "merge").exists()
 
 
-def test_the_same_again_is_the_same_commit(world: World) -> None:
+def test_equal_merges_give_equal_commits(world: World) -> None:
     one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
     (world.scratch / "merge" / "git" / "refs" / "heads").mkdir(
         parents=True
@@ -57,7 +57,7 @@ def test_the_same_again_is_the_same_commit(world: World) -> None:
     assert world.merged(one, two) == first
 
 
-def test_a_diamond(world: World) -> None:
+def test_diamond_of_dependencies_is_merged(world: World) -> None:
     top = world.commit({"top": "t\n"})
     left, right = world.commit({"left": "l\n"}, top), world.commit({"right": "r\n"}, top)
     merged = world.merged(top, left, right)
@@ -68,7 +68,7 @@ def test_a_diamond(world: World) -> None:
     assert world.merged(left, right, below) == below
 
 
-def test_five_that_change_one_file_each_elsewhere(world: World) -> None:
+def test_distant_changes_of_one_file_are_merged(world: World) -> None:
     tips = [
         world.commit({"numbers": NUMBERS.replace(f"\n{n}\n", f"\nby {n}\n"), f"new-{n}": "x"})
         for n in (2, 8, 14, 20, 26)
@@ -83,7 +83,7 @@ def test_five_that_change_one_file_each_elsewhere(world: World) -> None:
     assert git(world.repo, "rev-list", "--count", f"{world.base}..{merged}") == "6"
 
 
-def test_a_conflict_names_the_pair_and_the_files(world: World) -> None:
+def test_conflict_names_tasks_and_files(world: World) -> None:
     one = world.commit({"one": "1\n"})
     two = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n")})
     three = world.commit({"three": "3\n"})
@@ -93,7 +93,7 @@ def test_a_conflict_names_the_pair_and_the_files(world: World) -> None:
     assert conflict.message == ("`d` and the work of `b` cannot be merged: both changed `numbers`")
 
 
-def test_the_last_that_touched_each_file_is_named(world: World) -> None:
+def test_conflict_names_the_last_task_that_changed_each_file(world: World) -> None:
     one = world.commit({"x": "1\n"})
     two = world.commit({"y": "2\n"})
     three = world.commit({"x": "3\n", "y": "3\n"})
@@ -121,27 +121,27 @@ CONFLICTS: Mapping[str, tuple[Mapping[str, Content], Mapping[str, Content], tupl
 
 
 @pytest.mark.parametrize("name", CONFLICTS)
-def test_what_cannot_be_merged(world: World, name: str) -> None:
+def test_conflicting_changes_are_refused(world: World, name: str) -> None:
     one, two, files = CONFLICTS[name]
     for tips in ((one, two), (two, one)):
         conflict = world.refused(*(world.commit(tip) for tip in tips))
         assert (conflict.task, conflict.others, conflict.files) == ("b", ("a",), files)
 
 
-def test_a_rename_and_a_change_go_together(world: World) -> None:
+def test_rename_and_change_are_merged(world: World) -> None:
     one = world.commit({"numbers": None, "digits": NUMBERS})
     two = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n", 1)})
     assert "seven" in world.show(world.merged(one, two), "digits")
 
 
-def test_a_mode_and_a_change_go_together(world: World) -> None:
+def test_mode_and_content_changes_are_merged(world: World) -> None:
     one, two = world.commit({"a.txt": ("100755", "a\n")}), world.commit({"a.txt": "b\n"})
     merged = world.merged(one, two)
     assert git(world.repo, "ls-tree", merged, "a.txt").startswith("100755")
     assert world.show(merged, "a.txt") == "b"
 
 
-def test_names_of_files_are_few_and_cannot_steer_a_terminal(world: World) -> None:
+def test_listed_files_are_bounded_and_made_harmless(world: World) -> None:
     names = ["\x1b[2J", "two\nlines", *(f"file-{number}" for number in range(40))]
     one, two = (dict.fromkeys(names, text) for text in ("x\n", "y\n"))
     conflict = world.refused(world.commit(one), world.commit(two))
@@ -165,14 +165,14 @@ HARMLESS_APART: Mapping[str, tuple[Mapping[str, Content], Mapping[str, Content],
 
 
 @pytest.mark.parametrize("name", HARMLESS_APART)
-def test_what_breaks_a_rule_together_alone(world: World, name: str) -> None:
+def test_merge_that_breaks_a_rule_is_refused(world: World, name: str) -> None:
     one, two, said = HARMLESS_APART[name]
     conflict = world.refused(world.commit(one), world.commit(two))
     assert said in conflict.message
     assert (conflict.task, conflict.others) == ("b", ("a",))
 
 
-def test_names_that_one_task_has_by_itself_may_stay(world: World) -> None:
+def test_case_conflict_within_one_task_is_accepted(world: World) -> None:
     one, two = world.commit({"src/App.py": "x"}), world.commit({"src/new": "y"})
     merged = world.merged(one, two)
     assert {"src/App.py", "src/app.py", "src/new"} <= {
@@ -180,8 +180,8 @@ def test_names_that_one_task_has_by_itself_may_stay(world: World) -> None:
     }
 
 
-def test_a_file_that_is_harmful_only_when_merged_is_refused(world: World) -> None:
-    """What no `.gitmodules` may say, git itself knows; neither side says it by itself."""
+def test_harmful_merged_gitmodules_is_refused(world: World) -> None:
+    """Git forbids some contents of `.gitmodules`; neither side alone has such a content."""
     start, other, far = '[submodule "sub"]\n\tpath = sub\n', "[other]\n", "#\n" * 9
     first = world.commit({".gitmodules": f"{start}{far}{other}{far}"})
     one = world.commit({".gitmodules": f"{start}{far}{far}"}, first)
@@ -189,14 +189,14 @@ def test_a_file_that_is_harmful_only_when_merged_is_refused(world: World) -> Non
     assert "gitmodulesUrl" in world.refused(one, two).message
 
 
-def test_a_tip_that_is_not_on_top_of_the_base_is_refused(world: World) -> None:
+def test_tip_without_the_base_is_refused(world: World) -> None:
     tree = git(world.repo, "rev-parse", f"{world.base}^{{tree}}")
     alone = git(world.repo, "commit-tree", tree, "-m", "alone")
     with pytest.raises(RepositoryError, match=r"the commit of `b` .* has no history in common"):
         world.merged(world.commit({"one": "1\n"}), alone)
 
 
-def test_a_shallow_clone(world: World, tmp_path: Path) -> None:
+def test_merge_in_a_shallow_clone(world: World, tmp_path: Path) -> None:
     path = tmp_path / "shallow"
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{world.repo}", str(path))
     git(path, "config", "user.name", "user")
@@ -207,9 +207,7 @@ def test_a_shallow_clone(world: World, tmp_path: Path) -> None:
     assert git(path, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_an_old_git_is_told_of(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_git_is_an_error(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "old" / "git"
     old.parent.mkdir()
     old.write_text('#!/bin/sh\ncase "$*" in\n*version) echo git version 2.37.9;;\n')

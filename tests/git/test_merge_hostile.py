@@ -1,4 +1,4 @@
-"""Merges of commits and in repositories that were made to do harm."""
+"""Tests of merges of hostile commits, and in hostile repositories."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from tests.support.repository import git
 
 @pytest.fixture
 def evil(tmp_path: Path) -> Callable[[], bool]:
-    """A program that is configured everywhere; gives whether it ran."""
+    """Configure a program everywhere; return a function that returns whether the program ran."""
     program, ran = tmp_path / "evil", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
     program.chmod(0o755)
@@ -36,7 +36,7 @@ def _plant(set_: Callable[..., object], program: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["--local", "--global"])
-def test_no_program_of_anybodys_runs_on_what_workers_wrote(
+def test_no_configured_program_runs_in_a_merge(
     world: World, tmp_path: Path, evil: Callable[[], bool], where: str
 ) -> None:
     _plant(lambda *pair: git(world.repo, "config", where, *pair), tmp_path / "evil")
@@ -59,10 +59,10 @@ def test_no_program_of_anybodys_runs_on_what_workers_wrote(
     assert not evil()
 
 
-def test_attributes_do_not_count(
+def test_attributes_are_ignored(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not the user's, where we are started, nor a worker's: the same tips, the same commit."""
+    """Attributes of the user, the current directory or a worker do not change the result."""
     monkeypatch.chdir(world.repo)
     one = world.commit({"numbers": NUMBERS.replace("7\n", "seven\n", 1)})
     two = world.commit({"numbers": NUMBERS.replace("20\n", "twenty\n")})
@@ -75,7 +75,7 @@ def test_attributes_do_not_count(
     assert "seven" in world.show(world.merged(one, two), "numbers")
 
 
-def test_a_replacement_is_not_believed(world: World) -> None:
+def test_replace_refs_are_ignored(world: World) -> None:
     one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
     git(world.repo, "replace", two, world.commit({"other": "3\n"}))
     merged = world.merged(one, two)
@@ -84,9 +84,7 @@ def test_a_replacement_is_not_believed(world: World) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_merge_that_takes_too_long_is_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merge_is_killed_at_its_timeout(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integration, "MERGE_TIMEOUT", 0.0)
     lines = "".join(f"{number * 7919 % 100_003}\n" for number in range(400_000))
     one = world.commit({"large": lines})
@@ -94,7 +92,7 @@ def test_a_merge_that_takes_too_long_is_ended(
     assert "the merge took longer than 0 s" in world.refused(one, two).message
 
 
-def test_a_conflict_without_end_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_about_a_conflict_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integration, "_LISTING", 100)
     one, two = ({f"file-{n}": f"{text}\n" for n in range(9)} for text in "xy")
     conflict = world.refused(world.commit(one), world.commit(two))
@@ -105,18 +103,14 @@ def _smaller(values: Mapping[str, str], large: str, small: str) -> dict[str, str
     return {key: small if value == large else value for key, value in values.items()}
 
 
-def test_files_that_are_too_large_are_not_held_in_memory(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_for_large_files_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integration, "_SEALED", _smaller(integration._SEALED, "256m", "1m"))
     one, two = (world.commit({"large": text * (2 << 20)}) for text in "xy")
     assert "over limit 1048576" in world.refused(one, two).message
 
 
-def test_of_too_many_files_none_is_looked_for_under_another_name(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each new one is compared with each that is gone: a worker decides how many those are."""
+def test_rename_detection_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rename detection compares all new with all deleted files, so it is limited."""
     monkeypatch.setattr(integration, "_BOUNDED", _smaller(integration._BOUNDED, "1000", "3"))
     old = {f"old-{number}": f"{number}\n{NUMBERS}" for number in range(4)}
     world.base = world.commit(old)
@@ -128,7 +122,7 @@ def test_of_too_many_files_none_is_looked_for_under_another_name(
 
 
 @pytest.mark.timeout(60)
-def test_three_hundred_tips_do_not_take_long(world: World) -> None:
+def test_three_hundred_tips_are_merged(world: World) -> None:
     tips = [Tip(f"task-{n}", world.commit({f"dir-{n % 7}/file-{n}": "x\n"})) for n in range(300)]
     started = time.monotonic()
     merged = world.integrate(tips)

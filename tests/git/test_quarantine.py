@@ -1,4 +1,4 @@
-"""What a worker hands over is checked whole, or nothing of it is let in. Real git, no container."""
+"""Tests that a harvest is imported completely or not at all, with real git."""
 
 import hashlib
 import struct
@@ -15,7 +15,7 @@ from tests.support.quarantine import BRANCH, Handover
 from tests.support.repository import git, make_repository
 
 
-def test_good_work_is_let_in(handover: Handover) -> None:
+def test_valid_commits_are_imported(handover: Handover) -> None:
     tip = handover.hand_over(handover.commit_files(new="text\n"))
     assert handover.bring_in() == Harvested(tip, ())
     assert git(handover.repo, "rev-parse", BRANCH) == tip
@@ -24,20 +24,20 @@ def test_good_work_is_let_in(handover: Handover) -> None:
     git(handover.repo, "fsck", "--strict")
 
 
-def test_no_work_moves_nothing(handover: Handover) -> None:
+def test_harvest_without_commits_changes_nothing(handover: Handover) -> None:
     (handover.out / "tip").write_text(handover.base)
     assert handover.bring_in() == Harvested(handover.base, ())
     assert git(handover.repo, "for-each-ref") == handover.refs
 
 
-def test_what_a_process_that_died_left_is_not_in_the_way(handover: Handover) -> None:
+def test_leftover_quarantine_is_replaced(handover: Handover) -> None:
     (handover.quarantine / "objects" / "info").mkdir(parents=True)
     (handover.quarantine / "HEAD").write_text("half of it")
     tip = handover.hand_over(handover.commit_files(new="text\n"))
     assert handover.bring_in().tip == tip
 
 
-def test_a_merge_on_top_of_the_base_is_let_in(handover: Handover) -> None:
+def test_merge_commit_is_imported(handover: Handover) -> None:
     first = handover.commit_files(one="1")
     tree = git(handover.clone, "rev-parse", f"{first}^{{tree}}")
     tip = handover.hand_over(handover.commit_tree(tree, first, handover.base))
@@ -53,7 +53,7 @@ def before_the_base(handover: Handover) -> str:
 
 
 @pytest.mark.parametrize("make", [unrelated, before_the_base])
-def test_history_must_be_on_top_of_the_base(
+def test_history_without_the_base_is_refused(
     handover: Handover, make: Callable[[Handover], str]
 ) -> None:
     tip = make(handover)
@@ -62,7 +62,7 @@ def test_history_must_be_on_top_of_the_base(
     assert git(handover.repo, "rev-parse", BRANCH) == handover.base
 
 
-def test_a_submodule_is_refused_even_when_a_later_commit_drops_it(handover: Handover) -> None:
+def test_submodule_dropped_by_a_later_commit_is_refused(handover: Handover) -> None:
     tree = handover.feed(f"160000 commit {handover.base}\tsub\n", "mktree", "--missing")
     middle = handover.commit_tree(tree, handover.base)
     clean = git(handover.clone, "rev-parse", f"{handover.base}^{{tree}}")
@@ -73,7 +73,7 @@ def test_a_submodule_is_refused_even_when_a_later_commit_drops_it(handover: Hand
 
 
 @pytest.mark.parametrize("name", [b".git", b".GIT", b"git~1", b".g\xe2\x80\x8cit", b"..", b"."])
-def test_a_name_that_git_takes_for_its_own_is_refused(handover: Handover, name: bytes) -> None:
+def test_name_equivalent_to_dot_git_is_refused(handover: Handover, name: bytes) -> None:
     blob = handover.feed("[core]\n", "hash-object", "-w", "--stdin")
     raw = b"100644 " + name + b"\0" + bytes.fromhex(blob)
     tree = handover.feed(raw, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
@@ -85,9 +85,7 @@ def test_a_name_that_git_takes_for_its_own_is_refused(handover: Handover, name: 
 
 @pytest.mark.parametrize("place", ["", "deep/inside/"])
 @pytest.mark.parametrize("head", ["HEAD", "head"])
-def test_a_bare_repository_in_disguise_is_refused(
-    handover: Handover, place: str, head: str
-) -> None:
+def test_embedded_bare_repository_is_refused(handover: Handover, place: str, head: str) -> None:
     for name in (head, "objects/x", "refs/x", "config"):
         path = handover.clone / place / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,12 +94,12 @@ def test_a_bare_repository_in_disguise_is_refused(
     handover.refused("the tree contains a git directory")
 
 
-def test_a_file_named_head_alone_is_no_repository(handover: Handover) -> None:
+def test_file_named_head_alone_is_accepted(handover: Handover) -> None:
     tip = handover.hand_over(handover.commit_files(HEAD="just a file"))
     assert handover.bring_in().tip == tip
 
 
-def test_a_pack_that_lacks_something_is_refused(handover: Handover) -> None:
+def test_incomplete_pack_is_refused(handover: Handover) -> None:
     tip = handover.commit_files(new="text\n")
     tree = git(handover.clone, "rev-parse", f"{tip}^{{tree}}")
     handover.hand_over(tip, objects=f"{tip}\n{tree}\n")
@@ -109,8 +107,8 @@ def test_a_pack_that_lacks_something_is_refused(handover: Handover) -> None:
     assert not handover.has(tip)
 
 
-def test_an_object_that_it_was_not_given_cannot_be_claimed(handover: Handover) -> None:
-    """The id of a commit beside the base is no key to it."""
+def test_reference_to_a_private_object_is_refused(handover: Handover) -> None:
+    """The id of a private commit does not give access to it."""
     git(handover.repo, "checkout", "-q", "-b", "private")
     (handover.repo / "private.txt").write_text("private")
     git(handover.repo, "add", "-A")
@@ -122,8 +120,10 @@ def test_an_object_that_it_was_not_given_cannot_be_claimed(handover: Handover) -
     handover.refused("`git cat-file` failed")
 
 
-def test_what_the_users_own_git_fetched_stays(handover: Handover, tmp_path: Path) -> None:
-    """Neither what was fetched last nor a submodule is touched, whatever is configured."""
+def test_import_does_not_touch_fetched_refs_or_submodules(
+    handover: Handover, tmp_path: Path
+) -> None:
+    """Neither FETCH_HEAD nor a submodule is changed, whatever is configured."""
     inner = make_repository(tmp_path / "inner")
     allowed = ("-c", "protocol.file.allow=always")
     git(handover.repo, *allowed, "submodule", "--quiet", "add", str(inner), "sub")
@@ -137,8 +137,8 @@ def test_what_the_users_own_git_fetched_stays(handover: Handover, tmp_path: Path
 
 
 @pytest.mark.timeout(60)
-def test_a_delta_that_stands_for_too_much_is_refused(handover: Handover) -> None:
-    """A byte of it copies 64 KiB: five thousand make a file of 320 MB, in the host's memory."""
+def test_delta_bomb_is_refused(handover: Handover) -> None:
+    """One byte of a delta copies 64 KiB: five thousand make a file of 320 MB."""
     block = Thing("blob", b"0" * 65536)
     copies = 5000
     delta = number(65536) + number(copies * 65536) + b"\x80" * copies
@@ -167,7 +167,7 @@ def test_files_too_large_to_check_out_are_refused(
     assert not handover.has(tip)
 
 
-def test_one_file_at_many_places_counts_each_time(
+def test_file_at_many_paths_counts_each_time(
     handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(harvest, "MAX_CHECKOUT", 1_000_000)
@@ -178,7 +178,7 @@ def test_one_file_at_many_places_counts_each_time(
     assert not handover.has(tip)
 
 
-def test_a_branch_that_moved_meanwhile_is_left_alone(handover: Handover) -> None:
+def test_branch_moved_meanwhile_is_not_changed(handover: Handover) -> None:
     handover.hand_over(handover.commit_files(new="x"))
     other = git(handover.repo, "rev-parse", "HEAD~1")
     git(handover.repo, "update-ref", f"refs/heads/{BRANCH}", other)

@@ -1,4 +1,4 @@
-"""Files of a harvest that are broken, too large, or no files at all."""
+"""Tests of harvests with malformed, oversized or special files."""
 
 import json
 import os
@@ -36,14 +36,14 @@ TIPS: dict[str, tuple[Callable[[Handover], bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", TIPS)
-def test_a_tip_that_is_no_commit_is_refused(handover: Handover, case: str) -> None:
+def test_malformed_tip_is_refused(handover: Handover, case: str) -> None:
     make, said = TIPS[case]
     handover.hand_over(handover.commit_files(work="work"))
     (handover.out / "tip").write_bytes(make(handover))
     handover.refused(said)
 
 
-def test_a_tag_is_no_commit(handover: Handover) -> None:
+def test_tip_that_is_a_tag_is_refused(handover: Handover) -> None:
     tip = handover.commit_files(new="x")
     git(handover.clone, "tag", "-a", "-m", "tag", "v1", tip)
     tag = git(handover.clone, "rev-parse", "v1")
@@ -73,7 +73,7 @@ def as_nothing(path: Path) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("change", [as_fifo, as_link, as_directory, as_nothing])
 @pytest.mark.parametrize("name", ["pack", "tip"])
-def test_what_is_no_file_is_not_opened(
+def test_special_file_is_refused(
     handover: Handover, name: str, change: Callable[[Path], None]
 ) -> None:
     tip = handover.hand_over(handover.commit_files(new="x"))
@@ -103,7 +103,7 @@ def test_a_broken_pack_is_refused(handover: Handover, case: str) -> None:
     assert not handover.has(tip)
 
 
-def test_a_pack_beyond_its_limit_is_refused(
+def test_pack_over_the_limit_is_refused(
     handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(harvest, "MAX_PACK", 10_000)
@@ -111,7 +111,7 @@ def test_a_pack_beyond_its_limit_is_refused(
     handover.refused("exceeds maximum allowed size")
 
 
-def test_files_beyond_the_workers_own_room_are_refused(handover: Handover) -> None:
+def test_files_over_the_workers_room_are_refused(handover: Handover) -> None:
     handover.origin = replace(handover.origin, room=1000)
     tip = handover.hand_over(handover.commit_files(large="x" * 2000))
     handover.refused("too many to check out")
@@ -119,7 +119,7 @@ def test_files_beyond_the_workers_own_room_are_refused(handover: Handover) -> No
 
 
 @pytest.mark.parametrize("name", ["tip", "notes"])
-def test_an_endless_file_is_read_in_part(handover: Handover, name: str) -> None:
+def test_endless_file_is_read_partially(handover: Handover, name: str) -> None:
     handover.hand_over(handover.commit_files(new="x"))
     with (handover.out / name).open("wb") as file:
         file.truncate(1 << 40)
@@ -142,7 +142,7 @@ def test_an_endless_file_is_read_in_part(handover: Handover, name: str) -> None:
         (json.dumps(["x" * 100_000]), UNREADABLE),
     ],
 )
-def test_notes_are_cleaned_and_bounded(
+def test_notes_are_made_harmless_and_bounded(
     handover: Handover, content: str, expected: tuple[str, ...]
 ) -> None:
     (handover.out / "tip").write_text(handover.base)
@@ -150,7 +150,7 @@ def test_notes_are_cleaned_and_bounded(
     assert handover.bring_in().notes == expected
 
 
-def test_notes_that_are_a_link_are_not_read(handover: Handover, tmp_path: Path) -> None:
+def test_linked_notes_are_not_read(handover: Handover, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text('["sesame"]')
     (handover.out / "tip").write_text(handover.base)
     (handover.out / "notes").symlink_to(tmp_path / "secret")

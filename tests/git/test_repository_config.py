@@ -1,4 +1,4 @@
-"""Nothing that a repository's configuration names is run, fetched or believed by our git."""
+"""Tests that git never runs or fetches anything that a repository's configuration names."""
 
 import os
 import struct
@@ -18,7 +18,7 @@ from tests.support.repository import git, make_repository
 
 @pytest.fixture
 def mark(tmp_path: Path) -> Path:
-    """Appears when something runs."""
+    """Return a file that is created if a configured program runs."""
     return tmp_path / "MARK"
 
 
@@ -75,7 +75,7 @@ def _signature(repo: Path, command: str) -> None:
 
 
 def _promise(repo: Path, command: str) -> None:
-    """A partial clone fetches what it lacks when somebody looks at it."""
+    """A partial clone, in which git fetches missing objects on demand."""
     git(repo, "config", "core.repositoryFormatVersion", "1")
     git(repo, "config", "extensions.partialClone", "origin")
     git(repo, "remote", "add", "origin", str(repo))
@@ -110,7 +110,7 @@ def _recursion(repo: Path, command: str) -> None:
         (_recursion, ("read-tree", "--reset", "-u", "HEAD~1")),
     ],
 )
-def test_nothing_is_run(
+def test_no_configured_program_runs(
     repo: Path, mark: Path, tempt: Callable[[Path, str], None], arguments: tuple[str, ...]
 ) -> None:
     tempt(repo, f"touch '{mark}'")
@@ -123,7 +123,7 @@ def test_nothing_is_run(
 
 
 @pytest.mark.parametrize("key", ["core.pager", "pager.log"])
-def test_a_terminal_is_given_no_pager(repo: Path, mark: Path, key: str) -> None:
+def test_no_pager_runs_on_a_terminal(repo: Path, mark: Path, key: str) -> None:
     git(repo, "config", key, f"touch '{mark}'; cat")
     ends = os.openpty()
     try:
@@ -138,7 +138,7 @@ def test_a_terminal_is_given_no_pager(repo: Path, mark: Path, key: str) -> None:
             os.close(end)
 
 
-def test_a_forged_signature_is_not_looked_at(repo: Path, mark: Path) -> None:
+def test_signatures_are_not_verified(repo: Path, mark: Path) -> None:
     program = repo.parent / "gpg"
     program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
     program.chmod(0o755)
@@ -157,13 +157,13 @@ def test_a_forged_signature_is_not_looked_at(repo: Path, mark: Path) -> None:
     assert mark.exists()
 
 
-def test_nobody_is_asked(repo: Path) -> None:
+def test_git_does_not_prompt_for_credentials(repo: Path) -> None:
     with pytest.raises(GitCommandError, match="terminal prompts disabled"):
         ours(repo).run("credential", "fill", stdin=b"protocol=https\nhost=localhost\n\n")
 
 
-def test_a_git_directory_in_disguise_is_not_discovered(repo: Path) -> None:
-    """One that lies in the tree as ordinary files, with a configuration that says anything."""
+def test_embedded_bare_repository_is_not_discovered(repo: Path) -> None:
+    """A git directory in the tree as ordinary files, with a hostile configuration."""
     inner = repo / "data"
     git(repo, "init", "--quiet", "--bare", str(inner))
     for key, value in (("core.bare", "false"), ("core.worktree", str(repo))):
@@ -173,8 +173,8 @@ def test_a_git_directory_in_disguise_is_not_discovered(repo: Path) -> None:
         discover(inner)
 
 
-def test_what_is_stored_elsewhere_is_not_downloaded(repo: Path) -> None:
-    """A filter stands for the one of Git LFS, which is told so by a variable."""
+def test_lfs_content_is_not_downloaded(repo: Path) -> None:
+    """A filter stands for that of git-lfs, which reads a variable."""
     git(repo, "config", "filter.lfs.smudge", "printenv GIT_LFS_SKIP_SMUDGE; cat")
     (repo / ".git" / "info" / "attributes").write_text("a.txt filter=lfs\n")
     (repo / "a.txt").unlink()
@@ -182,7 +182,7 @@ def test_what_is_stored_elsewhere_is_not_downloaded(repo: Path) -> None:
     assert (repo / "a.txt").read_text() == "1\na\n"
 
 
-def test_a_large_file_is_not_held_in_memory(repo: Path, tmp_path: Path) -> None:
+def test_memory_for_a_large_file_is_bounded(repo: Path, tmp_path: Path) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(129 << 20)
@@ -194,8 +194,8 @@ def test_a_large_file_is_not_held_in_memory(repo: Path, tmp_path: Path) -> None:
         ours(repo).run("index-pack", "--stdin", stdin=pack, env={"GIT_ALLOC_LIMIT": "100m"})
 
 
-def test_a_commit_graph_is_not_believed(repo: Path) -> None:
-    """It may be damaged, and then a branch would count as merged that is not."""
+def test_commit_graph_is_ignored(repo: Path) -> None:
+    """A damaged commit graph could make an unmerged branch count as merged."""
     git(repo, "commit-graph", "write", "--reachable")
     graph = repo / ".git" / "objects" / "info" / "commit-graph"
     tree = bytes.fromhex(git(repo, "rev-parse", "HEAD^{tree}"))
@@ -209,19 +209,19 @@ def test_a_commit_graph_is_not_believed(repo: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["https://localhost:1/x", "ssh://localhost:1/x", "git://localhost/"]
 )
-def test_nothing_is_fetched_from_elsewhere(repo: Path, url: str) -> None:
+def test_unsafe_transports_are_refused(repo: Path, url: str) -> None:
     with pytest.raises(GitCommandError, match=r"transport '\w+' not allowed"):
         ours(repo).run("fetch", url)
 
 
-def test_replacements_are_not_believed(repo: Path) -> None:
+def test_replace_refs_are_ignored(repo: Path) -> None:
     head = git(repo, "rev-parse", "HEAD")
     git(repo, "replace", head, git(repo, "rev-parse", "HEAD~1"))
     assert git(repo, "ls-tree", "--name-only", "HEAD") == "a.txt"
     assert ours(repo).text("ls-tree", "--name-only", head) == "a.txt\nsrc"
 
 
-def test_what_a_fetch_brings_is_checked(repo: Path, tmp_path: Path) -> None:
+def test_fetched_objects_are_checked(repo: Path, tmp_path: Path) -> None:
     source = make_repository(tmp_path / "source")
     blob = git(source, "rev-parse", "HEAD:a.txt")
     raw = b"100644 .git\0" + bytes.fromhex(blob)
@@ -235,7 +235,7 @@ def test_what_a_fetch_brings_is_checked(repo: Path, tmp_path: Path) -> None:
         ours(repo).run("fetch", "../source", "evil")
 
 
-def test_looking_writes_nothing(repo: Path) -> None:
+def test_status_does_not_write_the_index(repo: Path) -> None:
     index = repo / ".git" / "index"
     os.utime(repo / "a.txt", (1, 1))
     before = index.read_bytes()
@@ -245,7 +245,7 @@ def test_looking_writes_nothing(repo: Path) -> None:
     assert index.read_bytes() != before
 
 
-def test_a_fetch_tidies_nothing_up(repo: Path, tmp_path: Path) -> None:
+def test_fetch_runs_no_maintenance(repo: Path, tmp_path: Path) -> None:
     settings = {"fetch.writeCommitGraph": "true", "gc.autoPackLimit": "1", "gc.autoDetach": "false"}
     for name, value in {**settings, "fetch.unpackLimit": "1"}.items():
         git(repo, "config", name, value)
@@ -260,7 +260,7 @@ def test_a_fetch_tidies_nothing_up(repo: Path, tmp_path: Path) -> None:
     assert len(list(objects.glob("pack/*.pack"))) == 1
 
 
-def test_the_callers_variables_lead_it_nowhere(
+def test_git_variables_of_the_caller_are_ignored(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path))
@@ -269,8 +269,8 @@ def test_the_callers_variables_lead_it_nowhere(
     assert ours(repo).text("status", "--porcelain") == ""
 
 
-def test_a_submodule_that_moved_is_seen_in_a_comparison(repo: Path) -> None:
-    """What is ignored while walking files is not ignored where commits are compared."""
+def test_moved_submodule_is_a_change(repo: Path) -> None:
+    """Submodules are ignored when files are read, but not when commits are compared."""
     first, base = git(repo, "rev-parse", "HEAD~1", "HEAD").splitlines()
     (repo / ".gitmodules").write_text('[submodule "v"]\n\tpath = vendored\n\tignore = all\n')
     git(repo, "add", ".gitmodules")

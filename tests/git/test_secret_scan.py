@@ -1,4 +1,4 @@
-"""A value that a worker committed is named with its path, and the search is bounded."""
+"""Tests of the bounded search for secret values in a worker's commits."""
 
 import base64
 import tracemalloc
@@ -30,7 +30,7 @@ def search(repo: Path, base: str) -> Search:
 
 
 def found(repo: Path, base: str) -> dict[str, str]:
-    """Give the places that are named for each value, and that all was searched."""
+    """Return the places named for each value; check that the search was complete."""
     searched = search(repo, base)
     assert searched.missed is None
     return {name: ", ".join(places) for name, places in searched.found.items()}
@@ -47,13 +47,13 @@ def test_a_value_is_found_in_any_new_commit(repo: Path) -> None:
     assert leak_notes(search(repo, base), "b") == ("`b` contains the value of `TOKEN` in a file",)
 
 
-def test_a_commit_message_is_looked_at_too(repo: Path) -> None:
+def test_commit_messages_are_searched(repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, f"use {VALUE}", x=b"x")
     assert found(repo, base) == {"TOKEN": "a commit's message"}
 
 
-def test_every_place_is_named_to_a_bound(repo: Path) -> None:
+def test_number_of_named_places_is_bounded(repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, f"use {VALUE}", a=VALUE.encode(), b=b"x " + VALUE.encode())
     commit(repo, f"use {VALUE} again", c=b"nothing")
@@ -65,7 +65,7 @@ def test_every_place_is_named_to_a_bound(repo: Path) -> None:
     assert len(search(repo, base).found["TOKEN"]) == module.MOST_PLACES + 1
 
 
-def test_a_path_that_holds_it_is_not_quoted(repo: Path) -> None:
+def test_path_with_a_secret_is_not_quoted(repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, **{VALUE: VALUE.encode()})
     places = found(repo, base)["TOKEN"].split(", ")
@@ -73,7 +73,7 @@ def test_a_path_that_holds_it_is_not_quoted(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [VALUE, f"a/b-{VALUE}.txt", f"{VALUE}/x/y"])
-def test_names_are_looked_at_too(repo: Path, name: str) -> None:
+def test_file_names_are_searched(repo: Path, name: str) -> None:
     base = git(repo, "rev-parse", "HEAD")
     (repo / name).parent.mkdir(parents=True, exist_ok=True)
     (repo / name).write_text("nothing\n")
@@ -82,15 +82,15 @@ def test_names_are_looked_at_too(repo: Path, name: str) -> None:
     assert VALUE not in found(repo, base)["TOKEN"]
 
 
-def test_a_file_that_was_renamed_to_it_is_found(repo: Path) -> None:
-    """Its content is not new, and git names no path of it."""
+def test_secret_in_the_new_name_of_a_file_is_found(repo: Path) -> None:
+    """The content is not new, so git lists no path for the file."""
     base = git(repo, "rev-parse", "HEAD")
     git(repo, "mv", "a.txt", f"{VALUE}.txt")
     commit(repo)
     assert found(repo, base) == {"TOKEN": "the name of a file in the top directory"}
 
 
-def test_kept_refs_are_looked_at(repo: Path) -> None:
+def test_kept_refs_are_searched(repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, kept=b"something else")
     git(repo, "update-ref", "refs/orchestrator/kept/x", "HEAD")
@@ -101,7 +101,7 @@ def test_kept_refs_are_looked_at(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1, 990, 1000, 1015, 1024])
-def test_a_value_is_found_wherever_pieces_are_cut(
+def test_value_across_two_pieces_is_found(
     repo: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     monkeypatch.setattr(module, "_PIECE", 1024)
@@ -110,7 +110,7 @@ def test_a_value_is_found_wherever_pieces_are_cut(
     assert found(repo, base) == {"TOKEN": "big"}
 
 
-def test_small_files_come_first(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_searched_first(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, a=b"a" * 5000, b=VALUE.encode())
     monkeypatch.setattr(module, "SMALL", 500)
@@ -124,7 +124,7 @@ def test_small_files_come_first(repo: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("limit", "value"), [("MAX_OBJECTS", 1), ("MAX_BYTES", 20), ("MAX_TIME", -1.0)]
 )
-def test_what_is_not_searched_is_told(
+def test_incomplete_search_causes_a_note(
     repo: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
     base = git(repo, "rev-parse", "HEAD")
@@ -134,7 +134,7 @@ def test_what_is_not_searched_is_told(
     assert "searched for secrets" in note
 
 
-def test_the_search_needs_little_memory(repo: Path) -> None:
+def test_search_uses_little_memory(repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     commit(repo, big=b"x\n" * 20_000_000)
     tracemalloc.start()

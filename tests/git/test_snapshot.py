@@ -1,4 +1,4 @@
-"""The commit that is made of a checkout for a run to start from."""
+"""Tests of the commit of a checkout's uncommitted changes."""
 
 from pathlib import Path
 
@@ -16,7 +16,9 @@ def held(repo: Path) -> list[str]:
     return git(repo, "for-each-ref", "--format=%(refname) %(objectname)", BASES).splitlines()
 
 
-def test_it_is_held_until_the_last_worker_is_gone(repo: Path, local_engine: LocalEngine) -> None:
+def test_snapshot_is_kept_until_the_last_worker_is_removed(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     (repo / "a.txt").write_text("edited\n")
     result = shell_run(repo, local_engine, "true", "true", include_uncommitted=True)
     assert held(repo) == [f"{BASES}{result.run_id} {result.base}"]
@@ -27,7 +29,7 @@ def test_it_is_held_until_the_last_worker_is_gone(repo: Path, local_engine: Loca
     assert held(repo) == []
 
 
-def test_every_kind_of_change_is_in_it(repo: Path, local_engine: LocalEngine) -> None:
+def test_snapshot_contains_every_kind_of_change(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "rm", "-q", "src/app.py")
     (repo / "a.txt").unlink()
     (repo / "staged").write_text("staged\n")
@@ -43,7 +45,7 @@ def test_every_kind_of_change_is_in_it(repo: Path, local_engine: LocalEngine) ->
     assert show(repo, f"{result.base}:staged") == "edited since"
 
 
-def test_a_repository_inside_is_told(repo: Path, local_engine: LocalEngine) -> None:
+def test_nested_repository_causes_a_notice(repo: Path, local_engine: LocalEngine) -> None:
     git(repo, "init", "-q", "deep/nested")
     (repo / "new").write_text("new\n")
     config = configured("ls", include_uncommitted=True)

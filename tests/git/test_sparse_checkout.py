@@ -1,4 +1,4 @@
-"""A sparse checkout has sparse worktrees, and what is not checked out is not deleted."""
+"""Tests of sparse checkouts: worktrees are sparse too, and other files are not deleted."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.support.runs import shell_run, show
 
 @pytest.fixture
 def repo(repo: Path) -> Path:
-    """Of three directories, one is checked out."""
+    """Return a repository of which one of three directories is checked out."""
     for name in ("here/a", "away/b", "away/deep/c"):
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         (repo / name).write_text(f"{name}\n")
@@ -33,7 +33,7 @@ def printed(worker: WorkerResult) -> list[str]:
     return (Path(worker.log or "") / "stdout.log").read_text().splitlines()
 
 
-def test_the_same_files_are_there(repo: Path, local_engine: LocalEngine) -> None:
+def test_worktree_has_the_same_sparse_files(repo: Path, local_engine: LocalEngine) -> None:
     task = "ls; git status --porcelain; git sparse-checkout list; echo w >> here/a"
     worker = run_one(repo, local_engine, task)
     assert printed(worker) == ["a.txt", "here", "here"]
@@ -44,19 +44,21 @@ def test_the_same_files_are_there(repo: Path, local_engine: LocalEngine) -> None
     assert show(repo, f"{worker.branch}:away/deep/c") == "away/deep/c"
 
 
-def test_new_files_elsewhere_are_kept(repo: Path, local_engine: LocalEngine) -> None:
+def test_new_files_outside_of_the_sparse_checkout_are_harvested(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     task = "mkdir away; echo n > away/new; echo x > here/x; git add here; git commit -qm mine"
     worker = run_one(repo, local_engine, task)
     assert worker.files_modified == ["away/new", "here/x"]
 
 
-def test_a_worker_may_check_out_more(repo: Path, local_engine: LocalEngine) -> None:
+def test_worker_may_disable_the_sparse_checkout(repo: Path, local_engine: LocalEngine) -> None:
     worker = run_one(repo, local_engine, "git sparse-checkout disable; echo more >> away/b")
     assert worker.files_modified == ["away/b"]
     assert show(repo, f"{worker.branch}:away/b") == "away/b\nmore"
 
 
-def test_and_put_it_away_again(repo: Path, local_engine: LocalEngine) -> None:
+def test_worker_may_restore_the_sparse_checkout(repo: Path, local_engine: LocalEngine) -> None:
     task = (
         "git sparse-checkout disable; echo more >> away/b; git commit -qam mine; "
         "git sparse-checkout set here; test ! -e away; echo w >> here/a"
@@ -66,7 +68,7 @@ def test_and_put_it_away_again(repo: Path, local_engine: LocalEngine) -> None:
     assert show(repo, f"{worker.branch}:away/b") == "away/b\nmore"
 
 
-def test_uncommitted_work_is_carried_over(repo: Path, local_engine: LocalEngine) -> None:
+def test_uncommitted_files_are_included(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "away").mkdir()
     (repo / "away" / "new").write_text("n\n")
     worker = run_one(repo, local_engine, "echo w >> here/a", include_uncommitted=True)
@@ -75,7 +77,9 @@ def test_uncommitted_work_is_carried_over(repo: Path, local_engine: LocalEngine)
     assert show(repo, f"{worker.branch}:away/b") == "away/b"
 
 
-def test_unsaved_work_elsewhere_is_kept_at_the_end(repo: Path, local_engine: LocalEngine) -> None:
+def test_cleanup_backs_up_files_outside_of_the_sparse_checkout(
+    repo: Path, local_engine: LocalEngine
+) -> None:
     worker = run_one(repo, local_engine, "true")
     (Path(worker.worktree_path) / "away").mkdir()
     (Path(worker.worktree_path) / "away" / "new").write_text("n\n")

@@ -1,4 +1,4 @@
-"""Submodules are found on this machine or told to be missing; nothing is fetched, nothing run."""
+"""Tests that submodules are found on this machine or reported; nothing is fetched or run."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def paths(found: Submodules) -> list[str]:
     return [one.path for one in found.found]
 
 
-def test_each_with_its_own_objects(repo: Path, tmp_path: Path) -> None:
+def test_each_submodule_has_its_own_objects(repo: Path, tmp_path: Path) -> None:
     found = ready(repo, tmp_path / "objects")
     assert (paths(found), found.notices) == (["vendor/lib", "vendor/lib/deep"], ())
     for one in found.found:
@@ -39,13 +39,13 @@ def test_each_with_its_own_objects(repo: Path, tmp_path: Path) -> None:
         assert one.commit in git(repo, "verify-pack", "-v", str(index))
 
 
-def test_once_for_a_run(repo: Path, tmp_path: Path) -> None:
+def test_submodules_are_prepared_once_per_run(repo: Path, tmp_path: Path) -> None:
     found = ready(repo, tmp_path / "objects")
     (repo / ".git" / "modules").rename(tmp_path / "elsewhere")
     assert ready(repo, tmp_path / "objects") == found
 
 
-def test_what_a_process_left_that_died_is_made_again(repo: Path, tmp_path: Path) -> None:
+def test_incomplete_objects_are_packed_again(repo: Path, tmp_path: Path) -> None:
     half = tmp_path / "objects" / "submodules" / "0" / "pack"
     half.mkdir(parents=True)
     (half / "pack-half.pack").write_text("half")
@@ -54,7 +54,7 @@ def test_what_a_process_left_that_died_is_made_again(repo: Path, tmp_path: Path)
     assert not (half / "pack-half.pack").exists()
 
 
-def test_one_that_was_never_fetched_is_told(repo: Path, tmp_path: Path) -> None:
+def test_missing_submodule_causes_a_notice(repo: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", str(repo), str(clone))
     found = ready(clone, tmp_path / "objects")
@@ -64,7 +64,7 @@ def test_one_that_was_never_fetched_is_told(repo: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "objects").iterdir()) == []
 
 
-def test_one_inside_that_was_never_fetched_is_told(repo: Path, tmp_path: Path) -> None:
+def test_missing_nested_submodule_causes_a_notice(repo: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", str(repo), str(clone))
     git(clone, *LOCAL, "submodule", "--quiet", "update", "--init")
@@ -74,20 +74,20 @@ def test_one_inside_that_was_never_fetched_is_told(repo: Path, tmp_path: Path) -
     assert notice.startswith(ABSENT.format("vendor/lib/deep"))
 
 
-def test_a_commit_that_is_not_there_is_told(repo: Path, tmp_path: Path) -> None:
+def test_missing_commit_of_a_submodule_causes_a_notice(repo: Path, tmp_path: Path) -> None:
     git(repo, "update-index", "--cacheinfo", f"160000,{'1' * 40},vendor/lib")
     git(repo, "commit", "-qm", "moved on")
     (notice,) = ready(repo, tmp_path / "objects").notices
     assert notice.startswith(ABSENT.format("vendor/lib"))
 
 
-def test_in_a_worktree_of_the_users_own(repo: Path, tmp_path: Path) -> None:
+def test_submodules_are_found_from_a_linked_worktree(repo: Path, tmp_path: Path) -> None:
     git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
     found = ready(tmp_path / "linked", tmp_path / "objects")
     assert paths(found) == ["vendor/lib", "vendor/lib/deep"]
 
 
-def test_changes_in_one_are_told(repo: Path, local_engine: LocalEngine) -> None:
+def test_changes_in_a_submodule_cause_a_notice(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "vendor" / "lib" / "a.txt").write_text("edited\n")
     notices: list[str] = []
     runner = ParallelRunner(
@@ -100,14 +100,14 @@ def test_changes_in_one_are_told(repo: Path, local_engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "a/../../x", ".git", ""])
-def test_a_name_that_leads_elsewhere_is_not_followed(repo: Path, tmp_path: Path, name: str) -> None:
+def test_unsafe_submodule_name_is_ignored(repo: Path, tmp_path: Path, name: str) -> None:
     text = f'[submodule "{name}"]\n\tpath = vendor/lib\n\turl = x\n'
     (repo / ".gitmodules").write_text(text)
     git(repo, "commit", "-qam", "names")
     assert ready(repo, tmp_path / "objects") == Submodules()
 
 
-def test_no_program_of_its_configuration_is_run(repo: Path, tmp_path: Path) -> None:
+def test_configured_programs_of_a_submodule_do_not_run(repo: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {ran}\n")
@@ -120,7 +120,7 @@ def test_no_program_of_its_configuration_is_run(repo: Path, tmp_path: Path) -> N
     assert not ran.exists()
 
 
-def test_a_repository_without_them_has_none(tmp_path: Path, home: Path) -> None:  # noqa: ARG001
+def test_repository_without_submodules(tmp_path: Path, home: Path) -> None:  # noqa: ARG001
     repo = make_repository(tmp_path / "plain")
     assert ready(repo, tmp_path / "objects") == Submodules()
     assert list((tmp_path / "objects").iterdir()) == []

@@ -1,4 +1,4 @@
-"""What may lie in the trees of new commits: all of them, not the last one's alone."""
+"""Tests of the rules for the trees of all new commits."""
 
 import hashlib
 import zlib
@@ -15,7 +15,7 @@ BARE = ("HEAD", "objects/x", "refs/x", "config")
 
 @pytest.fixture
 def handover(repo: Path, tmp_path: Path) -> Handover:
-    """A repository that has a bare one among the data of its tests."""
+    """Return a repository with a bare repository among its test data."""
     _write(repo / "tests" / "data.git", "user's\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "data")
@@ -28,19 +28,19 @@ def _write(directory: Path, text: str) -> None:
         (directory / name).write_text(text)
 
 
-def test_a_git_directory_of_the_base_may_stay(handover: Handover) -> None:
+def test_git_directory_of_the_base_is_accepted(handover: Handover) -> None:
     tip = handover.hand_over(handover.commit_files(new="text\n"))
     assert handover.bring_in().tip == tip
 
 
 @pytest.mark.parametrize("name", BARE)
-def test_a_git_directory_of_the_base_may_not_be_changed(handover: Handover, name: str) -> None:
+def test_changed_git_directory_of_the_base_is_refused(handover: Handover, name: str) -> None:
     (handover.clone / "tests" / "data.git" / name).write_text("worker's\n")
     handover.hand_over(handover.commit_files())
     handover.refused("the tree contains a git directory")
 
 
-def test_one_that_a_later_commit_drops_is_refused(handover: Handover) -> None:
+def test_git_directory_dropped_by_a_later_commit_is_refused(handover: Handover) -> None:
     _write(handover.clone / "mine", "worker's\n")
     handover.commit_files()
     git(handover.clone, "rm", "-rq", "mine")
@@ -48,7 +48,7 @@ def test_one_that_a_later_commit_drops_is_refused(handover: Handover) -> None:
     handover.refused("the tree contains a git directory")
 
 
-def test_a_worktrees_name_that_a_later_commit_drops_is_refused(handover: Handover) -> None:
+def test_reserved_name_dropped_by_a_later_commit_is_refused(handover: Handover) -> None:
     handover.commit_files(**{".architect-parallel-7": "x"})
     (handover.clone / ".architect-parallel-7").unlink()
     handover.hand_over(handover.commit_files(new="text\n"))
@@ -64,13 +64,13 @@ def _crafted(handover: Handover, mode: bytes, name: bytes, object_id: str, *more
 
 
 @pytest.mark.parametrize("mode", [b"160000", b"140000", b"10000", b"60755", b"1000000"])
-def test_what_git_takes_for_a_submodule_is_refused(handover: Handover, mode: bytes) -> None:
+def test_unusual_submodule_mode_is_refused(handover: Handover, mode: bytes) -> None:
     _crafted(handover, mode, b"odd", handover.base)
     handover.refused("a commit adds a submodule or nested repository: odd")
 
 
 @pytest.mark.parametrize("mode", [b"40000", b"40755", b"1040000"])
-def test_what_git_takes_for_a_directory_is_looked_into(handover: Handover, mode: bytes) -> None:
+def test_unusual_directory_mode_is_checked(handover: Handover, mode: bytes) -> None:
     inner = handover.feed(f"160000 commit {handover.base}\tinner\n", "mktree")
     _crafted(handover, mode, b"odd", inner, inner)
     handover.refused("a commit adds a submodule or nested repository: inner")
@@ -78,22 +78,20 @@ def test_what_git_takes_for_a_directory_is_looked_into(handover: Handover, mode:
 
 @pytest.mark.parametrize("mode", [b"120000", b"120777"])
 @pytest.mark.parametrize("target", ["", "x/" * 2048, "a\0b", "\0"])
-def test_a_link_that_cannot_be_made_is_refused(
-    handover: Handover, mode: bytes, target: str
-) -> None:
+def test_invalid_link_target_is_refused(handover: Handover, mode: bytes, target: str) -> None:
     blob = handover.feed(target, "hash-object", "-w", "--stdin")
     _crafted(handover, mode, b"link", blob, blob)
     handover.refused("a symbolic link has (an empty or too long target|a target with a NUL byte)")
 
 
-def test_the_longest_link_there_is_comes_in(handover: Handover) -> None:
+def test_longest_link_target_is_accepted(handover: Handover) -> None:
     (handover.clone / "link").symlink_to("x/" * 2047 + "x")
     tip = handover.hand_over(handover.commit_files())
     assert handover.bring_in().tip == tip
 
 
 @pytest.mark.parametrize(("name", "depth"), [(b"d" * 200, 30), (b"d", 3000)])
-def test_a_path_that_is_too_long_is_refused(handover: Handover, name: bytes, depth: int) -> None:
+def test_too_long_path_is_refused(handover: Handover, name: bytes, depth: int) -> None:
     found = handover.feed("text\n", "hash-object", "-w", "--stdin")
     made, mode = [found], b"100644"
     for _ in range(depth):
@@ -108,13 +106,13 @@ def test_a_path_that_is_too_long_is_refused(handover: Handover, name: bytes, dep
     handover.refused("a path of a committed file is too long to check out")
 
 
-def test_a_name_that_is_too_long_is_refused(handover: Handover) -> None:
+def test_too_long_name_is_refused(handover: Handover) -> None:
     blob = handover.feed("text\n", "hash-object", "-w", "--stdin")
     _crafted(handover, b"100644", b"x" * 256, blob, blob)
     handover.refused("a path of a committed file is too long to check out")
 
 
-def test_what_a_later_commit_drops_counts(
+def test_file_dropped_by_a_later_commit_counts(
     handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(harvest, "MAX_CHECKOUT", 100_000)
@@ -126,7 +124,7 @@ def test_what_a_later_commit_drops_counts(
 
 @pytest.fixture
 def nested(handover: Handover) -> list[str]:
-    """Trees of 36 bytes each of which holds the one before, the first of them an empty one."""
+    """Return trees of 36 bytes, each of which contains the previous one."""
     made = [handover.feed("", "mktree")]
     for _ in range(12):
         made.append(handover.feed(f"040000 tree {made[-1]}\tdirectory\n", "mktree"))
@@ -140,10 +138,10 @@ def _hand_over_commits(handover: Handover, trees: list[str]) -> str:
     return handover.hand_over(tip)
 
 
-def test_no_tree_is_read_twice(
+def test_each_tree_is_read_once(
     handover: Handover, nested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commits each of which holds the tree of the one before would take the square of the time."""
+    """Each commit contains the previous tree: repeated reads would take quadratic time."""
     monkeypatch.setattr(harvest, "MAX_TREES", 12 * 36)
     tip = _hand_over_commits(handover, nested)
     assert handover.bring_in().tip == tip
@@ -160,7 +158,7 @@ def test_no_tree_is_read_twice(
         ("MAX_MESSAGE", 150, "a commit has [0-9]+ bytes"),
     ],
 )
-def test_more_than_a_bound_allows_is_refused(
+def test_trees_over_a_bound_are_refused(
     handover: Handover, nested: list[str], monkeypatch: pytest.MonkeyPatch,
     bound: str, value: int, said: str,
 ) -> None:  # fmt: skip
@@ -169,7 +167,7 @@ def test_more_than_a_bound_allows_is_refused(
     handover.refused(said)
 
 
-def test_paths_up_to_the_bound_come_in(
+def test_paths_up_to_the_bound_are_accepted(
     handover: Handover, nested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(harvest, "MAX_PATHS", sum(10 * depth - 1 for depth in range(1, 13)))
@@ -177,7 +175,7 @@ def test_paths_up_to_the_bound_come_in(
     assert handover.bring_in().tip == tip
 
 
-def test_what_the_base_has_is_in_no_bound(
+def test_content_of_the_base_is_not_bounded(
     handover: Handover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = int(git(handover.repo, "cat-file", "-s", f"{handover.base}^{{tree}}"))
@@ -186,9 +184,7 @@ def test_what_the_base_has_is_in_no_bound(
     assert handover.bring_in().tip == tip
 
 
-def test_a_reader_that_dies_is_a_refusal(
-    handover: Handover, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_reader_is_a_refusal(handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harvest, "_TREE_RULES", "import os; os.kill(os.getpid(), 9)")
     handover.hand_over(handover.commit_files(new="text\n"))
     handover.refused("exit code -9")

@@ -1,4 +1,4 @@
-"""What the user sees of a worker: brought up to date, and never overwritten."""
+"""Tests of the update of a worker's worktree, which overwrites no changes of the user."""
 
 import threading
 from pathlib import Path
@@ -22,7 +22,7 @@ def base(repo: Path) -> str:
 
 @pytest.fixture
 def tip(repo: Path, base: str) -> str:
-    """What a worker made of the base: a file changed, one new, one gone."""
+    """Return a worker's commit: one file changed, one added, one deleted."""
     (repo / "a.txt").write_text("worker's\n")
     (repo / "new.txt").write_text("worker's\n")
     (repo / "src" / "app.py").unlink()
@@ -35,7 +35,7 @@ def tip(repo: Path, base: str) -> str:
 
 @pytest.fixture
 def worktree(repo: Path, base: str, tip: str) -> Worktree:
-    """A worktree at the base, its branch at the tip already."""
+    """Return a worktree at the base whose branch is already at the tip."""
     repository = Repository(repo)
     spec = WorkerSpec(worker_id=1, task="x", model=None)
     with repository.lock():
@@ -49,14 +49,16 @@ def update(repo: Path, worktree: Worktree, base: str, tip: str) -> None:
     worktree.update(Repository(repo), base=base, tip=tip)
 
 
-def test_it_is_as_its_branch(repo: Path, worktree: Worktree, base: str, tip: str) -> None:
+def test_updated_worktree_equals_its_branch(
+    repo: Path, worktree: Worktree, base: str, tip: str
+) -> None:
     update(repo, worktree, base, tip)
     assert git(worktree.path, "status", "--porcelain") == ""
     assert (worktree.path / "a.txt").read_text() == "worker's\n"
     assert not (worktree.path / "src").exists()
 
 
-def test_the_users_own_git_is_waited_for(
+def test_update_waits_for_the_users_git(
     repo: Path, worktree: Worktree, base: str, tip: str
 ) -> None:
     lock = worktree.git_dir / "index.lock"
@@ -69,7 +71,7 @@ def test_the_users_own_git_is_waited_for(
     assert (worktree.path / "a.txt").read_text() == "worker's\n"
 
 
-def test_the_users_own_git_is_waited_for_at_the_start(repo: Path, worktree: Worktree) -> None:
+def test_refresh_waits_for_the_users_git(repo: Path, worktree: Worktree) -> None:
     (worktree.path / "a.txt").touch()
     index, lock = worktree.git_dir / "index", worktree.git_dir / "index.lock"
     lock.touch()
@@ -81,7 +83,7 @@ def test_the_users_own_git_is_waited_for_at_the_start(repo: Path, worktree: Work
 
 
 @pytest.mark.parametrize("name", ["a.txt", "new.txt", "src/app.py"])
-def test_what_the_user_wrote_is_not_overwritten(
+def test_changed_files_are_not_overwritten(
     repo: Path, worktree: Worktree, base: str, tip: str, name: str
 ) -> None:
     (worktree.path / name).write_text("user's\n")
@@ -92,9 +94,7 @@ def test_what_the_user_wrote_is_not_overwritten(
     assert git(worktree.path, "status", "--porcelain") == before
 
 
-def test_no_filter_runs_where_a_worker_has_a_checkout_of_its_own(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_no_filter_runs_in_a_workers_own_checkout(repo: Path, local_engine: LocalEngine) -> None:
     (repo / ".gitattributes").write_text("* filter=f\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "filtered")
@@ -104,7 +104,7 @@ def test_no_filter_runs_where_a_worker_has_a_checkout_of_its_own(
     assert not (repo.parent / "MARK").exists()
 
 
-def test_what_the_user_wrote_elsewhere_stays(
+def test_unrelated_files_of_the_user_are_kept(
     repo: Path, worktree: Worktree, base: str, tip: str
 ) -> None:
     (worktree.path / "mine.txt").write_text("user's\n")
@@ -113,7 +113,7 @@ def test_what_the_user_wrote_elsewhere_stays(
     assert git(worktree.path, "status", "--porcelain") == "?? mine.txt"
 
 
-def test_attributes_that_take_git_for_ever_end(
+def test_slow_attributes_end_at_the_timeout(
     repo: Path, worktree: Worktree, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What ends otherwise than all that a star could stand for is tried in every way there is.

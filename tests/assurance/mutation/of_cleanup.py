@@ -32,7 +32,7 @@ def cleanup() -> Iterator[Protection]:
     yield from patches(
         "cleanup/backups.py",
         (CLEANUP, RESTORE),
-        ("filters off in a snapshot", "            config=repository.without_filters(),\n", ""),
+        ("filters off in a snapshot", "        config=repository.without_filters(),\n", ""),
         ("backups not overwritten", "if held is None or repository.git.succeeds(",
          "if True or repository.git.succeeds("),
     )  # fmt: skip
