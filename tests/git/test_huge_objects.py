@@ -66,7 +66,7 @@ class Giant(Handover):
         return self.write("tree", b"".join(rows))
 
     def read(self, tip: str = "") -> object:
-        """Import the harvest in a separate process; check its resource usage and return its error."""
+        """Import the harvest in a separate process, check its resource usage, return its error."""
         places = (self.origin.objects, self.out, self.quarantine)
         words = (self.repo, self.base, tip, *places, BRANCH)
         before = time.monotonic()
