@@ -9,7 +9,7 @@ from orchestrator.cleanup.inventory import commit_of, owners, worker_refs
 from orchestrator.errors import ConfigError
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
-from orchestrator.git.worktree import add_worktree
+from orchestrator.git.worktree import Worktree, add_worktree
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from orchestrator.worker_spec import WorkerSpec
@@ -46,7 +46,10 @@ def restore(
     chosen = _choose(repository, workers, run_id)
     with repository.lock():
         _check_free(repository, chosen)
-        return tuple(_restore(repository, number, *place) for number, place in chosen.items())
+        empty = {number: _create(repository, number, *place) for number, place in chosen.items()}
+    return tuple(
+        _fill(repository, number, empty[number], *place) for number, place in chosen.items()
+    )
 
 
 def _choose(
@@ -121,16 +124,22 @@ def _spec(repository: Repository, run_id: str, number: int) -> WorkerSpec:
     return WorkerSpec(worker_id=number, task="", model=None)
 
 
-def _restore(repository: Repository, number: int, run_id: str, ref: str) -> RestoredWorker:
+def _create(repository: Repository, number: int, run_id: str, ref: str) -> Worktree:
     spec = _spec(repository, run_id, number)
     repository.exclude_worktrees()
     repository.git.run("branch", "--no-track", spec.branch, ref)
-    worktree = add_worktree(repository, spec)
+    return add_worktree(repository, spec)
+
+
+def _fill(
+    repository: Repository, number: int, worktree: Worktree, run_id: str, ref: str
+) -> RestoredWorker:
+    worktree.check_out(repository, ref)
     kept = (ref for run, worker, ref in list_kept(repository) if (run, worker) == (run_id, number))
     return RestoredWorker(
         run_id=run_id,
         worker_id=number,
-        branch=spec.branch,
+        branch=worktree.branch,
         worktree=str(worktree.path),
         kept_refs=tuple(kept),
     )

@@ -2,9 +2,8 @@
 
 The location of the git directory and work tree is always given explicitly, so that git does not
 search for them. Git never runs a program that a repository or a user's configuration names:
-`gitsecurityboundary` in git's own manual says why. Filters are the exception: they run when the
-user's own checkout is read, and are switched off (`Repository.without_filters`) for a worker's
-files.
+`gitsecurityboundary` in git's own manual says why. Only filters run, for the user's own checkout;
+they are switched off (`Repository.without_filters`) for a worker's files.
 """
 
 import copy
@@ -28,6 +27,7 @@ from orchestrator.errors import (
 )
 from orchestrator.git.defaults import CONFIG, ENVIRONMENT, KEPT
 from orchestrator.git.limits import UNTRUSTED, Limits
+from orchestrator.git.owner import creating_for
 from orchestrator.text.sanitize import is_text, one_line
 
 MINIMUM_VERSION = (2, 30)
@@ -63,6 +63,7 @@ class Git:
         config: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         limits: Limits | None = None,
+        owner: tuple[int, int] | None = None,
     ) -> None:
         """Store the location of the repository and the settings of its commands.
 
@@ -75,8 +76,10 @@ class Git:
             env: Additional environment variables.
             limits: Default: no limit but `TIMEOUT`. Use `UNTRUSTED` whenever a command reads data
                 of a worker.
+            owner: uid and gid of the files that commands create. Default: the caller's.
         """
         self._limits = limits
+        self._owner = owner
         self._config = {**CONFIG, **(config or {})}
         self._cwd = work_tree
         self._env = {key: os.environ[key] for key in KEPT if key in os.environ} | dict(ENVIRONMENT)
@@ -127,8 +130,7 @@ class Git:
             RepositoryError: Git is not installed, or the command took longer than `timeout`.
         """
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as printed:
-            # A worker's objects can make git print without end, so such output goes to a file, not
-            # memory.
+            # A worker's objects can make git print without end: to a file, not to memory.
             out = stdout or (printed if self._limits else subprocess.PIPE)
             done = self._start(arguments, stdin, out, said, env or {}, self._patience(timeout))
             if done.returncode != 0:
@@ -254,6 +256,7 @@ class Git:
     def _command(self, arguments: Sequence[str]) -> list[str]:
         settings = (f"{key}={value}" for key, value in self._config.items())
         command = ["git", *(word for one in settings for word in ("-c", one)), *arguments]
+        command = creating_for(self._owner, command)
         return self._limits.around(command) if self._limits else command
 
     def text(self, *arguments: str, stdin: bytes | None = None) -> str:
@@ -297,8 +300,7 @@ class Git:
                 check=False,
                 # A new session, so that Ctrl-C at a terminal does not interrupt git in the middle.
                 start_new_session=True,
-                # A git process that outlives this one must inherit the leases and locks; nothing
-                # else is inheritable.
+                # A git process that outlives this one inherits leases and locks, and nothing else.
                 close_fds=False,
                 **fed,
             )

@@ -4,11 +4,16 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+
 from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.files.owner import change_owner
 from orchestrator.git.command import Git
+from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.disarm import keep_off
 from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import WORKER_MARK, Repository
@@ -18,8 +23,25 @@ CHECKOUT_TIMEOUT = 120.0
 """Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
 # More memory than UNTRUSTED, because the index lists every file of the user's.
 _LIMITS = replace(UNTRUSTED, memory=2 * 1024**3)
+_ACCEPTING = {
+    **SIZE_AND_TIME,
+    "core.ignoreStat": "true",
+    # Preloading marks unchanged files as done, and their stat data would not be recorded.
+    "core.preloadIndex": "false",
+}
 HALF_MADE = ".half-made-"
 """Suffix of a moved state directory; a number follows."""
+
+
+@cache
+def can_own(owner: tuple[int, int]) -> bool:
+    """Return whether git commands of this process can create files for another owner."""
+    try:
+        Git(None, owner=owner).run("version")
+    except RepositoryError:
+        # Not root, no `setpriv` (of util-linux), or a container without the capabilities.
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,81 @@ class Worktree:
 
     def _git(self, repository: Repository) -> Git:
         return Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
+
+    def check_out(
+        self, repository: Repository, commit: str, *, owner: tuple[int, int] | None = None
+    ) -> None:
+        """Write the files of a commit into the empty worktree. The repository must not be locked.
+
+        Args:
+            repository: The repository.
+            commit: The commit of its branch.
+            owner: uid and gid of the files. Default: the caller's. The worktree's top directory and
+                its `.git` stay the caller's, whose git would not trust the worktree otherwise.
+
+        Raises:
+            RepositoryError: Git failed.
+        """
+        owned = owner is not None and can_own(owner)
+        config = repository.without_filters()
+        git = Git(self.git_dir, work_tree=self.path, config=config, owner=owner if owned else None)
+        git.run("read-tree", "--reset", "-u", commit)
+        if owned:
+            os.chown(self.git_dir / "index", os.getuid(), os.getgid())
+        elif owner is not None:
+            change_owner(self.path, owner, keep=self.path)
+            self.accept_owner(repository)
+        with repository.lock():
+            keep_off(repository, self.path, self.git_dir)
+
+    def accept_owner(self, repository: Repository) -> None:
+        """Update the stat data of the index after a change of the files' owner.
+
+        `git update-index --refresh` would read all files. Files whose size and time have changed
+        too are left for git to compare.
+
+        Args:
+            repository: The repository.
+
+        Raises:
+            RepositoryError: Git failed.
+        """
+        try:
+            lock = self._lock_index()
+        except FileExistsError:
+            # A long command of the user's is changing the index; git will read the files again.
+            return
+        try:
+            config = {**repository.without_filters(), **_ACCEPTING}
+            git = Git(self.git_dir, work_tree=self.path, index=lock, config=config)
+            # With `core.ignoreStat`, git records the stat data of files that it finds unchanged,
+            # and marks them `assume-unchanged`, which the second command undoes.
+            git.succeeds("update-index", "--really-refresh")
+            paths = git.run("ls-files", "-z")
+            git.run("update-index", "--no-assume-unchanged", "-z", "--stdin", stdin=paths)
+            lock.replace(self.git_dir / "index")
+        except BaseException:
+            lock.unlink(missing_ok=True)
+            raise
+
+    @retry(
+        retry=retry_if_exception_type(FileExistsError),
+        stop=stop_after_attempt(6),
+        wait=wait_exponential(multiplier=0.1, max=2),
+        reraise=True,
+    )
+    def _lock_index(self) -> Path:
+        """Copy the index to its lock file: whoever creates that file may replace the index by it.
+
+        Raises:
+            FileExistsError: A git command of the user's is changing the index.
+        """
+        index, lock = self.git_dir / "index", self.git_dir / "index.lock"
+        with lock.open("xb") as copy, index.open("rb") as current:
+            shutil.copyfileobj(current, copy)
+        # Git compares the content of files that are as young as the index.
+        shutil.copystat(index, lock)
+        return lock
 
     def update(self, repository: Repository, *, base: str, tip: str, again: bool = False) -> None:
         """Update files and the refreshed index from `base` to `tip`, the commit of its branch.
@@ -121,7 +218,7 @@ class Worktree:
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
-    """Check out the worker's branch into a new worktree. The caller holds the repository lock.
+    """Create a worktree without files on the worker's branch. The caller holds the repository lock.
 
     Raises:
         RepositoryError: The directory exists, or git failed.
@@ -129,13 +226,11 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
     path = repository.top / spec.directory
     if spec.worktree_dir is not None:
         make_parent(path)
-    # Without filters: a container, where the user's filters cannot run, has the same file contents.
-    git = Git(repository.git_dir, work_tree=repository.top, config=repository.without_filters())
-    git.run("worktree", "add", "--quiet", str(path), spec.branch)
+    # Files are written by `check_out`, for which nobody has to wait.
+    repository.git.run("worktree", "add", "--quiet", "--no-checkout", str(path), spec.branch)
     worktree = open_worktree(path, spec.branch)
     if spec.is_named:
         (worktree.git_dir / WORKER_MARK).touch()
-    keep_off(repository, path, worktree.git_dir)
     return worktree
 
 
@@ -178,8 +273,15 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     return Worktree(path=path, branch=branch, git_dir=git_dir)
 
 
-def ensure_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
+def ensure_worktree(
+    repository: Repository, spec: WorkerSpec, *, owner: tuple[int, int] | None
+) -> Worktree:
     """Open a worker's worktree, or create it again if the user deleted it meanwhile.
+
+    Args:
+        repository: The repository.
+        spec: The worker.
+        owner: uid and gid of the files of a new worktree. None: the caller's.
 
     Raises:
         RepositoryError: The path exists and is no worktree.
@@ -190,7 +292,9 @@ def ensure_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
     with repository.lock():
         with suppress(GitCommandError):  # git may have forgotten the worktree, too
             remove_worktree(repository, path)
-        return add_worktree(repository, spec)
+        worktree = add_worktree(repository, spec)
+    worktree.check_out(repository, f"refs/heads/{spec.branch}", owner=owner)
+    return worktree
 
 
 def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:

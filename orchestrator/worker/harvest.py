@@ -24,6 +24,7 @@ from orchestrator.threads import meanwhile
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.worker.pack import DEATH, dismiss, harvest_container, pack
+from orchestrator.worker.prepare import tree_owner
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
 
@@ -40,7 +41,8 @@ def harvest_worker(
     request = _request(worker, workspace)
     try:
         # The user may have deleted the worktree during the run; it is the overlay's lower layer.
-        worktree = ensure_worktree(worker.run.repository, worker.spec)
+        owner = tree_owner(workspace.mode, worker.spec)
+        worktree = ensure_worktree(worker.run.repository, worker.spec, owner=owner)
         workspace = replace(workspace, worktree=worktree)
         request = replace(request, workspace=workspace)
         harvested = harvest(request)

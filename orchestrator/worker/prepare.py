@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.errors import RepositoryError
+from orchestrator.files.owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.object_packs import pack_since
 from orchestrator.git.repository import Repository
@@ -26,6 +27,7 @@ from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import ready_caches
 from orchestrator.workspace.confined import confined_to
 from orchestrator.workspace.furnish import Extras
+from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
@@ -123,9 +125,8 @@ def _prepare(worker: WorkerContext) -> Workspace:
     again = bool(worker.attempts())
     # For a retry, an earlier step decided whether the branch is back at the base.
     start = run.repository.resolve(worker.branch_ref) if again else worker.base
-    with run.repository.lock():
-        worktree = _worktree(worker, again=again)
     user = worker_user(worker.number)
+    worktree = _worktree(worker, start, again=again)
     options = StoreOptions(
         base=worker.base,
         start=start,
@@ -154,16 +155,32 @@ def _prepare(worker: WorkerContext) -> Workspace:
     return workspace
 
 
-def _worktree(worker: WorkerContext, *, again: bool) -> Worktree:
-    """Create the worktree, or open that of an earlier attempt."""
+def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
+    """Create the worktree, or open that of an earlier attempt; the worker owns its files."""
     repository, spec = worker.run.repository, worker.spec
-    if again:
-        try:
-            path = repository.top / spec.directory
-            return open_worktree(path, spec.branch, marked=spec.is_named)
-        except RepositoryError:
-            clear_place(repository, spec, worker.directory)
-    return add_worktree(repository, spec)
+    owner = tree_owner(worker.run.mode, spec)
+    with repository.lock():
+        if again:
+            try:
+                path = repository.top / spec.directory
+                worktree = open_worktree(path, spec.branch, marked=spec.is_named)
+            except RepositoryError:
+                clear_place(repository, spec, worker.directory)
+            else:
+                if owner is not None:
+                    change_owner(worktree.path, owner, keep=worktree.path)
+                return worktree
+        worktree = add_worktree(repository, spec)
+    # Without the lock, so that workers' files are written at the same time.
+    worktree.check_out(repository, start, owner=owner)
+    return worktree
+
+
+def tree_owner(mode: Mode, spec: WorkerSpec) -> tuple[int, int] | None:
+    """Return the owner that a worker's worktree has during the run; None for the caller."""
+    user = worker_user(spec.worker_id)
+    # The owner of a file in the lower layer is also the owner of its changed copy.
+    return user if mode == "overlay" and user[0] != os.getuid() else None
 
 
 def reopen(
@@ -178,11 +195,12 @@ def reopen(
         RepositoryError: The path of the worktree is no longer a worktree.
     """
     store = Store(root=directory)
+    mode: Mode = "bind" if store.copy.is_dir() else "overlay"
     return Workspace(
-        worktree=ensure_worktree(repository, spec),
+        worktree=ensure_worktree(repository, spec, owner=tree_owner(mode, spec)),
         store=store,
         objects=objects,
-        mode="bind" if store.copy.is_dir() else "overlay",
+        mode=mode,
         user=worker_user(spec.worker_id),
         start=Checkpoints(store.root).start() or base,
     )

@@ -16,11 +16,11 @@ from pathlib import Path
 from orchestrator.config.values import CacheKind
 from orchestrator.engine.images.project import LOCK_FILES
 from orchestrator.engine.spec import BindMount, OverlayMount
+from orchestrator.files.owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import all_runs
 from orchestrator.workspace.layout import CACHES, Mode, Mounts
-from orchestrator.workspace.owner import change_owner
 
 TARGET = "/caches"
 _FRESH = "fresh"

@@ -40,6 +40,11 @@ class Extras:
     shown: bool = True
     """Whether the worktree that the user sees gets these files too."""
 
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing is written in addition to the files of the commit."""
+        return not (self.copies.files or self.submodules or self.content.pointers)
+
 
 NO_EXTRAS = Extras()
 

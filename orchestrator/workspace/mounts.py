@@ -16,6 +16,7 @@ from pathlib import Path
 
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
+from orchestrator.files.owner import change_owner
 from orchestrator.files.remove_tree import entry_names, remove_tree
 from orchestrator.git.lfs import tell_index_again
 from orchestrator.git.repository import Repository
@@ -40,7 +41,6 @@ from orchestrator.workspace.layout import (
     Mode,
     Mounts,
 )
-from orchestrator.workspace.owner import change_owner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,12 +198,14 @@ class Workspace:
             repository: The repository.
             again: Whether a process that died may have started this before.
         """
-        if self.mode == "overlay" and self.user[0] != os.getuid():
-            owner = (os.getuid(), os.getgid())
-            change_owner(self.worktree.path, owner, keep=self.worktree.path)
+        if again:
+            self.worktree.unlock()
+        if self.mode == "bind" or self.user[0] == os.getuid():
+            return
+        change_owner(self.worktree.path, (os.getuid(), os.getgid()), keep=self.worktree.path)
         # If a git command of the user's holds the lock, the next change of files reports it.
         with suppress(OrchestratorError):
-            self.worktree.refresh(repository, again=again)
+            self.worktree.accept_owner(repository)
             tell_index_again(repository, self.store.root, self.worktree.git_dir, self.worktree.path)
 
     def confine(self) -> None:

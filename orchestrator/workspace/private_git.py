@@ -19,9 +19,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.files.owner import change_owner
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.git_directory import make_bare
@@ -33,7 +35,6 @@ from orchestrator.threads import meanwhile
 from orchestrator.workspace.copy_untracked import rules
 from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Target, WorktreeFiller
 from orchestrator.workspace.layout import OBJECTS, STORE, WORKSPACE
-from orchestrator.workspace.owner import change_owner
 from orchestrator.workspace.submodules import SubmoduleGitDir
 
 # Settings that make line endings and file modes mean the same in the container. None of them names
@@ -64,6 +65,12 @@ def base_objects(
         The commits whose parents are not in the pack.
     """
     return pack_commit(repository.git, repository.common_dir, base, directory, history=history)
+
+
+_FEW = 5_000
+"""Most files that git reads again in less time than it takes to wait for the next second."""
+_CLOCK_TICK = 0.02
+"""Seconds by which the time of a file may be behind the clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +115,9 @@ def make_store(
     tree, index = _checkout(store, worktree, options.mode)
     furnishing = _furnishing(repository, worktree, store, options)
     furnishing.put(at_base=options.start == options.run_base, store=STORE)
-    theirs = (tree, store.upper) if options.mode == "overlay" else (tree,)
+    theirs = [store.upper] if options.mode == "overlay" else []
+    if options.mode == "bind" or not options.extras.are_none:
+        theirs.append(tree)
     with meanwhile(partial(_give_away, theirs, worktree, options)):
         settle(repository, tree, index)
     furnishing.tell(_inside(repository, settings))
@@ -235,13 +244,20 @@ def _checkout(
 
 
 def settle(repository: Repository, tree: Path, index: Path) -> None:
-    """Set back the time of files that were checked out in the current second.
+    """Make all files older than the index, by whole seconds.
 
     Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
     `git add` would read all files and write all their objects again.
     """
     now = int(time.time())
-    young = [path for path in _files_since(tree, now) if not path.endswith("/.git")]
+    found = (path for path in _files_since(tree, now) if not path.endswith("/.git"))
+    young = list(islice(found, _FEW + 1))
+    if len(young) > _FEW:
+        # Git would read every file whose time is set back; the rest of the second is shorter.
+        time.sleep(max(0.0, now + 1 + _CLOCK_TICK - time.time()))
+        # No task has started, so no file has changed since it was written.
+        os.utime(index)
+        return
     for path in young:
         os.utime(path, (now - 1, now - 1), follow_symlinks=False)
     if young:

@@ -16,7 +16,9 @@ def worktree_of(repo: Path) -> Worktree:
     spec = WorkerSpec(worker_id=1, task="x", model=None)
     with repository.lock():
         repository.claim([spec.branch], git(repo, "rev-parse", "HEAD"))
-        return add_worktree(repository, spec)
+        worktree = add_worktree(repository, spec)
+    worktree.check_out(repository, "HEAD")
+    return worktree
 
 
 @pytest.fixture

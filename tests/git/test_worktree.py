@@ -1,11 +1,14 @@
 """Tests of the update of a worker's worktree, which overwrites no changes of the user."""
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
+from tenacity import stop_after_attempt
 
 from orchestrator.errors import RepositoryError
+from orchestrator.files.owner import change_owner
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import Worktree, add_worktree
 from orchestrator.worker_spec import WorkerSpec
@@ -13,6 +16,9 @@ from orchestrator.workspace.private_git import settle
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run
+
+THEIRS = (20_002, 20_002) if os.getuid() == 0 else (os.getuid(), os.getgid())
+"""A worker's user, as far as the caller can choose one."""
 
 
 @pytest.fixture
@@ -41,7 +47,8 @@ def worktree(repo: Path, base: str, tip: str) -> Worktree:
     with repository.lock():
         repository.claim([spec.branch], base)
         worktree = add_worktree(repository, spec)
-        repository.move_branch(spec.branch, new=tip, old=base)
+    worktree.check_out(repository, base)
+    repository.move_branch(spec.branch, new=tip, old=base)
     return worktree
 
 
@@ -131,3 +138,97 @@ def test_slow_attributes_end_at_the_timeout(
         update(repo, worktree, base, slow)
 
     assert not (worktree.git_dir / "index.lock").exists()
+
+
+def owned_by(worktree: Worktree) -> set[int]:
+    """Give the owners of all that the worker may change."""
+    inside = {path for path in worktree.path.rglob("*") if path.name != ".git"}
+    return {path.lstat().st_uid for path in inside}
+
+
+def assert_index_is_true(worktree: Worktree) -> None:
+    """Check that git would read no file: the index has the files' own stat data."""
+    listing = git(worktree.path, "ls-files", "--debug").splitlines()
+    assert listing
+    for name, ctime, _, inode, owner, size in batched(listing, 6):
+        info = (worktree.path / name).lstat()
+        seconds, nanoseconds = divmod(info.st_ctime_ns, 10**9)
+        assert ctime.split() == ["ctime:", f"{seconds}:{nanoseconds}"]
+        assert inode.split()[-1] == str(info.st_ino)
+        assert owner.split() == ["uid:", str(info.st_uid), "gid:", str(info.st_gid)]
+        assert size.split()[1] == str(info.st_size)
+        assert size.split()[-1] == "0"
+
+
+def batched(lines: list[str], count: int) -> list[list[str]]:
+    return [lines[start : start + count] for start in range(0, len(lines), count)]
+
+
+@pytest.fixture
+def empty(repo: Path, base: str) -> Worktree:
+    """A worktree without files."""
+    repository = Repository(repo)
+    spec = WorkerSpec(worker_id=2, task="x", model=None)
+    with repository.lock():
+        repository.claim([spec.branch], base)
+        return add_worktree(repository, spec)
+
+
+@pytest.mark.parametrize("created", ["so", "changed"])
+def test_files_belong_to_the_worker_and_git_reads_none_again(
+    repo: Path, empty: Worktree, base: str, created: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether git creates the files with their owner, or cannot and the owner is changed."""
+    if created == "changed":
+        monkeypatch.setattr("orchestrator.git.worktree.can_own", lambda _: False)
+    empty.check_out(Repository(repo), base, owner=THEIRS)
+    assert owned_by(empty) == {THEIRS[0]}
+    ours = (empty.path, empty.path / ".git", empty.git_dir / "index")
+    assert {path.lstat().st_uid for path in ours} == {os.getuid()}
+    assert_index_is_true(empty)
+    assert git(empty.path, "status", "--porcelain") == ""
+
+
+def test_a_changed_owner_is_accepted_without_reading(repo: Path, worktree: Worktree) -> None:
+    change_owner(worktree.path, THEIRS, keep=worktree.path)
+    worktree.accept_owner(Repository(repo))
+    assert_index_is_true(worktree)
+    marks = git(worktree.path, "ls-files", "-v").splitlines()
+    assert {line.split()[0] for line in marks} == {"H"}
+    assert not (worktree.git_dir / "index.lock").exists()
+
+
+def test_an_edit_of_the_users_is_not_accepted_with_the_owner(
+    repo: Path, worktree: Worktree
+) -> None:
+    """Even one in the second of the checkout, of the same size."""
+    (worktree.path / "a.txt").write_text("b\n")
+    change_owner(worktree.path, THEIRS, keep=worktree.path)
+    worktree.accept_owner(Repository(repo))
+    assert git(worktree.path, "diff", "--name-only") == "a.txt"
+
+
+def test_an_index_that_the_users_git_holds_is_left_alone(
+    repo: Path, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktree._lock_index.retry, "stop", stop_after_attempt(2))  # type: ignore[attr-defined]
+    lock = worktree.git_dir / "index.lock"
+    lock.write_text("theirs")
+    before = (worktree.git_dir / "index").read_bytes()
+    worktree.accept_owner(Repository(repo))
+    assert lock.read_text() == "theirs"
+    assert (worktree.git_dir / "index").read_bytes() == before
+
+
+def test_many_young_files_are_made_old_by_waiting(
+    repo: Path, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.workspace.private_git._FEW", 1)
+    index = worktree.git_dir / "index"
+    files = [worktree.path / name for name in ("a.txt", "src/app.py")]
+    for file in files:
+        file.touch()
+    before = [file.stat() for file in files]
+    settle(Repository(repo), worktree.path, index)
+    assert [file.stat() for file in files] == before
+    assert all(int(info.st_mtime) < int(index.stat().st_mtime) for info in before)

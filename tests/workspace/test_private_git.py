@@ -16,7 +16,7 @@ from orchestrator.git.worktree import Worktree, open_worktree
 from orchestrator.state.worker_directory import Store
 from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE, WRITTEN, Mode
 from orchestrator.workspace.mounts import Workspace
-from orchestrator.workspace.owner import change_owner, worker_user
+from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
 from tests.support.repository import git
 
@@ -32,22 +32,6 @@ def test_the_worker_of_an_ordinary_user_is_that_user(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "getgid", lambda: 1001)
     assert worker_user(7) == (1000, 1001)
-
-
-def test_owners_change_in_the_tree_alone(tmp_path: Path) -> None:
-    """A link in the base may lead to a file of the host's."""
-    outside = tmp_path / "outside"
-    outside.touch()
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    # To an ordinary user, following the first would be an error; to root, a change of the second.
-    (tree / "theirs").symlink_to("/etc/passwd" if os.getuid() else outside)
-    (tree / "file").touch()
-    owner = (20_001, 20_001) if os.getuid() == 0 else (os.getuid(), os.getgid())
-    change_owner(tree, owner)
-    assert (tree / "file").stat().st_uid == owner[0]
-    assert (tree / "theirs").lstat().st_uid == owner[0]
-    assert outside.stat().st_uid == os.getuid()
 
 
 @pytest.fixture

@@ -97,6 +97,8 @@ POINTS = _named(
     close_host=_around("orchestrator.engine.docker.engine:close_host"),
     add_worktree=_around("orchestrator.worker.prepare:add_worktree"),
     second_worktree=_around("orchestrator.worker.prepare:add_worktree", nth=2),
+    check_out=_around("orchestrator.git.worktree:Worktree.check_out"),
+    accept_owner=_around("orchestrator.git.worktree:Worktree.accept_owner"),
     make_store=_around("orchestrator.worker.prepare:make_store"),
     note_prepared=_around(f"{_NOTES}note_prepared"),
     lay_out=_around("orchestrator.state.secret_files:_write_files"),
@@ -178,7 +180,7 @@ FLOW_POINTS = _named(
 )
 """Where only workflows come."""
 
-_WORKTREE = ("worktree", "add")
+_WORKTREE = ("read-tree", "--reset")
 GIT_POINTS = {
     "checkout-goes-on": GitPoint(
         command=_WORKTREE, files=".architect-parallel-*/many/*", dies=False, many_in_base=True

@@ -99,8 +99,13 @@ def workspace() -> Iterator[Protection]:
     yield from patches(
         "workspace/owner.py", ("tests/workspace/test_private_git.py",),
         ("no root inside", "if os.getuid() == 0:", "if False:"),
-        ("owners changed without following links",
+    )  # fmt: skip
+    yield from patches(
+        "files/owner.py", ("tests/files/test_owner.py",),
+        ("owners changed without following links", '"-h", "-R", "-P"', '"-R", "-L"'),
+        ("owners changed without following links, by hand",
          "dir_fd=descriptor, follow_symlinks=False)", "dir_fd=descriptor)"),
+        ("the caller's git trusts a worktree", ' if path.name != ".git"', ""),
     )  # fmt: skip
     yield from patches(
         "git/submodules.py", ("tests/git/test_submodules.py",),
@@ -120,14 +125,19 @@ def workspace() -> Iterator[Protection]:
         "git/worktree.py",
         ("tests/git/test_worktree.py", "tests/git/test_disarm.py", RUNS,
          f"{ACCEPTANCE} -k filters"),
-        ("filters off when a worktree is added",
-         "git = Git(repository.git_dir, work_tree=repository.top, "
-         "config=repository.without_filters())",
-         "git = repository.git"),
+        ("filters off when files are checked out",
+         "        config = repository.without_filters()\n", "        config = {}\n"),
         ("filters off when it is updated", "return Git(self.git_dir, work_tree=self.path, "
          "config=repository.without_filters())",
          "return Git(self.git_dir, work_tree=self.path)"),
-        ("programs of the tree kept off", "    keep_off(repository, path, worktree.git_dir)\n", ""),
+        ("programs of the tree kept off", "keep_off(repository, self.path, self.git_dir)\n",
+         "pass\n"),
+        ("an index that the user's git changes is left alone",
+         'lock.open("xb")', 'lock.open("wb")'),
+        ("no file is taken for unchanged", '"--no-assume-unchanged", ', '"--refresh", '),
+        ("young files are compared", "        shutil.copystat(index, lock)\n", ""),
+        ("a worker owns no file that git trusts",
+         "os.chown(self.git_dir / \"index\", os.getuid(), os.getgid())\n", "pass\n"),
         ("the user's changes not overwritten", '"read-tree", "-m", "-u"',
          '"read-tree", "--reset", "-u"'),
     )  # fmt: skip

@@ -1,0 +1,59 @@
+"""Owners of trees: changed in the tree alone, in either of two ways."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.files.owner import change_owner
+
+pytestmark = pytest.mark.process
+THEIRS = (20_001, 20_001) if os.getuid() == 0 else (os.getuid(), os.getgid())
+
+
+@pytest.fixture(params=["chown", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The program, or what is done without it."""
+    if request.param == "python":
+        monkeypatch.setenv("PATH", "")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("way")
+def test_owners_change_in_the_tree_alone(tmp_path: Path) -> None:
+    """A link in the base may lead to a file of the host's."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").touch()
+    tree = tmp_path / "tree"
+    (tree / "folder").mkdir(parents=True)
+    # To an ordinary user, following the first would be an error; to root, a change of the second.
+    (tree / "theirs").symlink_to("/etc/passwd" if os.getuid() else outside / "file")
+    (tree / "folder" / "directory").symlink_to(outside)
+    (tree / "folder" / "-file").touch()
+    change_owner(tree, THEIRS)
+    assert {path.lstat().st_uid for path in (tree, *tree.rglob("*"))} == {THEIRS[0]}
+    assert {path.lstat().st_uid for path in (outside, outside / "file")} == {os.getuid()}
+
+
+@pytest.mark.usefixtures("way")
+def test_a_worktree_stays_the_callers_at_its_top(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in (".git", "-file", "folder/.git"):
+        (tmp_path / name).touch()
+    change_owner(tmp_path, THEIRS, keep=tmp_path)
+    kept = (tmp_path, tmp_path / ".git")
+    assert {path.lstat().st_uid for path in kept} == {os.getuid()}
+    changed = {path for path in tmp_path.rglob("*") if path not in kept}
+    assert {path.lstat().st_uid for path in changed} == {THEIRS[0]}
+
+
+def test_a_file_that_is_gone_by_now_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(
+        "orchestrator.files.owner._changed", lambda *_: (tmp_path / "file").unlink()
+    )
+    change_owner(tmp_path, THEIRS, keep=tmp_path)
+    assert not list(tmp_path.iterdir())
