@@ -33,7 +33,7 @@ and needs root. Running some of the tests replaces only their cells. Each task i
 - ✓ means that the host, the repository, its refs and objects, other workers and the report are
   unharmed, the run ended in time, the task's honest commit arrived, and nothing was left behind.
 - `-` means not measured, because limits do not differ between *overlay* and *bind*.
-- Socket buffers are not measured; see [what is not promised](security.md#what-is-not).
+- Socket buffers are not measured; see [what is not promised](security.md#what-is-not-promised).
 
 """
 
