@@ -11,16 +11,14 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
 from orchestrator.git.command import Git
 from orchestrator.git.handed_over import HarvestRefusedError, open_handed_over
 from orchestrator.git.quarantine import (
-    NOTHING,
     HandedOver,
-    Kept,
     Origin,
     check_size,
     import_checked,
@@ -55,6 +53,21 @@ def kept_prefix(run_id: str, worker_id: int, *, attempt: int) -> str:
     """Return the prefix of the kept refs of one attempt of a worker."""
     again = f"attempt-{attempt}/" if attempt > 1 else ""
     return f"{KEPT}{run_id}/{worker_id}/{again}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Commits that were kept in addition to a worker's branch."""
+
+    refs: tuple[str, ...] = ()
+    """Full names of the refs."""
+    notes: tuple[str, ...] = ()
+    """Messages for people about commits that could not be kept, and about renamed refs."""
+    refused: str | None = None
+    """Why some commits were refused; None if none was."""
+
+
+NOTHING = Kept()
 
 
 def list_kept(repository: Repository) -> list[tuple[str, int, str]]:

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,25 +83,6 @@ class Origin:
     """Whether a commit must be a descendant of the base."""
 
 
-def _forget(harvested: Harvested) -> None:
-    """Do nothing: the default for `on_accepted`."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Commits that were kept in addition to a worker's branch."""
-
-    refs: tuple[str, ...] = ()
-    """Full names of the refs."""
-    notes: tuple[str, ...] = ()
-    """Messages for people about commits that could not be kept, and about renamed refs."""
-    refused: str | None = None
-    """Why some commits were refused; None if none was."""
-
-
-NOTHING = Kept()
-
-
 @dataclass(frozen=True, kw_only=True)
 class HandedOver:
     """The output of a harvest's container, before it is checked."""
@@ -116,43 +97,25 @@ class HandedOver:
     """What the worker started from."""
 
 
-def import_harvest(
-    handed: HandedOver,
-    branch: str,
-    *,
-    kept: Kept = NOTHING,
-    on_accepted: Callable[[Harvested], None] = _forget,
-) -> Harvested:
-    """Check a harvest and move the worker's branch to it.
-
-    Args:
-        handed: The harvest.
-        branch: The worker's branch; it must still be where the worker started.
-        kept: Commits that are kept in addition to the branch, and why others were not kept.
-        on_accepted: Called with the result after the import, before the branch moves.
+def import_harvest(handed: HandedOver) -> Harvested:
+    """Check a harvest and import its objects; no ref refers to them yet.
 
     Raises:
         HarvestRefusedError: A rule was broken, or the files are malformed.
-        GitCommandError: The branch was moved meanwhile.
+        OSError: The disk is full.
     """
-    repository, quarantine, origin = handed.repository, handed.quarantine, handed.origin
-    tip = read_tip(handed.out)
-    notes = (*read_notes(handed.out), *kept.notes)
-    harvested = Harvested(tip, notes, kept.refs, kept.refused)
-    start = origin.start or origin.base
-    if tip == start:
-        on_accepted(harvested)
+    quarantine, origin = handed.quarantine, handed.origin
+    harvested = Harvested(read_tip(handed.out), read_notes(handed.out))
+    if harvested.tip == (origin.start or origin.base):
         return harvested
     # A process that died may have left a quarantine.
     shutil.rmtree(quarantine, ignore_errors=True)
     try:
         with refusals():
-            import_checked(repository, handed.out / "pack", quarantine, origin, tip)
+            pack = handed.out / "pack"
+            import_checked(handed.repository, pack, quarantine, origin, harvested.tip)
     finally:
         shutil.rmtree(quarantine, ignore_errors=True)
-    on_accepted(harvested)
-    with repository.lock():
-        repository.move_branch(branch, new=tip, old=start)
     return harvested
 
 

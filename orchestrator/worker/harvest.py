@@ -14,9 +14,9 @@ from orchestrator.events import Notice, WorkerHarvesting
 from orchestrator.execution.verdict import Verdict
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.handed_over import Harvested, HarvestRefusedError, read_tip
-from orchestrator.git.kept_refs import Parts, import_kept, told
+from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
 from orchestrator.git.lfs import note_made, take_objects
-from orchestrator.git.quarantine import NOTHING, Kept, import_harvest
+from orchestrator.git.quarantine import import_harvest
 from orchestrator.git.secret_scan import leak_notes, leaks
 from orchestrator.git.worktree import ensure_worktree
 from orchestrator.results import Reason, Status
@@ -129,18 +129,17 @@ def harvest(request: HarvestRequest) -> Harvested:
     Raises:
         OrchestratorError: Nothing was accepted; the written files are still in the state directory.
     """
-    workspace, checkpoints = request.workspace, request.checkpoints
-    known = checkpoints.harvested()
+    workspace, known = request.workspace, request.checkpoints.harvested()
     reclaim_worktree = partial(
         workspace.reclaim_worktree, request.repository, again=request.resumed
     )
     if known is not None or workspace.is_untouched():
         reclaim_worktree()
         if known is not None:
-            _land(request, known)
+            _land_again(request, known)
             return known
         untouched = Harvested(workspace.start, ())
-        checkpoints.note_harvested(untouched)
+        _land(request, untouched)
         return untouched
     kept = NOTHING
     try:
@@ -179,7 +178,6 @@ def _accept_rest(request: HarvestRequest, kept: Kept, refusal: HarvestRefusedErr
         harvested = Harvested(good, _notes(kept), kept.refs, refusal.message)
     finally:
         workspace.reclaim_worktree(request.repository, again=request.resumed)
-    request.checkpoints.note_harvested(_redacted(request, harvested))
     _land(request, harvested)
     return harvested
 
@@ -204,20 +202,18 @@ def _notes(kept: Kept) -> tuple[str, ...]:
 def _accept(request: HarvestRequest, kept: Kept, *, refused: str | None = None) -> Harvested:
     """Check the pack, import it and move the branch."""
     store = request.workspace.store
-    notes = (*_notes(kept), *keep_patches(store.root, store.out))
-    why = "; ".join(filter(None, (refused, kept.refused))) or None
-
-    def on_accepted(harvested: Harvested) -> None:
-        taken = take_objects(request.repository, store.out, room=request.room)
-        note_made(taken, store.root)
-        request.checkpoints.note_harvested(_redacted(request, harvested))
-
-    return import_harvest(
-        request.handed_over,
-        request.spec.branch,
-        kept=Kept(kept.refs, notes, why),
-        on_accepted=on_accepted,
+    patches = keep_patches(store.root, store.out)
+    imported = import_harvest(request.handed_over)
+    taken = take_objects(request.repository, store.out, room=request.room)
+    note_made(taken, store.root)
+    harvested = Harvested(
+        tip=imported.tip,
+        notes=(*imported.notes, *_notes(kept), *patches),
+        kept_refs=kept.refs,
+        refused="; ".join(filter(None, (refused, kept.refused))) or None,
     )
+    _land(request, harvested)
+    return harvested
 
 
 def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
@@ -229,11 +225,22 @@ def _redacted(request: HarvestRequest, harvested: Harvested) -> Harvested:
 
 
 def _land(request: HarvestRequest, harvested: Harvested) -> None:
-    """Move the branch to the accepted commit, unless another process did so before it died."""
-    repository, branch = request.repository, request.spec.branch
-    if repository.resolve(f"refs/heads/{branch}") != harvested.tip:
-        with repository.lock():
-            repository.move_branch(branch, new=harvested.tip, old=request.workspace.start)
+    """Record the result, then move the branch to the accepted commit."""
+    request.checkpoints.note_harvested(_redacted(request, harvested))
+    if harvested.tip != request.workspace.start:
+        _move_branch(request, harvested.tip)
+
+
+def _land_again(request: HarvestRequest, harvested: Harvested) -> None:
+    """Move the branch unless the process that recorded the result did so before it died."""
+    if request.repository.resolve(f"refs/heads/{request.spec.branch}") != harvested.tip:
+        _move_branch(request, harvested.tip)
+
+
+def _move_branch(request: HarvestRequest, tip: str) -> None:
+    """Move the branch from where the worker started; the user may have moved it meanwhile."""
+    with request.repository.lock():
+        request.repository.move_branch(request.spec.branch, new=tip, old=request.workspace.start)
 
 
 def _request(worker: WorkerContext, workspace: Workspace) -> HarvestRequest:

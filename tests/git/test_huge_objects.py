@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.quarantine import BRANCH, Handover
+from tests.support.quarantine import Handover
 from tests.support.repository import git
 
 OURS = 60
@@ -28,7 +28,7 @@ from orchestrator.git.quarantine import HandedOver, Origin, import_harvest
 from orchestrator.git.secret_scan import leaks
 from orchestrator.text.redact import Redactor
 from orchestrator.git.repository import Repository
-top, base, tip, objects, out, quarantine, branch = sys.argv[1:]
+top, base, tip, objects, out, quarantine = sys.argv[1:]
 repository, said = Repository(Path(top)), None
 try:
     if tip:
@@ -39,7 +39,7 @@ try:
         origin = Origin(base=base, objects=Path(objects), shallow=frozenset())
         handed = HandedOver(repository=repository, out=Path(out), quarantine=Path(quarantine),
                             origin=origin)
-        import_harvest(handed, branch)
+        import_harvest(handed)
 except OrchestratorError as error:
     said = str(error)
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -68,7 +68,7 @@ class Giant(Handover):
     def read(self, tip: str = "") -> object:
         """Import the harvest in a separate process, check its resource usage, return its error."""
         places = (self.origin.objects, self.out, self.quarantine)
-        words = (self.repo, self.base, tip, *places, BRANCH)
+        words = (self.repo, self.base, tip, *places)
         before = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-c", READ, *map(str, words)], capture_output=True, check=True

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.git import kept_refs
-from orchestrator.git.kept_refs import import_kept, kept_prefix
-from orchestrator.git.quarantine import HandedOver, Kept, Origin
+from orchestrator.git.kept_refs import Kept, import_kept, kept_prefix
+from orchestrator.git.quarantine import HandedOver, Origin
 from orchestrator.git.repository import KEPT, Repository
 from orchestrator.text.redact import Redactor
 from orchestrator.workspace.private_git import base_objects

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RepositoryError
 from orchestrator.git import quarantine as harvest
 from orchestrator.git.handed_over import Harvested
 from tests.assurance.fuzz.objects import Thing, number, raw_delta, whole
@@ -176,12 +175,3 @@ def test_file_at_many_paths_counts_each_time(
     )
     handover.refused("too many to check out")
     assert not handover.has(tip)
-
-
-def test_branch_moved_meanwhile_is_not_changed(handover: Handover) -> None:
-    handover.hand_over(handover.commit_files(new="x"))
-    other = git(handover.repo, "rev-parse", "HEAD~1")
-    git(handover.repo, "update-ref", f"refs/heads/{BRANCH}", other)
-    with pytest.raises(RepositoryError):
-        handover.bring_in()
-    assert git(handover.repo, "rev-parse", BRANCH) == other

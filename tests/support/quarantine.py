@@ -68,13 +68,16 @@ class Handover:
         return tip
 
     def bring_in(self) -> Harvested:
+        """Import the harvest, and move the branch to it."""
         handed = HandedOver(
             repository=self.repository,
             out=self.out,
             quarantine=self.quarantine,
             origin=self.origin,
         )
-        return import_harvest(handed, BRANCH)
+        harvested = import_harvest(handed)
+        git(self.repo, "update-ref", f"refs/heads/{BRANCH}", harvested.tip)
+        return harvested
 
     def refused(self, said: str) -> None:
         """Check that the harvest is refused, and that nothing was imported."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results import Status, WorkerResult
+from orchestrator.results import Reason, Status, WorkerResult
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show
@@ -32,6 +32,15 @@ def test_commits_of_the_worker_are_kept(home_from, repo: Path) -> None:
     log = git(repo, "log", "--format=%s", worker.branch).splitlines()
     assert log[:4] == ["architect: uncommitted work of worker 1", "c2", "c1", "second"]
     assert worker.message is None
+
+
+def test_branch_that_the_user_moved_is_not_changed(repo: Path, local_engine: LocalEngine) -> None:
+    other = git(repo, "rev-parse", "HEAD~1")
+    moves = f"env -C {repo} {ALONE[4:]}git update-ref refs/heads/architect/parallel-1 {other}"
+    (worker,) = shell_run(repo, local_engine, f"echo work > work.txt; {moves}").results
+    assert (worker.status, worker.reason) == (Status.FAILED, Reason.HARVEST_REFUSED)
+    assert "all files of the worker are kept in" in (worker.message or "")
+    assert git(repo, "rev-parse", worker.branch) == other
 
 
 @pytest.mark.parametrize(

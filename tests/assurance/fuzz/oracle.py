@@ -61,12 +61,14 @@ def check_import(world: World) -> str:
     """
     before = _look(world)
     try:
-        harvested = import_harvest(world.handed_over, BRANCH)
+        harvested = import_harvest(world.handed_over)
     except OrchestratorError as error:
         _check_message(error.message)
         _check_changed(before, _look(world), world, tip=world.base, objects=False)
         return "refused"
     accepted = harvested.tip != world.base
+    if accepted:
+        world.repository.move_branch(BRANCH, new=harvested.tip, old=world.base)
     _check_changed(before, _look(world), world, tip=harvested.tip, objects=accepted)
     _check_notes(harvested)
     if not accepted:

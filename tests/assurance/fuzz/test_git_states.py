@@ -66,7 +66,8 @@ def _harvest(world: World) -> tuple[str, ...]:
     pack_work.main(*map(str, places), world.base, BRANCH, "message")
     kept = import_kept(world.handed_over, prefix=PREFIX, redactor=Redactor())
     assert (kept.notes, kept.refused) == ((), None)
-    harvested = import_harvest(world.handed_over, BRANCH)
+    harvested = import_harvest(world.handed_over)
+    world.repository.move_branch(BRANCH, new=harvested.tip, old=world.base)
     told = [note for note in harvested.notes if "its branch has only its files" not in note]
     assert [note for note in told if "nested repository" not in note] == []
     return kept.refs

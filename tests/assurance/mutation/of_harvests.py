@@ -58,12 +58,15 @@ def harvest() -> Iterator[Protection]:
          "    try:"),
         ("let in strictly", '"--strict", stdin=file', "stdin=file",
          "the same pack was checked in quarantine: defence in depth"),
-        ("branch at its base", "old=start)", 'old="")'),
         ("notes are a list", "if not isinstance(notes, list):", "if False:"),
         ("notes are texts", "if isinstance(note, str))", ")"),
         ("notes are bounded", "for note in notes[:20]", "for note in notes"),
         ("notes are sanitized", "one_line(note) for note", "note for note"),
         ("deep JSON", "except (ValueError, RecursionError):", "except ValueError:"),
+    )  # fmt: skip
+    yield from patches(
+        "worker/harvest.py", (HELPER,),
+        ("branch at its base", "old=request.workspace.start)", 'old="")'),
     )  # fmt: skip
     yield from patches(
         "git/tree_checks.py", (TREES, IMPORT, FUZZ),
