@@ -34,7 +34,7 @@ from orchestrator.config.loading import json_schema
 from orchestrator.config.sources import NO_VARIABLE
 from orchestrator.config.values import field_docstrings
 from orchestrator.engine import labels as engine_labels
-from orchestrator.results import Reason, WorkerResult
+from orchestrator.results import Reason, Timings, WorkerResult
 from orchestrator.workflow.parsing.json_schema import json_schema as manifest_schema
 from orchestrator.workflow.parsing.manifest import (
     Foreach,
@@ -254,6 +254,14 @@ def result_table(_: str) -> str:
     return "\n".join(rows)
 
 
+def timings_table(_: str) -> str:
+    """Give a row for every step of `timings`."""
+    rows = ["| Field | Meaning |", "|---|---|"]
+    texts = field_docstrings(Timings)
+    rows += [f"| `{name}` | {' '.join(texts[name].split())} |" for name in Timings.model_fields]
+    return "\n".join(rows)
+
+
 def _kind(field: Mapping[str, Any]) -> str:
     if "anyOf" in field:
         return " or ".join(_kind(option) for option in field["anyOf"])
@@ -277,6 +285,7 @@ GENERATORS: Mapping[str, Callable[[str], str]] = {
     "manifest": manifest_table,
     "variables": variables,
     "result": result_table,
+    "timings": timings_table,
     "exports": exports,
 }
 

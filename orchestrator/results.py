@@ -93,6 +93,29 @@ class Noticed(BaseModel):
     """Time of the finding."""
 
 
+class Timings(BaseModel):
+    """Seconds that each step of a worker took, in the process that wrote the result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prepare: float = Field(default=0.0, ge=0)
+    """Worktree, private git directory and services."""
+    setup: float = Field(default=0.0, ge=0)
+    """The project's setup commands."""
+    start: float = Field(default=0.0, ge=0)
+    """Waiting for permission to start, then creation and start of the container."""
+    agent: float = Field(default=0.0, ge=0)
+    """The container's main process, until it ended or was stopped."""
+    stop: float = Field(default=0.0, ge=0)
+    """From the request to stop until the end, removal of the containers, teardown commands."""
+    harvest: float = Field(default=0.0, ge=0)
+    """Packing the work in a container, the host's checks, and moving the branch."""
+    update: float = Field(default=0.0, ge=0)
+    """Updating the worktree, and the search for secrets."""
+    checks: float = Field(default=0.0, ge=0)
+    """The project's checks, and the list of changes."""
+
+
 class WorkerResult(BaseModel):
     """The result of one worker. The first nine fields are those of `architect parallel`."""
 
@@ -179,6 +202,8 @@ class WorkerResult(BaseModel):
     """Largest memory use in bytes, measured once a second."""
     started_at: datetime | None = None
     """Start of the container; null if it never started."""
+    timings: Timings | None = None
+    """Seconds of each step; null if the worker never began, and in results of older versions."""
     log: str | None = None
     """Directory with the worker's complete stdout.log and stderr.log."""
 

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from orchestrator.cli.options import OutputOptions
 from orchestrator.cli.output.messages import show, tell_failure
-from orchestrator.cli.output.report import show_run, summary_line
+from orchestrator.cli.output.report import show_run, summary_line, timings_table
 from orchestrator.cli.output.views import View
 from orchestrator.cli.signals import Interruption
 from orchestrator.config.run import ParallelConfig
@@ -65,6 +65,8 @@ def run_in_foreground(
             code = show_run(
                 result, config, workflow=workflow, quiet=output.quiet, as_json=output.json
             )
+            if output.timings:
+                show(timings_table(result))
     return interruption.exit_code or code
 
 

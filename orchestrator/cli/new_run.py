@@ -124,6 +124,10 @@ def _check_combination(run: RunOptions) -> None:
             "`--dry-run` and `--detach` cannot be used together",
             hint="remove one of the two options",
         )
+    if run.timings and (run.dry_run or run.detach):
+        raise ConfigError(
+            "`--timings` cannot be used with `--dry-run` or `--detach`", hint="remove one of them"
+        )
     if run.summary and (run.json or run.dry_run or run.detach):
         raise ConfigError(
             "`--summary` cannot be used with `--json`, `--dry-run` or `--detach`",

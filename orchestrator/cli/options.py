@@ -49,14 +49,33 @@ Json = Annotated[
 ]
 
 
+Timings = Annotated[
+    bool,
+    typer.Option(
+        "--timings",
+        help="Add a table of the time that each step of a worker took.",
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """How a command that executes a run prints the progress and the result."""
 
     json: Json = False
     quiet: Quiet = False
+    timings: Timings = False
     summary: bool = False
     """Whether the result is one line. Only some commands have an option for it."""
+
+    def __post_init__(self) -> None:
+        """Check that the options do not exclude each other."""
+        if self.timings and (self.json or self.summary):
+            raise ConfigError(
+                "`--timings` cannot be used with `--json` or `--summary`",
+                hint="remove `--timings`: the JSON object always has `timings`",
+            )
 
 
 def with_settings(

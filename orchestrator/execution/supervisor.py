@@ -96,6 +96,7 @@ def attend(
         peak_memory=watch.meter.peak_memory,
         limits_hit=tuple(watch.meter.limits_hit),
         interventions=tuple(watch.interventions),
+        stopping=watch.stopping,
     )
 
 
@@ -132,6 +133,8 @@ class _Watch:
     error: OrchestratorError | None = None
     bug: BaseException | None = None
     ended_at: float | None = None
+    stop_sent_at: float | None = None
+    """Time of the first signal to the container, by the monotonic clock."""
     _ended: threading.Event = field(default_factory=threading.Event)
     _asked: Finding | None = None
     """The question that the output ended with when the worker was stopped."""
@@ -218,6 +221,13 @@ class _Watch:
             # For a very short task the engine may record an end before the start.
             return max((self.found.ended_at - self.found.started_at).total_seconds(), 0.0)
         return max((self.ended_at or time.monotonic()) - self._started, 0.0)
+
+    @property
+    def stopping(self) -> float:
+        """Seconds from the first signal to the container's end."""
+        if self.stop_sent_at is None:
+            return 0.0
+        return max((self.ended_at or time.monotonic()) - self.stop_sent_at, 0.0)
 
     @property
     def overdue(self) -> Stop | None:
@@ -324,7 +334,8 @@ class _Watch:
         grace = 0.0 if reason in _AT_ONCE else self.terms.limits.grace
         # In a separate thread, so that a callback that hangs does not keep the container alive.
         self.teller.start()
-        deadline = time.monotonic() + grace
+        self.stop_sent_at = time.monotonic()
+        deadline = self.stop_sent_at + grace
         if not self.cancel.killed and grace > 0:
             self.container.kill("SIGTERM")
             while time.monotonic() < deadline and not self.cancel.killed:

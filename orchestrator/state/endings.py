@@ -32,5 +32,7 @@ class Ending:
     limits_hit: tuple[str, ...] = ()
     interventions: tuple[Noticed, ...] = ()
     """Findings during the run for which a person should have looked at the worker."""
+    stopping: float = 0.0
+    """Seconds from the first signal to the container's end; 0 if the container ended by itself."""
     log_failure: str | None = None
     """Why the log on disk is incomplete; None if it is complete."""

@@ -58,6 +58,7 @@ def run_task(
     """
     checkpoints, cancel = worker.checkpoints, worker.cancel
     with ExitStack() as stack:
+        worker.times.begin("start")
         try:
             running = _start(worker, workspace, services, stack)
         except EngineUnavailableError:
@@ -67,6 +68,7 @@ def run_task(
             return Ending(started_at=None, duration=0.0, exit_status=None, stopped=stopped)
         except (OrchestratorError, OSError) as error:
             return Ending(started_at=None, duration=0.0, exit_status=None, error=str(error))
+        worker.times.begin("agent")
         try:
             ending = attend(
                 running,
@@ -81,6 +83,8 @@ def run_task(
         except BaseException:
             _removed(running.container)
             raise
+        worker.times.begin("stop")
+        worker.times.count_as_stop(ending.stopping)
         services.look()
         ending = _noted(ending, log, checkpoints)
         problem = _removed(running.container)

@@ -29,6 +29,7 @@ from orchestrator.text.redact import Redactor
 from orchestrator.worker.budget_share import BudgetShare
 from orchestrator.worker.checked_run import CheckedRequest, CheckedRun, CheckedSettings
 from orchestrator.worker.labels import run_labels
+from orchestrator.worker.step_times import StepTimes
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import NO_CACHES, Caches
 from orchestrator.workspace.layout import Mode
@@ -125,6 +126,8 @@ class WorkerContext:
     cancel: WorkerCancel
     budget: BudgetShare = field(default_factory=BudgetShare)
     """Budget of this attempt."""
+    times: StepTimes = field(default_factory=StepTimes)
+    """Measures the steps of this attempt."""
 
     @property
     def config(self) -> ParallelConfig:

@@ -51,6 +51,7 @@ def harvest_worker(
         raise UnfinishedError(f"the worker's files could not be harvested: {said}") from error
     except OrchestratorError as error:
         harvested = Harvested(workspace.start, (), refused=str(error))
+    worker.times.begin("update")
     if harvested.refused is not None:
         verdict = _of_refused(verdict, harvested, workspace)
         harvested = _shown(worker, workspace, harvested)

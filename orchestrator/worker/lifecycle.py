@@ -37,7 +37,9 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
         EngineUnavailableError: The engine went away; a resumed run continues from here.
         UnfinishedError: The work could not be harvested; a resumed run tries again.
     """
-    checkpoints = worker.checkpoints
+    checkpoints, times = worker.checkpoints, worker.times
+    times.restart()
+    times.begin("prepare")
     worker.run.emit(WorkerPreparing(worker_id=worker.number))
     with Services(worker) as services:
         try:
@@ -45,6 +47,7 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
             unready = services.ready()
             if unready is None and checkpoints.launch() is None:
                 write_dotenv(worker, workspace, services.variables())
+            times.begin("setup")
             unready = unready or set_up(worker, workspace, services)
             before = _NOT_RUN if unready else checkpoints.ending() or open_log(worker)
         except EngineUnavailableError:
@@ -56,13 +59,16 @@ def run_worker(worker: WorkerContext) -> WorkerResult:
                 ending = run_task(worker, workspace, log, services)
         else:
             ending = before
+        times.begin("stop")
         outcome = _read_outcome(worker, ending)
         judged = judge(ending, outcome, budget=worker.budget.budget, tokens=worker.budget.tokens)
         verdict = unready or _with_whole_log(judged, ending)
         notes = tear_down(worker, workspace, services)
         verdict = _publish(worker, verdict)
+    times.begin("harvest")
     harvested, verdict = harvest_worker(worker, workspace, verdict)
     handed = worker.run.shared.collect(worker.spec)
+    times.begin("checks")
     checks, verdict = check(worker, workspace, harvested.tip, verdict)
     changed, listing_notes = _changes(worker, harvested)
     finish = Finish(

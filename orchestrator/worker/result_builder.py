@@ -83,6 +83,7 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
         interventions=list(ending.interventions),
         peak_memory=ending.peak_memory,
         started_at=ending.started_at,
+        timings=worker.times.read(),
         log=str(worker.directory),
     )
 
@@ -112,6 +113,7 @@ def failed(
         attempts=_attempt_number(worker),
         base=worker.base,
         commit=commit,
+        timings=worker.times.read(),
     )
 
 

@@ -23,7 +23,7 @@ from orchestrator.cli.output.formats import (
 from orchestrator.cli.output.messages import show, show_json, tell
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.kept_refs import told
-from orchestrator.results import RunResult, Status, WorkerResult, exit_code
+from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
 from orchestrator.text.sanitize import one_line
 from orchestrator.workflow.model import Workflow
 from orchestrator.workflow.timing import summarise
@@ -59,6 +59,16 @@ def run_table(
         *failed_line(bad),
     ]
     return "\n".join([table(rows, width=width or terminal_width()), "", *parts])
+
+
+def timings_table(result: RunResult) -> str:
+    """Return the seconds that each step of each worker took."""
+    rows = [("WORKER", *(step.upper() for step in Timings.model_fields))]
+    for worker in result.results:
+        steps = worker.timings.model_dump().values() if worker.timings else ()
+        cells = [f"{seconds:.2f}" for seconds in steps] or ["-"] * len(Timings.model_fields)
+        rows.append((titled(worker.worker_id, worker.name), *cells))
+    return "\n" + table(rows, shrink=0)
 
 
 def terminal_width() -> int | None:

@@ -11,6 +11,7 @@ from orchestrator.cli import new_run, turns, workflow_run
 from orchestrator.cli.app import run
 from orchestrator.cli.run_options import RunOptions
 from orchestrator.git.repository import Repository
+from orchestrator.results import Timings
 from orchestrator.state.run_directory import RunDirectory
 from tests.support.repository import git
 
@@ -83,6 +84,21 @@ def test_summary_is_one_line(result, capsys):
     assert f" of {len(result.results)} workers succeeded; worker " in line
     for other in ("--json", "--dry-run", "--detach"):
         assert run(["parallel", "a", "--summary", other, *SHELL]) == 3
+
+
+@pytest.mark.usefixtures("repository", "runner")
+def test_timings_are_a_table(result, capsys):
+    assert run(["parallel", "a", "--quiet", *SHELL]) == 1
+    without = capsys.readouterr().out
+    assert run(["parallel", "a", "--timings", "--quiet", *SHELL]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith(without)
+    heading, *rows = shown.removeprefix(without).split("\n")[1:-1]
+    assert heading.split() == ["WORKER", *(step.upper() for step in Timings.model_fields)]
+    assert len(rows) == len(result.results)
+    for other in ("--json", "--summary", "--dry-run", "--detach"):
+        assert run(["parallel", "a", "--timings", other, *SHELL]) == 3
+        assert "`--timings` cannot be used with" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("runner")

@@ -1,0 +1,46 @@
+"""Measure how long each step of a worker takes."""
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from orchestrator.results import Timings
+
+Step = Literal["prepare", "start", "setup", "agent", "stop", "harvest", "update", "checks"]
+
+
+class StepTimes:
+    """Stopwatch of one worker. Each moment belongs to exactly one step: the one begun last."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seconds: dict[Step, float] = {}
+        self._step: Step | None = None
+        self._since = 0.0
+
+    def restart(self) -> None:
+        """Forget all steps, at the start of an attempt."""
+        self._seconds.clear()
+        self._step = None
+
+    def begin(self, step: Step) -> None:
+        """Begin a step, or continue it, and thereby end the step before it."""
+        now = self._clock()
+        if self._step is not None:
+            self._add(self._step, now - self._since)
+        self._step, self._since = step, now
+
+    def count_as_stop(self, seconds: float) -> None:
+        """Count the agent's last seconds, while it was being stopped, as `stop`."""
+        self._add("agent", -seconds)
+        self._add("stop", seconds)
+
+    def read(self) -> Timings | None:
+        """Return the seconds of each step until now; None before the first step."""
+        if self._step is None:
+            return None
+        self.begin(self._step)
+        return Timings(**{step: round(max(s, 0.0), 3) for step, s in self._seconds.items()})
+
+    def _add(self, step: Step, seconds: float) -> None:
+        self._seconds[step] = self._seconds.get(step, 0.0) + seconds
