@@ -41,7 +41,6 @@ _LONGEST_NAME = 200
 """Characters of a flattened ref name: a file name has at most 255 bytes, and git adds `.lock`."""
 _OF_ATTEMPT = re.compile(r"attempt-\d+")
 """First path component in the names of a later attempt's refs; see `kept_prefix`."""
-_PACK = ("pack-objects", "-q", "--revs", "--stdout")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,-]|\.\.+|^\.|\.$|\.lock$")
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 

@@ -150,8 +150,9 @@ def _prepare(worker: WorkerContext) -> Workspace:
         mode=run.mode,
         user=user,
         start=start,
+        confined_to=confined_to(worker.config),
     )
-    replace(workspace, confined_to=confined_to(worker.config)).confine()
+    workspace.confine()
     return workspace
 
 

@@ -57,7 +57,7 @@ def workspace() -> Iterator[Protection]:
     yield from patches(
         "worker/prepare.py", confined,
         ("the mounts' directories are made, through no link",
-         "replace(workspace, confined_to=confined_to(worker.config)).confine()", "pass"),
+         "    workspace.confine()\n", "    pass\n"),
         ("confined as it was asked",
          "        confined_to=confined_to(worker.config),\n        caches", "        caches"),
     )  # fmt: skip
