@@ -1,7 +1,7 @@
-"""What holds for the adapter of every agent program, by tables with a row for each adapter.
+"""Tests that apply to the adapters of all agent programs, with a row for each adapter.
 
-What the real programs printed is in `tests/data/agents/NAME/`, and beside it in `outcomes.yaml`
-what the adapter makes of each recording. What is particular to a program is in `test_NAME.py`.
+Recorded output of the real programs is in `tests/data/agents/NAME/`; `outcomes.yaml` beside it has
+the expected outcome of each recording. `test_NAME.py` tests what is particular to a program.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ def test_every_recording_has_an_expected_outcome(agent: str) -> None:
 
 
 @pytest.mark.parametrize(("agent", "name"), RECORDINGS)
-def test_recorded_output_is_understood(agent: str, name: str) -> None:
+def test_recorded_output_gives_the_expected_outcome(agent: str, name: str) -> None:
     expected = OUTCOMES[agent][name]
     place = RECORDED / agent
     got = judge(agent, place / f"{name}.out", place / f"{name}.err", expected["exit_code"])
@@ -80,7 +80,7 @@ def test_recorded_output_is_understood(agent: str, name: str) -> None:
     ("agent", "name"),
     [(agent, name) for agent, name in RECORDINGS if OUTCOMES[agent][name]["status"] == "success"],
 )
-def test_a_recorded_success_is_none_with_another_exit_code(agent: str, name: str) -> None:
+def test_recorded_success_with_another_exit_code_is_a_failure(agent: str, name: str) -> None:
     place = RECORDED / agent
     for exit_code in (1, 2, 3, 137, 139):
         got = judge(agent, place / f"{name}.out", place / f"{name}.err", exit_code)
@@ -137,7 +137,7 @@ CLOUD = {"CLAUDE_CODE_USE_BEDROCK": "1"}
         ("shell", None, {}, None),
     ],
 )
-def test_the_variable_of_a_missing_key_is_named(
+def test_missing_key_names_its_variable(
     agent: str, model: str | None, environment: dict[str, str], missing: str | None
 ) -> None:
     assert load_agent(agent).missing_key(model, environment) == missing
@@ -168,7 +168,7 @@ BUDGET = {"budget_per_worker": 1}
         ("shell", {"max_steps": 2}, {"`--max-steps` (it does not report its steps)"}),
     ],
 )
-def test_settings_that_cannot_be_kept_are_named(
+def test_unsupported_settings_are_named(
     agent: str, asked: dict[str, Any], refused: set[str]
 ) -> None:
     said = load_agent(agent).unsupported(settings(**asked))
@@ -191,5 +191,5 @@ def test_api_base_reaches_every_provider_of_litellm(agent: str) -> None:
 @pytest.mark.parametrize(
     ("agent", "name"), [("aider", "AIDER_MODEL"), ("mini", "MSWEA_MODEL_NAME")]
 )
-def test_the_default_model_of_litellm_may_be_changed(agent: str, name: str) -> None:
+def test_default_model_can_be_overridden(agent: str, name: str) -> None:
     assert command(agent).default_env == {name: "gpt-4o"}

@@ -1,4 +1,4 @@
-"""What is particular to the aider adapter; `test_adapters.py` has what holds for all."""
+"""Tests of the aider adapter alone; `test_adapters.py` has those of all adapters."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def outcome_of_text(tmp_path: Path, text: str, exit_code: int = 0) -> AgentOutco
         (f"> {ANSWER}{ANSWER}", 1, 0.003, 1050),
     ],
 )  # fmt: skip
-def test_what_it_used_is_read_from_its_text(
+def test_usage_is_parsed_from_the_text(
     tmp_path: Path, text: str, steps: int, cost: float | None, tokens: int
 ) -> None:
     got = outcome_of_text(tmp_path, text)
@@ -53,7 +53,7 @@ def test_what_it_used_is_read_from_its_text(
         "",
     ],
 )
-def test_what_is_no_figure_is_no_answer(tmp_path: Path, text: str) -> None:
+def test_malformed_figures_are_ignored(tmp_path: Path, text: str) -> None:
     got = outcome_of_text(tmp_path, text)
     assert (got.status, got.reason) == (PARTIAL, Reason.NO_REPORT)
     assert (got.steps, got.cost, got.tokens) == (0, None, None)
@@ -85,10 +85,10 @@ RETRY = "Retrying in 0.2 seconds...\n"
         ("the text litellm.AuthenticationError: in a line\n" + ANSWER, SUCCESS, None),
     ],
 )
-def test_what_it_says_last_decides(
+def test_last_message_determines_the_outcome(
     tmp_path: Path, text: str, status: Status, reason: Reason | None
 ) -> None:
-    """It ends with 0 in every one of these cases."""
+    """The exit code is 0 in all of these cases."""
     got = outcome_of_text(tmp_path, text)
     assert (got.status, got.reason) == (status, reason)
 
@@ -103,25 +103,25 @@ def test_what_it_says_last_decides(
         (LIMITED + RETRY, 143, Reason.AGENT_ERROR),
     ],
 )
-def test_with_another_exit_code_it_failed(
+def test_other_exit_code_is_a_failure(
     tmp_path: Path, text: str, exit_code: int, reason: Reason
 ) -> None:
     got = outcome_of_text(tmp_path, text, exit_code)
     assert (got.status, got.reason) == (FAILED, reason)
 
 
-def test_an_error_that_it_did_not_expect_is_told_by_its_last_line(tmp_path: Path) -> None:
+def test_traceback_is_reported_by_its_last_line(tmp_path: Path) -> None:
     trace = "Traceback (most recent call last):\n  File \"a.py\"\n\n    x()\nKeyError: 'x'\n\n'x'\n"
     got = outcome_of_text(tmp_path, ANSWER + trace)
     assert (got.status, got.reason, got.message) == (FAILED, Reason.AGENT_ERROR, "KeyError: 'x'")
 
 
-def test_a_flood_of_text_is_read_in_no_time(tmp_path: Path) -> None:
+def test_flood_of_text_is_parsed_quickly(tmp_path: Path) -> None:
     flood = "Tokens: 1 sent, " * 300_000 + "\n" + "Model x " * 100_000 + "\nTraceback" * 50_000
     assert outcome_of_text(tmp_path, flood).reason is Reason.NO_REPORT
 
 
-def test_its_answers_are_counted_while_it_runs() -> None:
+def test_answers_are_counted_while_the_program_runs() -> None:
     read = AiderAgent().progress_reader()
     lines = ["Some text", ANSWER.strip(), "Tokens: 8 sent, 2 received.",
              "Cost: $1.00 message, $2.00 session.", "{}"]  # fmt: skip
@@ -136,7 +136,7 @@ def test_its_answers_are_counted_while_it_runs() -> None:
     assert AiderAgent().progress_reader()(ANSWER) == only
 
 
-def test_the_command_asks_nobody_anything() -> None:
+def test_command_asks_no_questions() -> None:
     asked = command("aider", "--help me", "claude-x", max_steps=7, budget_per_worker=0.5)
     assert asked.argv[:3] == ("python3", "-I", "-c")
     assert asked.argv[4] == "aider"

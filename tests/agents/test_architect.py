@@ -1,4 +1,4 @@
-"""What is particular to the architect adapter; `test_adapters.py` has what holds for all."""
+"""Tests of the architect adapter alone; `test_adapters.py` has those of all adapters."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ SUCCESS, PARTIAL, FAILED, TIMEOUT = Status.SUCCESS, Status.PARTIAL, Status.FAILE
 def outcome_of_report(
     tmp_path: Path, exit_code: int, stderr: str = "", **changed: Any
 ) -> AgentOutcome:
-    """Judge the recorded success, some of its fields being changed; `...` leaves one out."""
+    """Return the outcome of a recorded success with changed fields; `...` removes a field."""
     fields = json.loads((RECORDED / "ok.out").read_text()) | changed
     report = {key: value for key, value in fields.items() if value is not ...}
     said = json.dumps(report, indent=2) + "\n"
@@ -92,7 +92,7 @@ def test_an_exit_code_other_than_0_is_never_success(
         (True, 0, (PARTIAL, Reason.AGENT_FAILED)),
     ],
 )
-def test_the_worse_of_status_and_stop_reason_counts(
+def test_worse_of_status_and_stop_reason_is_used(
     tmp_path: Path, exit_code: int, status: object, stop_reason: object, expected: object
 ) -> None:
     got = outcome_of_report(tmp_path, exit_code, status=status, stop_reason=stop_reason)
@@ -117,7 +117,7 @@ def test_success_with_another_stop_reason_is_success(tmp_path: Path, stop_reason
         ("No module named 'mcp'", Reason.AGENT_ERROR),
     ],
 )
-def test_what_the_model_refused_is_told_apart_by_exact_names(
+def test_api_errors_are_classified_by_exception_name(
     tmp_path: Path, text: str, reason: Reason
 ) -> None:
     output = f"Unrecoverable LLM error: {text}"
@@ -136,7 +136,9 @@ def test_what_the_model_refused_is_told_apart_by_exact_names(
         ("", Reason.AGENT_ERROR),
     ],
 )
-def test_without_a_report_stderr_is_asked(tmp_path: Path, stderr: str, reason: Reason) -> None:
+def test_without_report_stderr_determines_the_outcome(
+    tmp_path: Path, stderr: str, reason: Reason
+) -> None:
     got = judge_text("architect", tmp_path, "", stderr=stderr, exit_code=1)
     assert (got.status, got.reason) == (FAILED, reason)
     assert got.message == (stderr.strip() or "exited with 1")
@@ -161,7 +163,7 @@ def test_without_a_report_stderr_is_asked(tmp_path: Path, stderr: str, reason: R
         ({"cost": {}, "costs": ...}, None),
     ],
 )
-def test_a_cost_that_cannot_be_is_unknown(
+def test_implausible_cost_is_unknown(
     tmp_path: Path, changed: dict[str, object], cost: float | None
 ) -> None:
     got = outcome_of_report(tmp_path, 0, **changed)
@@ -176,12 +178,12 @@ def test_an_infinite_cost_is_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [-1, 1.5, "7", True, None, 10**100, [], {}])
-def test_steps_that_cannot_be_are_none(tmp_path: Path, steps: object) -> None:
+def test_implausible_steps_count_as_zero(tmp_path: Path, steps: object) -> None:
     got = outcome_of_report(tmp_path, 0, steps=steps)
     assert (got.status, got.steps) == (SUCCESS, 0)
 
 
-def test_text_of_the_report_cannot_steer_a_terminal(tmp_path: Path) -> None:
+def test_text_of_the_report_is_made_harmless(tmp_path: Path) -> None:
     output = "\x1b]0;pwned\x07 line\n\n  two \u202e \ud800" + "x" * 100_000
     message = outcome_of_report(tmp_path, 0, output=output).message
     assert message is not None
@@ -196,7 +198,7 @@ def test_a_report_without_text_has_no_message(tmp_path: Path, output: object) ->
     assert (got.status, got.message) == (SUCCESS, None)
 
 
-def test_the_least_command_line() -> None:
+def test_minimal_command_line() -> None:
     command = ArchitectAgent().command(spec(), settings())
     assert command.argv == (
         *("architect", "run", "--json", "--quiet", "--confirm-mode", "yolo"),
@@ -236,7 +238,7 @@ def test_every_option_reaches_the_program() -> None:
         (0.5, 10, 1),
     ],
 )
-def test_the_program_is_given_less_time_than_the_worker(
+def test_program_timeout_is_shorter_than_the_workers(
     timeout: float | None, grace: float, inner: int | None
 ) -> None:
     argv = ArchitectAgent().command(spec(), settings(timeout=timeout, grace=grace)).argv
@@ -244,7 +246,7 @@ def test_the_program_is_given_less_time_than_the_worker(
     assert given == (None if inner is None else str(inner))
 
 
-def test_only_keys_and_addresses_of_models_are_passed_on() -> None:
+def test_only_keys_and_urls_of_models_are_inherited() -> None:
     names = ArchitectAgent().inherited_env
     assert {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_BASE"} <= set(names)
     assert len(set(names)) == len(names)
@@ -252,5 +254,5 @@ def test_only_keys_and_addresses_of_models_are_passed_on() -> None:
     assert "ARCHITECT_WORKSPACE" not in names  # a path on the host
 
 
-def test_it_says_nothing_while_it_runs() -> None:
+def test_progress_reader_reports_nothing() -> None:
     assert ArchitectAgent().progress_reader()('{"cost": 1, "steps": 1}') is None

@@ -1,4 +1,4 @@
-"""How `architect` is told about models, so that a name works as its vendor writes it."""
+"""Tests of the model names that are passed to `architect`."""
 
 import pytest
 
@@ -27,22 +27,20 @@ def _model(command: AgentCommand) -> str | None:
         (None, None),
     ],
 )
-def test_names_the_provider_where_the_program_cannot_find_it(
-    asked: str | None, given: str | None
-) -> None:
+def test_provider_is_added_to_some_model_names(asked: str | None, given: str | None) -> None:
     assert _model(_command(asked)) == given
 
 
-def test_api_base_reaches_deepseek_too() -> None:
+def test_api_base_is_passed_for_deepseek() -> None:
     command = _command("deepseek-chat", api_base="http://gateway:4000")
 
     assert command.env["DEEPSEEK_API_BASE"] == "http://gateway:4000"
     assert "http://gateway:4000" in command.argv
 
 
-def test_deepseek_keeps_its_own_address_otherwise() -> None:
+def test_deepseek_default_url_is_kept_without_api_base() -> None:
     assert "DEEPSEEK_API_BASE" not in _command("deepseek-chat").env
 
 
-def test_new_anthropic_models_may_answer_at_length() -> None:
+def test_output_limit_is_raised_for_new_anthropic_models() -> None:
     assert int(_command("claude-sonnet-4-6").env["DEFAULT_ANTHROPIC_CHAT_MAX_TOKENS"]) > 4096

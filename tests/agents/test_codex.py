@@ -1,4 +1,4 @@
-"""What is particular to the codex adapter; `test_adapters.py` has what holds for all."""
+"""Tests of the codex adapter alone; `test_adapters.py` has those of all adapters."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def outcome_of_end(tmp_path: Path, exit_code: int, **end: Any) -> AgentOutcome:
         (5, Reason.AGENT_ERROR),
     ],
 )
-def test_a_failed_turn_says_why(tmp_path: Path, message: object, reason: Reason) -> None:
+def test_failed_turn_has_a_reason(tmp_path: Path, message: object, reason: Reason) -> None:
     got = outcome_of_end(tmp_path, 1, type="turn.failed", error={"message": message})
     assert (got.status, got.reason) == (FAILED, reason)
     assert got.message == (message if isinstance(message, str) else "exited with 1")
@@ -52,14 +52,14 @@ def test_a_failed_turn_says_why(tmp_path: Path, message: object, reason: Reason)
         (0, {"type": "turn.started"}, PARTIAL, Reason.NO_REPORT),
     ],
 )
-def test_no_field_alone_decides(
+def test_outcome_depends_on_several_fields(
     tmp_path: Path, exit_code: int, end: dict[str, Any], status: Status, reason: Reason | None
 ) -> None:
     got = outcome_of_end(tmp_path, exit_code, **end)
     assert (got.status, got.reason) == (status, reason)
 
 
-def test_the_command_sets_a_provider_of_its_own() -> None:
+def test_command_defines_a_provider() -> None:
     argv = command("codex", "-", "gpt-5", api_base='http://model/"v1"').argv
     begin = argv.index("codex")
     assert argv[begin : begin + 3] == ("codex", "exec", "--json")
@@ -74,7 +74,7 @@ def test_the_command_sets_a_provider_of_its_own() -> None:
     assert argv[-4:] == ("--model", "gpt-5", "--", "-")
 
 
-def test_without_a_server_of_one_s_own_it_is_openai() -> None:
+def test_default_provider_is_openai() -> None:
     argv = command("codex").argv
     (address,) = (word for word in argv if "base_url" in word)
     assert address.endswith('.base_url="https://api.openai.com/v1"')
@@ -91,7 +91,9 @@ def test_without_a_server_of_one_s_own_it_is_openai() -> None:
         ({}, "none"),
     ],
 )
-def test_the_key_has_two_names(tmp_path: Path, environment: dict[str, str], key: str) -> None:
+def test_key_is_read_from_two_variables(
+    tmp_path: Path, environment: dict[str, str], key: str
+) -> None:
     program = tmp_path / "codex"
     program.write_text('#!/bin/sh\nprintf "%s|%s" "$CODEX_API_KEY" "$*"\n')
     program.chmod(0o755)
@@ -105,7 +107,7 @@ def test_the_key_has_two_names(tmp_path: Path, environment: dict[str, str], key:
     )
 
 
-def test_progress_counts_each_step_once_and_no_words() -> None:
+def test_progress_counts_steps_not_messages() -> None:
     read = CodexAgent().progress_reader()
 
     def line(event: str, number: object, kind: str) -> str:

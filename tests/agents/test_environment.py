@@ -1,4 +1,4 @@
-"""Which of the variables of an agent, its caller and its user counts."""
+"""Tests of the precedence of variables of the agent, the caller and the user."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ class Talkative(ShellAgent):
         return AgentCommand(argv=("sh", "-c", spec.task), env=asked, default_env=by_default)
 
 
-def test_the_users_word_outranks_the_agents_and_its_defaults_come_last(
+def test_precedence_of_variables(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "ABCE":

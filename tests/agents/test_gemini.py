@@ -1,4 +1,4 @@
-"""What is particular to the gemini adapter; `test_adapters.py` has what holds for all."""
+"""Tests of the gemini adapter alone; `test_adapters.py` has those of all adapters."""
 
 import json
 import subprocess
@@ -42,14 +42,14 @@ def result(status: str, message: str | None = None) -> dict[str, Any]:
         (1, None, Reason.AGENT_ERROR, "exited with 1"),
     ],
 )
-def test_failures_are_told_apart(
+def test_failures_are_classified(
     tmp_path: Path, exit_code: int, said: str | None, reason: Reason, message: str
 ) -> None:
     got = outcome_of_events(tmp_path, exit_code, result("error", said))
     assert (got.status, got.reason, got.message) == (FAILED, reason, message)
 
 
-def test_its_last_turn_is_the_limit(tmp_path: Path) -> None:
+def test_turn_limit_is_max_steps(tmp_path: Path) -> None:
     got = outcome_of_events(tmp_path, 53, result("error", "Reached max session turns"))
     assert (got.status, got.reason) == (PARTIAL, Reason.MAX_STEPS)
 
@@ -62,7 +62,7 @@ def test_its_last_turn_is_the_limit(tmp_path: Path) -> None:
         ("Agent execution blocked: once", SUCCESS, None),
     ],
 )
-def test_a_success_after_an_error_may_be_none(
+def test_success_after_an_error_may_be_a_failure(
     tmp_path: Path, warning: str, status: Status, reason: Reason | None
 ) -> None:
     error = {"type": "error", "severity": "warning", "message": warning}
@@ -70,19 +70,19 @@ def test_a_success_after_an_error_may_be_none(
     assert (got.status, got.reason) == (status, reason)
 
 
-def test_an_empty_answer_of_the_model_is_an_error_that_ends_well(tmp_path: Path) -> None:
+def test_empty_answer_of_the_model_is_an_error(tmp_path: Path) -> None:
     error = {"type": "error", "severity": "error", "message": "The model returned nothing"}
     got = outcome_of_events(tmp_path, 0, error, result("error"))
     assert (got.status, got.reason) == (FAILED, Reason.AGENT_ERROR)
     assert got.message == "The model returned nothing"
 
 
-def test_success_is_not_believed_against_the_exit_code(tmp_path: Path) -> None:
+def test_exit_code_overrides_reported_success(tmp_path: Path) -> None:
     got = outcome_of_events(tmp_path, 3, result("success"))
     assert (got.status, got.message) == (FAILED, "the agent reported success, but exited with 3")
 
 
-def test_several_tools_at_once_are_one_step() -> None:
+def test_parallel_tool_calls_are_one_step() -> None:
     read = GeminiAgent().progress_reader()
     said = {"type": "message", "role": "assistant", "content": "I do both.", "delta": True}
     lines = [said, {"type": "tool_use"}, {"type": "tool_use"}]
@@ -92,8 +92,8 @@ def test_several_tools_at_once_are_one_step() -> None:
     assert read("{not json") is None
 
 
-def test_the_command_names_every_setting(tmp_path: Path) -> None:
-    """What the shell does before it starts the program leaves the settings where it looks."""
+def test_command_contains_every_setting(tmp_path: Path) -> None:
+    """The shell command before the program writes the settings where the program reads them."""
     given = command(
         "gemini", "--help me", "gemini-2.5-pro", max_steps=7, api_base="http://gw:1/v1beta/"
     )
@@ -111,7 +111,7 @@ def test_the_command_names_every_setting(tmp_path: Path) -> None:
     assert written["security"]["auth"]["selectedType"] == "gemini-api-key"
 
 
-def test_the_limit_of_turns_told_on_stderr_alone(tmp_path: Path) -> None:
+def test_turn_limit_on_stderr_is_max_steps(tmp_path: Path) -> None:
     said = {"type": "FatalTurnLimitedError", "message": "Reached max\nturns", "code": 53}
     error = json.dumps({"session_id": "s", "error": said}, indent=2)
     got = outcome_of_stderr(tmp_path, 53, f"Warning: x\n{error}\n")

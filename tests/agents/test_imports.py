@@ -1,4 +1,4 @@
-"""What an adapter may know of the outside world: nothing."""
+"""Tests that adapters do not import Docker or the command line."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What stands beside a program in its container: its report, its signals, its patience."""
+"""Tests of the helper that runs beside a program in its container."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])
-def test_the_report_comes_last_and_the_exit_code_is_kept(home: Path, code: int) -> None:
+def test_report_is_the_last_line_and_exit_code_is_kept(home: Path, code: int) -> None:
     with mini(home, f"exit {code}") as process:
         out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (code, "")
@@ -69,7 +69,7 @@ def test_the_report_comes_last_and_the_exit_code_is_kept(home: Path, code: int) 
     assert json.loads(last) == GIST
 
 
-def test_it_works_in_the_worktree_but_takes_its_settings_from_elsewhere(home: Path) -> None:
+def test_mini_runs_in_the_worktree_with_settings_from_elsewhere(home: Path) -> None:
     with mini(home, "true") as process:
         process.communicate(timeout=20)
     *arguments, where = (home / "arguments").read_text().splitlines()
@@ -80,7 +80,7 @@ def test_it_works_in_the_worktree_but_takes_its_settings_from_elsewhere(home: Pa
     ]
 
 
-def test_a_signal_reaches_the_program_and_the_report_still_comes(home: Path) -> None:
+def test_signal_is_forwarded_and_report_is_printed(home: Path) -> None:
     with mini(home, "echo ready; exec sleep 60") as process:
         assert process.stdout is not None
         while process.stdout.readline() != "ready\n":
@@ -92,7 +92,7 @@ def test_a_signal_reaches_the_program_and_the_report_still_comes(home: Path) -> 
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"info": {}}', '{"info": 1, "messages": 2}'])
-def test_what_is_no_trajectory_is_no_report(home: Path, content: str) -> None:
+def test_malformed_trajectory_gives_no_report(home: Path, content: str) -> None:
     broken = home / "broken"
     broken.write_text(content)
     with mini(home, "exit 2", broken) as process:
@@ -100,7 +100,7 @@ def test_what_is_no_trajectory_is_no_report(home: Path, content: str) -> None:
     assert (process.returncode, out, err) == (2, "text for people\n", "")
 
 
-def test_a_program_that_is_not_there_is_named(home: Path) -> None:
+def test_missing_program_is_named(home: Path) -> None:
     process = mini(home, "true")
     process.communicate(timeout=20)
     (home / "mini").unlink()
@@ -111,7 +111,7 @@ def test_a_program_that_is_not_there_is_named(home: Path) -> None:
     assert (done.returncode, done.stderr) == (127, f"{home}/mini: No such file or directory\n")
 
 
-def test_texts_are_bounded(tmp_path: Path) -> None:
+def test_texts_of_the_report_are_bounded(tmp_path: Path) -> None:
     trajectory = json.loads(TRAJECTORY.read_text())
     trajectory["messages"][-1]["content"] = "x" * 1_000_000
     path = tmp_path / "long"
@@ -142,8 +142,8 @@ def aider(home: Path, script: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_model_that_does_not_answer_is_given_up(home: Path) -> None:
-    """The program itself would go on; its exit code is our own."""
+def test_aider_is_stopped_after_repeated_retries(home: Path) -> None:
+    """aider itself would continue; the exit code is the helper's."""
     done = aider(home, f"{retried('0.2 0.5 1 2 4 8')}exec sleep 60\n")
     assert done.returncode == 1
     assert done.stdout.count("Retrying in") == inside.RETRIES
@@ -157,11 +157,11 @@ def test_a_model_that_does_not_answer_is_given_up(home: Path) -> None:
         f"{retried('1 2 3 4')}echo 'Tokens: 1 sent,'\n{retried('1 2 3 4')}",
     ],
 )
-def test_what_is_got_over_is_not_held_against_it(home: Path, script: str) -> None:
+def test_successful_retries_do_not_stop_aider(home: Path, script: str) -> None:
     done = aider(home, f"{script}\necho end\nexit 3\n")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (3, "end")
 
 
-def test_its_output_comes_through_as_it_is(home: Path) -> None:
+def test_output_is_passed_through_unchanged(home: Path) -> None:
     done = aider(home, "printf 'no newline: \\342\\202\\254'; echo aside >&2")
     assert (done.returncode, done.stdout, done.stderr) == (0, "no newline: \u20ac", "aside\n")

@@ -1,4 +1,4 @@
-"""What an adapter in another package imports is promised: it is all in `orchestrator.agents`."""
+"""Tests that `orchestrator.agents` exports everything that an adapter in another package needs."""
 
 import ast
 
@@ -11,7 +11,7 @@ GUIDE = "docs/guides/agent-adapter.md"
 
 
 def imported_names() -> dict[str, set[str]]:
-    """Return the names that the guide's programs import from each of our modules."""
+    """Return the names that the guide's programs import, by module."""
     found: dict[str, set[str]] = {}
     for block in blocks(GUIDE):
         if block.language == "python":
@@ -21,19 +21,19 @@ def imported_names() -> dict[str, set[str]]:
     return found
 
 
-def test_every_promised_name_is_there() -> None:
+def test_every_promised_name_exists() -> None:
     missing = [n for n in orchestrator.agents.__all__ if not hasattr(orchestrator.agents, n)]
 
     assert missing == []
 
 
-def test_the_guide_imports_promised_names_alone() -> None:
+def test_guide_imports_only_promised_names() -> None:
     found = imported_names()
 
     assert {*found} == {"orchestrator.agents"}
     assert found["orchestrator.agents"] - {*orchestrator.agents.__all__} == set()
 
 
-def test_every_type_in_an_adapters_signatures_is_promised() -> None:
+def test_every_type_in_the_protocol_is_exported() -> None:
     assert types_of(Agent) - {*orchestrator.agents.__all__} == set()
     assert {"AgentSettings", "ExitStatus", "Reason", "WorkerSpec"} <= types_of(Agent)

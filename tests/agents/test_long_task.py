@@ -1,4 +1,4 @@
-"""A task that is longer than one argument may be reaches its program, or is refused before."""
+"""Tests of tasks that are longer than one argument may be."""
 
 import subprocess
 from pathlib import Path
@@ -16,7 +16,7 @@ from orchestrator.worker_spec import WorkerSpec
 TASK = "-e '%s' \\n $HOME\n" + "\u20ac" * 300_000 + "\n\n"
 
 
-def test_a_program_reads_it_from_stdin_as_it_is(tmp_path: Path) -> None:
+def test_long_task_is_passed_on_stdin_unchanged(tmp_path: Path) -> None:
     argv = on_stdin(TASK, ("sh", "-c", 'cat; printf "|%s" "$@"', "sh", "one", "--two"))
     assert max(len(word.encode()) for word in argv) <= LONGEST_WORD
     done = subprocess.run(argv, capture_output=True, env={"HOME": str(tmp_path)}, check=True)
@@ -24,7 +24,7 @@ def test_a_program_reads_it_from_stdin_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "end"), [("claude", None), ("codex", "-"), ("opencode", None)])
-def test_programs_that_read_stdin(name: str, end: str | None) -> None:
+def test_programs_that_read_stdin_accept_long_tasks(name: str, end: str | None) -> None:
     config = ParallelConfig(tasks=("x" * 500_000,), agent_cli=name)
     settings = AgentSettings.of(config)
     agent = load_agent(name)
@@ -37,14 +37,14 @@ def test_programs_that_read_stdin(name: str, end: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", ["architect", "gemini", "aider", "mini"])
-def test_programs_that_take_an_argument_alone(name: str) -> None:
+def test_programs_that_need_an_argument_refuse_long_tasks(name: str) -> None:
     agent = load_agent(name)
     with pytest.raises(ConfigError, match=f"`{name}` would be started with an argument of 2000.."):
         check_length(ParallelConfig(tasks=("x" * 200_000,), agent_cli=name), agent)
     check_length(ParallelConfig(tasks=("x" * 130_000,), agent_cli=name), agent)
 
 
-def test_more_than_the_kernel_takes_in_all() -> None:
+def test_task_over_the_kernels_limit_is_refused() -> None:
     config = ParallelConfig(tasks=("x" * 1024**2,), agent_cli="shell")
     with pytest.raises(ConfigError, match="a program accepts 1048576 at most"):
         check_length(config, load_agent("shell"))

@@ -1,4 +1,4 @@
-"""What is particular to the mini adapter; `test_adapters.py` has what holds for all."""
+"""Tests of the mini adapter alone; `test_adapters.py` has those of all adapters."""
 
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ ERROR = "litellm.{0}: {0}: OpenAIException - no"
         (0, {"exit_status": ["Submitted"]}, PARTIAL, Reason.NO_REPORT, UNREPORTED),
     ],
 )  # fmt: skip
-def test_how_it_ended_decides(
+def test_exit_status_determines_the_outcome(
     tmp_path: Path,
     exit_code: int,
     changed: dict[str, Any],
@@ -78,13 +78,13 @@ def test_how_it_ended_decides(
 
 
 @pytest.mark.parametrize("cost", [0, 0.0, -1, "0.1", None, True])
-def test_a_cost_of_nothing_is_unknown(tmp_path: Path, cost: object) -> None:
-    """It counts what it has no price for as nothing."""
+def test_zero_cost_is_unknown(tmp_path: Path, cost: object) -> None:
+    """mini reports 0 for models without a price."""
     got = outcome_of_report(tmp_path, 0, cost=cost, tokens=0)
     assert (got.cost, got.tokens) == (None, None)
 
 
-def test_the_command_names_every_setting() -> None:
+def test_command_contains_every_setting() -> None:
     asked = command(
         "mini", "--help me", "claude-x", max_steps=7, budget_per_worker=0.5, timeout_per_worker=100
     )
@@ -99,7 +99,7 @@ def test_the_command_names_every_setting() -> None:
     assert "MSWEA_COST_TRACKING" not in asked.env
 
 
-def test_what_was_not_asked_for_is_no_limit() -> None:
+def test_unset_limits_are_disabled() -> None:
     asked = command("mini", timeout_per_worker=0)
     assert asked.argv[-4:] == ("-l", "0", "-t", "fix it")
     assert asked.env["MSWEA_COST_TRACKING"] == "ignore_errors"

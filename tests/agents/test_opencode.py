@@ -1,4 +1,4 @@
-"""What is particular to the opencode adapter; `test_adapters.py` has what holds for all."""
+"""Tests of the opencode adapter alone; `test_adapters.py` has those of all adapters."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def config_of(given: AgentCommand) -> dict[str, Any]:
         ({"type": "error", "error": "what?"}, Reason.AGENT_ERROR),
     ],
 )
-def test_failures_are_told_apart(tmp_path: Path, failure: dict[str, Any], reason: Reason) -> None:
+def test_failures_are_classified(tmp_path: Path, failure: dict[str, Any], reason: Reason) -> None:
     got = outcome_of_events(tmp_path, 1, step("tool-calls"), failure)
     assert (got.status, got.reason, got.steps) == (FAILED, reason, 1)
 
@@ -62,22 +62,22 @@ def test_failures_are_told_apart(tmp_path: Path, failure: dict[str, Any], reason
         ("tool-calls", 0, PARTIAL, Reason.AGENT_FAILED),
     ],
 )
-def test_the_last_step_says_how_it_ended(
+def test_last_step_determines_the_outcome(
     tmp_path: Path, ended: str, exit_code: int, status: Status, reason: Reason | None
 ) -> None:
     got = outcome_of_events(tmp_path, exit_code, step("tool-calls"), step(ended))
     assert (got.status, got.reason) == (status, reason)
 
 
-def test_another_profile_than_was_asked_for_is_a_failure(tmp_path: Path) -> None:
+def test_other_profile_than_requested_is_a_failure(tmp_path: Path) -> None:
     warning = '! agent "nosuch" not found. Falling back to default agent\n'
     got = outcome_of_events(tmp_path, 0, step(), stderr=warning)
     assert (got.status, got.reason) == (FAILED, Reason.AGENT_ERROR)
     assert got.message == 'agent "nosuch" not found. Falling back to default agent'
 
 
-def test_what_a_step_cost_is_added_up_while_it_runs() -> None:
-    """A step that ended in tools has begun another: a limit stops it before that is paid for."""
+def test_costs_of_steps_are_summed_while_the_program_runs() -> None:
+    """A step that ends with tool calls starts the next: a limit stops the worker before that."""
     read = OpencodeAgent().progress_reader()
     assert read(json.dumps(step("tool-calls"))) == AgentProgress(steps=2, cost=0.01, tokens=10)
     assert read(json.dumps({"type": "text", "part": {"text": "x"}})) is None
@@ -100,11 +100,11 @@ def test_a_model_without_a_price_has_no_known_cost(tmp_path: Path, cost: object)
         ("openrouter/claude-opus-4-5", "openrouter/claude-opus-4-5"),
     ],
 )
-def test_a_bare_name_gets_its_provider(asked: str | None, given: str) -> None:
+def test_model_name_without_provider_gets_one(asked: str | None, given: str) -> None:
     assert command("opencode", model=asked).argv[-2:] == ("--model", given)
 
 
-def test_the_task_comes_on_stdin(tmp_path: Path) -> None:
+def test_task_is_passed_on_stdin(tmp_path: Path) -> None:
     given = command("opencode", '--help "me"', "gpt-4o", agent="plan")
     start = given.argv.index("opencode")
     argv = (*given.argv[:start], "sh", "-c", 'cat; echo ":$ANTHROPIC_BASE_URL"')
@@ -131,7 +131,7 @@ def test_the_task_comes_on_stdin(tmp_path: Path) -> None:
         ("mine/llama", "http://gw/v1", "http://gw/v1"),
     ],
 )
-def test_the_base_url_is_that_of_the_models_provider(model: str, base: str, seen: str) -> None:
+def test_base_url_is_set_for_the_models_provider(model: str, base: str, seen: str) -> None:
     given = command("opencode", model=model, api_base=base)
     provider, name = given.argv[-1].split("/")
     entry = config_of(given)["provider"][provider]
@@ -140,6 +140,6 @@ def test_the_base_url_is_that_of_the_models_provider(model: str, base: str, seen
     assert entry["models"] == {name: {}}
 
 
-def test_helpers_whose_cost_is_not_told_are_kept_out_of_a_budget() -> None:
+def test_subagents_are_disabled_with_a_budget() -> None:
     assert config_of(command("opencode", budget_per_worker=1))["permission"] == {"task": "deny"}
     assert "permission" not in config_of(command("opencode"))

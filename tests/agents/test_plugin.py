@@ -1,4 +1,4 @@
-"""Adapters from other packages: what is broken in one is told in a line."""
+"""Tests that errors of adapters in other packages become one-line messages."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Acme(ShellAgent):
 
 
 def foreign(**changed: Any) -> ForeignAgent:
-    """Stand before an adapter that is right in all but what is changed; `...` takes a part out."""
+    """Return a valid adapter with some parts changed; `...` removes a part."""
     made = type("Changed", (Acme,), {k: v for k, v in changed.items() if v is not ...})
     missing = [name for name, value in changed.items() if value is ...]
     if missing:
@@ -71,7 +71,7 @@ def told(broken: Callable[[], object]) -> str:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Give a function that installs a package with an adapter."""
+    """Return a function that installs a package with an adapter."""
 
     def put(module: str = MODULE, project: str = PROJECT, folder: str = "site") -> None:
         install(tmp_path / folder, project, {"orchestrator_acme.py": module})
@@ -81,14 +81,14 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return put
 
 
-def test_an_adapter_is_found_by_its_entry_point(installed: Callable[..., None]) -> None:
+def test_adapter_is_found_by_its_entry_point(installed: Callable[..., None]) -> None:
     installed()
     agent = load_agent("acme")
     assert (agent.name, agent.image) == ("acme", ShellAgent.image)
     assert agent.command(SPEC, SETTINGS).argv == ("sh", "-c", "--", "t")
 
 
-def test_an_unknown_name_lists_those_there_are(installed: Callable[..., None]) -> None:
+def test_unknown_name_lists_the_installed_adapters(installed: Callable[..., None]) -> None:
     installed()
     with pytest.raises(ConfigError) as caught:
         load_agent("nosuch")
@@ -96,7 +96,7 @@ def test_an_unknown_name_lists_those_there_are(installed: Callable[..., None]) -
     assert "`--agent-cli` must be one of: acme, aider, architect" in (caught.value.hint or "")
 
 
-def test_two_adapters_of_one_name_are_one_too_many(installed: Callable[..., None]) -> None:
+def test_two_adapters_of_one_name_are_refused(installed: Callable[..., None]) -> None:
     installed()
     other = PROJECT.replace("orchestrator-acme", "other").replace("orchestrator_acme:", "other:")
     installed("", other, folder="second")
@@ -106,7 +106,7 @@ def test_two_adapters_of_one_name_are_one_too_many(installed: Callable[..., None
     assert caught.value.message == said
 
 
-def test_nobody_takes_the_place_of_ours(installed: Callable[..., None]) -> None:
+def test_built_in_adapter_cannot_be_replaced(installed: Callable[..., None]) -> None:
     installed(project=PROJECT.replace("acme = ", "claude = "))
     with pytest.raises(ConfigError, match="more than one package has an adapter for `claude`"):
         load_agent("claude")
@@ -123,7 +123,7 @@ def test_nobody_takes_the_place_of_ours(installed: Callable[..., None]) -> None:
         ("class AcmeAgent: pass", "loading.name: Field required"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_loaded_is_named(
+def test_adapter_that_cannot_be_loaded_is_reported(
     installed: Callable[..., None], module: str, said: str
 ) -> None:
     installed(module)
@@ -142,7 +142,7 @@ def test_what_cannot_be_loaded_is_named(
         ({"outcome": 5}, "the method is missing: `outcome`"),
     ],
 )
-def test_what_is_no_adapter_is_named(changed: dict[str, object], said: str) -> None:
+def test_invalid_adapter_is_reported(changed: dict[str, object], said: str) -> None:
     assert told(lambda: foreign(**changed)) == said
 
 
@@ -186,9 +186,7 @@ CALLS: dict[str, Callable[[Agent], object]] = {
          "progress_reader.cost: Input should be a finite number"),
     ],
 )  # fmt: skip
-def test_a_method_that_breaks_is_named(
-    method: str, instead: Callable[..., object], said: str
-) -> None:
+def test_failing_method_is_reported(method: str, instead: Callable[..., object], said: str) -> None:
     agent = foreign(**{method: instead})
     assert told(lambda: CALLS[method](agent)) == said
 
@@ -206,13 +204,13 @@ def test_a_method_that_breaks_is_named(
          "steps: Input should be greater than or equal to 0"),
     ],
 )  # fmt: skip
-def test_an_outcome_that_breaks_is_a_failure(instead: Callable[..., object], said: str) -> None:
+def test_failing_outcome_method_is_a_failure(instead: Callable[..., object], said: str) -> None:
     got = foreign(outcome=instead).outcome(NOWHERE, ExitStatus(exit_code=0, oom_killed=False))
     assert (got.status, got.reason) == (Status.FAILED, Reason.AGENT_ERROR)
     assert (got.message or "").endswith(said)
 
 
-def test_what_is_right_comes_through() -> None:
+def test_valid_values_are_passed_through() -> None:
     outcome = AgentOutcome(status=Status.PARTIAL, reason=Reason.BUDGET, message="a\nb", cost=1.0)
     agent = foreign(
         outcome=giving(outcome),
@@ -233,7 +231,7 @@ def run(repo: Path, engine: LocalEngine, **changed: object) -> list[Any]:
     return ParallelRunner(config, repo, engine=engine, agent=foreign(**changed)).run()
 
 
-def test_a_command_that_cannot_be_had_stops_a_run_before_it_begins(
+def test_failing_command_method_stops_the_run_before_its_start(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     assert told(lambda: run(repo, local_engine, command=boom)) == f"command: {BOOM}"
@@ -241,7 +239,7 @@ def test_a_command_that_cannot_be_had_stops_a_run_before_it_begins(
 
 
 @pytest.mark.parametrize("method", ["outcome", "progress_reader"])
-def test_an_adapter_that_breaks_later_loses_no_work(
+def test_adapter_that_fails_later_loses_no_work(
     repo: Path, local_engine: LocalEngine, method: str
 ) -> None:
     instead = giving(boom) if method == "progress_reader" else boom

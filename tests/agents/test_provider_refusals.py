@@ -1,4 +1,4 @@
-"""What agent programs say of a provider that refused them, and which can keep a limit of tokens."""
+"""Tests of refusals by providers, and of which programs support a token limit."""
 
 import json
 import time
@@ -35,15 +35,13 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("agent", OUTPUTS)
-def test_when_to_come_again_is_read_also_where_the_message_is_cut(
-    tmp_path: Path, agent: str
-) -> None:
+def test_reset_time_is_read_from_a_cut_message(tmp_path: Path, agent: str) -> None:
     got = judge_text(agent, tmp_path, OUTPUTS[agent], exit_code=1)
     assert (got.status, got.reason) == (Status.FAILED, Reason.RATE_LIMITED)
     assert got.retry_after == 1.5
 
 
-def test_gemini_says_it_in_its_result(tmp_path: Path) -> None:
+def test_reset_time_of_gemini_is_read_from_its_result(tmp_path: Path) -> None:
     error = {"message": "[API Error: You exceeded your quota. Please retry in 36.5s.]"}
     said = json_text({"type": "result", "status": "error", "error": error, "stats": {}})
     got = judge_text("gemini", tmp_path, said, exit_code=429 % 256)
@@ -59,14 +57,14 @@ def test_gemini_says_it_in_its_result(tmp_path: Path) -> None:
         "5-hour limit reached \u2219 resets 3pm",
     ],
 )
-def test_a_subscription_s_limit_is_one_too(tmp_path: Path, said: str) -> None:
+def test_subscription_limit_is_a_rate_limit(tmp_path: Path, said: str) -> None:
     got = judge_text("claude", tmp_path, json_text({**REPORT, "result": said}), exit_code=1)
     assert got.reason is Reason.RATE_LIMITED
     assert got.retry_after is not None
     assert 0 <= got.retry_after <= 86_400
 
 
-def test_the_moment_that_claude_prints_goes_before_its_words(tmp_path: Path) -> None:
+def test_reset_event_of_claude_overrides_its_text(tmp_path: Path) -> None:
     def event(status: str, seconds: int) -> dict[str, Any]:
         info = {"status": status, "resetsAt": int(time.time()) + seconds}
         return {"type": "rate_limit_event", "rate_limit_info": info}
@@ -81,7 +79,7 @@ def test_the_moment_that_claude_prints_goes_before_its_words(tmp_path: Path) -> 
     assert judge_text("claude", tmp_path, fine, exit_code=0).retry_after is None
 
 
-def test_claude_s_tokens_are_counted_once_for_each_answer() -> None:
+def test_tokens_of_claude_count_once_per_answer() -> None:
     def answer(name: str, tokens: int, **rest: object) -> str:
         usage = {"input_tokens": tokens, "cache_read_input_tokens": 5, "output_tokens": 1}
         return json.dumps({"type": "assistant", "message": {"id": name, "usage": usage}, **rest})
@@ -96,7 +94,7 @@ def test_claude_s_tokens_are_counted_once_for_each_answer() -> None:
 
 @pytest.mark.parametrize("agent", ["architect", "codex", "gemini", "mini"])
 @pytest.mark.parametrize("name", ["tokens_per_worker", "tokens_total"])
-def test_tokens_that_nobody_can_count_are_refused(agent: str, name: str) -> None:
+def test_unsupported_token_limit_is_refused(agent: str, name: str) -> None:
     config = ParallelConfig(tasks=("t",), agent_cli=agent, **{name: 1000})
     option = f"--{name.replace('_', '-')}"
     with pytest.raises(ConfigError, match=f"`{agent}` does not support `{option}` "):
@@ -104,14 +102,14 @@ def test_tokens_that_nobody_can_count_are_refused(agent: str, name: str) -> None
 
 
 @pytest.mark.parametrize("agent", ["codex", "gemini"])
-def test_a_total_that_nobody_can_count_is_refused_by_its_name(agent: str) -> None:
+def test_unsupported_total_is_refused_by_its_option_name(agent: str) -> None:
     config = ParallelConfig(tasks=("t",), agent_cli=agent, budget_total=1.0)
     with pytest.raises(ConfigError, match=f"`{agent}` does not support `--budget-total` "):
         check_supported(config, load_agent(agent))
 
 
 @pytest.mark.parametrize("agent", ["claude", "opencode", "aider", "shell"])
-def test_others_keep_them(agent: str) -> None:
+def test_token_limits_are_supported_by_other_programs(agent: str) -> None:
     asked = {"tokens_per_worker": 10, "tokens_total": 20, "budget_total": 1.0}
     config = ParallelConfig(tasks=("t",), agent_cli=agent, **asked)
     assert load_agent(agent).unsupported(AgentSettings.of(config)) is None

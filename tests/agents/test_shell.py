@@ -1,4 +1,4 @@
-"""The shell adapter, with commands that really run."""
+"""Tests of the shell adapter, with real commands."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def run(tmp_path: Path, task: str, *, model: str | None = None, **changed: Any) -> AgentOutcome:
-    """Run a task as the adapter says, and let the adapter judge it."""
+    """Run a task as the adapter starts it, and return the adapter's outcome."""
     spec = WorkerSpec(worker_id=3, task=task, model=model)
     command = ShellAgent().command(spec, AgentSettings(**(SETTINGS | changed)))
     output = AgentOutput(stdout=tmp_path / "stdout.log", stderr=tmp_path / "stderr.log")
@@ -60,7 +60,7 @@ def test_a_command_that_exits_with_another_code_failed(
 
 
 @pytest.mark.parametrize("task", ["-c 'exit 0'", "--help", "-e"])
-def test_a_task_that_begins_with_a_dash_is_no_option(tmp_path: Path, task: str) -> None:
+def test_task_that_begins_with_a_dash_is_not_an_option(tmp_path: Path, task: str) -> None:
     got = run(tmp_path, task)
     assert got.status is Status.FAILED
     assert "not found" in (got.message or "")
@@ -122,7 +122,7 @@ def test_a_report_can_lower_the_status_but_not_raise_it(
         ("""echo '{"error": "a log line"}'; exit 1""", '{"error": "a log line"}'),
     ],
 )
-def test_the_message_is_for_people_and_no_report(tmp_path: Path, task: str, message: str) -> None:
+def test_message_is_not_the_report(tmp_path: Path, task: str, message: str) -> None:
     assert run(tmp_path, task).message == message
 
 
@@ -136,7 +136,7 @@ def test_figures_are_taken_from_the_last_report(tmp_path: Path, exit_code: int) 
     assert (got.status is Status.SUCCESS) == (exit_code == 0)
 
 
-def test_figures_that_cannot_be_count_as_not_said(tmp_path: Path) -> None:
+def test_implausible_figures_are_ignored(tmp_path: Path) -> None:
     got = run(tmp_path, """echo '{"cost": 1e999, "steps": -4, "tokens": "many"}'""")
     assert got == AgentOutcome(status=Status.SUCCESS)
 
@@ -159,13 +159,11 @@ def test_figures_that_cannot_be_count_as_not_said(tmp_path: Path) -> None:
         ('{"cost": 1, "pad": "' + "x" * 20_000 + '"}', None),
     ],
 )
-def test_progress_is_read_from_a_line_that_is_json(
-    line: str, progress: AgentProgress | None
-) -> None:
+def test_progress_is_read_from_json_lines(line: str, progress: AgentProgress | None) -> None:
     assert ShellAgent().progress_reader()(line) == progress
 
 
-def test_it_is_found_by_its_name_and_given_no_keys() -> None:
+def test_shell_inherits_no_keys() -> None:
     agent = load_agent("shell")
     assert isinstance(agent, ShellAgent)
     assert agent.name == "shell"
@@ -174,7 +172,7 @@ def test_it_is_found_by_its_name_and_given_no_keys() -> None:
 
 @pytest.mark.parametrize("size", [131_071, 131_072, 700_000])
 @pytest.mark.parametrize("letter", ["x", "\u20ac"])
-def test_a_long_task_is_run_whole(size: int, letter: str) -> None:
+def test_long_task_is_run_completely(size: int, letter: str) -> None:
     text = letter * (size // len(letter.encode()) - 100)
     task = (
         f"said='{text}'\nIFS=-; set -- a b; printf '%s.' ${{#said}} $# \"${{task-none}}\"; exit 7\n"

@@ -1,4 +1,4 @@
-"""What an agent said at its end, from everything the real programs were seen to print."""
+"""Tests of the summary of an agent's last message, with recordings of the real programs."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def said_by_shell(tmp_path: Path, said: str) -> str | None:
 
 
 @pytest.mark.parametrize(("agent", "name"), SUMMARIES)
-def test_what_the_real_program_said(agent: str, name: str) -> None:
+def test_summary_of_a_recording(agent: str, name: str) -> None:
     assert summary_of(agent, RECORDED / agent / f"{name}.out") == SUMMARIES[agent, name]
 
 
@@ -69,14 +69,14 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("agent", PRINTED)
-def test_lines_stay_and_nothing_steers_a_terminal(agent: str, tmp_path: Path) -> None:
+def test_summary_keeps_lines_and_is_made_harmless(agent: str, tmp_path: Path) -> None:
     stdout = tmp_path / "said.out"
     stdout.write_text(PRINTED[agent]("one\n  two \x1b[31mred\x1b[0m\x1b[2J\u202e\n") + "\n")
     assert summary_of(agent, stdout) == "one\n  two red\ufffd[2J\ufffd"
 
 
 @pytest.mark.parametrize("agent", PRINTED)
-def test_of_a_long_text_the_end_is_kept(agent: str, tmp_path: Path) -> None:
+def test_end_of_a_long_text_is_kept(agent: str, tmp_path: Path) -> None:
     stdout = tmp_path / "said.out"
     stdout.write_text(PRINTED[agent]("é" * 50_000 + "END") + "\n")
     found = summary_of(agent, stdout)
@@ -84,7 +84,7 @@ def test_of_a_long_text_the_end_is_kept(agent: str, tmp_path: Path) -> None:
     assert (len(found), found[0], found[-4:]) == (4000, "…", "éEND")
 
 
-def test_of_a_command_whole_lines_are_kept(tmp_path: Path) -> None:
+def test_summary_of_a_command_has_whole_lines(tmp_path: Path) -> None:
     found = said_by_shell(tmp_path, "".join(f"line {number}\n" for number in range(10_000)))
     assert found is not None
     first, *_, last = found.splitlines()
@@ -92,16 +92,16 @@ def test_of_a_command_whole_lines_are_kept(tmp_path: Path) -> None:
     assert len(found) <= 4000
 
 
-def test_the_report_of_a_command_is_no_word_of_it(tmp_path: Path) -> None:
+def test_report_of_a_command_is_not_in_its_summary(tmp_path: Path) -> None:
     assert said_by_shell(tmp_path, 'all good\n{"status": "success", "cost": 0.1}\n') == "all good"
     assert said_by_shell(tmp_path, '{"cost": 0.1}\n') is None
     assert said_by_shell(tmp_path, '{"answer": 42}\n') == '{"answer": 42}'
 
 
-def test_a_command_that_fails_has_words_too(tmp_path: Path) -> None:
+def test_failed_command_has_a_summary(tmp_path: Path) -> None:
     (tmp_path / "said.out").write_text("half done\n")
     assert summary_of("shell", tmp_path / "said.out", exit_code=3) == "half done"
 
 
-def test_nothing_but_blanks_is_no_word(tmp_path: Path) -> None:
+def test_blank_output_has_no_summary(tmp_path: Path) -> None:
     assert said_by_shell(tmp_path, " \n\n\t\n") is None

@@ -1,4 +1,4 @@
-"""What becomes of a worker that started from what others made: nothing of theirs is its own."""
+"""Tests of the cleanup of workers that started from the commits of others."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,7 @@ TASKS = {
 
 @pytest.fixture
 def run(repo: Path, local_engine: LocalEngine) -> RunDirectory:
-    """A run of five tasks: three start from what others made, and two of those add nothing."""
+    """Execute a run of five tasks: three have dependencies, and two of these add nothing."""
     tasks = tuple(
         Task(id=name, task=command, depends_on=needs) for name, (command, needs) in TASKS.items()
     )
@@ -46,7 +46,7 @@ def worker(run: RunDirectory, number: int) -> RecordedWorker:
     return RecordedWorker(run, record, record.workers[number - 1])
 
 
-def test_its_base_is_what_the_others_made(repo: Path, run: RunDirectory) -> None:
+def test_base_is_the_merge_of_the_dependencies(repo: Path, run: RunDirectory) -> None:
     tips = [git(repo, "rev-parse", f"architect/parallel-{number}") for number in range(1, 6)]
     assert worker(run, 1).base == git(repo, "rev-parse", "HEAD")
     assert git(repo, "rev-parse", f"{worker(run, 3).base}^@").split() == tips[:2]
@@ -54,7 +54,7 @@ def test_its_base_is_what_the_others_made(repo: Path, run: RunDirectory) -> None
     assert git(repo, "rev-parse", f"{tips[3]}^") == tips[2]
 
 
-def test_nothing_is_kept_of_those_that_added_nothing(
+def test_workers_that_added_nothing_have_no_backup(
     repo: Path, run: RunDirectory, local_engine: LocalEngine
 ) -> None:
     report = cleanup(repo, engine=local_engine)
@@ -66,7 +66,7 @@ def test_nothing_is_kept_of_those_that_added_nothing(
     assert not list(run.path.glob("bases/*"))
 
 
-def test_what_is_merged_is_told_by_what_it_added(
+def test_merged_state_depends_on_the_workers_own_commits(
     repo: Path, run: RunDirectory, local_engine: LocalEngine
 ) -> None:
     git(repo, "merge", "-q", "architect/parallel-1")
@@ -78,13 +78,13 @@ def test_what_is_merged_is_told_by_what_it_added(
     assert read_record(run) is not None
 
 
-def test_it_is_done_over_again_from_there(repo: Path, run: RunDirectory) -> None:
+def test_retry_starts_from_the_workers_own_base(repo: Path, run: RunDirectory) -> None:
     four = worker(run, 4)
     config = same_again(four.record, 4, os.environ, base=four.base)
     assert config.base == git(repo, "rev-parse", "architect/parallel-4^")
 
 
-def test_a_dead_runs_worker_has_only_its_own_changes(
+def test_worker_of_a_dead_run_has_only_its_own_changes(
     repo: Path, run: RunDirectory, local_engine: LocalEngine
 ) -> None:
     (run.worker(4) / "result.json").unlink()

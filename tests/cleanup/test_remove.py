@@ -1,4 +1,4 @@
-"""A clean-up loses nothing that was written, and touches nothing that is not its own."""
+"""Tests that a cleanup loses no work, and touches only its own objects."""
 
 import fcntl
 import shutil
@@ -23,7 +23,7 @@ COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 
 @pytest.fixture
 def worktree(repo: Path, local_engine: LocalEngine) -> Path:
-    """The worktree of a worker that did its job."""
+    """Return the worktree of a worker that succeeded."""
     (result,) = shell_run(repo, local_engine, COMMIT).results
     return Path(result.worktree_path)
 
@@ -32,7 +32,7 @@ def clean(repo: Path, **rest: bool) -> CleanupReport:
     return cleanup(repo, engine=None, **rest)
 
 
-def test_unmerged_and_uncommitted_work_is_kept(repo: Path, worktree: Path) -> None:
+def test_unmerged_and_uncommitted_work_is_backed_up(repo: Path, worktree: Path) -> None:
     (worktree / "note.txt").write_text("mine")
     (cleaned,) = clean(repo).workers
     assert not worktree.exists()
@@ -43,7 +43,7 @@ def test_unmerged_and_uncommitted_work_is_kept(repo: Path, worktree: Path) -> No
     assert (worktree / "note.txt").read_text() == "mine"
 
 
-def test_a_second_backup_leaves_the_first(repo: Path, worktree: Path) -> None:
+def test_second_backup_does_not_replace_the_first(repo: Path, worktree: Path) -> None:
     (first,) = clean(repo).workers
     restore(repo)
     git(worktree, "commit", "-q", "--amend", "-m", "changed my mind")
@@ -54,14 +54,14 @@ def test_a_second_backup_leaves_the_first(repo: Path, worktree: Path) -> None:
     assert git(repo, "log", "-1", "--format=%s", second.backup) == "changed my mind"
 
 
-def test_merged_work_needs_no_backup(repo: Path, worktree: Path) -> None:
+def test_merged_work_is_not_backed_up(repo: Path, worktree: Path) -> None:
     git(repo, "merge", "-q", "architect/parallel-1")
     (cleaned,) = clean(repo).workers
     assert cleaned.backup is None
     assert not worktree.exists()
 
 
-def test_a_live_run_is_left_alone(repo: Path, worktree: Path) -> None:
+def test_live_run_is_not_removed(repo: Path, worktree: Path) -> None:
     (run,) = all_runs(Repository(repo).state_dir)
     with (run.path / "lease").open("r+") as lease:
         fcntl.flock(lease, fcntl.LOCK_EX)
@@ -71,7 +71,7 @@ def test_a_live_run_is_left_alone(repo: Path, worktree: Path) -> None:
     assert worktree.exists()
 
 
-def test_what_is_no_worktree_any_more_is_left_alone(repo: Path, worktree: Path) -> None:
+def test_directory_that_is_no_longer_a_worktree_is_kept(repo: Path, worktree: Path) -> None:
     (worktree / ".git").unlink()
     (worktree / "precious").write_text("mine")
     (cleaned,) = clean(repo).workers
@@ -79,7 +79,7 @@ def test_what_is_no_worktree_any_more_is_left_alone(repo: Path, worktree: Path) 
     assert (worktree / "precious").exists()
 
 
-def test_a_branch_that_is_checked_out_elsewhere_stays(repo: Path, worktree: Path) -> None:
+def test_branch_checked_out_elsewhere_is_kept(repo: Path, worktree: Path) -> None:
     git(worktree, "checkout", "-q", "--detach")
     git(repo, "checkout", "-q", "architect/parallel-1")
     (cleaned,) = clean(repo).workers
@@ -87,8 +87,8 @@ def test_a_branch_that_is_checked_out_elsewhere_stays(repo: Path, worktree: Path
     assert git(repo, "rev-parse", "HEAD")
 
 
-def test_programs_of_the_tree_do_not_run(repo: Path, local_engine: LocalEngine) -> None:
-    """A filter of the user's may be a program in the tree, which the worker has rewritten."""
+def test_cleanup_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEngine) -> None:
+    """A filter of the user may be a program in the tree, which the worker has rewritten."""
     mark = repo.parent / "MARK"
     task = f"echo '#!/bin/sh\ntouch {mark}; cat' > clean; chmod +x clean; {COMMIT}"
     (result,) = shell_run(repo, local_engine, f"echo '* filter=f' > .gitattributes; {task}").results
@@ -100,7 +100,9 @@ def test_programs_of_the_tree_do_not_run(repo: Path, local_engine: LocalEngine) 
     assert show(repo, f"{cleaned.backup}:note.txt") == "mine"
 
 
-def test_objects_of_others_stay(repo: Path, worktree: Path, local_engine: LocalEngine) -> None:
+def test_engine_objects_of_other_programs_are_kept(
+    repo: Path, worktree: Path, local_engine: LocalEngine
+) -> None:
     labels = {MANAGED: "true", REPOSITORY: str(Repository(repo).common_dir), RUN: "another"}
     network = local_engine.create_network("another", labels)
     report = cleanup(repo, engine=local_engine)
@@ -111,7 +113,7 @@ def test_objects_of_others_stay(repo: Path, worktree: Path, local_engine: LocalE
     local_engine.remove(left)
 
 
-def test_a_dry_run_touches_nothing(repo: Path, worktree: Path) -> None:
+def test_dry_run_changes_nothing(repo: Path, worktree: Path) -> None:
     before = git(repo, "for-each-ref")
     (cleaned,) = clean(repo, dry_run=True).workers
     assert cleaned.backup
@@ -119,7 +121,7 @@ def test_a_dry_run_touches_nothing(repo: Path, worktree: Path) -> None:
     assert git(repo, "for-each-ref") == before
 
 
-def test_a_restore_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEngine) -> None:
+def test_restore_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEngine) -> None:
     mark = repo.parent / "MARK"
     git(repo, "config", "filter.f.smudge", "./a-filter")
     (repo / ".gitattributes").write_text("*.txt filter=f\n")
@@ -136,7 +138,7 @@ def test_a_restore_runs_no_program_of_the_tree(repo: Path, local_engine: LocalEn
     assert not mark.exists()
 
 
-def test_one_broken_worktree_does_not_keep_the_others(
+def test_broken_worktree_does_not_prevent_other_removals(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     shell_run(repo, local_engine, "echo 1 > one", "echo 2 > two")
@@ -149,13 +151,13 @@ def test_one_broken_worktree_does_not_keep_the_others(
 
 
 class Refusing(LocalEngine):
-    """Creates no container."""
+    """An engine that creates no container."""
 
     def create(self, spec: ContainerSpec) -> LocalContainer:  # noqa: ARG002
         raise EngineError("cannot create the container: unknown mount option")
 
 
-def test_a_worker_that_no_container_ran_for_needs_no_engine(repo: Path, tmp_path: Path) -> None:
+def test_worker_without_a_container_needs_no_engine(repo: Path, tmp_path: Path) -> None:
     engine = Refusing(tmp_path / "refusing")
     shell_run(repo, engine, COMMIT)
     assert (repo / ".architect-parallel-1").exists()
@@ -167,7 +169,7 @@ def test_a_worker_that_no_container_ran_for_needs_no_engine(repo: Path, tmp_path
     assert [path.name for path in run.worker(1).iterdir() if path.is_dir()] == []
 
 
-def test_dead_runs_whose_containers_nobody_asked_for_are_told(repo: Path, tmp_path: Path) -> None:
+def test_unchecked_dead_runs_are_reported(repo: Path, tmp_path: Path) -> None:
     shell_run(repo, Refusing(tmp_path / "refusing"), COMMIT)
     (run,) = all_runs(Repository(repo).state_dir)
     assert clean(repo).unchecked == (run.run_id,)

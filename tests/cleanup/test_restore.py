@@ -1,4 +1,4 @@
-"""What a restore says when something is in its way: which thing, and nothing is half done."""
+"""Tests of restoring workers, and of errors that name the obstacle."""
 
 import fcntl
 from pathlib import Path
@@ -19,7 +19,7 @@ COMMIT = "echo done > done.txt; git add -A; git commit -qm done"
 
 @pytest.fixture(autouse=True)
 def kept(repo: Path, local_engine: LocalEngine) -> None:
-    """Two workers whose work is kept."""
+    """Return a repository with backups of two workers."""
     shell_run(repo, local_engine, COMMIT, COMMIT)
     cleanup(repo, engine=None)
 
@@ -30,12 +30,12 @@ def refused(repo: Path, *workers: int) -> ConfigError:
     return caught.value
 
 
-def test_brings_both_back(repo: Path) -> None:
+def test_restore_recreates_worktrees_and_branches(repo: Path) -> None:
     assert [worker.worker_id for worker in restore(repo)] == [1, 2]
     assert (repo / ".architect-parallel-2" / "done.txt").read_text() == "done\n"
 
 
-def test_a_directory_is_named(repo: Path) -> None:
+def test_existing_directory_is_named(repo: Path) -> None:
     place = repo / ".architect-parallel-2"
     place.mkdir()
     error = refused(repo)
@@ -44,13 +44,13 @@ def test_a_directory_is_named(repo: Path) -> None:
     assert branches(repo) == []
 
 
-def test_a_branch_is_named(repo: Path) -> None:
+def test_existing_branch_is_named(repo: Path) -> None:
     git(repo, "branch", "architect/parallel-1")
     assert refused(repo, 1).message == "the branch `architect/parallel-1` exists already"
     assert [worker.worker_id for worker in restore(repo, workers=(2,))] == [2]
 
 
-def test_a_live_run_s_number_is_its_own(repo: Path) -> None:
+def test_number_of_a_live_run_is_not_restored(repo: Path) -> None:
     (run,) = all_runs(Repository(repo).state_dir)
     with (run.path / "lease").open("r+") as lease:
         fcntl.flock(lease, fcntl.LOCK_EX)
@@ -59,11 +59,11 @@ def test_a_live_run_s_number_is_its_own(repo: Path) -> None:
     assert branches(repo) == []
 
 
-def test_what_was_never_kept_is_named(repo: Path) -> None:
+def test_missing_backups_are_named(repo: Path) -> None:
     assert refused(repo, 1, 7, 8).message == "no backup of worker 7, 8"
 
 
-def test_a_run_is_named_by_its_beginning(repo: Path, local_engine: LocalEngine) -> None:
+def test_run_is_selected_by_id_prefix(repo: Path, local_engine: LocalEngine) -> None:
     shell_run(repo, local_engine, COMMIT)
     cleanup(repo, engine=None)
     first, second = (run.run_id for run in all_runs(Repository(repo).state_dir))

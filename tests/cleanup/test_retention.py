@@ -1,4 +1,4 @@
-"""Pushed workers, and old ones that are merged: what goes by itself, and what never does."""
+"""Tests of the removal of pushed workers, and of old merged workers."""
 
 import os
 import time
@@ -28,7 +28,7 @@ def removed(repo: Path, **wanted: bool) -> list[int]:
 
 @pytest.fixture
 def workers(repo: Path, local_engine: LocalEngine) -> Path:
-    """Four workers: merged; pushed under another name; pushed and changed since; neither."""
+    """Run four workers: merged; pushed under another name; pushed and changed since; neither."""
     shell_run(repo, local_engine, *TASKS)
     git(repo, "merge", "-q", "architect/parallel-1")
     remote = repo.parent / "remote.git"
@@ -40,7 +40,7 @@ def workers(repo: Path, local_engine: LocalEngine) -> Path:
     return repo
 
 
-def test_pushed_takes_only_what_a_remote_has(workers: Path) -> None:
+def test_pushed_selects_only_workers_whose_commits_a_remote_has(workers: Path) -> None:
     assert removed(workers, pushed=True) == [2]
     assert (workers / ".architect-parallel-3" / "later.txt").exists()
     git(workers / ".architect-parallel-3", "add", "-A")
@@ -51,7 +51,7 @@ def test_pushed_takes_only_what_a_remote_has(workers: Path) -> None:
     assert branches(workers) == ["architect/parallel-4"]
 
 
-def test_a_worker_that_made_nothing_counts_as_pushed(repo: Path, local_engine: LocalEngine) -> None:
+def test_worker_without_commits_counts_as_pushed(repo: Path, local_engine: LocalEngine) -> None:
     shell_run(repo, local_engine, "true")
     assert removed(repo, pushed=True) == [1]
 
@@ -63,9 +63,7 @@ def grow_old(repo: Path, hours: float) -> None:
             os.utime(file, (past, past))
 
 
-def test_a_run_removes_old_workers_that_are_merged(
-    workers: Path, local_engine: LocalEngine
-) -> None:
+def test_run_removes_old_merged_workers(workers: Path, local_engine: LocalEngine) -> None:
     (workers / ".architect-parallel-1" / "note.txt").write_text("mine")
     git(workers, "merge", "-q", "architect/parallel-2")
     pushed = git(workers, "rev-parse", "architect/parallel-2")
@@ -87,7 +85,7 @@ def test_a_run_removes_old_workers_that_are_merged(
     assert "merged and older than 4h: removed worker 2" in notices
 
 
-def test_gc_takes_the_age_from_the_option_or_the_setting(
+def test_gc_uses_the_option_or_the_setting(
     workers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workers)

@@ -1,4 +1,4 @@
-"""Which workers a clean-up takes, and what becomes of the engine's objects."""
+"""Tests of the workers that a cleanup selects, and of the removal of engine objects."""
 
 import os
 import threading
@@ -52,12 +52,12 @@ def engine(tmp_path: Path) -> Iterator[StuckEngine]:
 
 
 def run_of(repo: Path) -> RunDirectory:
-    """The newest run."""
+    """Return the newest run."""
     return list(all_runs(Repository(repo).state_dir))[-1]
 
 
 def die(repo: Path, *workers: int) -> RunDirectory:
-    """Make the newest run one that died before these workers ended."""
+    """Change the newest run into a run that died before these workers ended."""
     run = run_of(repo)
     for number in workers:
         (run.worker(number) / "result.json").unlink()
@@ -73,7 +73,7 @@ def labels(repo: Path, run: RunDirectory, worker: int | None = None) -> dict[str
 
 
 def container(repo: Path, engine: LocalEngine, run: RunDirectory, worker: int) -> str:
-    """Start a container that nobody watches."""
+    """Start an unattended container."""
     spec = ContainerSpec(
         name=f"left-{worker}",
         image=BASE_IMAGE,
@@ -101,7 +101,7 @@ def grow_old(path: Path, hours: float) -> None:
 
 
 class TestMerged:
-    def test_takes_what_is_merged_and_clean(self, repo: Path, engine: LocalEngine) -> None:
+    def test_merged_selects_merged_and_clean_workers(self, repo: Path, engine: LocalEngine) -> None:
         shell_run(repo, engine, COMMIT, "true", f"{COMMIT}; echo 3 > 3", COMMIT.replace("d ", "e "))
         git(repo, "merge", "-q", "architect/parallel-1")
         assert numbers(clean(repo, merged=True, dry_run=True)) == [1, 2]
@@ -113,7 +113,7 @@ class TestMerged:
         assert numbers(clean(repo, merged=True)) == []
 
     @pytest.mark.parametrize("change", ["echo > untracked", "echo x > a.txt", "rm a.txt"])
-    def test_leaves_what_is_not_committed(
+    def test_merged_skips_workers_with_uncommitted_changes(
         self, repo: Path, engine: LocalEngine, change: str
     ) -> None:
         shell_run(repo, engine, "true")
@@ -121,7 +121,7 @@ class TestMerged:
         assert numbers(clean(repo, merged=True)) == []
         assert (repo / ".architect-parallel-1").exists()
 
-    def test_leaves_what_was_committed_beside_the_branch(
+    def test_merged_skips_workers_with_commits_outside_of_the_branch(
         self, repo: Path, engine: LocalEngine
     ) -> None:
         shell_run(repo, engine, "true")
@@ -130,7 +130,7 @@ class TestMerged:
         git(worktree, "commit", "-q", "--allow-empty", "-m", "mine")
         assert numbers(clean(repo, merged=True)) == []
 
-    def test_a_tag_is_no_branch_and_another_worker_s_is_not_the_user_s(
+    def test_tags_and_branches_of_other_workers_do_not_count_as_merged(
         self, repo: Path, engine: LocalEngine
     ) -> None:
         shell_run(repo, engine, COMMIT, "true")
@@ -138,8 +138,10 @@ class TestMerged:
         git(repo, "branch", "-f", "architect/parallel-7", "architect/parallel-1")
         assert numbers(clean(repo, merged=True)) == [2]
 
-    def test_leaves_what_a_dead_run_s_worker_wrote(self, repo: Path, engine: LocalEngine) -> None:
-        """Its branch is still at the base, which is merged; what it wrote lies elsewhere."""
+    def test_merged_skips_unharvested_workers_of_a_dead_run(
+        self, repo: Path, engine: LocalEngine
+    ) -> None:
+        """The branch is at the base, which is merged; the files are in the state directory."""
         shell_run(repo, engine, "true")
         state = die(repo, 1).worker(1)
         (state / "git").mkdir(exist_ok=True)
@@ -149,14 +151,14 @@ class TestMerged:
 
 
 class TestAge:
-    def test_counts_from_the_end(self, repo: Path, engine: LocalEngine) -> None:
+    def test_age_counts_from_the_workers_end(self, repo: Path, engine: LocalEngine) -> None:
         shell_run(repo, engine, "true", "true")
         grow_old(run_of(repo).worker(1) / "result.json", hours=7)
         assert numbers(clean(repo, older_than=timedelta(hours=8))) == []
         assert numbers(clean(repo, older_than=timedelta(hours=6))) == [1]
         assert (repo / ".architect-parallel-2").exists()
 
-    def test_of_a_run_that_died_counts_from_its_last_sign(
+    def test_age_in_a_died_run_counts_from_its_last_write(
         self, repo: Path, engine: LocalEngine
     ) -> None:
         shell_run(repo, engine, "true")
@@ -169,7 +171,7 @@ class TestAge:
             grow_old(sign, hours=7)
         assert numbers(clean(repo, older_than=timedelta(hours=6))) == [1]
 
-    def test_goes_with_all_else_that_is_asked(self, repo: Path, engine: LocalEngine) -> None:
+    def test_conditions_are_combined(self, repo: Path, engine: LocalEngine) -> None:
         shell_run(repo, engine, "true", COMMIT, "true", "true")
         for number in (1, 2, 4):
             grow_old(run_of(repo).worker(number) / "result.json", hours=7)
@@ -178,7 +180,7 @@ class TestAge:
 
 
 class TestNumbers:
-    def test_of_no_run_is_an_error(self, repo: Path, engine: LocalEngine) -> None:
+    def test_unknown_number_is_an_error(self, repo: Path, engine: LocalEngine) -> None:
         shell_run(repo, engine, "true", "true")
         with pytest.raises(ConfigError) as caught:
             clean(repo, workers=(2, 7, 9))
@@ -186,12 +188,12 @@ class TestNumbers:
         assert caught.value.hint == "workers of past runs: 1, 2"
         assert (repo / ".architect-parallel-2").exists()
 
-    def test_that_is_gone_already_is_none(self, repo: Path, engine: LocalEngine) -> None:
+    def test_removed_number_is_no_error(self, repo: Path, engine: LocalEngine) -> None:
         shell_run(repo, engine, "true", "true")
         assert numbers(clean(repo, workers=(2,))) == [2]
         assert clean(repo, workers=(2,)) == CleanupReport(workers=(), live=(), leftovers=0)
 
-    def test_that_a_later_run_has_is_the_later_run_s(self, repo: Path, engine: LocalEngine) -> None:
+    def test_number_refers_to_the_latest_run(self, repo: Path, engine: LocalEngine) -> None:
         first = shell_run(repo, engine, "true").run_id
         clean(repo)
         second = shell_run(repo, engine, "true").run_id
@@ -201,7 +203,9 @@ class TestNumbers:
 
 
 class TestEngine:
-    def test_one_stuck_container_keeps_nothing_else(self, repo: Path, engine: StuckEngine) -> None:
+    def test_stuck_container_does_not_prevent_other_removals(
+        self, repo: Path, engine: StuckEngine
+    ) -> None:
         shell_run(repo, engine, "true", "true")
         run = run_of(repo)
         engine.stuck = container(repo, engine, run, 1)
@@ -218,9 +222,7 @@ class TestEngine:
         again = clean(repo, engine)
         assert (again.leftovers, again.problems) == (1, ())
 
-    def test_a_dead_worker_whose_container_is_stuck_waits(
-        self, repo: Path, engine: StuckEngine
-    ) -> None:
+    def test_worker_with_a_stuck_container_is_kept(self, repo: Path, engine: StuckEngine) -> None:
         shell_run(repo, engine, "true", "true")
         run = die(repo, 1)
         (run.worker(1) / "git").mkdir(exist_ok=True)
@@ -234,7 +236,7 @@ class TestEngine:
         assert clean(repo, engine, dry_run=True).leftovers == 1
         clean(repo, engine, purge=True)
 
-    def test_numbers_take_their_own_objects_alone(self, repo: Path, engine: StuckEngine) -> None:
+    def test_numbers_select_only_their_own_objects(self, repo: Path, engine: StuckEngine) -> None:
         shell_run(repo, engine, "true", "true")
         run = run_of(repo)
         one, two = (container(repo, engine, run, number) for number in (1, 2))
@@ -246,7 +248,7 @@ class TestEngine:
         assert one not in left
         assert clean(repo, engine, workers=(2,)).leftovers == 2
 
-    def test_an_engine_that_does_not_list_is_told(
+    def test_failure_to_list_objects_is_reported(
         self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shell_run(repo, engine, "true")
@@ -260,7 +262,7 @@ class TestEngine:
         assert report.problems == ("it sulks",)
         assert numbers(report) == [1]
 
-    def test_removes_at_once_what_takes_long(
+    def test_objects_are_removed_in_parallel(
         self, repo: Path, engine: StuckEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shell_run(repo, engine, "true", "true")
@@ -278,7 +280,9 @@ class TestEngine:
 
 
 class TestAbandoned:
-    def test_is_told_of_runs_that_died(self, repo: Path, engine: LocalEngine) -> None:
+    def test_abandoned_containers_of_died_runs_are_reported(
+        self, repo: Path, engine: LocalEngine
+    ) -> None:
         shell_run(repo, engine, "true")
         run = run_of(repo)
         assert abandoned(Repository(repo), engine) == []
@@ -295,7 +299,9 @@ class TestAbandoned:
         assert left in {leftover.id for leftover in engine.leftovers({})}
         clean(repo, engine)
 
-    def test_is_not_told_of_live_runs_and_others(self, repo: Path, engine: LocalEngine) -> None:
+    def test_containers_of_live_runs_are_not_reported(
+        self, repo: Path, engine: LocalEngine
+    ) -> None:
         shell_run(repo, engine, "true")
         run = die(repo, 1)
         container(repo, engine, run, 1)
@@ -307,10 +313,10 @@ class TestAbandoned:
         clean(repo, engine)
 
 
-def test_what_is_cleaned_up_of_a_dead_run_is_not_done_again(
+def test_cleaned_worker_of_a_dead_run_is_not_resumed(
     repo: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rest may be resumed, and keeps what it needs for that."""
+    """Other workers of the run may be resumed, and keep the files that they need."""
     forgotten: list[str] = []
     monkeypatch.setattr(
         "orchestrator.cleanup.remove.forget", lambda run_id, _: forgotten.append(run_id)
@@ -333,7 +339,7 @@ def test_what_is_cleaned_up_of_a_dead_run_is_not_done_again(
     assert forgotten == [run.run_id]
 
 
-def test_a_purge_keeps_nothing_of_a_dead_run(repo: Path, engine: LocalEngine) -> None:
+def test_purge_of_a_dead_run_keeps_nothing(repo: Path, engine: LocalEngine) -> None:
     shell_run(repo, engine, COMMIT)
     run = die(repo, 1)
     for name in ("git", "copy"):
@@ -343,7 +349,7 @@ def test_a_purge_keeps_nothing_of_a_dead_run(repo: Path, engine: LocalEngine) ->
     assert left.isdisjoint({"git", "copy", "upper", "overlay", "harvest", "out"})
 
 
-def test_a_purge_drops_the_backups_that_were_asked_for(repo: Path, engine: LocalEngine) -> None:
+def test_purge_removes_the_selected_backups(repo: Path, engine: LocalEngine) -> None:
     shell_run(repo, engine, *(COMMIT.replace("done", f"done{i}") for i in range(3)))
     run = run_of(repo)
     merged, old, both = (str(worker.backup) for worker in clean(repo).workers)

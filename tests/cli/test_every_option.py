@@ -92,7 +92,7 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
 OTHER_OPTIONS = {
     "positional": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
     "tasks": "tests/cli/commands/test_parallel.py::test_every_option_reaches_the_runner",
-    "context": "tests/workspace/test_shared_files.py::test_a_context_is_given_to_every_worker",
+    "context": "tests/workspace/test_shared_files.py::test_context_is_provided_to_every_worker",
     "config": "tests/cli/commands/test_parallel.py::test_settings_without_options_are_not_set",
     "quiet": "tests/cli/commands/test_parallel.py::test_quiet_leaves_stderr_empty",
     "json": "tests/cli/commands/test_parallel.py::test_stdout_contains_only_the_json",

@@ -132,7 +132,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("worktree_dir",): lambda seen: "/.worktrees/" in seen.result.results[0].worktree_path,
     ("branch",): lambda seen: seen.result.results[0].branch.startswith("solve/"),
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_files_are_included_if_requested",
-    ("context",): "tests/workspace/test_shared_files.py::test_a_context_is_given_to_every_worker",
+    ("context",): "tests/workspace/test_shared_files.py::test_context_is_provided_to_every_worker",
     ("closed_stages",): (
         "tests/config/test_untrusted_file.py::test_commands_of_a_discovered_file_are_closed_stages"
     ),
@@ -144,7 +144,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
         "::test_named_file_and_environment_may_raise_max_workers"
     ),
     ("max_worktrees",): f"{CAPACITY}::test_refusal_lists_removable_worktrees",
-    ("retention",): f"{RETENTION}::test_a_run_removes_old_workers_that_are_merged",
+    ("retention",): f"{RETENTION}::test_run_removes_old_merged_workers",
     ("retries",): f"{ATTEMPTS}::test_task_that_passes_at_the_third_attempt_succeeds",
     ("retry_delay",): f"{ATTEMPTS}::test_waiting_worker_occupies_no_slot",
     ("retry_on",): f"{ATTEMPTS}::test_timeout_is_retried_only_if_requested",
@@ -185,7 +185,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("triggers", "repeated_errors"): f"{TRIGGERS}::test_repeated_error_alerts",
     ("triggers", "prompts"): f"{TRIGGERS}::test_unanswered_question_alerts",
     ("triggers", "paths"): f"{TRIGGERS}::test_changes_outside_of_the_paths_alert",
-    ("triggers", "enforce"): f"{CONFINED}::test_only_the_directories_are_writable",
+    ("triggers", "enforce"): f"{CONFINED}::test_only_the_paths_are_writable",
     ("triggers", "on_trigger"): STOPPED_BY_A_TRIGGER,
     ("triggers", "notify"): (
         "tests/runs/test_notifications.py::test_command_receives_events_as_json"

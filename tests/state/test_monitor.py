@@ -1,4 +1,4 @@
-"""What running workers use, measured by somebody who did not start them."""
+"""Tests of measuring running workers from another process."""
 
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ def no_engine() -> LocalEngine:
     raise EngineUnavailableError("none")
 
 
-def test_what_a_running_worker_uses(live: LiveRun, repo: Path, local_engine: LocalEngine) -> None:
+def test_usage_of_a_running_worker(live: LiveRun, repo: Path, local_engine: LocalEngine) -> None:
     told: list[WorkerMeasured] = []
     task = BUSY + live.wait_for_gate.replace("sleep 0.02", ":")
     with live.going_on(local_engine, task, "true", workers=1), newest(repo) as history:
@@ -54,7 +54,7 @@ def test_what_a_running_worker_uses(live: LiveRun, repo: Path, local_engine: Loc
         assert last.files == 4
 
 
-def test_without_an_engine_the_files_are_still_counted(
+def test_files_are_counted_without_an_engine(
     live: LiveRun, repo: Path, local_engine: LocalEngine
 ) -> None:
     told: list[WorkerMeasured] = []
@@ -67,7 +67,7 @@ def test_without_an_engine_the_files_are_still_counted(
     assert (told[0].files, told[0].memory, told[0].cpus) == (4, None, None)
 
 
-def test_files_in_an_overlay(tmp_path: Path) -> None:
+def test_changed_files_in_an_overlay_are_counted(tmp_path: Path) -> None:
     store = Store(root=tmp_path)
     (store.upper / "folder").mkdir(parents=True)
     assert changed_files(store, tmp_path) == 0
@@ -76,7 +76,7 @@ def test_files_in_an_overlay(tmp_path: Path) -> None:
     assert changed_files(store, tmp_path) == 2
 
 
-def test_too_many_files_to_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_give_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(root=tmp_path / "store")
     for folder in (store.copy, store.harvest, tmp_path / "worktree"):
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The state of the version before the packages were introduced is read by the present one."""
+"""Tests that the state written by an earlier version can be read."""
 
 import json
 from pathlib import Path
@@ -26,14 +26,14 @@ FAILED, SUCCESS, TIMEOUT = Status.FAILED, Status.SUCCESS, Status.TIMEOUT
 
 @pytest.fixture
 def shop(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: ARG001
-    """The recorded repository, as the current directory."""
+    """Return the recorded repository, as the current directory."""
     repository = restore_old_state("2887ec5", tmp_path / "shop")
     monkeypatch.chdir(repository)
     return repository
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
-    """Run a command and return what it prints on stdout."""
+    """Run a command, check its exit code, and return its stdout."""
     capsys.readouterr()
     assert run([*arguments]) == code, capsys.readouterr().err
     return capsys.readouterr().out
@@ -67,7 +67,7 @@ def test_ls_lists_every_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_logs_and_events_are_those_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_and_events_of_a_recorded_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "logs", "1", "--run", TASKS) == "wrote hello.txt\n"
     assert "[W6 err] no" in printed(capsys, "logs", "--run", WORKFLOW)
     events = [json.loads(line) for line in printed(capsys, "events", "--run", KILLED).splitlines()]
@@ -75,7 +75,7 @@ def test_logs_and_events_are_those_of_the_run(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_finished_run_s_result_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_of_a_finished_run_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     results = json.loads(printed(capsys, "wait", "--json", WORKFLOW, code=1))["results"]
     assert [(one["name"], one["reason"]) for one in results] == [
         ("build", None), ("check", None), ("break", "agent_failed"), ("publish", "dependency"),
@@ -84,7 +84,7 @@ def test_a_finished_run_s_result_is_shown(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.usefixtures("shop")
-def test_the_recorded_workflow_is_still_a_workflow(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_workflow_is_still_valid(capsys: pytest.CaptureFixture[str]) -> None:
     drawn = printed(capsys, "spec", "graph", "flow.yaml", "--format", "mermaid")
     assert all(task in drawn for task in ("build", "check", "break", "publish"))
 
@@ -92,7 +92,7 @@ def test_the_recorded_workflow_is_still_a_workflow(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("run_id", "worker", "kept"), [(TASKS, 2, "half.txt"), (WORKFLOW, 6, "build.txt")]
 )
-def test_a_worker_is_retried(
+def test_worker_can_be_retried(
     shop: Path,
     local_engine: LocalEngine,
     monkeypatch: pytest.MonkeyPatch,
@@ -101,7 +101,7 @@ def test_a_worker_is_retried(
     worker: int,
     kept: str,
 ) -> None:
-    """A worker of a workflow starts again from what its dependencies made."""
+    """A worker of a workflow starts again from the commits of its dependencies."""
     monkeypatch.setattr(
         retry_command,
         "ParallelRunner",
@@ -122,7 +122,7 @@ def recorded_task(shop: Path, worker: int) -> str:
     )  # fmt: skip
 
 
-def test_a_backup_is_restored(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_backup_can_be_restored(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     git(shop, "worktree", "remove", "--force", ".architect-parallel-1")
     git(shop, "branch", "-D", "architect/parallel-1")
     printed(capsys, "restore", "1", "--run", CLEANED)

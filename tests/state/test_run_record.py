@@ -1,4 +1,4 @@
-"""What a run leaves on disk outlives a crash at any instant."""
+"""Tests that the files of a run survive a crash at any time."""
 
 import fcntl
 import json
@@ -47,9 +47,7 @@ def directory(tmp_path: Path, record: RunRecord) -> RunDirectory:
     directory.release()
 
 
-def test_the_plan_is_read_back_without_the_callers_variables(
-    directory: RunDirectory, record: RunRecord
-) -> None:
+def test_record_contains_no_values_of_variables(directory: RunDirectory, record: RunRecord) -> None:
     assert "sesame" not in (directory.path / "run.json").read_text()
     read = read_record(RunDirectory(directory.path))
     assert read is not None
@@ -58,11 +56,11 @@ def test_the_plan_is_read_back_without_the_callers_variables(
     assert read.config.isolation.env == {}
 
 
-def test_others_may_not_look(directory: RunDirectory) -> None:
+def test_run_directory_is_private(directory: RunDirectory) -> None:
     assert directory.path.stat().st_mode & 0o077 == 0
 
 
-def test_it_is_live_until_released(directory: RunDirectory) -> None:
+def test_run_is_live_until_released(directory: RunDirectory) -> None:
     other = RunDirectory(directory.path)
     assert other.is_live()
     assert other.is_live(), "looking must not take the lease"
@@ -72,7 +70,7 @@ def test_it_is_live_until_released(directory: RunDirectory) -> None:
     assert not RunDirectory(directory.path.parent / "none").is_live()
 
 
-def test_it_is_not_live_once_its_process_is_killed(tmp_path: Path, record: RunRecord) -> None:
+def test_run_is_not_live_after_its_process_was_killed(tmp_path: Path, record: RunRecord) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
         "from orchestrator.state.run_directory import RunDirectory\n"
@@ -93,7 +91,7 @@ def test_it_is_not_live_once_its_process_is_killed(tmp_path: Path, record: RunRe
         assert read_record(RunDirectory(path)) is not None
 
 
-def test_a_git_that_outlives_its_run_has_the_lease(
+def test_git_process_that_outlives_its_run_holds_the_lease(
     tmp_path: Path, record: RunRecord, repo: Path
 ) -> None:
     fifo = tmp_path / "fifo"
@@ -131,14 +129,14 @@ def result(**rest: object) -> WorkerResult:
     )
 
 
-def test_a_result_is_read_back(directory: RunDirectory) -> None:
+def test_result_survives_a_round_trip(directory: RunDirectory) -> None:
     assert directory.result(1) is None
     directory.write_result(result(task="日本\nx"))
     assert directory.result(1) == result(task="日本\nx")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"worker_id": 1}', b"\xff\xfe"])
-def test_a_broken_file_is_no_result_and_no_plan(directory: RunDirectory, content: bytes) -> None:
+def test_malformed_files_are_ignored(directory: RunDirectory, content: bytes) -> None:
     directory.worker(1).mkdir()
     (directory.worker(1) / "result.json").write_bytes(content)
     (directory.path / "run.json").write_bytes(content)
@@ -146,7 +144,7 @@ def test_a_broken_file_is_no_result_and_no_plan(directory: RunDirectory, content
     assert read_record(directory) is None
 
 
-def test_a_result_of_an_older_version_is_read_to_a_bound(
+def test_large_result_of_an_older_version_is_read_partially(
     directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [f"directory/{number}" for number in range(100_000)]
@@ -165,7 +163,7 @@ def test_a_result_of_an_older_version_is_read_to_a_bound(
     assert peak < 1_000_000
 
 
-def test_a_runs_result_that_is_too_large_is_not_read(
+def test_too_large_run_result_is_not_read(
     directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = sum_up([result()], run_id="r", base="b", engine="e", duration=1.0)
@@ -175,8 +173,8 @@ def test_a_runs_result_that_is_too_large_is_not_read(
     assert directory.run_result() is None
 
 
-def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
-    """Killed again and again while it writes, a process leaves one whole version or the other."""
+def test_file_has_either_the_old_or_the_new_content(tmp_path: Path) -> None:
+    """A process is killed repeatedly while it writes."""
     path = tmp_path / "file"
     code = (
         "import sys; from pathlib import Path\n"
@@ -197,7 +195,7 @@ def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
         assert (len(text), len(set(text))) == (1_000_000, 1)
 
 
-def test_a_disk_that_is_full_keeps_the_old_file(tmp_path: Path) -> None:
+def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_atomically(path, "old")
     (tmp_path / "file.new").symlink_to("/dev/full")
@@ -237,7 +235,7 @@ def test_run_ids_do_not_repeat() -> None:
     assert len({new_run_id() for _ in range(100)}) == 100
 
 
-def test_two_that_look_at_once_do_not_see_each_other(tmp_path: Path) -> None:
+def test_concurrent_checks_of_a_lease_do_not_interfere(tmp_path: Path) -> None:
     (tmp_path / "lease").touch()
     with (tmp_path / "lease").open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""Secrets are in memory or nowhere, and what is not ours is left alone."""
+"""Tests that secrets are written to memory only, and removed."""
 
 import os
 from contextlib import suppress
@@ -21,7 +21,7 @@ def names(directory: Path) -> list[str]:
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A directory that counts as memory."""
+    """Return a directory that counts as memory."""
     root = tmp_path / "memory"
     root.mkdir()
     monkeypatch.setattr(secret_files, "_candidates", lambda _: (root,))
@@ -38,7 +38,7 @@ def test_values_come_from_variables_and_files(tmp_path: Path, memory: Path) -> N
 
 
 @pytest.mark.usefixtures("memory")
-def test_all_that_cannot_be_had_are_named(tmp_path: Path) -> None:
+def test_all_missing_secrets_are_named(tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"x" * (16 * 1024 + 1))
     with pytest.raises(ConfigError) as caught:
@@ -53,7 +53,7 @@ def test_all_that_cannot_be_had_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_disk_is_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_on_a_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
     assert memory_root(environ) != tmp_path
     assert memory_root({"XDG_RUNTIME_DIR": "/dev/shm"}) == Path("/dev/shm")
@@ -64,7 +64,7 @@ def test_a_disk_is_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert read_secrets((), {}).root is None
 
 
-def test_a_link_into_memory_is_where_it_points_to(tmp_path: Path) -> None:
+def test_link_to_a_directory_in_memory_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/shm")
     assert memory_root({"XDG_RUNTIME_DIR": str(tmp_path / "link")}) == tmp_path / "link"
 
@@ -79,7 +79,7 @@ def test_a_link_into_memory_is_where_it_points_to(tmp_path: Path) -> None:
         (("/ ext4", "{0}x tmpfs"), False),
     ],
 )
-def test_the_innermost_and_latest_mount_counts(
+def test_innermost_and_latest_mount_determines_the_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounts: tuple[str, ...], usable: bool
 ) -> None:
     root = tmp_path / "a directory"
@@ -95,7 +95,7 @@ def test_the_innermost_and_latest_mount_counts(
     assert found == (root if usable else None)
 
 
-def test_it_is_gone_after_an_error_and_siblings_stay(memory: Path) -> None:
+def test_secrets_are_removed_after_an_error(memory: Path) -> None:
     secrets = read_secrets(("A",), {"A": "long enough"})
     with secrets.laid_out("run", 2, OWNER) as other:
         with suppress(ZeroDivisionError), secrets.laid_out("run", 1, OWNER) as given:
@@ -109,7 +109,7 @@ def test_it_is_gone_after_an_error_and_siblings_stay(memory: Path) -> None:
     assert names(memory) == []
 
 
-def test_nothing_is_written_where_somebody_was_first(memory: Path, tmp_path: Path) -> None:
+def test_directory_of_another_user_is_refused(memory: Path, tmp_path: Path) -> None:
     secrets = read_secrets(("A",), {"A": "long enough"})
     (tmp_path / "trap" / "worker-1").mkdir(parents=True)
     (tmp_path / "trap" / "worker-1").chmod(0o755)
@@ -122,7 +122,7 @@ def test_nothing_is_written_where_somebody_was_first(memory: Path, tmp_path: Pat
     assert (memory / "orchestrator-run").is_symlink()
 
 
-def test_what_is_anothers_is_not_ours(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_others_are_kept(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = read_secrets(("A",), {"A": "long enough"})
     (memory / "orchestrator-run").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: OWNER[0] + 1)
@@ -135,7 +135,7 @@ def test_what_is_anothers_is_not_ours(memory: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("memory")
-def test_what_is_laid_out_belongs_to_the_worker() -> None:
+def test_files_belong_to_the_workers_user() -> None:
     owner = (20_001, 20_002) if os.getuid() == 0 else OWNER
     with read_secrets(("A",), {"A": "long enough"}).laid_out("run", 1, owner) as given:
         for path in (given, given / "A"):
@@ -143,14 +143,14 @@ def test_what_is_laid_out_belongs_to_the_worker() -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_an_endless_file_is_read_in_part(tmp_path: Path) -> None:
+def test_endless_secret_file_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(ConfigError, match="larger than 16 KiB"):
         read_secrets((f"A=@{tmp_path}/large",), {})
 
 
-def test_a_full_memory_is_the_workers_error_and_leaves_nothing(
+def test_full_memory_is_an_error_and_leaves_nothing(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -179,7 +179,7 @@ def load(secrets: tuple[str, ...] | None, file: Path | None = None) -> tuple[str
     return load_config(options=options, environ=environ, top=None, file=file).isolation.secrets
 
 
-def test_a_file_names_secrets_and_options_add_to_them(tmp_path: Path) -> None:
+def test_secrets_of_file_and_options_are_combined(tmp_path: Path) -> None:
     file = tmp_path / "orchestrator.yaml"
     file.write_text("container: {secrets: [A, B]}\n")
     assert load(None, file) == ("A", "B")
@@ -193,7 +193,7 @@ def test_a_file_names_secrets_and_options_add_to_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["A=the value", "", "a-b", "../x", "A=@", "1A", "A/B", "x" * 101])
-def test_a_value_or_a_path_is_no_name(entry: str) -> None:
+def test_value_or_path_is_not_a_name(entry: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load((entry,))
     assert caught.value.message == (

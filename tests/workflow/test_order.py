@@ -1,4 +1,4 @@
-"""Which tasks of a workflow may start, and which never will."""
+"""Tests of which tasks may start, and which are skipped."""
 
 import random
 from collections.abc import Collection
@@ -37,19 +37,19 @@ GOOD, BAD = TaskOutcome.SUCCEEDED, TaskOutcome.FAILED
 DIAMOND = workflow(task("a"), task("b", "a"), task("c", "a"), task("d", "b", "c"))
 
 
-def test_all_that_is_ready_starts_at_once_and_nothing_before() -> None:
+def test_all_ready_tasks_start_and_no_others() -> None:
     assert started(DIAMOND, waiting="a b c d") == "a"
     assert started(DIAMOND, waiting="b c d", fates={"a": GOOD}) == "b c"
     assert started(DIAMOND, waiting="d", running="c", fates={"a": GOOD, "b": GOOD}) == ""
     assert started(DIAMOND, waiting="d", fates=dict.fromkeys("abc", GOOD)) == "d"
 
 
-def test_no_more_start_than_there_are_slots() -> None:
+def test_starts_are_limited_by_the_slots() -> None:
     assert started(DIAMOND, waiting="b c", fates={"a": GOOD}, free=1) == "b"
     assert started(DIAMOND, waiting="b c", fates={"a": GOOD}, free=0) == ""
 
 
-def test_who_is_to_be_alone_waits_and_is_not_overtaken() -> None:
+def test_exclusive_task_is_not_overtaken() -> None:
     flow = workflow(task("a"), task("alone", parallel=False), task("b"))
     assert started(flow, waiting="alone b", running="a") == ""
     assert started(flow, waiting="alone b") == "alone"
@@ -57,7 +57,7 @@ def test_who_is_to_be_alone_waits_and_is_not_overtaken() -> None:
     assert started(flow, waiting="a alone b") == "a"
 
 
-def test_a_lock_is_held_by_one_and_goes_to_whoever_waits_first() -> None:
+def test_lock_is_exclusive_and_first_come_first_served() -> None:
     flow = workflow(
         task("a", resources=["db"]), task("b", resources=["db", "net"]),
         task("c", resources=["net"]), task("d"),
@@ -67,7 +67,7 @@ def test_a_lock_is_held_by_one_and_goes_to_whoever_waits_first() -> None:
     assert started(flow, waiting="b c") == "b"
 
 
-def test_high_runs_without_others_of_weight_two_medium_and_ten_low() -> None:
+def test_default_limits_of_complexities() -> None:
     high = workflow(*(task(name, complexity="high") for name in "ab"), task("plain"))
     assert started(high, waiting="a b plain") == "a plain"
     medium = workflow(*(task(name, complexity="medium") for name in "abc"))
@@ -79,7 +79,7 @@ def test_high_runs_without_others_of_weight_two_medium_and_ten_low() -> None:
     assert started(mixed, waiting="high", running="low") == ""
 
 
-def test_how_many_of_a_complexity_run_at_one_time_can_be_said() -> None:
+def test_limits_of_complexities_can_be_set() -> None:
     tasks = [task(f"{kind}{n}", complexity=kind) for kind in ("high", "low") for n in range(4)]
     flow = workflow(*tasks).model_copy(update={"complexity": AtOneTime(high=2, low=3)})
     assert started(flow, waiting="high0 high1 high2", free=9) == "high0 high1"
@@ -88,7 +88,7 @@ def test_how_many_of_a_complexity_run_at_one_time_can_be_said() -> None:
     assert started(flow, waiting="low0 low1", running="high0", free=9) == "low0"
 
 
-def test_what_the_machine_has_no_room_for_waits_unless_it_is_alone() -> None:
+def test_task_without_room_waits_unless_alone() -> None:
     flow = workflow(task("big"), task("small"))
 
     def fits(one: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
@@ -99,7 +99,7 @@ def test_what_the_machine_has_no_room_for_waits_unless_it_is_alone() -> None:
     assert [one.id for one in order.next(["big", "small"], [], {}, free=3)] == ["big", "small"]
 
 
-def test_what_depends_on_a_failure_is_skipped_and_the_rest_goes_on() -> None:
+def test_only_dependents_of_a_failure_are_skipped() -> None:
     flow = workflow(task("a"), task("b", "a"), task("c", "b"), task("other"))
     assert skipped(flow, "b c other", {"a": BAD}) == {
         "b": "task `a` failed",
@@ -108,7 +108,7 @@ def test_what_depends_on_a_failure_is_skipped_and_the_rest_goes_on() -> None:
     assert started(flow, waiting="other", fates={"a": BAD}) == "other"
 
 
-def test_when_says_what_a_failure_means_for_a_task() -> None:
+def test_when_determines_the_effect_of_a_failure() -> None:
     flow = workflow(
         task("a"), task("b"), task("tidy", "a", "b", when="always"),
         task("mend", "a", "b", when="on_failure"), task("after", "mend"),
@@ -125,7 +125,7 @@ def test_when_says_what_a_failure_means_for_a_task() -> None:
 
 
 @pytest.mark.parametrize("critical", [True, False, None])
-def test_only_a_critical_failure_stops_what_does_not_depend_on_it(critical: bool | None) -> None:
+def test_only_critical_failures_stop_independent_tasks(critical: bool | None) -> None:
     flow = workflow(task("a", critical=critical), task("b"), task("tidy", "a", when="always"))
     expected = {"b": "critical task `a` failed", "tidy": "critical task `a` failed"}
     assert skipped(flow, "b tidy", {"a": BAD}) == (expected if critical else {})
@@ -151,7 +151,7 @@ def random_workflow(chance: random.Random, count: int) -> Workflow:
 
 
 class Simulation:
-    """Carries a workflow out as the scheduler does, with ends at random."""
+    """Executes a workflow like the scheduler, with random ends."""
 
     def __init__(self, flow: Workflow, chance: random.Random, slots: int) -> None:
         self.flow, self.chance, self.slots = flow, chance, slots
@@ -196,7 +196,7 @@ class Simulation:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_task_has_one_end_and_no_rule_is_ever_broken(seed: int) -> None:
+def test_random_workflows_keep_all_rules(seed: int) -> None:
     chance = random.Random(seed)
     flow = random_workflow(chance, chance.choice([5, 12, 30, 120]))
     fates = Simulation(flow, chance, slots=chance.randint(1, 10)).run()

@@ -1,4 +1,4 @@
-"""Which worker gets which task and model."""
+"""Tests of the assignment of tasks and models to workers."""
 
 import pytest
 
@@ -19,7 +19,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("tasks", "models", "workers", "expected"), CASES)
-def test_jobs(tasks: str, models: str, workers: int, expected: list[str]) -> None:
+def test_tasks_and_models_are_assigned_to_workers(
+    tasks: str, models: str, workers: int, expected: list[str]
+) -> None:
     config = ParallelConfig(tasks=tuple(tasks), models=tuple(models), workers=workers)
     planned = plan_workers(config)
     assert [f"{worker.task}:{worker.model_name}" for worker in planned] == expected
@@ -27,7 +29,7 @@ def test_jobs(tasks: str, models: str, workers: int, expected: list[str]) -> Non
     assert job_count(config) == len(expected)
 
 
-def test_numbers_name_everything() -> None:
+def test_names_contain_the_workers_number() -> None:
     config = ParallelConfig(tasks=("a",), workers=2)
     first, second = plan_workers(config, first=7)
     assert (first.worker_id, second.worker_id) == (7, 8)

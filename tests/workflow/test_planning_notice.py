@@ -1,4 +1,4 @@
-"""When a task is repeated that nobody asked to repeat, people are told."""
+"""Tests of the notice about a task that is repeated by default."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from orchestrator.config.run import ParallelConfig
 from orchestrator.workflow.planning import repeated_task_notice
 
 
-def test_the_default_number_of_workers_repeats_a_task():
+def test_repeated_task_causes_a_notice():
     config = ParallelConfig(tasks=("a", "b"))
     assert repeated_task_notice(config, workers_given=False) == (
         "the first task runs 2 times because `--workers` defaults to 3; use `--workers 2` to "
@@ -23,5 +23,5 @@ def test_the_default_number_of_workers_repeats_a_task():
         (ParallelConfig(tasks=("a",), models=("x", "y", "z")), False),
     ],
 )
-def test_what_was_asked_for_is_not_worth_a_word(config, workers_given):
+def test_requested_repetition_causes_no_notice(config, workers_given):
     assert repeated_task_notice(config, workers_given=workers_given) is None

@@ -1,4 +1,4 @@
-"""Parts of a workflow, and what its writer is warned of."""
+"""Tests of selected parts of a workflow, and of warnings."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def workflow(tmp_path: Path) -> Workflow:
 
 
 class TestOnly:
-    def test_these_and_nothing_else(self, workflow: Workflow) -> None:
+    def test_only_selects_the_named_tasks(self, workflow: Workflow) -> None:
         part, notices = only(workflow, ["sum", "map-2"])
 
         assert [task.id for task in part.tasks] == ["map-2", "sum"]
@@ -40,7 +40,7 @@ class TestOnly:
             "`sum` starts without its dependencies: `design`, `map-1`",
         )
 
-    def test_a_task_that_reduces_others_without_any_of_them(self, workflow: Workflow) -> None:
+    def test_reducing_task_needs_a_selected_input(self, workflow: Workflow) -> None:
         with pytest.raises(
             ConfigError, match="`sum` reduces the results of `map-1`, `map-2`, but no"
         ):
@@ -53,17 +53,15 @@ class TestOnly:
         assert part["sum"].inputs == ("map-1", "map-2")
         assert part["sum"].results_at == (0,)
 
-    def test_a_foreach_is_all_its_batches(self, workflow: Workflow) -> None:
+    def test_foreach_selects_all_its_batches(self, workflow: Workflow) -> None:
         assert [task.id for task in only(workflow, ["map"]).workflow.tasks] == ["map-1", "map-2"]
 
-    def test_what_is_there_for_a_failure_runs_when_it_is_asked_for(
-        self, workflow: Workflow
-    ) -> None:
+    def test_selected_failure_handler_runs_unconditionally(self, workflow: Workflow) -> None:
         (tidy,) = only(workflow, ["tidy"]).workflow.tasks
         assert (tidy.when, tidy.depends_on) == ("on_success", ())
         assert only(workflow, ["tidy", "sum", "map"]).workflow["tidy"].when == "on_failure"
 
-    def test_names_that_are_none(self, workflow: Workflow) -> None:
+    def test_unknown_names_are_refused(self, workflow: Workflow) -> None:
         with pytest.raises(ConfigError) as caught:
             only(workflow, ["mpa", "docs", "q"])
         assert caught.value.message == (
@@ -75,13 +73,13 @@ class TestOnly:
 
 
 class TestStartingAt:
-    def test_these_and_all_that_comes_after(self, workflow: Workflow) -> None:
+    def test_from_selects_tasks_and_their_dependents(self, workflow: Workflow) -> None:
         part, notices = starting_at(workflow, ["map-2"])
         assert [task.id for task in part.tasks] == ["map-2", "sum", "tidy"]
         assert part["tidy"].when == "on_failure"
         assert len(notices) == 2
 
-    def test_from_the_first_on_is_all(self, workflow: Workflow) -> None:
+    def test_from_the_first_task_selects_all(self, workflow: Workflow) -> None:
         assert starting_at(workflow, ["design"]) == (workflow, ())
 
 
@@ -107,7 +105,7 @@ class TestWarnings:
             ("src/**/*.py", "docs/*", None),
         ],
     )
-    def test_two_that_change_the_same_files(
+    def test_common_files_cause_a_warning(
         self, tmp_path: Path, one: str, other: str, shared: str | None
     ) -> None:
         for first, second in ((one, other), (other, one)):
@@ -120,13 +118,13 @@ class TestWarnings:
             )
             assert warnings(tmp_path, text) == (expected if shared else ())
 
-    def test_what_tasks_touch_counts_too(self, tmp_path: Path) -> None:
+    def test_touches_count_for_warnings(self, tmp_path: Path) -> None:
         text = "tasks: [{id: a, touches: ./src}, {id: b, paths: src/app}, {id: c, touches: docs}]"
         assert [line.partition(":")[0] for line in warnings(tmp_path, text)] == [
             "`a` and `b` may run at the same time and both change `src/app`"
         ]
 
-    def test_a_pattern_that_can_match_nothing(self, tmp_path: Path) -> None:
+    def test_pattern_that_matches_nothing_causes_a_warning(self, tmp_path: Path) -> None:
         text = "tasks: [{id: a, paths: ../src}, {id: b, touches: ['!src', 'app/[id]']}]"
         assert warnings(tmp_path, text) == (
             "`../src` in `paths` of `a` matches nothing: `..` leads out of the repository",
@@ -145,14 +143,14 @@ class TestWarnings:
             "complexity: high",
         ],
     )
-    def test_not_if_they_never_run_at_one_time(self, tmp_path: Path, apart: str) -> None:
+    def test_exclusive_tasks_cause_no_warning(self, tmp_path: Path, apart: str) -> None:
         text = (
             "tasks: [{id: a, paths: src, resources: lock, complexity: low}, "
             f"{{id: m, depends_on: a, resources: lock}}, {{id: b, paths: src, {apart}}}]"
         )
         assert warnings(tmp_path, text) == ()
 
-    def test_not_of_batches_among_themselves(self, tmp_path: Path) -> None:
+    def test_batches_cause_no_warning_about_each_other(self, tmp_path: Path) -> None:
         text = (
             "tasks: [{id: m, task: '{{item}}', paths: src, foreach: [a, b]}, {id: x, paths: src}]"
         )
@@ -160,14 +158,14 @@ class TestWarnings:
             "`m` and `x` may run at the same time and both change `src`"
         ]
 
-    def test_a_lock_that_keeps_nothing_out(self, tmp_path: Path) -> None:
+    def test_unshared_lock_causes_a_warning(self, tmp_path: Path) -> None:
         text = "tasks: [{id: a, resources: [db, web]}, {id: b, resources: [bd, web]}]"
         assert warnings(tmp_path, text) == (
             "the lock `db` is used only by `a`, so it has no effect",
             "the lock `bd` is used only by `b`, so it has no effect",
         )
 
-    def test_a_task_that_may_take_longer_than_the_policy_says(self, tmp_path: Path) -> None:
+    def test_timeout_over_max_latency_causes_a_warning(self, tmp_path: Path) -> None:
         text = (
             "policy: {constraints: {maxLatency: 5000}}\n"
             "tasks: [{id: a, timeout: 5}, {id: b, timeout: 5.5}, {id: c, timeout: 0}, {id: d}]"
@@ -178,7 +176,7 @@ class TestWarnings:
             for name in "bc"
         )
 
-    def test_many_are_cut(self, tmp_path: Path) -> None:
+    def test_number_of_warnings_is_bounded(self, tmp_path: Path) -> None:
         tasks = ", ".join(f"{{id: t{number}, paths: src}}" for number in range(9))
         found = warnings(tmp_path, f"tasks: [{tasks}]")
         assert len(found) == 21

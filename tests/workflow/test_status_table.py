@@ -1,4 +1,4 @@
-"""`status.md`, told of runs by hand."""
+"""Tests of the status table, and of the file `status.md`."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -80,7 +80,7 @@ def states(*events) -> list[str]:
     return [row[2] for row in rows(board)]
 
 
-def test_the_table_of_a_run():
+def test_table_of_a_run():
     board = StatusBoard(CHAIN)
     for event in (
         started(),
@@ -99,12 +99,12 @@ def test_the_table_of_a_run():
     )
 
 
-def test_who_waits_for_others_is_blocked_until_they_are_over():
+def test_task_is_blocked_until_its_dependencies_ended():
     assert states(started()) == ["Waiting", "Blocked", "Blocked"]
     assert states(started(), done(1, Status.SUCCESS)) == ["Complete", "Waiting", "Blocked"]
 
 
-def test_a_retry_waits_again():
+def test_retried_task_waits_again():
     retrying = WorkerRetrying(worker_id=1, attempt=2, reason="oom", delay=1)
     assert states(started(), WorkerPreparing(worker_id=1), retrying)[0] == "Waiting"
 
@@ -123,11 +123,11 @@ def test_a_retry_waits_again():
         (done(1, Status.FAILED, Reason.CONFLICT, ran=False), "Blocked"),
     ],
 )
-def test_how_a_task_ends(end, state):
+def test_state_of_an_ended_task(end, state):
     assert states(started(), end)[0] == state
 
 
-def test_only_transitions_change_it():
+def test_only_transitions_change_the_table():
     board = StatusBoard(CHAIN)
     assert board.note(started())
     assert board.note(WorkerPreparing(worker_id=1, at=at(1)))
@@ -139,13 +139,13 @@ def test_only_transitions_change_it():
     assert board.text() == before
 
 
-def test_without_a_workflow_workers_have_numbers():
+def test_workers_without_a_workflow_have_numbers():
     board = StatusBoard()
     board.note(started(WorkerSpec(worker_id=7, task="t", model=None)))
     assert rows(board) == [["W7", "t", "Waiting", "12:00:00 UTC"]]
 
 
-def test_no_task_breaks_the_table():
+def test_task_text_is_escaped():
     bad = "a | b\n| x | y | Complete | 1 |\r\x1b[2J`<script>`*_[l](u)&amp; \u202e" + "z" * 1000
     board = StatusBoard()
     board.note(started(WorkerSpec(worker_id=1, task=bad, model=None)))
@@ -174,7 +174,7 @@ def recorded(tmp_path, **more) -> RunDirectory:
     return directory
 
 
-def test_the_file_says_what_the_board_says(tmp_path):
+def test_file_equals_the_table(tmp_path):
     directory = recorded(tmp_path, workflow=CHAIN)
     file = StatusFile(directory)
     path = directory.path / "status.md"
@@ -188,7 +188,7 @@ def test_the_file_says_what_the_board_says(tmp_path):
     directory.release()
 
 
-def test_workers_end_together_and_none_is_lost(tmp_path):
+def test_simultaneous_ends_are_all_recorded(tmp_path):
     directory = recorded(tmp_path)
     file = StatusFile(directory)
     file(started())
@@ -202,6 +202,6 @@ def test_workers_end_together_and_none_is_lost(tmp_path):
     directory.release()
 
 
-def test_a_run_that_is_gone_costs_no_worker_its_end(tmp_path):
+def test_removed_run_directory_causes_no_error(tmp_path):
     StatusFile(RunDirectory(tmp_path / "gone"))(started())
     assert not (tmp_path / "gone").exists()

@@ -1,4 +1,4 @@
-"""How well a run used its time."""
+"""Tests of the timing summary of a run."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -30,13 +30,13 @@ def workflow(**after: str) -> Workflow:
     return Workflow(name="w", tasks=tuple(tasks))
 
 
-def test_three_at_once():
+def test_three_concurrent_workers():
     assert summarise([result(n, 0, 5) for n in (1, 2, 3)], wall=5, slots=4) == Summary(
         sequential=15, wall=5, speedup=3, slots=3, utilisation=1, widest=3
     )
 
 
-def test_the_path_that_took_longest_is_named():
+def test_critical_path_is_the_longest_path():
     diamond = workflow(a="", b="a", c="a", d="bc", e="")
     ran = [
         result(1, 0, 1, "a"),
@@ -52,7 +52,7 @@ def test_the_path_that_took_longest_is_named():
     assert found.utilisation == pytest.approx(11.5 / 15, abs=0.001)
 
 
-def test_what_never_ran_took_no_time():
+def test_skipped_tasks_take_no_time():
     chain = workflow(a="", b="a", c="b")
     ran = [result(1, 0, 2, "a"), result(2, 2, 1, "b"), result(3, None, 0, "c")]
     found = summarise(ran, wall=4, slots=2, workflow=chain)
@@ -60,13 +60,13 @@ def test_what_never_ran_took_no_time():
     assert found.widest == 1
 
 
-def test_one_that_starts_as_another_ends_is_not_beside_it():
+def test_consecutive_workers_do_not_overlap():
     ran = [result(1, 0, 2), result(2, 2, 2), result(3, 3.5, 1)]
     assert summarise(ran, wall=5, slots=3).widest == 2
 
 
 @pytest.mark.parametrize("results", [[], [result(1, None, 0)]])
-def test_nothing_that_ran_is_no_division_by_nothing(results):
+def test_empty_run_causes_no_division_by_zero(results):
     found = summarise(results, wall=0, slots=2, workflow=workflow(a=""))
     assert (found.sequential, found.speedup, found.utilisation, found.widest) == (0, 0, 0, 0)
     assert found.critical_path == ()

@@ -1,4 +1,4 @@
-"""What a worker hands over by files: taken whole, or left out and told, and never followed."""
+"""Tests of the collection of findings and artifacts, without following links."""
 
 import os
 import signal
@@ -25,13 +25,13 @@ NOBODY = Redactor()
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where a worker writes to."""
+    """Return the directory that a worker writes to."""
     return make_place(tmp_path / "worker", USER)
 
 
 @contextmanager
 def soon(seconds: int = 60) -> Iterator[None]:
-    """Fail rather than wait for a FIFO that nobody writes to."""
+    """Fail instead of blocking forever on a FIFO."""
 
     def late(*_: object) -> None:
         raise AssertionError("it hangs")
@@ -66,7 +66,7 @@ def test_findings_and_artifacts_are_kept(place: Path) -> None:
     assert (root / "artifacts" / "report.html").stat().st_mode & 0o7777 == 0o644
 
 
-def test_taking_may_be_repeated(place: Path) -> None:
+def test_collection_may_be_repeated(place: Path) -> None:
     (place / "findings.md").write_text("first\n")
     (place / "artifacts" / "a").write_text("a")
     first = taken(place)
@@ -78,7 +78,7 @@ def test_taking_may_be_repeated(place: Path) -> None:
     assert findings(place.parent) == "first\n"
 
 
-def test_what_was_cut_short_is_gone_on_with(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_collection_is_continued(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "findings.md").write_text("first\n")
     (place / "artifacts" / "a").write_text("a")
     os.mkfifo(place / "artifacts" / "fifo")
@@ -93,12 +93,12 @@ def test_what_was_cut_short_is_gone_on_with(place: Path, monkeypatch: pytest.Mon
     assert findings(place.parent) == "first\n"
 
 
-def test_a_place_that_is_there_stays(place: Path) -> None:
+def test_existing_directory_is_kept(place: Path) -> None:
     (place / "findings.md").write_text("mine")
     assert (make_place(place.parent, USER) / "findings.md").read_text() == "mine"
 
 
-def test_nothing_handed_over_is_nothing(place: Path, tmp_path: Path) -> None:
+def test_without_files_nothing_is_collected(place: Path, tmp_path: Path) -> None:
     assert taken(place) == Handover()
     assert findings(place.parent) == ""
     assert take(tmp_path / "never was", NOBODY) == Handover()
@@ -131,7 +131,7 @@ PLANTED = (_fifo, _directory, _socket, _link)
 
 
 @pytest.mark.parametrize("plant", PLANTED)
-def test_findings_that_are_no_file_are_left_out(place: Path, plant: Callable[[Path], None]) -> None:
+def test_special_file_as_findings_is_left_out(place: Path, plant: Callable[[Path], None]) -> None:
     plant(place / "findings.md")
     assert taken(place).notes == ("the worker's `findings.md` is not a readable file",)
     assert findings(place.parent) == ""
@@ -139,7 +139,7 @@ def test_findings_that_are_no_file_are_left_out(place: Path, plant: Callable[[Pa
 
 
 @pytest.mark.parametrize("plant", [_fifo, _socket, _link])
-def test_artifacts_that_are_no_files_are_removed(
+def test_special_files_among_artifacts_are_removed(
     place: Path, plant: Callable[[Path], None]
 ) -> None:
     plant(place / "artifacts" / "planted")
@@ -157,16 +157,14 @@ def _folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [_fifo, _socket, _link, _folder])
-def test_artifacts_that_are_no_directory_are_left_out(
-    place: Path, plant: Callable[[Path], None]
-) -> None:
+def test_special_file_as_artifacts_is_left_out(place: Path, plant: Callable[[Path], None]) -> None:
     (place / "artifacts").rmdir()
     plant(place / "artifacts")
     assert taken(place) == Handover((), ("the worker's `artifacts` is not a directory",))
     assert not os.path.lexists(place.parent / "artifacts")
 
 
-def test_a_link_to_a_directory_of_the_host_is_not_followed(place: Path, tmp_path: Path) -> None:
+def test_link_to_a_directory_of_the_host_is_not_followed(place: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "file").write_text("private")
@@ -176,7 +174,7 @@ def test_a_link_to_a_directory_of_the_host_is_not_followed(place: Path, tmp_path
     assert (outside / "file").stat().st_mode & 0o7777 == 0o600
 
 
-def test_directories_inside_each_other_without_end_are_left_out(place: Path) -> None:
+def test_deeply_nested_directories_are_left_out(place: Path) -> None:
     here = Path.cwd()
     os.chdir(place / "artifacts")
     try:
@@ -193,7 +191,7 @@ def test_directories_inside_each_other_without_end_are_left_out(place: Path) -> 
     assert not place.exists()
 
 
-def test_locked_directories_are_opened(place: Path) -> None:
+def test_directories_without_permissions_are_collected(place: Path) -> None:
     locked = place / "artifacts" / "locked"
     locked.mkdir()
     (locked / "file").write_text("f")
@@ -204,7 +202,7 @@ def test_locked_directories_are_opened(place: Path) -> None:
     assert (place.parent / "artifacts" / "locked" / "file").read_text() == "f"
 
 
-def test_long_findings_are_cut(place: Path) -> None:
+def test_long_findings_are_truncated(place: Path) -> None:
     (place / "findings.md").write_text("x" * (MOST_FINDINGS + 1))
     os.truncate(place / "findings.md", 10 * 1024**3)
     notes = taken(place).notes
@@ -219,14 +217,14 @@ def test_a_sparse_artifact_stays_sparse(place: Path) -> None:
     assert (place.parent / "artifacts" / "big").stat().st_blocks == 0
 
 
-def test_findings_have_no_secrets_and_steer_no_terminal(place: Path) -> None:
+def test_findings_are_redacted_and_made_harmless(place: Path) -> None:
     redactor = Redactor({"TOKEN": b"hunter2hunter2"})
     (place / "findings.md").write_bytes(b"\x1b]0;x\x07token hunter2hunter2 \xff\0end\n")
     taken(place, redactor)
     assert findings(place.parent) == ("\ufffd]0;x\ufffdtoken [redacted:TOKEN] \ufffd\ufffdend\n")
 
 
-def test_a_secret_at_the_cut_is_not_halved(place: Path) -> None:
+def test_secret_at_the_limit_is_redacted(place: Path) -> None:
     redactor = Redactor({"TOKEN": b"hunter2hunter2"})
     text = b"x" * (MOST_FINDINGS - 7) + b"hunter2hunter2"
     (place / "findings.md").write_bytes(text)
@@ -234,7 +232,7 @@ def test_a_secret_at_the_cut_is_not_halved(place: Path) -> None:
     assert "hunter2" not in findings(place.parent)
 
 
-def test_no_more_are_listed_than_a_result_can_hold(place: Path) -> None:
+def test_number_of_listed_artifacts_is_bounded(place: Path) -> None:
     for number in range(MOST_LISTED + 5):
         (place / "artifacts" / f"{number:04}").touch()
     handed = taken(place)
@@ -242,6 +240,6 @@ def test_no_more_are_listed_than_a_result_can_hold(place: Path) -> None:
     assert handed.notes == (f"only {MOST_LISTED} of the worker's artifacts are listed",)
 
 
-def test_a_name_that_is_no_text_is_spelt_out(place: Path) -> None:
+def test_name_that_is_not_utf8_is_escaped(place: Path) -> None:
     (place / "artifacts" / os.fsdecode(b"a\xff")).touch()
     assert taken(place).artifacts == ("a\\xff",)

@@ -1,4 +1,4 @@
-"""Caches that workers share: what is published, who finds it, and who cannot change it."""
+"""Tests of shared caches: publication, selection, isolation between workers."""
 
 import os
 import sys
@@ -50,7 +50,7 @@ def published(repo: Path) -> dict[str, bytes | None]:
     }
 
 
-def test_what_setup_cached_is_found_by_later_workers(repo: Path, local_engine: LocalEngine) -> None:
+def test_later_workers_find_the_warmed_cache(repo: Path, local_engine: LocalEngine) -> None:
     assert warmed(repo, local_engine) is Status.SUCCESS
     assert branches(repo) == []
     assert published(repo) == {"npm": None, "npm/deep": None, "npm/deep/a": b"good\n"}
@@ -59,7 +59,7 @@ def test_what_setup_cached_is_found_by_later_workers(repo: Path, local_engine: L
     assert show(repo, f"{result.results[0].branch}:found.txt") == "good"
 
 
-def test_no_worker_changes_it_for_another(repo: Path, local_engine: LocalEngine) -> None:
+def test_changes_of_a_worker_are_not_shared(repo: Path, local_engine: LocalEngine) -> None:
     warmed(repo, local_engine)
     before = published(repo)
     evil = (
@@ -75,7 +75,7 @@ def test_no_worker_changes_it_for_another(repo: Path, local_engine: LocalEngine)
         assert not (Path(one.log) / "caches").exists()
 
 
-def test_a_check_finds_what_was_published(repo: Path, local_engine: LocalEngine) -> None:
+def test_checks_find_the_published_cache(repo: Path, local_engine: LocalEngine) -> None:
     warmed(repo, local_engine)
     task = 'echo evil > "$npm_config_cache/deep/a"; touch done.txt'
     check = 'test "$(cat "$npm_config_cache/deep/a")" = good'
@@ -83,7 +83,7 @@ def test_a_check_finds_what_was_published(repo: Path, local_engine: LocalEngine)
     assert [one.passed for one in result.results[0].checks] == [True]
 
 
-def test_what_a_worker_caches_counts_as_written(repo: Path, local_engine: LocalEngine) -> None:
+def test_cached_files_count_towards_the_disk_limit(repo: Path, local_engine: LocalEngine) -> None:
     task = 'head -c 40000000 /dev/urandom > "$npm_config_cache/big"; sleep 60'
     limits = Limits(disk=8 * 1024**2, grace=0.3)
     warmed(repo, local_engine)
@@ -91,7 +91,7 @@ def test_what_a_worker_caches_counts_as_written(repo: Path, local_engine: LocalE
     assert result.reason is Reason.DISK
 
 
-def test_a_copy_has_links_as_links(tmp_path: Path) -> None:
+def test_links_are_copied_as_links(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the host")
     kept = tmp_path / "generation" / "npm"
@@ -108,14 +108,12 @@ def test_a_copy_has_links_as_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setup", [f"{FILL}; exit 1", f"{FILL}; kill -9 $$"])
-def test_what_failed_is_not_published(repo: Path, local_engine: LocalEngine, setup: str) -> None:
+def test_failed_setup_publishes_nothing(repo: Path, local_engine: LocalEngine, setup: str) -> None:
     assert warmed(repo, local_engine, setup) is Status.FAILED
     assert generations(Repository(repo)) == []
 
 
-def test_the_newest_takes_the_place_of_what_was_there(
-    repo: Path, local_engine: LocalEngine
-) -> None:
+def test_new_generation_replaces_the_old(repo: Path, local_engine: LocalEngine) -> None:
     warmed(repo, local_engine)
     (first,) = generations(Repository(repo))
     warmed(repo, local_engine, FILL.replace("good", "better"))
@@ -123,7 +121,7 @@ def test_the_newest_takes_the_place_of_what_was_there(
     assert generations(Repository(repo)) != [first]
 
 
-def test_what_a_run_found_first_it_finds_again(repo: Path, tmp_path: Path) -> None:
+def test_resumed_run_keeps_its_generation(repo: Path, tmp_path: Path) -> None:
     repository, base = Repository(repo), git(repo, "rev-parse", "HEAD")
     place = repository.state_dir / "caches"
     (place / "1-aaaaaaaa" / "npm").mkdir(parents=True)
@@ -143,7 +141,7 @@ def test_what_a_run_found_first_it_finds_again(repo: Path, tmp_path: Path) -> No
     assert "nothing is cached for uv: run `orchestrator cache warm`" in again.notices
 
 
-def test_what_was_made_for_the_same_lock_files_comes_first(
+def test_generation_with_the_same_lock_files_is_preferred(
     repo: Path, tmp_path: Path, local_engine: LocalEngine
 ) -> None:
     warmed(repo, local_engine)
@@ -162,7 +160,7 @@ def test_what_was_made_for_the_same_lock_files_comes_first(
     assert len(found.notices) == 1
 
 
-def test_only_plain_files_are_published_and_all_may_be_written(repo: Path, tmp_path: Path) -> None:
+def test_only_regular_files_are_published(repo: Path, tmp_path: Path) -> None:
     root, outside = tmp_path / "worker", tmp_path / "outside"
     made = root / "caches" / "fresh" / "npm"
     (made / "locked").mkdir(parents=True)
@@ -181,7 +179,7 @@ def test_only_plain_files_are_published_and_all_may_be_written(repo: Path, tmp_p
     assert outside.stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_removed_while_a_run_goes_on(repo: Path, local_engine: LocalEngine) -> None:
+def test_no_generation_is_removed_during_a_run(repo: Path, local_engine: LocalEngine) -> None:
     warmed(repo, local_engine)
     repository = Repository(repo)
     run = RunDirectory(repository.state_dir / "runs" / "20260101-000000-abcdef")
@@ -200,7 +198,7 @@ def test_nothing_is_removed_while_a_run_goes_on(repo: Path, local_engine: LocalE
     assert not half_gone.exists()
 
 
-def test_package_managers_ask_nobody_without_a_network() -> None:
+def test_package_managers_are_offline_without_a_network() -> None:
     kinds = ("pip", "npm", "uv", "cargo")
     places = {
         "PIP_CACHE_DIR": "/caches/pip/cache",
@@ -226,13 +224,13 @@ def test_package_managers_ask_nobody_without_a_network() -> None:
         ({"caches": ("pip",)}, "there is no `setup` command to fill the caches with"),
     ],
 )
-def test_there_must_be_something_to_warm(project: dict[str, object], problem: str) -> None:
+def test_warming_needs_caches_and_setup(project: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         warming_config(configured("any", **project))
     assert caught.value.message == problem
 
 
-def test_a_setup_that_was_found_in_the_repository_is_not_let_onto_the_internet() -> None:
+def test_setup_of_a_discovered_file_is_not_warmed() -> None:
     found = configured("any", caches=("npm",), setup=("npm ci",), closed_stages=("setup",))
     with pytest.raises(
         ConfigError, match="`setup` of a configuration file found in the repository"
@@ -247,7 +245,7 @@ def wheel(path: Path, info: str, text: str) -> None:
         file.writestr(f"{info}/WHEEL", text)
 
 
-def test_wheels_are_named_by_what_is_in_them(
+def test_wheels_are_named_by_their_metadata(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache, wheels = tmp_path / "cache", tmp_path / "wheels"

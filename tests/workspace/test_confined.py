@@ -1,4 +1,4 @@
-"""`enforce: ro`: a worker that can write to the directories of its `paths` alone."""
+"""Tests of `enforce: ro`, with which a worker can write only to its `paths`."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tests.support.submodules import with_submodules
 
 
 class Recording(LocalEngine):
-    """Keeps what its containers were to be like."""
+    """Records the specifications of its containers."""
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch)
@@ -54,7 +54,7 @@ def confined(*paths: str, **rest: Any) -> ParallelConfig:
 CONFINED = {WORKSPACE: False, f"{WORKSPACE}/new/deep": True, f"{WORKSPACE}/src": True}
 
 
-def test_only_the_directories_are_writable(repo: Path, tmp_path: Path) -> None:
+def test_only_the_paths_are_writable(repo: Path, tmp_path: Path) -> None:
     engine = Recording(tmp_path / "engine")
     config = confined(
         "./src/", "new/deep", "src/inner", setup=("true",), teardown=("true",),
@@ -91,7 +91,7 @@ def workspace_of(tmp_path: Path, mode: Mode = "overlay", *paths: str) -> Workspa
     )  # fmt: skip
 
 
-def test_each_directory_is_a_layer_of_its_own_within_the_whole(tmp_path: Path) -> None:
+def test_each_path_has_its_own_upper_layer(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, "overlay", "a/b", "c")
     tree, state = workspace.worktree.path, workspace.store
     workspace.confine()
@@ -110,7 +110,7 @@ def test_each_directory_is_a_layer_of_its_own_within_the_whole(tmp_path: Path) -
     assert all(mount.target.startswith(SWEPT) and mount.read_only for mount in swept)
 
 
-def test_the_directories_that_were_made_are_no_work(tmp_path: Path) -> None:
+def test_created_mount_points_are_not_work(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, "overlay", "a/b")
     workspace.confine()
     assert workspace.is_untouched()
@@ -120,7 +120,7 @@ def test_the_directories_that_were_made_are_no_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["overlay", "bind"])
 @pytest.mark.parametrize("name", ["link", "link/below", "file"])
-def test_nothing_is_mounted_through_a_link(tmp_path: Path, mode: Mode, name: str) -> None:
+def test_mount_points_are_not_created_through_links(tmp_path: Path, mode: Mode, name: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     workspace = workspace_of(tmp_path, mode, name)
@@ -148,7 +148,7 @@ def test_nothing_is_mounted_through_a_link(tmp_path: Path, mode: Mode, name: str
         (("link/src",), "`link` is not a directory"),
     ],
 )
-def test_what_is_no_directory_is_refused(
+def test_path_that_is_not_a_directory_is_refused(
     repo: Path, local_engine: LocalEngine, paths: tuple[str, ...], said: str
 ) -> None:
     (repo / "link").symlink_to("src")
@@ -161,7 +161,7 @@ def test_what_is_no_directory_is_refused(
     assert branches(repo) == []
 
 
-def test_what_would_be_written_elsewhere_is_refused(
+def test_other_required_writes_are_refused(
     repo: Path, tmp_path: Path, local_engine: LocalEngine
 ) -> None:
     config = confined("src").model_copy(update={"project": Project(dotenv=".env")})
@@ -172,7 +172,7 @@ def test_what_would_be_written_elsewhere_is_refused(
         ParallelRunner(confined("src"), inner, engine=local_engine).execute()
 
 
-def test_a_link_of_another_task_fails_the_task_behind_it(
+def test_link_committed_by_a_dependency_fails_the_task(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     own = WorkerSettings(paths=("src",), enforce="ro")
@@ -190,7 +190,7 @@ def test_a_link_of_another_task_fails_the_task_behind_it(
     )
 
 
-def test_directories_are_each_in_no_other() -> None:
+def test_nested_directories_are_merged() -> None:
     found = directories(["b/", "./a/x", "/a", "a-b", "a/y/z", "c d"])
     assert found == ("a", "a-b", "b", "c d")
 
@@ -203,7 +203,7 @@ def test_directories_are_each_in_no_other() -> None:
         ("enforce: rw, paths: [src]", "`tasks[1].enforce` is `rw`"),
     ],
 )
-def test_a_workflow_file_is_refused(tmp_path: Path, own: str, said: str) -> None:
+def test_workflow_with_invalid_paths_is_refused(tmp_path: Path, own: str, said: str) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(f"tasks: [{{id: one, task: x, {own}}}]")
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""Untracked files that workers get: as asked, never a secret by accident, never committed."""
+"""Tests of copied untracked files: as requested, no secrets by accident, never committed."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.runs import shell_run
 
 @pytest.fixture
 def repo(repo: Path) -> Path:
-    """With files that git ignores, and some that it merely does not track."""
+    """Return a repository with ignored and with merely untracked files."""
     (repo / ".gitignore").write_text("/deps/\n.env*\n*.local\nlogs/*.log\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "ignore")
@@ -43,39 +43,39 @@ def run_one(repo: Path, engine: LocalEngine, task: str, *copied: str) -> WorkerR
 
 
 class TestChoice:
-    def test_nothing_unless_asked(self, repo: Path) -> None:
+    def test_nothing_is_copied_by_default(self, repo: Path) -> None:
         assert chosen(repo) == []
 
-    def test_untracked_files_that_match(self, repo: Path) -> None:
+    def test_matching_untracked_files_are_chosen(self, repo: Path) -> None:
         assert chosen(repo, "deps/", "*.csv", "a.txt") == [
             "data/one.csv", "deps/a/index.js", "deps/b.js",
         ]  # fmt: skip
 
-    def test_later_patterns_take_back(self, repo: Path) -> None:
+    def test_negated_patterns_exclude_files(self, repo: Path) -> None:
         assert chosen(repo, "deps/**", "!b.js") == ["deps/a/index.js"]
 
-    def test_the_list_gives_what_git_ignores_alone(self, repo: Path) -> None:
+    def test_worktreeinclude_selects_only_ignored_files(self, repo: Path) -> None:
         (repo / LIST).write_text("# ours\n\n*.local\n*.csv\na.txt\n")
         assert chosen(repo) == ["conf/app.local"]
 
-    def test_a_secret_is_named_by_itself(self, repo: Path) -> None:
+    def test_secret_file_must_be_named_explicitly(self, repo: Path) -> None:
         with pytest.raises(ConfigError) as error:
             chosen(repo, ".e*")
         assert "`.env`" in error.value.message
         assert "--copy .env" in (error.value.hint or "")
         assert chosen(repo, ".env") == [".env"]
 
-    def test_a_secret_elsewhere_is_another(self, repo: Path) -> None:
+    def test_explicit_name_covers_only_its_own_path(self, repo: Path) -> None:
         (repo / "conf" / ".env").write_text("TOKEN=2\n")
         with pytest.raises(ConfigError, match=r"conf/\.env"):
             chosen(repo, ".env")
         assert chosen(repo, "conf/.env", "/.env") == [".env", "conf/.env"]
 
-    def test_a_list_of_the_users_own_may_name_a_secret(self, repo: Path) -> None:
+    def test_untracked_worktreeinclude_may_name_a_secret(self, repo: Path) -> None:
         (repo / LIST).write_text(".env\n")
         assert chosen(repo) == [".env"]
 
-    def test_a_list_that_came_with_the_repository_may_not(self, repo: Path) -> None:
+    def test_tracked_worktreeinclude_may_not_name_a_secret(self, repo: Path) -> None:
         (repo / LIST).write_text(".env\n*.local\n")
         git(repo, "add", LIST)
         copies = choose_copies(Repository(repo), ())
@@ -85,12 +85,12 @@ class TestChoice:
         )
         assert chosen(repo, ".env") == [".env", "conf/app.local"]
 
-    def test_a_list_that_is_no_file(self, repo: Path) -> None:
+    def test_worktreeinclude_that_is_a_fifo_is_refused(self, repo: Path) -> None:
         os.mkfifo(repo / LIST)
         with pytest.raises(ConfigError, match="not a regular file"):
             chosen(repo)
 
-    def test_links_out_of_the_repository_stay(self, repo: Path) -> None:
+    def test_links_out_of_the_repository_are_not_copied(self, repo: Path) -> None:
         (repo / "deps" / "in").symlink_to("../a.txt")
         (repo / "deps" / "out").symlink_to("../../elsewhere")
         (repo / "deps" / "etc").symlink_to("/etc")
@@ -100,16 +100,16 @@ class TestChoice:
             "not copied because they are links out of the repository: `deps/etc`, `deps/out`",
         )
 
-    def test_a_repository_inside_is_not_taken(self, repo: Path) -> None:
+    def test_nested_repository_is_not_copied(self, repo: Path) -> None:
         git(repo, "init", "-q", "deps/nested")
         (repo / "deps" / "nested" / "file").write_text("x")
         assert chosen(repo, "deps/") == ["deps/a/index.js", "deps/b.js"]
 
-    def test_a_pattern_in_vain_is_told(self, repo: Path) -> None:
+    def test_pattern_without_a_match_causes_a_notice(self, repo: Path) -> None:
         copies = choose_copies(Repository(repo), ["deps/", "mistake.json"])
         assert copies.notices == ("`copy` matches no untracked file: `mistake.json`",)
 
-    def test_much_is_told(self, repo: Path) -> None:
+    def test_large_size_causes_a_notice(self, repo: Path) -> None:
         with (repo / "deps" / "big").open("wb") as file:
             file.truncate(101 * 1024**2)
         (notice,) = choose_copies(Repository(repo), ["deps/"]).notices
@@ -124,7 +124,7 @@ class TestChoice:
         "service-account-prod.json", ".docker/config.json", ".netrc", ".pypirc", "tls/private.key",
     ],
 )  # fmt: skip
-def test_what_may_hold_a_secret(path: str) -> None:
+def test_names_that_may_hold_a_secret(path: str) -> None:
     assert is_secret(path)
 
 
@@ -135,7 +135,7 @@ def test_what_may_hold_a_secret(path: str) -> None:
         ".venv/lib/python3/site-packages/certifi/cacert.pem", "local.settings.json", ".docker/run",
     ],
 )  # fmt: skip
-def test_what_does_not(path: str) -> None:
+def test_names_that_hold_no_secret(path: str) -> None:
     assert not is_secret(path)
 
 
@@ -154,7 +154,7 @@ class TestCopying:
         assert (target / "d" / "run").read_text() == "x" * 100_000
         assert (target / "d" / "link").readlink() == Path("run")
 
-    def test_no_link_is_followed(self, tmp_path: Path) -> None:
+    def test_links_are_not_followed(self, tmp_path: Path) -> None:
         source, target, elsewhere = (tmp_path / name for name in ("a", "b", "c"))
         (source / "d").mkdir(parents=True)
         (source / "d" / "file").write_text("x")
@@ -164,7 +164,7 @@ class TestCopying:
         assert copy_in(["d/file"], source, target, tracked=set) == frozenset()
         assert list(elsewhere.iterdir()) == []
 
-    def test_what_is_there_stays(self, tmp_path: Path) -> None:
+    def test_existing_files_are_kept(self, tmp_path: Path) -> None:
         source, target = tmp_path / "a", tmp_path / "b"
         for place in (source, target):
             place.mkdir()
@@ -176,7 +176,7 @@ class TestCopying:
 
 
 class TestRuns:
-    def test_the_worker_has_them_and_nobody_commits_them(
+    def test_copies_are_present_and_not_committed(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         before = fingerprint(repo)
@@ -189,18 +189,22 @@ class TestRuns:
         assert (seen / "deps" / "a" / "index.js").read_text() == "deps/a/index.js"
         assert fingerprint(repo) == before
 
-    def test_whatever_the_ignore_file_says(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_copies_are_not_committed_even_if_gitignore_changes(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         task = "printf '!.env\\n!deps/\\n!notes.txt\\n' > .gitignore; echo more >> notes.txt"
         worker = run_one(repo, local_engine, task, "deps/", ".env", "notes.txt")
         assert worker.files_modified == [".gitignore"]
 
-    def test_what_it_commits_itself_is_told(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_copy_committed_by_the_worker_causes_a_note(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         task = "git add -f .env && git commit -qm mine && echo w > w"
         worker = run_one(repo, local_engine, task, ".env")
         assert worker.files_modified == [".env", "w"]
         assert "a copied file is in the worker's own commits: .env" in (worker.message or "")
 
-    def test_what_they_keep_secret_is_shown_nowhere(
+    def test_values_of_copied_files_are_redacted(
         self, repo: Path, local_engine: LocalEngine
     ) -> None:
         (repo / ".env").write_text('export API_KEY="sesame, open"\nPORT=12345678\n')
@@ -210,7 +214,9 @@ class TestRuns:
         assert printed == 'export API_KEY="[redacted:API_KEY]"\nPORT=12345678\n'
         assert "contains the value of `API_KEY` in stolen" in (worker.message or "")
 
-    def test_what_it_makes_beside_them_is_kept(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_new_files_beside_copies_are_committed(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         worker = run_one(repo, local_engine, "echo 2 > data/two.csv", "data/*")
         assert worker.files_modified == ["data/two.csv"]
 
@@ -225,7 +231,9 @@ class TestRuns:
         assert worker.files_modified == ["a.txt"]
         assert git(repo, "show", f"{worker.branch}:a.txt") == "a\nw"
 
-    def test_they_are_no_work_to_be_kept(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_unchanged_copies_are_not_backed_up(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         run_one(repo, local_engine, "true", "notes.txt", "data/")
         repository = Repository(repo)
         assert is_clean(repository, owners(repository)[1])
@@ -233,7 +241,9 @@ class TestRuns:
         assert [worker.backup for worker in report.workers] == [None]
         assert git(repo, "for-each-ref", BACKUPS) == ""
 
-    def test_unless_the_user_changed_one(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_copy_changed_by_the_user_is_backed_up(
+        self, repo: Path, local_engine: LocalEngine
+    ) -> None:
         worker = run_one(repo, local_engine, "true", "notes.txt", "data/")
         (Path(worker.worktree_path) / "notes.txt").write_text("changed\n")
         repository = Repository(repo)
@@ -243,7 +253,7 @@ class TestRuns:
         listed = git(repo, "ls-tree", "-r", "--name-only", str(cleaned.backup)).splitlines()
         assert "data/one.csv" not in listed
 
-    def test_a_second_attempt_has_them_too(self, repo: Path, local_engine: LocalEngine) -> None:
+    def test_retry_has_the_copies(self, repo: Path, local_engine: LocalEngine) -> None:
         task = "cat notes.txt; echo w >> w; test $(wc -l < w) = 2"
         isolation = Isolation(network="none", copied=("notes.txt",))
         (worker,) = shell_run(

@@ -1,4 +1,4 @@
-"""Who a worker is on this machine, and what is its own."""
+"""Tests of a worker's user id, and of the ownership of its files."""
 
 import os
 import stat
@@ -21,14 +21,14 @@ from orchestrator.workspace.private_git import StoreOptions, base_objects, make_
 from tests.support.repository import git
 
 
-def test_no_worker_is_root_and_no_two_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_worker_of_root_has_its_own_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 0)
     users = [worker_user(number) for number in range(1, 11)]
     assert len(set(users)) == 10
     assert all(uid >= 20_000 and gid >= 20_000 for uid, gid in users)
 
 
-def test_the_worker_of_an_ordinary_user_is_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_of_an_ordinary_user_has_the_users_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "getgid", lambda: 1001)
     assert worker_user(7) == (1000, 1001)
@@ -43,7 +43,7 @@ def strict_umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("strict_umask")
 @pytest.mark.parametrize("history", ["full", "shallow"])
-def test_objects_are_for_all_to_read_and_for_none_to_write(
+def test_objects_are_readable_and_read_only(
     repo: Path, tmp_path: Path, history: Literal["full", "shallow"]
 ) -> None:
     objects = tmp_path / "objects"
@@ -53,7 +53,7 @@ def test_objects_are_for_all_to_read_and_for_none_to_write(
     assert {mode for path, mode in found.items() if path.is_file()} == {0o444}
 
 
-def test_a_worker_is_given_the_bases_objects_alone(repo: Path, tmp_path: Path) -> None:
+def test_worker_gets_only_the_objects_of_the_base(repo: Path, tmp_path: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     git(repo, "commit", "-q", "--allow-empty", "-m", "private")
     base_objects(Repository(repo), base, tmp_path / "objects", history="full")
@@ -64,7 +64,7 @@ def test_a_worker_is_given_the_bases_objects_alone(repo: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("mode", ["overlay", "bind"])
-def test_a_worker_writes_to_its_files_and_its_store_alone(tmp_path: Path, mode: Mode) -> None:
+def test_worker_can_write_only_to_its_files_and_store(tmp_path: Path, mode: Mode) -> None:
     worktree = Worktree(path=tmp_path / "tree", branch="b", git_dir=tmp_path / "git")
     workspace = Workspace(
         worktree=worktree, store=Store(root=tmp_path / "state"), objects=tmp_path / "objects",
@@ -81,7 +81,7 @@ def test_a_worker_writes_to_its_files_and_its_store_alone(tmp_path: Path, mode: 
 
 
 @pytest.mark.parametrize("mode", ["overlay", "bind"])
-def test_a_read_only_worker_writes_nowhere_and_its_harvest_does(tmp_path: Path, mode: Mode) -> None:
+def test_read_only_worker_has_read_only_mounts(tmp_path: Path, mode: Mode) -> None:
     workspace = Workspace(
         worktree=Worktree(path=tmp_path / "tree", branch="b", git_dir=tmp_path / "git"),
         store=Store(root=tmp_path / "state"), objects=tmp_path / "objects",
@@ -96,8 +96,8 @@ def test_a_read_only_worker_writes_nowhere_and_its_harvest_does(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("mode", ["overlay", "bind"])
-def test_nothing_of_the_base_is_to_be_read_again(repo: Path, tmp_path: Path, mode: Mode) -> None:
-    """A file as young as the index would be, and written to the store once more."""
+def test_files_of_the_base_are_not_read_again(repo: Path, tmp_path: Path, mode: Mode) -> None:
+    """Git would read files as new as the index again, and write them to the store."""
     base, tree = git(repo, "rev-parse", "HEAD"), repo / ".architect-parallel-1"
     git(repo, "worktree", "add", "-q", "-b", "architect/parallel-1", str(tree))
     worktree = open_worktree(tree, "architect/parallel-1")

@@ -1,4 +1,4 @@
-"""What workers of one run tell each other by files, and what they cannot."""
+"""Tests of the files that workers of one run share."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def read(directory: RunDirectory, name: str = "context.md") -> str:
     return (directory.path / "shared" / name).read_text()
 
 
-def test_the_context_follows_the_run(directory: RunDirectory, shared: Shared) -> None:
+def test_context_is_updated_during_the_run(directory: RunDirectory, shared: Shared) -> None:
     assert read(directory) == (
         "# review\n\n## Task Status\n- [ ] auth - Agent 1\n- [ ] api - Agent 2\n"
         "- [ ] ui - Agent 3\n\n## Findings\n"
@@ -102,14 +102,14 @@ def test_the_context_follows_the_run(directory: RunDirectory, shared: Shared) ->
         {"status": Status.FAILED, "reason": Reason.DEPENDENCY},
     ],
 )
-def test_what_never_ran_is_not_complete(
+def test_skipped_task_is_not_complete(
     directory: RunDirectory, shared: Shared, came: dict[str, Any]
 ) -> None:
     shared.following(ignore)(WorkerDone(result=result(1, started_at=None, **came)))
     assert "- [ ] auth - Agent 1 (skipped)\n" in read(directory)
 
 
-def test_the_table_of_tasks_is_there_too(directory: RunDirectory, shared: Shared) -> None:
+def test_status_table_is_shared(directory: RunDirectory, shared: Shared) -> None:
     def write(_: object) -> None:
         (directory.path / "status.md").write_text("| Agent |\n")
 
@@ -117,14 +117,14 @@ def test_the_table_of_tasks_is_there_too(directory: RunDirectory, shared: Shared
     assert read(directory, "status.md") == "| Agent |\n"
 
 
-def test_whoever_follows_is_told_too(shared: Shared) -> None:
+def test_events_are_passed_on(shared: Shared) -> None:
     told: list[object] = []
     event = WorkerPreparing(worker_id=1)
     shared.following(told.append)(event)
     assert told == [event]
 
 
-def test_another_process_writes_the_same(
+def test_another_process_writes_the_same_files(
     directory: RunDirectory, shared: Shared, repo: Path
 ) -> None:
     (directory.worker(3) / "findings.md").write_text("- slow\n")
@@ -136,7 +136,7 @@ def test_another_process_writes_the_same(
     assert read(directory) == before
 
 
-def test_what_the_user_gave_comes_first(directory: RunDirectory, repo: Path) -> None:
+def test_text_of_the_user_comes_first(directory: RunDirectory, repo: Path) -> None:
     sharing.keep_given(directory, Redactor(), "Use tabs.\n")
     made(directory, repo)
     assert read(directory).startswith("Use tabs.\n\n## Task Status\n- [ ] auth")
@@ -150,7 +150,7 @@ def test_what_the_user_gave_comes_first(directory: RunDirectory, repo: Path) -> 
         (b"x" * (256 * 1024 + 1), "is larger than 256 KiB"),
     ],
 )
-def test_a_context_that_is_no_text_is_refused(
+def test_context_that_is_not_text_is_refused(
     repo: Path, local_engine: LocalEngine, content: bytes | None, said: str
 ) -> None:
     if content is not None:
@@ -160,13 +160,13 @@ def test_a_context_that_is_no_text_is_refused(
     assert list(all_runs(Repository(repo).state_dir)) == []
 
 
-def test_a_context_that_is_no_file_is_not_waited_for(repo: Path, local_engine: LocalEngine) -> None:
+def test_context_that_is_a_fifo_is_refused(repo: Path, local_engine: LocalEngine) -> None:
     os.mkfifo(repo / "context.md")
     with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
         shell_run(repo, local_engine, "true", context="context.md")
 
 
-def test_a_context_is_given_to_every_worker(repo: Path, local_engine: LocalEngine) -> None:
+def test_context_is_provided_to_every_worker(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "context.md").write_text("Use tabs, and s3cret-s3cret.\n")
     isolation = Isolation(network="none", env={"MY_TOKEN": "s3cret-s3cret"})
     (worker,) = shell_run(
@@ -176,7 +176,7 @@ def test_a_context_is_given_to_every_worker(repo: Path, local_engine: LocalEngin
     assert show(repo, f"{worker.branch}:got.txt") == "Use tabs, and [redacted:MY_TOKEN]."
 
 
-def test_whoever_goes_on_needs_the_file_no_more(repo: Path, local_engine: LocalEngine) -> None:
+def test_resumed_run_does_not_need_the_context_file(repo: Path, local_engine: LocalEngine) -> None:
     (repo / "context.md").write_text("Use tabs.\n")
     task = 'cat "$ORCHESTRATOR_CONTEXT"'
     wishes = configured(task, context="context.md")
@@ -188,7 +188,7 @@ def test_whoever_goes_on_needs_the_file_no_more(repo: Path, local_engine: LocalE
     assert (Path(worker.log) / "stdout.log").read_text() == "Use tabs.\n"
 
 
-def test_workers_of_no_workflow_know_nothing_of_each_other(
+def test_workers_without_a_workflow_share_only_the_context(
     directory: RunDirectory, repo: Path
 ) -> None:
     alone = made(directory, repo, title=None)
@@ -200,7 +200,9 @@ def test_workers_of_no_workflow_know_nothing_of_each_other(
     assert read(directory) == "Use tabs.\n"
 
 
-def test_only_its_own_place_can_be_written(directory: RunDirectory, shared: Shared) -> None:
+def test_worker_can_write_only_to_its_own_directory(
+    directory: RunDirectory, shared: Shared
+) -> None:
     shared.give_inputs(UI, [Input(name="auth", result=result(1), base="HEAD")])
     mounts = {one.target: one for one in shared.mounts(UI, USER)}
     assert mounts[OUT] == BindMount(
@@ -212,7 +214,7 @@ def test_only_its_own_place_can_be_written(directory: RunDirectory, shared: Shar
         )
 
 
-def test_everybody_can_read_it_and_nobody_else_write(
+def test_shared_files_are_readable_and_not_writable(
     directory: RunDirectory, shared: Shared
 ) -> None:
     shared.give_inputs(UI, [Input(name="auth", result=result(1), base="HEAD")])
@@ -221,7 +223,7 @@ def test_everybody_can_read_it_and_nobody_else_write(
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
 
 
-def test_a_worker_is_told_where_all_of_it_is(shared: Shared) -> None:
+def test_variables_contain_the_paths(shared: Shared) -> None:
     assert variables(UI, shared.mounts(UI, USER)) == {
         "ORCHESTRATOR_TASK_ID": "ui",
         "ORCHESTRATOR_CONTEXT": "/run/orchestrator/shared/context.md",
@@ -233,7 +235,9 @@ def test_a_worker_is_told_where_all_of_it_is(shared: Shared) -> None:
     assert variables(spec(1, None), ()) == {}
 
 
-def test_a_reducer_gets_results_summaries_and_diffs(directory: RunDirectory, repo: Path) -> None:
+def test_reducing_task_gets_results_summaries_and_diffs(
+    directory: RunDirectory, repo: Path
+) -> None:
     redactor = Redactor({"TOKEN": b"hunter2hunter2"})
     shared = made(directory, repo, redactor=redactor)
     base, tip = git(repo, "rev-parse", "HEAD~1"), git(repo, "rev-parse", "HEAD")
@@ -257,7 +261,7 @@ def test_a_reducer_gets_results_summaries_and_diffs(directory: RunDirectory, rep
     assert every[0] == {"id": "auth", **clean.model_dump(mode="json")}
 
 
-def test_inputs_are_given_once(directory: RunDirectory, shared: Shared) -> None:
+def test_inputs_are_written_once(directory: RunDirectory, shared: Shared) -> None:
     shared.give_inputs(UI, [])
     assert [one.target for one in shared.mounts(UI, USER)] == [OUT, SHARED]
     (directory.path / "inputs" / "3.half").mkdir(parents=True)
@@ -268,7 +272,7 @@ def test_inputs_are_given_once(directory: RunDirectory, shared: Shared) -> None:
     assert names == ["auth.diff", "auth.json", "auth.summary.md", "results.json"]
 
 
-def test_a_long_diff_is_cut(
+def test_long_diff_is_truncated(
     directory: RunDirectory, shared: Shared, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharing, "MOST_DIFF", 100)
@@ -281,14 +285,14 @@ def test_a_long_diff_is_cut(
     )
 
 
-def test_a_diff_that_cannot_be_had_says_why(directory: RunDirectory, shared: Shared) -> None:
+def test_failed_diff_contains_the_error(directory: RunDirectory, shared: Shared) -> None:
     gone = "0123456789" * 4
     shared.give_inputs(UI, [Input(name="auth", result=result(1, commit=gone), base="HEAD")])
     diff = (directory.path / "inputs" / "3" / "auth.diff").read_text()
     assert diff.startswith("# no diff could be created: `git diff-tree` failed")
 
 
-def test_a_worker_hands_over(repo: Path, local_engine: LocalEngine) -> None:
+def test_findings_and_artifacts_are_collected(repo: Path, local_engine: LocalEngine) -> None:
     task = (
         'echo "- slow" > "$ORCHESTRATOR_FINDINGS"; mkdir "$ORCHESTRATOR_ARTIFACTS/deep"; '
         'echo r > "$ORCHESTRATOR_ARTIFACTS/deep/report.txt"; mkfifo "$ORCHESTRATOR_ARTIFACTS/f"; '
@@ -304,14 +308,14 @@ def test_a_worker_hands_over(repo: Path, local_engine: LocalEngine) -> None:
     assert not (root / "handed").exists()
 
 
-def test_what_is_handed_over_counts_as_written(repo: Path, local_engine: LocalEngine) -> None:
+def test_artifacts_count_towards_the_disk_limit(repo: Path, local_engine: LocalEngine) -> None:
     task = 'head -c 40000000 /dev/urandom > "$ORCHESTRATOR_ARTIFACTS/big"; sleep 60'
     limits = Limits(disk=8 * 1024**2, grace=0.3)
     (worker,) = shell_run(repo, local_engine, task, limits=limits).results
     assert worker.reason is Reason.DISK
 
 
-def test_setup_and_teardown_have_it_too_and_checks_do_not(
+def test_setup_and_teardown_have_the_shared_files_and_checks_do_not(
     repo: Path, local_engine: LocalEngine
 ) -> None:
     (worker,) = shell_run(
@@ -324,7 +328,7 @@ def test_setup_and_teardown_have_it_too_and_checks_do_not(
     assert worker.artifacts == ["s", "t"]
 
 
-def test_a_failed_attempt_keeps_its_own(repo: Path, local_engine: LocalEngine) -> None:
+def test_failed_attempt_keeps_its_artifacts(repo: Path, local_engine: LocalEngine) -> None:
     task = 'ls "$ORCHESTRATOR_ARTIFACTS"; echo x > "$ORCHESTRATOR_ARTIFACTS/$$"; exit 3'
     (worker,) = shell_run(repo, local_engine, task, retries=1, retry_delay=0).results
     (run,) = all_runs(Repository(repo).state_dir)

@@ -1,4 +1,4 @@
-"""When a provider takes requests again, in the words of real programs and in hostile ones."""
+"""Tests of parsing when a provider accepts requests again, in real and hostile messages."""
 
 import random
 import time
@@ -63,28 +63,28 @@ UNSAID = [
 
 
 @pytest.mark.parametrize("text", SAID)
-def test_reads_what_programs_say(text: str) -> None:
+def test_reset_times_of_real_messages_are_parsed(text: str) -> None:
     assert resets_in(text, NOW) == pytest.approx(SAID[text])
 
 
 @pytest.mark.parametrize("text", UNSAID)
-def test_what_it_does_not_understand_was_not_said(text: str) -> None:
+def test_unknown_messages_have_no_reset_time(text: str) -> None:
     assert resets_in(text, NOW) is None
 
 
-def test_now_may_be_in_any_time_zone() -> None:
+def test_current_time_may_have_any_time_zone() -> None:
     elsewhere = NOW.astimezone(timezone(timedelta(hours=9)))
     assert resets_in("resets 3pm (UTC)", elsewhere) == 3 * HOUR
 
 
 @pytest.mark.parametrize("year", [1, 9999])
-def test_the_ends_of_time_break_nothing(year: int) -> None:
+def test_first_and_last_year_cause_no_error(year: int) -> None:
     now = datetime(year, 12, 31, 23, 59, tzinfo=UTC)
     for text in SAID:
         resets_in(text, now)
 
 
-def test_is_bounded_in_time_and_value() -> None:
+def test_parsing_time_and_value_are_bounded() -> None:
     pieces = [
         "try again in ",
         "9" * 30,

@@ -1,4 +1,4 @@
-"""Finding a report: in ordinary output, in damaged output, and in output made to hurt."""
+"""Tests of the search for a report in ordinary, damaged and hostile output."""
 
 import json
 import random
@@ -34,14 +34,14 @@ CPU_SECONDS = 4.0
 
 @pytest.fixture
 def output(tmp_path: Path) -> Iterator[Path]:
-    """Give a file that is deleted at once: some are hundreds of megabytes large."""
+    """Return a file that is deleted after the test: some are hundreds of megabytes large."""
     path = tmp_path / "stdout.log"
     yield path
     path.unlink()
 
 
 def fill(path: Path, *parts: bytes | tuple[bytes, int]) -> None:
-    """Write bytes, and patterns repeated up to a size, one after another."""
+    """Write bytes, and patterns repeated up to a size."""
     with path.open("wb") as file:
         for part in parts:
             pattern, size = part if isinstance(part, tuple) else (part, len(part))
@@ -73,7 +73,7 @@ def fill(path: Path, *parts: bytes | tuple[bytes, int]) -> None:
         (b"\xff\xfe\x00\n" * 3, b"\n\xc3\x28\xf0\x9f\n"),
     ],
 )
-def test_noise_around_a_report_does_not_hide_it(output: Path, before: bytes, after: bytes) -> None:
+def test_report_is_found_within_other_output(output: Path, before: bytes, after: bytes) -> None:
     output.write_bytes(before + PRINTED + after)
     assert find_report(output, KEYS) == REPORT
 
@@ -94,12 +94,12 @@ def test_noise_around_a_report_does_not_hide_it(output: Path, before: bytes, aft
         PRINTED.replace(b"steps", b"st\xffps"),
     ],
 )
-def test_no_report_is_found_where_there_is_none(output: Path, content: bytes) -> None:
+def test_output_without_a_report(output: Path, content: bytes) -> None:
     output.write_bytes(content)
     assert find_report(output, KEYS) is None
 
 
-def test_the_last_object_that_fits_any_alternative_wins(output: Path) -> None:
+def test_last_matching_object_is_returned(output: Path) -> None:
     output.write_bytes(b'{"status": "a"}\n{"cost": 1}\n{"other": 2}\n')
     assert find_report(output, frozenset({"status"}), frozenset({"cost"})) == {"cost": 1}
     assert find_report(output, frozenset({"status"})) == {"status": "a"}
@@ -111,32 +111,32 @@ def test_invalid_bytes_inside_a_string_are_replaced(output: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [3_900, 4_090, 65_400, 65_530, 262_100, 700_000])
-def test_a_long_report_is_read_whole(output: Path, length: int) -> None:
+def test_long_report_is_read_completely(output: Path, length: int) -> None:
     report = {"output": "a\u00e9\n" * (length // 4), **REPORT, "rest": ["x"] * 40}
     output.write_bytes(b"noise\n" + json.dumps(report, ensure_ascii=False, indent=1).encode())
     assert find_report(output, KEYS) == report
 
 
-def test_the_keys_of_a_report_may_lie_far_apart(output: Path) -> None:
+def test_keys_of_a_report_may_be_far_apart(output: Path) -> None:
     report = {"status": 1, "a": "x" * 300_000, "stop_reason": 2, "b": "y" * 300_000, "steps": 3}
     output.write_bytes(json.dumps(report).encode() + b"\n")
     assert find_report(output, KEYS) == report
 
 
 @pytest.mark.parametrize("padding", range(30))
-def test_a_report_may_be_cut_anywhere_by_the_first_look_at_it(output: Path, padding: int) -> None:
+def test_report_across_the_first_window_is_found(output: Path, padding: int) -> None:
     values = [True, None, -1.5e-10, 123456789, {}, [], "\u20ac\U0001f600", {"a": False}]
     report = {**REPORT, "p": "x" * padding, "values": values * 200}
     output.write_bytes(json.dumps(report).encode())
     assert find_report(output, KEYS) == report
 
 
-def test_a_report_beyond_a_mebibyte_is_passed_over(output: Path) -> None:
+def test_report_over_one_mebibyte_is_ignored(output: Path) -> None:
     output.write_bytes(json.dumps({**REPORT, "z": "x" * MIB}).encode())
     assert find_report(output, KEYS) is None
 
 
-def test_a_report_may_lie_across_any_piece_the_search_reads(output: Path) -> None:
+def test_report_across_chunk_boundaries_is_found(output: Path) -> None:
     near = 256 * 1024
     report = {"first": "x" * 900, **REPORT}
     printed = json.dumps(report, indent=2).encode()
@@ -148,7 +148,7 @@ def test_a_report_may_lie_across_any_piece_the_search_reads(output: Path) -> Non
 
 
 def _simple_search(content: bytes) -> dict[str, object] | None:
-    """Say what is right, with no regard to time or memory."""
+    """Find the report without bounds on time or memory."""
     found = None
     for line_start in [0, *(i + 1 for i, byte in enumerate(content) if byte == 10)]:
         text = content[line_start:].decode("utf-8", "replace")
@@ -162,7 +162,7 @@ def _simple_search(content: bytes) -> dict[str, object] | None:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_random_output_is_read_as_a_simple_search_would(output: Path, seed: int) -> None:
+def test_random_output_gives_the_result_of_a_simple_search(output: Path, seed: int) -> None:
     rng = random.Random(seed)
     tokens = [b"{", b"}", b"[", b"]", b":", b",", b"\n", b"\n{", b'"', b"\\", b" ", b"1", b"\xff"]
     tokens += [b'"status"', b'"steps"', b'"stop_reason"', b'\n{"status":1,', b'"steps":2,']
@@ -187,7 +187,7 @@ JSON_LOG = b'{"level":"info","message":"request","path":"/api","ms":12}\n'
         pytest.param([PRINTED + b"\n", (b"\n{", 20 * MIB)], id="before-open-braces"),
     ],
 )
-def test_a_report_is_found_quickly_in_a_great_deal_of_output(
+def test_report_is_found_quickly_in_large_output(
     output: Path, parts: list[bytes | tuple[bytes, int]]
 ) -> None:
     fill(output, *parts)
@@ -212,7 +212,7 @@ def test_a_report_is_found_quickly_in_a_great_deal_of_output(
         b'{"status":1,"stop_reason":1,"a":{"steps":[\n' + b'{"b":1},\n' * 90_000 + b"{}]}}\n",
     ],
 )
-def test_a_hostile_file_costs_little_time(output: Path, pattern: bytes) -> None:
+def test_hostile_file_takes_bounded_time(output: Path, pattern: bytes) -> None:
     fill(output, (pattern, 20 * MIB))
     started = time.process_time()
     assert find_report(output, KEYS) is None
@@ -247,7 +247,7 @@ print(peak() - before, found is not None)
         ),
     ],
 )
-def test_memory_does_not_grow_with_the_file(
+def test_memory_does_not_depend_on_the_file_size(
     output: Path, parts: list[bytes | tuple[bytes, int]], found: bool, limit: int
 ) -> None:
     fill(output, *parts)
@@ -258,7 +258,7 @@ def test_memory_does_not_grow_with_the_file(
     assert int(grown) < limit * 1024
 
 
-def test_a_report_behind_many_lines_that_look_like_one_is_found(output: Path) -> None:
+def test_report_before_many_similar_lines_is_found(output: Path) -> None:
     fill(output, PRINTED + b"\n", (b'{"a":{"status":1,"stop_reason":2,"steps":3}}\n', 2 * MIB))
     assert find_report(output, KEYS) == REPORT
 
@@ -276,7 +276,7 @@ def test_a_report_behind_many_lines_that_look_like_one_is_found(output: Path) ->
         ('{"a":' + "9" * 10_000 + "}", None),
     ],
 )
-def test_parse_object_takes_one_object_and_nothing_else(text: str, value: object) -> None:
+def test_parse_object_accepts_exactly_one_object(text: str, value: object) -> None:
     assert parse_object(text) == value
 
 
@@ -291,7 +291,7 @@ def test_parse_object_takes_one_object_and_nothing_else(text: str, value: object
         (b"\x80\xffa", 10, "\ufffd\ufffda"),
     ],
 )
-def test_text_tail_gives_the_end_of_a_file(
+def test_text_tail_returns_the_end_of_a_file(
     output: Path, content: bytes, limit: int, tail: str
 ) -> None:
     output.write_bytes(content)
@@ -309,17 +309,17 @@ def test_text_tail_gives_the_end_of_a_file(
         ("abc\u202edef".encode(), "abc\ufffddef"),
     ],
 )
-def test_last_line_is_safe_to_show(output: Path, content: bytes, line: str | None) -> None:
+def test_last_line_is_made_harmless(output: Path, content: bytes, line: str | None) -> None:
     output.write_bytes(content)
     assert last_line(output) == line
 
 
-def test_last_line_of_an_endless_line_is_short(output: Path) -> None:
+def test_last_line_is_bounded(output: Path) -> None:
     fill(output, (b"x", 20 * MIB))
     assert len(last_line(output) or "") == 200
 
 
-def test_json_lines_are_read_in_order_and_all_else_is_passed_over(output: Path) -> None:
+def test_json_lines_are_read_in_order(output: Path) -> None:
     long = b'{"type":"b","pad":"' + b"x" * MIB + b'"}\n'
     more = b'{"type":"b","n":NaN}\n[{"type":"a"}]\n{"type":"b","n":2,"s":"\xff"}\n{"type":"a"}'
     first = b'noise\n{"type":"a","n":1}\n {"type":"a"}\n{"type":"c"}\n{"type":"a"\n'
@@ -336,7 +336,7 @@ def test_json_lines_are_read_in_order_and_all_else_is_passed_over(output: Path) 
     "pattern",
     [b"{\n", b'{"a":1}\n', b"\n", b"{", b'{"a":"' + b"x" * 900_000 + b'"}\n', b'{"a":' * 9 + b"\n"],
 )
-def test_json_lines_of_a_flood_are_bounded(output: Path, pattern: bytes) -> None:
+def test_number_of_json_lines_is_bounded(output: Path, pattern: bytes) -> None:
     fill(output, (pattern, 100 * MIB))
     started = time.process_time()
     count = sum(1 for _ in json_lines(output, b"{"))

@@ -1,4 +1,4 @@
-"""Workflows drawn in Mermaid."""
+"""Tests of workflows drawn as Mermaid."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.support.drawn_workflows import any_workflow, batches, edges_of
 
 class TestMermaid:
     def read(self, text: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
-        """Read the part of Mermaid that it is to be."""
+        """Parse the used subset of Mermaid."""
         head, rest = re.match(
             r'---\ntitle: ("[^\n]*")\n---\nflowchart LR\n(.*)', text, re.S
         ).groups()
@@ -28,20 +28,20 @@ class TestMermaid:
         return nodes, edges
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_it_says_what_the_workflow_says(self, seed):
+    def test_mermaid_has_the_nodes_and_edges_of_the_workflow(self, seed):
         one = any_workflow(seed)
         nodes, edges = self.read(mermaid(one))
         assert sorted(nodes.values()) == sorted(task.id for task in one.tasks)
         assert {(nodes[first], nodes[last]) for first, last in edges} == edges_of(one)
 
-    def test_a_name_cannot_break_out(self):
+    def test_name_is_escaped(self):
         bad = '"\n---\nclick a "javascript:alert(1)"\n%%{init: {}}%%'
         one = Workflow(name=bad, tasks=(Task(id="a", task="t"),))
         nodes, edges = self.read(mermaid(one))
         assert nodes == {"n0": "a"}
         assert not edges
 
-    def test_nor_can_a_task_that_came_past_the_checks(self):
+    def test_unchecked_task_name_is_escaped(self):
         bad = 'x"] --> y[<img src=x onerror=alert(1)>]\n`md`;#quot;'
         task = Task.model_construct(**{**Task(id="a", task="t").__dict__, "id": bad})
         one = Workflow.model_construct(name="n", tasks=(task,), max_latency=None)
@@ -49,7 +49,7 @@ class TestMermaid:
         assert not set(nodes["n0"]) & set('"[]<>`=')
         assert nodes["n0"].startswith("x#34;#93; --#62; y#91;#60;img")
 
-    def test_a_foreach_is_one_node(self):
+    def test_foreach_is_one_node(self):
         nodes, edges = self.read(mermaid(batches()))
         assert nodes == {"n0": "list", "n1": "move × 3", "n2": "sum-up"}  # noqa: RUF001
         assert edges == {("n0", "n1"), ("n1", "n2")}

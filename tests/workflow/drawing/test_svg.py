@@ -1,4 +1,4 @@
-"""Workflows drawn as SVG."""
+"""Tests of workflows drawn as SVG."""
 
 from xml.etree import ElementTree
 
@@ -13,7 +13,7 @@ class TestSvg:
     SPACE = "{http://www.w3.org/2000/svg}"
 
     @pytest.mark.parametrize("seed", range(40))
-    def test_every_edge_goes_from_its_node_to_its_node(self, seed):
+    def test_svg_edges_connect_their_nodes(self, seed):
         one = any_workflow(seed)
         root = ElementTree.fromstring(svg(one).encode())
         boxes = self.boxes(root)
@@ -56,7 +56,7 @@ class TestSvg:
             and max(a[1], b[1]) > y
         )
 
-    def test_boxes_are_apart_and_on_the_page(self):
+    def test_boxes_do_not_overlap(self):
         root = ElementTree.fromstring(svg(workflow(RELEASE)).encode())
         boxes = list(self.boxes(root).values())
         page = float(root.attrib["width"]), float(root.attrib["height"])
@@ -65,7 +65,7 @@ class TestSvg:
             corners = (x, y), (x + width, y + height)
             assert not any(self.meet(*corners, other) for other in boxes[n + 1 :])
 
-    def test_no_text_becomes_markup(self):
+    def test_text_is_escaped(self):
         bad = "</title><script>alert(1)</script>]]>&\"'\x00\x1b[2J\u202e\ufffe\U0001ffff<!--"
         one = Workflow(name=bad, tasks=(Task(id="a", task=bad.replace("\0", "")),))
         text = svg(one)

@@ -1,4 +1,4 @@
-"""Workflows drawn for a terminal: read back, a picture says what the workflow says."""
+"""Tests of drawings for a terminal, read back by following their lines."""
 
 import random
 import re
@@ -40,7 +40,7 @@ DESIGN_FIRST = {
 
 
 class Tracer:
-    """Reads a picture as people do: from a name to the right, wherever a line leads."""
+    """Reads a drawing by following lines from names to the right."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
@@ -56,7 +56,7 @@ class Tracer:
         return self.lines[y][x] if inside else " "
 
     def edges(self) -> set[tuple[str, str]]:
-        """Pairs of names; one that a break cut is followed through its number."""
+        """Pairs of names; a connector at a break is followed by its number."""
         found: dict[str, set[str]] = {}
         for name, x, y in self.starts:
             found.setdefault(name, set()).update(self.reached(x, y))
@@ -72,7 +72,7 @@ class Tracer:
         return set().union(*passed, (name for name in names if not is_connector(name)))
 
     def reached(self, x: int, y: int) -> set[str]:
-        """The names of the arrows that the line beginning here ends in."""
+        """The names at the arrows that a line reaches."""
         ends: set[str] = set()
         waiting = [(x, y, EAST)] if self.at(x, y) in ARMS else []
         seen = set()
@@ -103,7 +103,7 @@ def is_connector(name: str) -> bool:
     return re.fullmatch(r"\(\d+\)", name) is not None
 
 
-def test_a_chain_with_a_fan_in_it():
+def test_drawing_of_a_small_workflow():
     assert picture(workflow(DESIGN_FIRST)) == (
         "         ┌─► backend-api ──────┐\n"
         "design ──┼─► frontend-ui ──────┼─► security-audit ──► integration-tests ──► deploy\n"
@@ -115,7 +115,7 @@ def test_a_chain_with_a_fan_in_it():
     "name", ["task-manifest.yaml", "auth-workflow.ax.yaml", "feature-release.ax.yaml", "SQUAD.md"]
 )
 @pytest.mark.parametrize("width", [None, 100, 60])
-def test_the_files_of_others(name, width):
+def test_example_files_are_drawn(name, width):
     one = read_workflow(WORKFLOWS / name).workflow
     text = picture(one, width=width)
     assert max(map(len, text.split("\n"))) <= (width or 1000)
@@ -123,7 +123,7 @@ def test_the_files_of_others(name, width):
     assert " after " not in text
 
 
-def test_a_release():
+def test_large_workflow_is_drawn():
     assert Tracer(picture(workflow(RELEASE))).edges() == edges_of(workflow(RELEASE))
     assert ("post-system", "database-migrations") not in edges_of(workflow(RELEASE))
     narrow = picture(workflow(RELEASE), width=100)
@@ -132,7 +132,7 @@ def test_a_release():
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_lines_lead_where_the_workflow_says(seed):
+def test_lines_connect_the_right_nodes(seed):
     one = any_workflow(seed)
     text = picture(one)
     tracer = Tracer(text)
@@ -142,7 +142,7 @@ def test_lines_lead_where_the_workflow_says(seed):
 
 
 @pytest.mark.parametrize("seed", range(300, 350))
-def test_a_narrow_terminal_gets_the_same_in_pieces(seed):
+def test_wrapped_drawing_has_the_same_edges(seed):
     one = any_workflow(seed)
     text = picture(one, width=100)
     assert max(map(len, text.split("\n"))) <= 100 or " after " in text
@@ -157,7 +157,7 @@ def test_a_narrow_terminal_gets_the_same_in_pieces(seed):
 
 
 def traced(text: str) -> set[tuple[str, ...]]:
-    """The edges of a picture, by the whole names."""
+    """Return the edges of a drawing, by full names."""
     full = legend(text)
     edges = Tracer(without_legend(text)).edges()
     return {tuple(full.get(name, name) for name in edge) for edge in edges}
@@ -169,7 +169,7 @@ def without_legend(text: str) -> str:
 
 
 def legend(text: str) -> dict[str, str]:
-    """Shortened names and what they are short for."""
+    """Return the shortened names with their full names."""
     return dict(re.findall(r"^(\S*…\S*) +([\w-]+)$", text, re.MULTILINE))
 
 
@@ -178,12 +178,12 @@ def listed(text: str) -> set[tuple[str, str]]:
     return {(one, name) for name, _, after in pairs if after for one in after.split(", ")}
 
 
-def test_hardly_any_workflow_is_only_listed():
+def test_few_workflows_are_only_listed():
     texts = [picture(any_workflow(seed), width=100) for seed in range(300, 350)]
     assert sum(" after " in text for text in texts) < 5
 
 
-def test_names_that_are_cut_to_the_same_stay_apart():
+def test_shortened_names_stay_distinct():
     long = {f"{'x' * 40}{number}{'y' * 40}": [] for number in range(30)}
     text = picture(workflow(long), width=20)
     drawn, _, rest = text.partition("\n\n")
@@ -191,19 +191,19 @@ def test_names_that_are_cut_to_the_same_stay_apart():
     assert [line.split()[1] for line in rest.split("\n")] == list(long)
 
 
-def test_what_ascii_cannot_show_has_something_in_its_place():
+def test_ascii_drawing_replaces_all_characters():
     text = picture(workflow(RELEASE), width=60, ascii_only=True)
     assert text.isascii()
     shapes = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "►": ">"})
     assert text == picture(workflow(RELEASE), width=60).translate(shapes).replace("…", "~")
 
 
-def test_a_foreach_is_one_node():
+def test_foreach_is_drawn_as_one_node():
     assert picture(batches()) == "list ──► move × 3 ──► sum-up"  # noqa: RUF001
     assert picture(batches(), ascii_only=True) == "list --> move x 3 --> sum-up"
 
 
-def test_batches_that_others_wait_for_one_by_one_are_drawn_one_by_one():
+def test_batches_with_different_dependents_are_drawn_separately():
     whole = batches()
     one = whole.model_copy(
         update={"tasks": (*whole.tasks, Task(id="odd", task="t", depends_on=("move-2",)))}
@@ -212,11 +212,11 @@ def test_batches_that_others_wait_for_one_by_one_are_drawn_one_by_one():
     assert "move-2" in picture(one)
 
 
-def test_what_runs_after_a_failure_says_so():
+def test_failure_handler_is_marked():
     assert picture(batches(when="on_failure")).endswith("sum-up (on_failure)")
 
 
-def test_hundreds_of_tasks_are_drawn_as_well():
+def test_hundreds_of_tasks_are_drawn():
     choose = random.Random(1)
     names = [f"t{number}" for number in range(300)]
     one = workflow({name: choose.sample(names[max(0, n - 40) : n], min(n, 2))

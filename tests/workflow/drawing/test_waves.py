@@ -1,4 +1,4 @@
-"""What `--dry-run` says of a workflow's order."""
+"""Tests of the waves that `--dry-run` prints."""
 
 from orchestrator.workflow.drawing.waves import wave_lines
 from orchestrator.workflow.model import Task, Workflow
@@ -12,7 +12,7 @@ def task(name: str, *after: str, **more) -> Task:
     return Task(id=name, task="t", depends_on=after, **more)
 
 
-def test_a_wave_waits_for_those_before_it():
+def test_waves_follow_the_dependencies():
     two = task("backend", "design"), task("frontend", "design")
     assert lines(task("design"), *two, task("deploy", "backend", "frontend")) == [
         "wave 1: design",
@@ -21,11 +21,11 @@ def test_a_wave_waits_for_those_before_it():
     ]
 
 
-def test_no_more_run_at_a_time_than_there_are_slots():
+def test_tasks_of_a_wave_are_limited_by_the_slots():
     assert lines(task("a"), task("b"), task("c"), slots=2)[0] == "wave 1: a, b, c (2 at a time)"
 
 
-def test_locks_weights_and_those_that_run_alone_are_marked_and_counted():
+def test_locks_complexities_and_exclusive_tasks_are_marked():
     assert lines(task("a", resources=("db",)), task("b", resources=("db",)), task("c"))[0] == (
         "wave 1: a [lock db], b [lock db], c (2 at a time)"
     )
@@ -35,6 +35,6 @@ def test_locks_weights_and_those_that_run_alone_are_marked_and_counted():
     assert lines(alone, task("b"))[0] == "wave 1: a [alone, lock db], b (1 at a time)"
 
 
-def test_batches_are_named_once():
+def test_batches_are_listed_as_one():
     each = [task(f"move-{n}", "list", group="move") for n in range(5)]
     assert lines(task("list"), *each)[1].startswith("wave 2: move \N{MULTIPLICATION SIGN} 5 (4 at")

@@ -1,4 +1,4 @@
-"""All that is wrong with a workflow file is told at once, each mistake at its line."""
+"""Tests that all mistakes of a workflow file are reported at once, with their lines."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from orchestrator.workflow.parsing.reader import read_workflow
 
 
 def mistakes(tmp_path: Path, text: str, name: str = "flow.yaml", **given: object) -> list[str]:
-    """Read what must be refused, and give the lines without the directory."""
+    """Return the reported mistakes of an invalid file, without the directory."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -216,7 +216,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "told"), CASES.values(), ids=CASES.keys())
-def test_a_mistake(tmp_path: Path, text: str, told: str | None) -> None:
+def test_mistake_is_reported_with_its_line(tmp_path: Path, text: str, told: str | None) -> None:
     found = mistakes(tmp_path, text)
     if told is None:
         assert found[0].startswith('flow.yaml:1: the file is `"just text"`: must be a')
@@ -225,7 +225,7 @@ def test_a_mistake(tmp_path: Path, text: str, told: str | None) -> None:
         assert found == [f"flow.yaml{between}{told}"]
 
 
-def test_two_circles_are_two_mistakes(tmp_path: Path) -> None:
+def test_each_cycle_is_a_mistake(tmp_path: Path) -> None:
     text = (
         "tasks:\n- {id: a, depends_on: b}\n- {id: b, depends_on: a}\n- {id: c, depends_on: [c, a]}"
     )
@@ -235,7 +235,7 @@ def test_two_circles_are_two_mistakes(tmp_path: Path) -> None:
     ]
 
 
-def test_json_has_lines_too(tmp_path: Path) -> None:
+def test_mistakes_in_json_have_lines(tmp_path: Path) -> None:
     text = '{"tasks": [\n {"id": "a",\n  "timeout":\n"x"},\n {"id": "b", "depends_on":\n ["c"]}\n]}'
     assert mistakes(tmp_path, text, "flow.json") == [
         'flow.json:3: `tasks[1].timeout` is `"x"`: must be a number, at least 0',
@@ -243,13 +243,13 @@ def test_json_has_lines_too(tmp_path: Path) -> None:
     ]
 
 
-def test_half_a_character_is_none(tmp_path: Path) -> None:
+def test_lone_surrogate_is_refused(tmp_path: Path) -> None:
     assert mistakes(tmp_path, '{"tasks": ["\\ud800"]}', "flow.json") == [
         "flow.json:1: a text contains NUL or a lone surrogate, which is not valid Unicode"
     ]
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere.yaml: cannot be read: No such file"):
         read_workflow(tmp_path / "nowhere.yaml")
 
@@ -266,25 +266,25 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ("# Team\nProse\n", "1: the file: a workflow must have"),
     ],
 )
-def test_a_squad(tmp_path: Path, text: str, told: str) -> None:
+def test_mistake_in_a_squad_file(tmp_path: Path, text: str, told: str) -> None:
     (found,) = mistakes(tmp_path, text, "SQUAD.md")
     assert found.startswith(f"SQUAD.md:{told}")
 
 
-def test_what_stands_in_a_file_cannot_steer_a_terminal(tmp_path: Path) -> None:
+def test_text_in_messages_is_made_harmless(tmp_path: Path) -> None:
     told = mistakes(tmp_path, '"tasks": [{"id": "a", "depends_on": ["\\e[2J\\u202e"]}]')
     assert len(told) == 2
     assert all(line.isprintable() and "[2J" in line for line in told)
 
 
-def test_a_variable_that_no_text_holds(tmp_path: Path) -> None:
+def test_unused_variable_is_reported(tmp_path: Path) -> None:
     given = {"tikcet": "1", "ticket": "2"}
     assert mistakes(tmp_path, "tasks: ['{{ticket}}']", variables=given) == [
         "flow.yaml: no text uses the variable `tikcet`, did you mean `ticket`?"
     ]
 
 
-def test_mistakes_without_end_are_cut(tmp_path: Path) -> None:
+def test_number_of_mistakes_is_bounded(tmp_path: Path) -> None:
     lines = mistakes(tmp_path, "tasks:\n" + "- 1\n" * 70)
     assert len(lines) == 51
     assert lines[-1] == "and 20 more"
@@ -293,7 +293,7 @@ def test_mistakes_without_end_are_cut(tmp_path: Path) -> None:
 def test_only_the_first_of_many_mistakes_have_suggestions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A suggestion compares a name with all others; 5,500 took half a minute."""
+    """A suggestion compares a name with all others: 5,500 suggestions took half a minute."""
     asked = []
     monkeypatch.setattr(diagnostics, "did_you_mean", lambda text, _: asked.append(text) or "")
     text = "\n".join(f"- {{id: t{n}, task: x, depends_on: nope{n}}}" for n in range(400))

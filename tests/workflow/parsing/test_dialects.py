@@ -1,4 +1,4 @@
-"""Every way to write a workflow is read, those of the source documents as they are."""
+"""Tests of all supported dialects, with example files of other tools."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -131,7 +131,7 @@ class TestExamples:
         ]  # fmt: skip
         assert workflow["backend-3"].task == "Implement comment service"
 
-    def test_the_configuration_beside_them(self) -> None:
+    def test_automatosx_configuration_beside_a_workflow(self) -> None:
         file = EXAMPLES / "automatosx.config.json"
         config = load_config(options={"tasks": ("t",)}, environ={}, top=None, file=file)
         assert config.workers == 4
@@ -141,7 +141,7 @@ PAGES = Path(__file__).parents[3] / "examples" / "workflows"
 
 
 @pytest.mark.parametrize("path", sorted(PAGES.iterdir()), ids=lambda path: path.stem)
-def test_an_example_of_the_documentation(path: Path) -> None:
+def test_examples_of_the_documentation_are_valid(path: Path) -> None:
     reading = read_workflow(path, expand=lambda _: [f"src/{number}.py" for number in range(30)])
 
     assert reading.warnings == ()
@@ -161,45 +161,45 @@ class TestShorthand:
             "a:",
         ],
     )
-    def test_a_task_with_a_colon_is_not_broken(self, tmp_path: Path, text: str) -> None:
+    def test_task_with_a_colon_is_not_a_shorthand(self, tmp_path: Path, text: str) -> None:
         (task,) = read(tmp_path, f"tasks: ['{text}']").tasks
         assert (task.task, task.settings.agent, task.id) == (text, None, "task")
 
-    def test_a_text_in_quotes(self, tmp_path: Path) -> None:
+    def test_quoted_text_of_a_shorthand(self, tmp_path: Path) -> None:
         (task,) = read(tmp_path, "- 'backend:\"Implement it\"'").tasks
         assert (task.settings.agent, task.task) == ("backend", '"Implement it"')
 
-    def test_what_yaml_takes_for_a_mapping(self, tmp_path: Path) -> None:
+    def test_unquoted_shorthand_is_a_mapping_in_yaml(self, tmp_path: Path) -> None:
         (task,) = read(tmp_path, "- backend: Implement it").tasks
         assert (task.settings.agent, task.task, task.id) == ("backend", "Implement it", "backend")
 
-    def test_a_name_made_up_is_nobody_elses(self, tmp_path: Path) -> None:
+    def test_generated_ids_are_unique(self, tmp_path: Path) -> None:
         text = "tasks: [{agent: web}, {id: web}, plain, {agent: 'no id'}, plain]"
         assert list(edges(read(tmp_path, text))) == ["web-2", "web", "task", "task-2", "task-3"]
 
 
 class TestStages:
-    def test_lists_of_lists(self, tmp_path: Path) -> None:
+    def test_lists_of_lists_are_stages(self, tmp_path: Path) -> None:
         workflow = read(tmp_path, "- [a:One, b:Two]\n- [c:Three]\n")
         assert edges(workflow) == {"a": (), "b": (), "c": ("a", "b")}
 
-    def test_tasks_that_say_their_stage_by_number(self, tmp_path: Path) -> None:
+    def test_stages_by_number(self, tmp_path: Path) -> None:
         text = "tasks: [{id: x, stage: 10}, {id: y, stage: 2}, {id: z, stage: 10}, {id: w}]"
         assert edges(read(tmp_path, text)) == {"y": (), "x": ("y",), "z": ("y",), "w": ()}
 
-    def test_names_in_the_order_they_come_up(self, tmp_path: Path) -> None:
+    def test_stages_in_order_of_first_use(self, tmp_path: Path) -> None:
         text = "tasks: [{id: x, stage: test}, {id: y, stage: build}, {id: z, stage: test}]"
         assert edges(read(tmp_path, text)) == {"x": (), "z": (), "y": ("x", "z")}
 
-    def test_names_in_the_order_that_is_listed(self, tmp_path: Path) -> None:
+    def test_stages_in_listed_order(self, tmp_path: Path) -> None:
         text = "stages: [build, empty, test]\ntasks: [{id: x, stage: test}, {id: y, stage: build}]"
         assert edges(read(tmp_path, text)) == {"y": (), "x": ("y",)}
 
-    def test_a_task_elsewhere_joins_one(self, tmp_path: Path) -> None:
+    def test_task_joins_a_stage_by_name(self, tmp_path: Path) -> None:
         text = "stages:\n- one: [a:It]\n- two: [b:It]\ntasks: [{id: c, stage: two}]\n"
         assert edges(read(tmp_path, text)) == {"a": (), "b": ("a",), "c": ("a",)}
 
-    def test_the_next_one_starts_after_failures_if_it_says_so(self, tmp_path: Path) -> None:
+    def test_continue_on_error_starts_the_next_stage(self, tmp_path: Path) -> None:
         text = (
             "continue_on_error: true\n"
             "stages:\n- [{id: a}]\n- [{id: b}, {id: c, when: on_success}, {id: d, depends_on: b}]"
@@ -209,13 +209,13 @@ class TestStages:
             "a": "on_success", "b": "always", "c": "on_success", "d": "always",
         }  # fmt: skip
 
-    def test_else_it_does_not(self, tmp_path: Path) -> None:
+    def test_failed_stage_stops_by_default(self, tmp_path: Path) -> None:
         workflow = read(tmp_path, "- [{id: a}]\n- [{id: b}]\n")
         assert workflow["b"].when == "on_success"
 
 
 class TestSettings:
-    def test_each_key_arrives(self, tmp_path: Path) -> None:
+    def test_every_key_is_parsed(self, tmp_path: Path) -> None:
         text = """\
 tasks:
   - id: all
@@ -262,7 +262,7 @@ tasks:
         assert [check.title for check in config.project.checks] == ["make test", "lint"]
         assert config.triggers.paths == ("src",)
 
-    def test_a_task_beats_the_defaults_key_by_key(self, tmp_path: Path) -> None:
+    def test_task_overrides_defaults_key_by_key(self, tmp_path: Path) -> None:
         text = """\
 defaults: {model: big, timeout: 60, limits: {cpus: 1, pids: 9}, resources: db, critical: false}
 tasks:
@@ -275,12 +275,12 @@ tasks:
         assert (a.resources, b.resources) == (("web", "db"), ("db",))
         assert (b.settings.model, b.settings.timeout, b.critical) == ("big", 60, False)
 
-    def test_what_a_task_does_not_say_is_as_the_run_has_it(self, tmp_path: Path) -> None:
+    def test_unset_keys_of_a_task_come_from_the_run(self, tmp_path: Path) -> None:
         (task,) = read(tmp_path, "tasks: [{id: a}]").tasks
         run = ParallelConfig(tasks=("a",), model="big", budget_per_worker=2, agent="x")
         assert config_of(run, task) == run
 
-    def test_json_is_read_too(self, tmp_path: Path) -> None:
+    def test_json_is_supported(self, tmp_path: Path) -> None:
         workflow = read(
             tmp_path, '{"tasks": [{"id": "a"}, {"id": "b", "depends_on": ["a"]}]}', "f.json"
         )
@@ -288,7 +288,7 @@ tasks:
 
 
 class TestSquads:
-    def test_what_stands_before_the_first_agent_is_said_to_all(self, tmp_path: Path) -> None:
+    def test_text_before_the_first_agent_is_added_to_all(self, tmp_path: Path) -> None:
         text = (
             "## Parallel Agents\nWrite tests.\n### A Dev\nDo one\n```\n### no heading\n```\n### b\n"
         )
@@ -296,7 +296,7 @@ class TestSquads:
         assert (one.id, one.task) == ("a-dev", "Write tests.\n\nDo one\n```\n### no heading\n```")
         assert (two.id, two.task) == ("b", "Write tests.")
 
-    def test_the_order_of_its_sections_is_free(self, tmp_path: Path) -> None:
+    def test_order_of_sections_is_free(self, tmp_path: Path) -> None:
         text = (
             "## Orchestration\nJoin {{results}}\n### How\nWell\n# Team\n## Parallel Agents\n### a\n"
         )
@@ -312,7 +312,7 @@ class TestSquads:
 
 
 class TestSpelling:
-    """Where a text is meant, a number is the text that spells it."""
+    """Numbers in place of texts keep their spelling."""
 
     TEXT = """\
 name: 1.10
@@ -327,7 +327,7 @@ tasks:
   - {id: each, task: "{{item}}", foreach: [010, 1e3, 1.10, true, +5]}
 """
 
-    def test_yaml(self, tmp_path: Path) -> None:
+    def test_numbers_in_yaml_keep_their_spelling(self, tmp_path: Path) -> None:
         workflow = read(tmp_path, self.TEXT)
         assert workflow.name == "1.10"
         assert [one.task for one in workflow.tasks if one.group == "each"] == [
@@ -341,12 +341,12 @@ tasks:
         assert workflow["c"].depends_on == ("010", "b")
         assert workflow["c"].task == "1.0"
 
-    def test_json(self, tmp_path: Path) -> None:
+    def test_numbers_in_json_keep_their_spelling(self, tmp_path: Path) -> None:
         text = '{"vars": {"v": 1.10}, "tasks": [{"task": "{{v}} {{item}}", "foreach": [1e3, 2.0]}]}'
         workflow = read(tmp_path, text, "flow.json")
         assert [one.task for one in workflow.tasks] == ["1.10 1e3", "1.10 2.0"]
 
-    def test_what_stands_before_a_colon(self, tmp_path: Path) -> None:
+    def test_text_before_a_colon_is_a_profile(self, tmp_path: Path) -> None:
         text = "- checker: Run it\n- 'TODO:fix the bug'\n- 'Note:this'\n- 'backend:Implement it'\n"
         tasks = read(tmp_path, text).tasks
         assert [(one.settings.agent, one.task) for one in tasks] == [
@@ -355,6 +355,6 @@ tasks:
         ]  # fmt: skip
 
     @pytest.mark.parametrize("key", ["taks", "tasks", "tsk", "tassk", "check", "modle", "Task"])
-    def test_a_slip_of_the_pen_is_no_profile(self, tmp_path: Path, key: str) -> None:
+    def test_misspelt_key_is_not_a_profile(self, tmp_path: Path, key: str) -> None:
         with pytest.raises(ConfigError, match=f"`tasks\\[1].{key}` is unknown"):
             read(tmp_path, f"- {key}: Run it\n")

@@ -1,4 +1,4 @@
-"""`foreach` and templates: which tasks items make, and that items stay what they are."""
+"""Tests of `foreach` and templates: created tasks, quoting, refused items."""
 
 import shlex
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def read(
     return read_workflow(path, variables=variables, expand=expand)
 
 
-def test_words_of_a_variable(tmp_path: Path) -> None:
+def test_items_from_words_of_a_variable(tmp_path: Path) -> None:
     text = """
 vars: {issues: null}
 tasks:
@@ -54,14 +54,14 @@ GLOB = "tasks: [{id: m, task: '%s', foreach: {glob: 'src/*'}%s}]"
 
 
 class TestBatches:
-    def test_an_item_is_a_task(self, tmp_path: Path) -> None:
+    def test_each_item_is_a_task(self, tmp_path: Path) -> None:
         reading = read(
             tmp_path, "tasks: [{id: fix, task: 'Solve #{{item}}', foreach: [1, x, 2.5]}]"
         )
         assert texts(reading) == {"fix-1": "Solve #1", "fix-2": "Solve #x", "fix-3": "Solve #2.5"}
         assert {task.group for task in reading.workflow.tasks} == {"fix"}
 
-    def test_fifty_items_in_batches_of_ten(self, tmp_path: Path) -> None:
+    def test_items_are_grouped_in_batches(self, tmp_path: Path) -> None:
         items = [f"src/{number}.py" for number in range(50)]
         reading = read(tmp_path, GLOB % ("{{index}}:\\n{{items}}", ", batch: 10"), items)
         tasks = reading.workflow.tasks
@@ -75,7 +75,7 @@ class TestBatches:
         )
         assert texts(reading) == {"m-1": "a\nb", "m-2": "c"}
 
-    def test_who_depends_on_it_depends_on_all_its_batches(self, tmp_path: Path) -> None:
+    def test_dependency_on_a_foreach_means_all_batches(self, tmp_path: Path) -> None:
         text = """\
 tasks:
   - {id: sum, task: "{{results}}", reduce: map, model: big}
@@ -90,7 +90,7 @@ tasks:
         assert workflow["sum"].task == "{{results}}", "its results are not known yet"
         assert (workflow["next"].depends_on, workflow["next"].inputs) == (("map-1", "map-2"), ())
 
-    def test_without_items_what_depends_on_it_goes_on(self, tmp_path: Path) -> None:
+    def test_without_items_dependents_use_its_dependencies(self, tmp_path: Path) -> None:
         text = """\
 tasks:
   - {id: first}
@@ -109,7 +109,7 @@ tasks:
             "`again` has no items: tasks that depend on it run without it",
         )
 
-    def test_what_is_not_known_yet_is_one_task(self, tmp_path: Path) -> None:
+    def test_unknown_items_are_one_task(self, tmp_path: Path) -> None:
         text = """\
 tasks:
   - {id: map, task: "{{item}}", foreach: {command: "ls {{where}}"}}
@@ -121,7 +121,7 @@ tasks:
         assert reading.workflow["sum"].inputs == ("map",)
         assert reading.notices == ("the number of tasks of `map` is not known before the run",)
 
-    def test_variables_are_known_before_items_are_asked_for(self, tmp_path: Path) -> None:
+    def test_variables_are_filled_in_before_items_are_read(self, tmp_path: Path) -> None:
         asked: list[Source] = []
 
         def expand(source: Source) -> list[str]:
@@ -147,33 +147,33 @@ class TestRefusals:
             ),
         ],
     )
-    def test_an_item_that_cannot_be_one(self, tmp_path: Path, items: list[str], told: str) -> None:
+    def test_invalid_item_is_refused(self, tmp_path: Path, items: list[str], told: str) -> None:
         with pytest.raises(ConfigError) as caught:
             read(tmp_path, GLOB % ("{{item}}", ""), items)
         assert "flow.yaml:1: `tasks[1].foreach`: " in caught.value.message
         assert told in caught.value.message
 
-    def test_an_item_stands_for_no_results(self, tmp_path: Path) -> None:
+    def test_results_in_an_item_are_plain_text(self, tmp_path: Path) -> None:
         task = "{id: m, task: '{{item}} {{results}}', foreach: {glob: x}, reduce: r}"
         workflow = read(tmp_path, f"tasks: [{{id: r}}, {task}]", ["{{ results }}"]).workflow
         assert workflow["m-1"].task == "{{ results }} {{results}}"
         assert workflow["m-1"].results_at == (1,)
 
-    def test_more_than_a_program_can_be_called_with(self, tmp_path: Path) -> None:
+    def test_task_text_over_the_limit_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="set a smaller `batch`"):
             read(tmp_path, GLOB % ("{{items}}", ", batch: 100"), ["x" * 2000] * 100)
 
-    def test_a_long_task_without_a_batch_is_not_told_of_one(self, tmp_path: Path) -> None:
+    def test_hint_for_a_long_task_without_batch(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="longer than 100000 bytes") as caught:
             read(tmp_path, f"tasks: [{'x' * 100_001}]")
         assert "batch" not in caught.value.message
 
-    def test_too_many_tasks_in_all(self, tmp_path: Path) -> None:
+    def test_too_many_tasks_are_refused(self, tmp_path: Path) -> None:
         entry = "  - {id: %s, task: '{{item}}', foreach: {glob: x}}\n"
         with pytest.raises(ConfigError, match="there are 1200 tasks, more than 1000"):
             read(tmp_path, "tasks:\n" + entry % "a" + entry % "b", ["x"] * 600)
 
-    def test_what_cannot_be_read_is_told_at_its_line(self, tmp_path: Path) -> None:
+    def test_unreadable_source_is_reported_with_its_line(self, tmp_path: Path) -> None:
         def expand(_: Source) -> list[str]:
             raise ConfigError("`x` is not there")
 
@@ -196,17 +196,17 @@ HOSTILE = [
 
 class TestTemplates:
     @pytest.mark.parametrize("item", HOSTILE)
-    def test_an_item_is_told_as_it_is(self, tmp_path: Path, item: str) -> None:
+    def test_item_is_inserted_unchanged(self, tmp_path: Path, item: str) -> None:
         reading = read(tmp_path, GLOB % ("<{{item}}|{{ items }}>", ""), [item])
         assert texts(reading) == {"m-1": f"<{item}|{item}>"}
 
-    def test_quoted_items_are_words_of_a_shell(self, tmp_path: Path) -> None:
+    def test_quote_filter_quotes_for_a_shell(self, tmp_path: Path) -> None:
         text = GLOB % ("test {{items|quote}}", ", batch: 20, setup: 'ls {{ items | quote }}'")
         (task,) = read(tmp_path, text, HOSTILE).workflow.tasks
         assert shlex.split(task.task) == ["test", *HOSTILE]
         assert shlex.split((task.settings.setup or ("",))[0]) == ["ls", *HOSTILE]
 
-    def test_every_text_may_hold_them(self, tmp_path: Path) -> None:
+    def test_templates_are_allowed_in_every_text(self, tmp_path: Path) -> None:
         text = """\
 vars: {size: big, n: 3, yes: true}
 tasks:
@@ -227,13 +227,13 @@ tasks:
     @pytest.mark.parametrize(
         "text", ["{{ user.name }}", "{{#if a}}", "{{}}", "{ {a} }", "{{ a b }}", "${{ a.b }}"]
     )
-    def test_other_languages_templates_are_left_alone(self, tmp_path: Path, text: str) -> None:
+    def test_templates_of_other_languages_are_unchanged(self, tmp_path: Path, text: str) -> None:
         assert texts(read(tmp_path, f"tasks: ['{text}']")) == {"task": text}
 
-    def test_a_backslash_keeps_one(self, tmp_path: Path) -> None:
+    def test_backslash_escapes_a_template(self, tmp_path: Path) -> None:
         assert texts(read(tmp_path, r"tasks: ['fix \{{title}}']")) == {"task": "fix {{title}}"}
 
-    def test_what_a_variable_holds_is_not_looked_at_again(self, tmp_path: Path) -> None:
+    def test_templates_in_values_are_not_replaced(self, tmp_path: Path) -> None:
         reading = read(tmp_path, "tasks: ['{{a}} {{b}}']", variables={"a": "{{b}}", "b": "{{a}}"})
         assert texts(reading) == {"task": "{{b}} {{a}}"}
 
@@ -253,7 +253,7 @@ class TestUnquoted:
             ("shell", "", "", ["setup[1]", "task"]),
         ],
     )
-    def test_items_in_a_shell_are_warned_of(
+    def test_unquoted_items_in_a_shell_cause_a_warning(
         self, tmp_path: Path, program: str, task: str, setup: str, keys: list[str]
     ) -> None:
         reading = read(tmp_path, self.TEXT % (program, task, setup), ["a"])
@@ -263,7 +263,7 @@ class TestUnquoted:
             for key in keys
         ]
 
-    def test_what_the_file_itself_lists_is_the_writers(self, tmp_path: Path) -> None:
+    def test_items_listed_in_the_file_are_trusted(self, tmp_path: Path) -> None:
         text = self.TEXT.replace("{glob: x}", "[a]") % ("shell", "", "")
         assert read(tmp_path, text).warnings == ()
 
@@ -286,7 +286,7 @@ PATHS = ["a.py", "src/a.py", "src/b.txt", "src/x/a.py", "src/x/y/.b.py", "docs/s
         (["src"], []),
     ],
 )
-def test_a_glob(patterns: list[str], found: list[str]) -> None:
+def test_glob_matches_files(patterns: list[str], found: list[str]) -> None:
     assert matching([*PATHS, *PATHS], patterns) == found
 
 
@@ -294,10 +294,10 @@ class TestExpander:
     def expand(self, source: Source, content: bytes | None = None, printed: str = "") -> object:
         return expander(files=lambda: PATHS, read=lambda _: content, run=lambda _: printed)(source)
 
-    def test_files(self) -> None:
+    def test_glob_is_expanded_from_the_commits_files(self) -> None:
         assert self.expand(Source("t", "glob", ("*.py",))) == ["a.py"]
 
-    def test_a_list_in_json(self) -> None:
+    def test_json_list_is_expanded(self) -> None:
         content = b'["a", 1, true, {"b": ["\xc3\xa9"]}]'
         expected = ["a", "1", "true", '{"b": ["é"]}']
         assert self.expand(Source("t", "json", ("x",)), content) == expected
@@ -312,11 +312,11 @@ class TestExpander:
             (b"{}", "`x` does not contain a list"),
         ],
     )
-    def test_what_is_none(self, content: bytes | None, told: str) -> None:
+    def test_file_without_a_list_is_refused(self, content: bytes | None, told: str) -> None:
         with pytest.raises(ConfigError, match=told):
             self.expand(Source("t", "json", ("x",)), content)
 
-    def test_a_commands_lines(self) -> None:
+    def test_output_lines_of_a_command_are_expanded(self) -> None:
         source = Source("t", "command", ("x",))
         assert self.expand(source, printed=" a b \n\n\r\nc") == ["a b", "c"]
         later = expander(files=lambda: PATHS, read=lambda _: None, run=None)

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, it is read or refused in our own words."""
+"""Tests that a damaged file is either read or refused with a message."""
 
 import json
 import random
@@ -34,7 +34,7 @@ ODD: tuple[object, ...] = (
 
 
 def parts(value: object) -> Iterator[tuple[object, object]]:
-    """List every place in a document: what holds it, and its key there."""
+    """Return every position in a document as container and key."""
     members = value.items() if isinstance(value, dict) else enumerate(value or ())  # type: ignore[arg-type]
     for key, member in list(members):
         yield value, key
@@ -43,7 +43,7 @@ def parts(value: object) -> Iterator[tuple[object, object]]:
 
 
 def spoil(document: object, chance: random.Random) -> object:
-    """Put odd things in the place of parts, take some away, put some beside them."""
+    """Replace, remove and add random parts of a document."""
     for _ in range(chance.randint(1, 4)):
         places = list(parts(document))
         if not places:
@@ -63,7 +63,7 @@ def spoil(document: object, chance: random.Random) -> object:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_spoilt_file_is_read_or_refused(tmp_path: Path, seed: int) -> None:
+def test_damaged_file_is_read_or_refused(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     texts = [FULL, *(path.read_text() for path in sorted(EXAMPLES.glob("*.yaml")))]
     document = spoil(yaml.safe_load(chance.choice(texts)), chance)
@@ -81,7 +81,7 @@ def test_a_spoilt_file_is_read_or_refused(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_spoilt_squad_is_read_or_refused(tmp_path: Path, seed: int) -> None:
+def test_damaged_squad_file_is_read_or_refused(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     lines = (EXAMPLES / "SQUAD.md").read_text().splitlines()
     extra = [

@@ -1,4 +1,4 @@
-"""Any graph of tasks in any order: a right one is put in order, a wrong one told."""
+"""Tests of topological order and cycles, with random graphs."""
 
 import random
 import re
@@ -15,7 +15,7 @@ Graph = dict[str, list[str]]
 
 
 def some_graph(chance: random.Random) -> Graph:
-    """Make up tasks that depend on earlier ones, and shuffle them."""
+    """Return random tasks that depend on earlier ones, shuffled."""
     names = [f"t{number}" for number in range(chance.randint(1, 40))]
     graph = {
         name: chance.sample(names[:number], chance.randint(0, min(number, 4)))
@@ -40,7 +40,7 @@ def write(tmp_path: Path, graph: Graph) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_each_comes_after_what_it_depends_on(tmp_path: Path, seed: int) -> None:
+def test_each_task_comes_after_its_dependencies(tmp_path: Path, seed: int) -> None:
     graph = some_graph(random.Random(seed))
 
     tasks = read_workflow(write(tmp_path, graph)).workflow.tasks
@@ -55,7 +55,7 @@ def test_each_comes_after_what_it_depends_on(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_circle_is_told_with_its_tasks(tmp_path: Path, seed: int) -> None:
+def test_cycle_is_reported_with_its_tasks(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     graph = with_circle(some_graph(chance), chance)
 
@@ -72,7 +72,7 @@ def test_a_circle_is_told_with_its_tasks(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_all_circles_are_found(seed: int) -> None:
+def test_all_cycles_are_found(seed: int) -> None:
     chance = random.Random(seed)
     graph = with_circle(with_circle(some_graph(chance), chance), chance)
 
@@ -85,11 +85,11 @@ def test_all_circles_are_found(seed: int) -> None:
     )
 
 
-def test_a_circle_begins_with_what_comes_first_in_the_file() -> None:
+def test_cycle_starts_with_its_first_task_in_the_file() -> None:
     assert cycles({"x": ["b"], "a": ["b"], "b": ["a"]}) == [["a", "b"]]
 
 
-def test_a_long_chain_is_no_trouble() -> None:
+def test_long_chain_is_sorted() -> None:
     chain = {str(number): [str(number - 1)] if number else [] for number in range(5000)}
     assert in_order(dict(reversed(chain.items()))) == [*chain]
     assert len(cycles({**chain, "0": ["4999"]})[0]) == 5000
