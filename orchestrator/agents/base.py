@@ -41,10 +41,7 @@ class AgentSettings:
     ) -> Self:
         """Return the settings that concern the agent program.
 
-        Args:
-            config: The worker's configuration.
-            budget: USD that the worker may spend. Default: the budget in `config`.
-            tokens: Tokens that the worker may use. Default: the tokens in `config`.
+        `budget`, in USD, and `tokens` are the worker's share; by default, those in `config`.
         """
         return cls(
             profile=config.agent,

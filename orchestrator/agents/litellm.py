@@ -94,11 +94,8 @@ def missing_key(
 ) -> str | None:
     """Return the variable of the provider's key if it is known to be required and missing.
 
-    Args:
-        model: Name of the model that the user chose, if any.
-        variable: The program's own variable for the model.
-        environment: Variables of the container.
-        servers: The program's own variables for a custom server, which may not need a key.
+    `variable` is the program's own variable for the model. `servers` are its variables for a custom
+    server, which may not need a key.
     """
     chosen = with_provider(model or environment.get(variable) or DEFAULT_MODEL)
     provider = next((_NEED_KEY[start] for start in _NEED_KEY if chosen.startswith(start)), None)

@@ -96,10 +96,7 @@ def loosened(
 ) -> list[str]:
     """Return a problem for each setting of a discovered file that gives workers more permissions.
 
-    Args:
-        settings: The file's settings.
-        config: The configuration with the file.
-        without: The configuration without the file.
+    `config` is the configuration with the file, and `without` is the configuration without it.
     """
     bounded = BOUNDED if without.preset is None else (*BOUNDED, *_OF_PRESETS)
     by_field = {setting.field: setting for setting in settings}

@@ -46,10 +46,7 @@ def inner_problem(found: ErrorDetails, setting: Setting, inside: Sequence[str | 
 def problem_in(found: ErrorDetails, whole: Part, inside: Sequence[str | int]) -> tuple[Node, str]:
     """Return the invalid node and the description of its problem.
 
-    Args:
-        found: The validation error.
-        whole: The value that contains the error.
-        inside: Path from that value to the invalid part.
+    `inside` is the path from the value `whole` to its invalid part.
     """
     steps = _steps(whole, inside)
     part = steps[-1]

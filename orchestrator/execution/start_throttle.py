@@ -31,12 +31,9 @@ class StartThrottle:
         *,
         just_started: bool = False,
     ) -> None:
-        """Store the limits.
+        """Allow a start every `gap` seconds, and no more starts than the providers' rate limits.
 
-        Args:
-            gap: Seconds between two starts; 0 for no pause.
-            providers: Providers that may have a rate limit.
-            just_started: Whether another process may have started a worker a moment ago.
+        With `just_started`, another process may have started a worker a moment ago.
         """
         self._gap = gap
         self._turn = threading.Lock()

@@ -331,14 +331,8 @@ def content_since(
     """Find the pointers in workers' commits whose content the run was given or its workers created.
 
     Other pointers are left out: a worker could otherwise get content that it was not given, by
-    writing a pointer to it.
-
-    Args:
-        repository: The user's repository.
-        base: A commit of a worker, or a merge of several.
-        scratch: Path of a temporary file to create and remove.
-        given: The LFS content of the run's base.
-        run: The run's directory.
+    writing a pointer to it. `given` is the content of the run's base, `run` the run's directory,
+    and `scratch` a temporary file to create and remove.
     """
     found = find_content(repository, base, scratch)
     known = {one.oid for one in given.pointers}

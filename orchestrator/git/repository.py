@@ -150,19 +150,14 @@ class Repository:
             ) from error
 
     def fetch(self, base: str) -> None:
-        """Fetch from the remote of a remote-tracking branch.
-
-        Args:
-            base: The branch, such as `origin/main`.
+        """Fetch from the remote of a remote-tracking branch, such as `origin/main`.
 
         Raises:
             ConfigError: No remote has such a branch.
             RepositoryError: Git could not fetch.
         """
         name = base.removeprefix("refs/remotes/")
-        remotes = [
-            one for one in self.git.text("remote").splitlines() if name.startswith(f"{one}/")
-        ]
+        remotes = [one for one in self.git.text("remote").split() if name.startswith(f"{one}/")]
         if not remotes:
             raise ConfigError(
                 f"`--fetch`: `{base}` is not a branch of a remote",

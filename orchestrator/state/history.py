@@ -9,7 +9,6 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -97,12 +96,7 @@ class RunHistory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._events.close()
 
     @property

@@ -76,12 +76,7 @@ class Listing(_Listed):
 
 
 def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
-    """List the runs that are live or have remaining files or refs beside their record.
-
-    Args:
-        repository: The repository.
-        everything: Whether to list all other runs too.
-    """
+    """List the runs that are live or have more than their record left, or `everything`."""
     records = {
         run: record for run in all_runs(repository.state_dir) if (record := read_record(run))
     }

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from orchestrator.engine.labels import MANAGED, ROLE, RUN, WORKER
@@ -59,12 +58,7 @@ class UsageMonitor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Not joined: the engine may be slow, and the daemon thread ends with the process.
         self._ended.set()
 

@@ -44,15 +44,9 @@ def _digest(task: Task, known: Mapping[str, str]) -> str:
 
 
 def matches(workflow: Workflow, earlier: Mapping[str, str]) -> dict[str, str]:
-    """Match tasks with earlier tasks that did the same work.
+    """Return the id of the earlier task that did the same work, by the id of the workflow's task.
 
-    Args:
-        workflow: The tasks to match.
-        earlier: Digests of the earlier tasks by id, in their order.
-
-    Returns:
-        Id of the earlier task by the id of the workflow's task, for the tasks with a match. No
-        earlier task is matched twice.
+    `earlier` has digests by id, in the order of the tasks. No earlier task is matched twice.
     """
     wanted = digests(workflow)
     matched = {name: name for name, digest in wanted.items() if earlier.get(name) == digest}

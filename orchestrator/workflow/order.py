@@ -73,13 +73,9 @@ class Order:
     def next(
         self, waiting: Collection[str], running: Collection[str], fates: TaskOutcomes, *, free: int
     ) -> list[Task]:
-        """Return the tasks that should start now, in order.
+        """Return the tasks that should start now, in order, at most `free` of them.
 
-        Args:
-            waiting: Ids of tasks that are waiting to start.
-            running: Ids of running tasks.
-            fates: Outcomes of tasks that have ended, by id.
-            free: Number of free slots.
+        `waiting`, `running` and `fates`, the outcomes of tasks that have ended, are by id.
         """
         by_id = self._workflow.by_id
         shares = self._workflow.complexity

@@ -5,7 +5,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import IO, Protocol, Self
 
 from orchestrator.cli.output.ci import in_ci
@@ -56,12 +55,7 @@ class View(Protocol):
     def __enter__(self) -> Self:
         """Start the view."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the view, and restore the terminal."""
 
 
@@ -94,12 +88,7 @@ class QuietView:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return
 
 
@@ -134,12 +123,7 @@ class PlainView:
         self._heart.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._heart.join()
 

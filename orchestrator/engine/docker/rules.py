@@ -80,13 +80,8 @@ def host_rules(name: str, interface: str, egress: Egress, *, gateway: str) -> st
     """Return the rules that block all addresses of the host for one bridge.
 
     The rules see packets before address translation, so that published ports of other containers
-    are blocked too. Packets that the host only forwards are not affected.
-
-    Args:
-        name: Name of the table; its owner is the `nft` process, and the table goes when that ends.
-        interface: Name of the bridge.
-        egress: Destinations that stay reachable.
-        gateway: The host's address on the default bridge.
+    are blocked too. Packets that the host only forwards are not affected. The `nft` process owns
+    the table, which goes when that ends.
     """
     lines = [
         f'iifname != "{interface}" accept',

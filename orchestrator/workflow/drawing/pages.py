@@ -36,14 +36,7 @@ class Band:
     def __init__(
         self, layout: Layout, label: Callable[[int, Item], str], first: int, last: int
     ) -> None:
-        """Calculate the positions of the columns.
-
-        Args:
-            layout: The whole layout.
-            label: Returns the text of an item, given the index of its column.
-            first: Index of the first column of the band.
-            last: Index of the last column of the band.
-        """
+        """Calculate the positions of the columns from `first` to `last`."""
         self._layout = layout
         self.first, self.last = first, last
         self.places: dict[int, Place] = {}

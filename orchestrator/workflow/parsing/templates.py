@@ -91,15 +91,10 @@ def place(name: str) -> re.Pattern[str]:
 
 
 def left_open(text: str, values: Values, name: str) -> tuple[int, ...]:
-    """Distinguish the templates of a name from text of values that only looks like them.
+    """Return which matches of `place` in the filled text are templates, counted from 0.
 
-    Args:
-        text: The text before values are filled in.
-        values: The values to fill in, without one for `name`.
-        name: A name whose value is not known yet.
-
-    Returns:
-        Which matches of `place` in the filled text are templates, counted from 0.
+    The other matches are text of values that only looks like templates. `values` has none for
+    `name`, whose value is not known yet.
     """
     filled, end, templates = "", 0, set[int]()
     for match in _USE.finditer(text):
