@@ -96,7 +96,7 @@ OTHER_OPTIONS = {
     "config": "tests/cli/commands/test_parallel.py::test_settings_without_options_are_not_set",
     "quiet": "tests/cli/commands/test_parallel.py::test_quiet_leaves_stderr_empty",
     "json": "tests/cli/commands/test_parallel.py::test_stdout_contains_only_the_json",
-    "dry_run": "tests/system/test_workflows.py::test_stages_one_after_the_other",
+    "dry_run": "tests/system/test_workflows.py::test_stages_run_one_after_another",
     "detach": "tests/system/test_resume.py::*",
     "file": "tests/cli/commands/test_spec.py::test_validate_prints_a_summary_and_warnings",
     "at_once": "tests/cli/commands/test_scheduled_runs.py::test_no_parallel_means_one_worker",

@@ -1,4 +1,4 @@
-"""What a run promises, seen on a real daemon through the real command line."""
+"""Tests of the promises of a run, with a real daemon and the real command line."""
 
 import json
 import os
@@ -24,7 +24,7 @@ DEAF = "trap '' TERM; echo started > started.txt; while :; do sleep 0.2; done"
 
 
 def task_times(results: dict) -> list[tuple[float, float]]:
-    """Read the moments that tasks printed when they began and ended."""
+    """Return the start and end times that tasks printed."""
     times = []
     for result in results.values():
         begun, ended = (Path(result["log"]) / "stdout.log").read_text().split()
@@ -32,7 +32,7 @@ def task_times(results: dict) -> list[tuple[float, float]]:
     return times
 
 
-def test_five_tasks_three_workers_refill_at_once(repo: Path, client: docker.APIClient) -> None:
+def test_five_tasks_in_three_slots_refill_at_once(repo: Path, client: docker.APIClient) -> None:
     naps = (1, 8, 1, 1, 1)
     tasks = [f"--task=date +%s.%N; sleep {nap}; date +%s.%N" for nap in naps]
     done = orchestrator(*SHELL, *tasks, "--workers", "3", "--network", "none", "--json", cwd=repo)
@@ -69,7 +69,7 @@ P"""
     assert done.peak_memory < 150 * 1024 * 1024, f"{done.peak_memory / 2**20:.0f} MiB"
 
 
-def test_limits_end_a_worker_alone(repo: Path, client: docker.APIClient) -> None:
+def test_limits_end_only_their_worker(repo: Path, client: docker.APIClient) -> None:
     done = orchestrator(
         *SHELL, "--task", EAT_MEMORY, "--task", FORK_BOMB, "--task", DEAF,
         "--task", "sleep 1; echo fine > fine.txt",
@@ -104,7 +104,7 @@ def test_paused_container_dies_at_its_deadline(repo: Path, client: docker.APICli
     assert ours(client, repo) == []
 
 
-def test_git_works_inside_and_everything_comes_home(repo: Path) -> None:
+def test_git_works_inside_and_all_work_is_harvested(repo: Path) -> None:
     before = fingerprint(repo)
     task = """set -e
 test -z "$(git status --porcelain)"
@@ -175,7 +175,7 @@ def test_interrupt_keeps_the_work(repo: Path, client: docker.APIClient) -> None:
     assert ours(client, repo) == []
 
 
-def test_numbers_go_on_and_nothing_is_overwritten(repo: Path) -> None:
+def test_numbers_continue_and_nothing_is_overwritten(repo: Path) -> None:
     arguments = ("--workers", "2", "--network", "none", "--json")
     first = orchestrator(*SHELL, "echo first > work", *arguments, cwd=repo)
     second = orchestrator(*SHELL, "echo second > work", *arguments, cwd=repo)
@@ -249,13 +249,13 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
 
 
 def small_tmp(repo: Path) -> Path:
-    """Write a configuration with little room in /tmp."""
+    """Write a configuration with little space in /tmp."""
     path = repo.parent / "small-tmp.yaml"
     path.write_text("container:\n  tmp: 64m\n")
     return path
 
 
-def test_filters_of_the_user_neither_run_nor_show(repo: Path) -> None:
+def test_filters_of_the_user_do_not_run_on_workers_files(repo: Path) -> None:
     log = repo.parent / "filter-ran-in"
     git(repo, "config", "filter.case.clean", f"sh -c 'pwd >> {log}; tr a-z A-Z'")
     git(repo, "config", "filter.case.smudge", f"sh -c 'pwd >> {log}; tr A-Z a-z'")
@@ -273,7 +273,7 @@ def test_filters_of_the_user_neither_run_nor_show(repo: Path) -> None:
     assert set(log.read_text().split()) == {str(repo)}
 
 
-def test_work_of_a_killed_run_is_brought_home(repo: Path, client: docker.APIClient) -> None:
+def test_work_of_a_killed_run_is_harvested(repo: Path, client: docker.APIClient) -> None:
     task = (
         "echo c > committed; git add -A; git commit -qm c; echo u > rest; echo written; sleep 600"
     )

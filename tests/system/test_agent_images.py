@@ -1,4 +1,4 @@
-"""Every agent's own program, in its own image, with nothing but what a worker has."""
+"""Tests of every agent program in its own image, with a worker's restrictions."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ for program in git python3 node npm pip; do command -v $program || echo "no $pro
 """
 
 
-def test_no_agent_is_left_out() -> None:
+def test_every_agent_is_tested() -> None:
     assert set(AGENTS) == set(INSTALLERS)
 
 
@@ -38,7 +38,7 @@ FIRST = ("architect", "codex", "claude")
 @pytest.mark.parametrize(
     "agent", [a if a in FIRST else pytest.param(a, marks=pytest.mark.agents) for a in AGENTS]
 )
-def test_it_starts_as_anybody_with_nothing_to_write_to(
+def test_program_starts_as_any_user_with_read_only_files(
     docker_client: docker.DockerClient, agent_image: Callable[[str], str], agent: str
 ) -> None:
     command, said, megabytes = AGENTS[agent]

@@ -1,4 +1,4 @@
-"""Caches that are warm, a worker without a network, and one that attacks them, in containers."""
+"""Tests of warm caches without a network, and of a worker that attacks them."""
 
 import hashlib
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ VICTIM = (
 
 @pytest.fixture(scope="module")
 def image(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A base with pip in it."""
+    """Build a base image with pip."""
     context = tmp_path_factory.mktemp("image")
     (context / "Dockerfile").write_text(DOCKERFILE)
     tag = f"orchestrator/test-caches:{context.parent.name}"
@@ -104,7 +104,7 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Path:  #
 
 
 def fingerprint(tree: Path) -> str:
-    """Say all of a tree in one word: names, kinds, rights, owners, contents."""
+    """Return a hash of a tree: names, types, modes, owners, contents."""
     said = hashlib.sha256()
     for path in sorted(tree.rglob("*")):
         info = path.lstat()
@@ -114,7 +114,7 @@ def fingerprint(tree: Path) -> str:
     return said.hexdigest()
 
 
-def test_no_worker_poisons_what_others_install_from(repo: Path, image: str) -> None:
+def test_worker_cannot_change_the_cache_of_others(repo: Path, image: str) -> None:
     warm = orchestrator(
         "cache", "warm", "--cache", "pip", "--agent-cli", "shell", "--image", image,
         "--setup", ONLINE, "--json", cwd=repo,
@@ -145,7 +145,7 @@ def test_no_worker_poisons_what_others_install_from(repo: Path, image: str) -> N
     assert orchestrator("cache", "ls", cwd=repo).stdout == ""
 
 
-def test_a_setup_that_fails_publishes_nothing(repo: Path) -> None:
+def test_failed_setup_publishes_nothing(repo: Path) -> None:
     warm = orchestrator(
         "cache", "warm", "--cache", "uv", "--agent-cli", "shell", "--setup",
         "touch /caches/uv/half; exit 3", "--json", cwd=repo,

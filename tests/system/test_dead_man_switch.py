@@ -1,4 +1,4 @@
-"""Containers die at their deadline although nobody watches them any more."""
+"""Tests that containers die at their deadline without the run's process."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ STUBBORN = (
 
 
 def running(client: docker.APIClient, repo: Path) -> list[str]:
-    """Give the roles of the containers of a repository that run."""
+    """Return the roles of the repository's running containers."""
     labels = [f"orchestrator.repository={repo}/.git"]
     return sorted(
         one["Labels"]["orchestrator.role"] for one in client.containers(filters={"label": labels})
@@ -32,7 +32,7 @@ def running(client: docker.APIClient, repo: Path) -> list[str]:
 
 
 def begun(repo: Path, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start a run with a worker that heeds no signal."""
+    """Start a run with a worker that ignores signals."""
     return start(
         "parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1",
         "--timeout-per-worker", str(DEADLINE), "--grace", str(GRACE), *arguments,
@@ -42,7 +42,7 @@ def begun(repo: Path, *arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def worker_directory(repo: Path) -> Path:
-    """Give the state directory of a worker, as soon as it has printed something."""
+    """Return the state directory of a worker once it has printed something."""
     runs = repo / ".git" / "orchestrator" / "runs"
 
     def found() -> list[Path]:
@@ -53,10 +53,10 @@ def worker_directory(repo: Path) -> Path:
 
 
 @pytest.mark.parametrize("whole_group", [False, True])
-def test_killed_workers_die_at_their_deadline_and_their_work_is_kept(
+def test_workers_of_a_killed_run_die_at_their_deadline(
     client: docker.APIClient, repo: Path, whole_group: bool
 ) -> None:
-    """What was noticed before, or would have been, is told by whoever resumes the run."""
+    """The resumed run reports findings from before and after the kill."""
     process = begun(repo, STUBBORN, *(("--prompts", "0.3") if whole_group else ()))
     directory = worker_directory(repo)
     started = time.monotonic()
@@ -79,10 +79,10 @@ def test_killed_workers_die_at_their_deadline_and_their_work_is_kept(
     assert git(repo, "show", "architect/parallel-1:work.txt") == "begun"
 
 
-def test_a_process_that_stands_still_keeps_no_worker_alive(
+def test_deadline_is_kept_while_the_process_is_stopped(
     client: docker.APIClient, repo: Path
 ) -> None:
-    """Stopped by a signal, it watches nobody; when it goes on, it tells what was."""
+    """A stopped process watches no worker; when continued, it reports the timeout."""
     process = begun(repo, STUBBORN)
     try:
         worker_directory(repo)
@@ -95,8 +95,8 @@ def test_a_process_that_stands_still_keeps_no_worker_alive(
     assert process.wait(60) == 5
 
 
-def test_setup_without_anybody_dies_as_well(client: docker.APIClient, repo: Path) -> None:
-    """And with it the services, and what holds their network."""
+def test_setup_of_a_killed_run_dies_at_its_deadline(client: docker.APIClient, repo: Path) -> None:
+    """Also kills the services, and the container that owns their network."""
     (repo / "orchestrator.yaml").write_text(
         "setup_timeout: 3\n"
         f'setup: ["{STUBBORN}"]\n'
@@ -111,12 +111,10 @@ def test_setup_without_anybody_dies_as_well(client: docker.APIClient, repo: Path
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
 
 
-def test_workers_of_a_checkout_that_is_gone_die_with_it(
-    client: docker.APIClient, repo: Path
-) -> None:
-    """A CI system kills the job, and removes its checkout: nobody can resume the run.
+def test_workers_of_a_removed_checkout_are_killed(client: docker.APIClient, repo: Path) -> None:
+    """A CI system kills the job and removes its checkout, so the run cannot be resumed.
 
-    A container that somebody paused meanwhile is no exception.
+    A paused container is killed too.
     """
     process = begun(repo, STUBBORN, "--timeout-per-worker", "600")
     worker_directory(repo)
@@ -130,8 +128,8 @@ def test_workers_of_a_checkout_that_is_gone_die_with_it(
     client.remove_container(worker["Id"], v=True, force=True)
 
 
-def test_without_a_deadline_nobody_is_killed(client: docker.APIClient, repo: Path) -> None:
-    """`--timeout-per-worker 0` is a wish, and the run is there to be resumed."""
+def test_worker_without_a_deadline_is_not_killed(client: docker.APIClient, repo: Path) -> None:
+    """`--timeout-per-worker 0` means no deadline, and the run can be resumed."""
     process = start(
         "parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1",
         "--timeout-per-worker", "0", "echo up; sleep 300",

@@ -1,4 +1,4 @@
-"""`enforce: ro` on a real daemon: what cannot be written, and what arrives on the branch."""
+"""Tests of `enforce: ro` on a real daemon: refused writes, harvested changes."""
 
 import json
 import os
@@ -50,7 +50,7 @@ CHANGED = {
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """A directory that every user can reach."""
+    """Return a directory that every user can access."""
     with TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)
@@ -58,7 +58,7 @@ def open_directory() -> Iterator[Path]:
 
 # An overlay takes no path with a comma.
 @pytest.mark.parametrize("place", ["overlay", "overlay of an ordinary user", "with,comma"])
-def test_writes_stay_in_the_directories_and_arrive(open_directory: Path, place: str) -> None:
+def test_writes_are_possible_only_in_the_paths(open_directory: Path, place: str) -> None:
     repo = open_directory / place / "repo"
     for name in FILES:
         (repo / name).parent.mkdir(parents=True, exist_ok=True)

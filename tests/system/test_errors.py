@@ -1,4 +1,4 @@
-"""Errors of the command line are one line each, and leave nothing behind."""
+"""Tests that errors of the command line are one line each and leave nothing behind."""
 
 import re
 from pathlib import Path
@@ -42,11 +42,11 @@ def assert_one_error(done, code: int) -> None:
 
 
 def everything(directory: Path) -> list[str]:
-    """List every path below a directory."""
+    """Return every path below a directory."""
     return sorted(str(path) for path in directory.rglob("*"))
 
 
-def test_no_repository_no_commit_bad_yaml(repo: Path, tmp_path: Path) -> None:
+def test_missing_repository_missing_commit_and_bad_yaml(repo: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert_one_error(orchestrator(*SHELL, "true", cwd=empty, fork=False), 3)

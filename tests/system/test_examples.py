@@ -1,4 +1,4 @@
-"""Every example, run whole on the real daemon; agents are scripted."""
+"""Tests that run every example on the real daemon, with scripted agents."""
 
 import json
 import os
@@ -33,14 +33,14 @@ READ_ONLY = {"research", "analysis"}
 
 @pytest.fixture(scope="module")
 def scripted(docker_engine: DockerEngine) -> Iterator[str]:
-    """Build an image with an agent that does as it is told."""
+    """Build an image with an agent that follows its script."""
     with built_image(docker_engine, Path(__file__).parent / "scripted", IMAGE):
         yield IMAGE
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A repository with parts, tests and no network."""
+    """Return a repository with parts and tests, and without a network."""
     repo = make_repository(tmp_path / "shop")
     for part in ("auth", "api", "ui"):
         (repo / "src" / part).mkdir()
@@ -55,12 +55,12 @@ def shop(tmp_path: Path) -> Path:
     return repo
 
 
-def test_every_workflow_has_a_row() -> None:
+def test_every_example_workflow_is_tested() -> None:
     assert {path.stem for path in (EXAMPLES / "workflows").iterdir()} == WORKFLOWS.keys()
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_a_workflow(shop: Path, scripted: str, name: str) -> None:
+def test_example_workflow_runs(shop: Path, scripted: str, name: str) -> None:
     done = orchestrator(
         "spec", "run", str(EXAMPLES / "workflows" / f"{name}.yaml"), "--json", "--cpus", "0.5",
         "--memory", "256m", cwd=shop,
@@ -77,7 +77,7 @@ def test_a_workflow(shop: Path, scripted: str, name: str) -> None:
         assert changed == {part: [f"src/{part}/{part}.txt"] for part in results}
 
 
-def test_what_a_schedule_runs(shop: Path) -> None:
+def test_scheduled_example_runs(shop: Path) -> None:
     folder = EXAMPLES / "scheduled"
     (shop / "nightly.yaml").write_text((folder / "nightly.yaml").read_text())
     commands = [
@@ -115,7 +115,7 @@ def is_clean(repo: Path, engine: DockerEngine) -> bool:
     return not (branches or worktrees or engine.leftovers({REPOSITORY: str(repo / ".git")}))
 
 
-def test_the_ci_runner(shop: Path, docker_engine: DockerEngine) -> None:
+def test_ci_runner_example_runs(shop: Path, docker_engine: DockerEngine) -> None:
     checks = ("python3 -m unittest discover -s tests", "python3 -m compileall -q src")
     done = example(shop, "ci-runner", *checks)
     assert done.returncode == 0, done.stderr
@@ -128,7 +128,7 @@ def test_the_ci_runner(shop: Path, docker_engine: DockerEngine) -> None:
     assert example(shop, "ci-runner").returncode == 3
 
 
-def test_the_sandbox_of_untrusted_tasks(shop: Path) -> None:
+def test_untrusted_task_example_runs(shop: Path) -> None:
     secret = shop.parent / "secret.txt"
     secret.write_text("a secret of this machine")
     tasks = shop.parent / "tasks.txt"
@@ -147,7 +147,7 @@ def test_the_sandbox_of_untrusted_tasks(shop: Path) -> None:
     assert not (shop / "done.txt").exists()
 
 
-def test_the_command_line(shop: Path, scripted: str, docker_engine: DockerEngine) -> None:
+def test_command_line_example_runs(shop: Path, scripted: str, docker_engine: DockerEngine) -> None:
     before = git(shop, "rev-parse", "HEAD")
     limits = {"ORCHESTRATOR_MEMORY": "256m", "ORCHESTRATOR_NETWORK": "none"}
     task = "Add a test for the parser"

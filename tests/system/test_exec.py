@@ -1,4 +1,4 @@
-"""`exec` and `shell` in the container of a real worker, the shell at a terminal of its own."""
+"""Tests of `exec` and `shell` in a real worker's container, with a terminal for the shell."""
 
 import fcntl
 import os
@@ -34,7 +34,7 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def worker(repo: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A run whose worker 1 goes on until a file is there."""
+    """Start a run whose worker 1 ends when a file exists."""
     process = start(
         "parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none", "--env",
         "TEAM=blue", "--quiet", TASK, cwd=repo, stdout=subprocess.DEVNULL,
@@ -48,7 +48,7 @@ def worker(repo: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 class Screen:
-    """A terminal, and a command of ours that runs at it."""
+    """A terminal, and a command that runs on it."""
 
     def __init__(self, repo: Path, *arguments: str) -> None:
         self._end, other = os.openpty()
@@ -71,7 +71,7 @@ class Screen:
         os.write(self._end, text.encode())
 
     def read_until(self, pattern: str) -> None:
-        """Read until something new is said."""
+        """Read until new output matches a pattern."""
         deadline = time.monotonic() + PATIENCE
         said = b""
         while not re.search(pattern, said.decode(errors="replace")):
@@ -88,7 +88,7 @@ class Screen:
         return said
 
     def finish(self) -> int:
-        """Read to the end, and hold that the terminal is as it was."""
+        """Read to the end, and check that the terminal was restored."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.said
@@ -119,7 +119,7 @@ def at_a_terminal(repo: Path, worker: object) -> Iterator:  # noqa: ARG001
 
 @pytest.fixture
 def shell(at_a_terminal) -> Screen:
-    """A shell that has said its first prompt."""
+    """Start a shell, and wait for its first prompt."""
     screen = at_a_terminal("shell", "1")
     screen.read_until(r"[$#] ")
     return screen
@@ -127,7 +127,7 @@ def shell(at_a_terminal) -> Screen:
 
 @pytest.mark.usefixtures("worker")
 class TestExec:
-    def test_is_the_worker_in_its_place(self, repo: Path) -> None:
+    def test_command_runs_as_the_worker_in_its_directory(self, repo: Path) -> None:
         script = "echo x > from-outside; id -u; pwd; echo $TEAM $HOME; git status --short; exit 5"
         done = orchestrator("exec", "1", "--", "sh", "-c", script, cwd=repo)
         uid, *rest = done.stdout.splitlines()
@@ -136,14 +136,14 @@ class TestExec:
         assert rest == ["/workspace", "blue /home/worker", "?? from-outside"]
         assert not (repo / ".architect-parallel-1" / "from-outside").exists()
 
-    def test_streams_are_apart(self, repo: Path) -> None:
+    def test_streams_are_separate(self, repo: Path) -> None:
         done = orchestrator("exec", "1", "--", "sh", "-c", "echo 1; echo 2 >&2", cwd=repo)
         assert (done.stdout, done.stderr) == ("1\n", "2\n")
 
-    def test_what_does_not_exist_is_127(self, repo: Path) -> None:
+    def test_exec_of_missing_program_exits_126_or_127(self, repo: Path) -> None:
         assert orchestrator("exec", "1", "--", "no-such-thing", cwd=repo).returncode in (126, 127)
 
-    def test_ends_with_us(self, repo: Path) -> None:
+    def test_command_ends_when_exec_is_interrupted(self, repo: Path) -> None:
         with start(
             "exec", "1", "--", "sh", "-c", "echo begun; sleep 987; true", cwd=repo,
             stdout=subprocess.PIPE,
@@ -157,7 +157,7 @@ class TestExec:
             lambda: orchestrator("exec", "1", "--", "sh", "-c", look, cwd=repo).returncode == 0
         )
 
-    def test_at_a_terminal_it_is_made_harmless(self, at_a_terminal) -> None:
+    def test_output_on_a_terminal_is_made_harmless(self, at_a_terminal) -> None:
         screen = at_a_terminal("exec", "1", "--", "printf", r"one\033[2Jtwo\033]0;title\007\n")
         assert screen.finish() == 0
         assert b"\x1b" not in screen.said
@@ -165,13 +165,13 @@ class TestExec:
 
 
 class TestShell:
-    def test_is_the_worker_in_its_place(self, shell: Screen) -> None:
+    def test_command_runs_as_the_worker_in_its_directory(self, shell: Screen) -> None:
         shell.type("echo at $(pwd), $(id -u), $TEAM, $(stty size)\r")
         shell.read_until(r"at /workspace, [1-9]\d*, blue, 30 90\r\n")
         shell.type("exit 7\r")
         assert shell.finish() == 7
 
-    def test_follows_the_size_of_the_window(self, shell: Screen) -> None:
+    def test_shell_follows_the_window_size(self, shell: Screen) -> None:
         shell.resize(rows=12, columns=34)
         # The size goes a way of its own, which may be longer than that of the keys.
         shell.type("until stty size | grep '^12 34$'; do sleep 0.1; done\r")
@@ -179,7 +179,7 @@ class TestShell:
         shell.type("exit\r")
         assert shell.finish() == 0
 
-    def test_keys_go_inside(self, shell: Screen) -> None:
+    def test_control_keys_are_passed_to_the_shell(self, shell: Screen) -> None:
         shell.type("sleep 600\r")
         shell.read_until("sleep 600")
         time.sleep(0.3)
@@ -193,18 +193,18 @@ class TestShell:
         assert shell.finish() == 0
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-    def test_a_signal_gives_the_terminal_back(self, shell: Screen, number: int) -> None:
+    def test_signal_restores_the_terminal(self, shell: Screen, number: int) -> None:
         shell.process.send_signal(number)
         assert shell.finish() == 128 + number
 
-    def test_gives_a_terminal_back_that_the_container_changed(self, shell: Screen) -> None:
+    def test_modes_changed_by_the_container_are_restored(self, shell: Screen) -> None:
         shell.type(r"printf '\033[?1049h\033[?1000h\033[?25l'; exit" + "\r")
         assert shell.finish() == 0
         after = shell.said.rpartition(b"\x1b[?25l")[2]
         for mode in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"):
             assert mode in after
 
-    def test_a_window_that_closes_leaves_no_shell(self, shell: Screen, repo: Path) -> None:
+    def test_closed_window_ends_the_shell(self, shell: Screen, repo: Path) -> None:
         shell.type("echo I am $((40 + 2)) $$\r")
         shell.read_until(r"I am 42 \d+\r\n")
         pid = re.findall(rb"I am 42 (\d+)", shell.said)[-1].decode()
@@ -216,9 +216,9 @@ class TestShell:
 
 
 class TestEnd:
-    """Last: the worker ends in these."""
+    """Must run last: the worker ends in these tests."""
 
-    def test_a_container_that_dies_gives_the_terminal_back(self, shell: Screen, repo: Path) -> None:
+    def test_end_of_the_container_restores_the_terminal(self, shell: Screen, repo: Path) -> None:
         client = docker.APIClient(version="auto")
         labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}=worker"]
         (container,) = client.containers(filters={"label": labels})
@@ -226,7 +226,7 @@ class TestEnd:
         client.close()
         assert shell.finish() in (7, 137)
 
-    def test_then_there_is_nothing_to_enter(
+    def test_ended_worker_cannot_be_entered(
         self, worker: "subprocess.Popen[bytes]", repo: Path
     ) -> None:
         worker.wait(PATIENCE)

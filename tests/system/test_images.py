@@ -1,4 +1,4 @@
-"""Real images on a real daemon."""
+"""Tests of building images on a real daemon."""
 
 import os
 import tarfile
@@ -39,7 +39,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture
 def scratch(docker_client: docker.DockerClient) -> Iterator[str]:
-    """Give a tag, and remove its image afterwards."""
+    """Return a tag whose image is removed after the test."""
     yield SCRATCH
     if docker_client.images.list(SCRATCH):
         docker_client.images.remove(SCRATCH, force=True)
@@ -47,7 +47,7 @@ def scratch(docker_client: docker.DockerClient) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def builder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
-    """Give a builder on a machine with a certificate authority of its own."""
+    """Return a builder on a machine with its own certificate authority."""
     bundle = ca_bundle(os.environ)
     assert bundle is not None
     marked = tmp_path_factory.mktemp("certificates") / "bundle.crt"
@@ -58,7 +58,7 @@ def builder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> ImageBu
 
 @pytest.fixture(scope="module")
 def worker(builder: ImageBuilder, docker_client: docker.DockerClient) -> Iterator[str]:
-    """Build the worker image there, and remove it afterwards."""
+    """Build the worker image, and remove it afterwards."""
     builder.build_base()
     builder.build_worker("architect", WORKER)
     yield WORKER
@@ -82,7 +82,7 @@ def build(engine: Engine, folder: Path, dockerfile: str, *, tag: str) -> list[st
 
 
 @pytest.mark.timeout(600)
-def test_nothing_of_the_hosts_certificates_is_in_the_image(
+def test_certificates_of_the_host_are_not_in_the_image(
     docker_client: docker.DockerClient, worker: str
 ) -> None:
     found = run(docker_client, worker, ["sh", "-c", f"{SEARCH}; find / -xdev -name 'ca-bundle*'"])
@@ -95,7 +95,7 @@ def test_nothing_of_the_hosts_certificates_is_in_the_image(
 
 
 @pytest.mark.timeout(600)
-def test_nor_is_it_in_one_that_npm_made(
+def test_certificates_of_the_host_are_not_in_an_npm_image(
     builder: ImageBuilder, docker_client: docker.DockerClient, scratch: str
 ) -> None:
     builder.build_base()
@@ -109,7 +109,7 @@ def test_nor_is_it_in_one_that_npm_made(
 
 
 @pytest.mark.timeout(600)
-def test_the_search_for_certificates_finds_them(
+def test_search_for_certificates_works(
     engine: Engine, docker_client: docker.DockerClient, tmp_path: Path, scratch: str
 ) -> None:
     (tmp_path / "ca-bundle.crt").write_text(MARKER)
@@ -118,7 +118,7 @@ def test_the_search_for_certificates_finds_them(
 
 
 @pytest.mark.timeout(600)
-def test_architect_starts_as_anybody_with_nothing_to_write_to(
+def test_architect_starts_as_any_user_with_read_only_files(
     docker_client: docker.DockerClient, worker: str
 ) -> None:
     output = run(
@@ -139,7 +139,7 @@ def test_architect_starts_as_anybody_with_nothing_to_write_to(
 
 
 @pytest.mark.timeout(600)
-def test_what_is_up_to_date_is_left_alone(engine: Engine, worker: str) -> None:
+def test_up_to_date_image_is_not_rebuilt(engine: Engine, worker: str) -> None:
     before = engine.image_info(worker)
     lines: list[str] = []
     again = ImageBuilder(engine=engine, environ=os.environ, progress=lines.append)
@@ -151,9 +151,7 @@ def test_what_is_up_to_date_is_left_alone(engine: Engine, worker: str) -> None:
     assert before.size < 450_000_000
 
 
-def test_what_a_build_prints_is_told_and_cannot_steer_a_terminal(
-    engine: Engine, tmp_path: Path, scratch: str
-) -> None:
+def test_output_of_a_build_is_made_harmless(engine: Engine, tmp_path: Path, scratch: str) -> None:
     lines = build(
         engine, tmp_path, f"FROM {BASE_IMAGE}\nRUN printf 'a\\033[31mb\\033]0;c\\n'\n", tag=scratch
     )
@@ -161,7 +159,7 @@ def test_what_a_build_prints_is_told_and_cannot_steer_a_terminal(
     assert engine.image_id(scratch) is not None
 
 
-def test_a_step_that_fails_is_shown_with_its_last_lines(
+def test_failed_step_shows_its_last_lines(
     engine: Engine, docker_client: docker.DockerClient, tmp_path: Path, scratch: str
 ) -> None:
     command = "seq 100; sleep 0.5; echo the reason is 42 >&2; exit 7"
@@ -177,19 +175,17 @@ def test_a_step_that_fails_is_shown_with_its_last_lines(
     assert [c for c in docker_client.api.containers(all=True) if command in c["Command"]] == []
 
 
-def test_a_dockerfile_that_makes_no_sense_is_a_build_error(
-    engine: Engine, tmp_path: Path, scratch: str
-) -> None:
+def test_invalid_dockerfile_is_a_build_error(engine: Engine, tmp_path: Path, scratch: str) -> None:
     with pytest.raises(ImageBuildError, match="cannot build"):
         build(engine, tmp_path, "FORM nothing\n", tag=scratch)
 
 
-def test_a_registry_that_does_not_answer_is_a_build_error(engine: Engine) -> None:
+def test_unreachable_registry_is_a_build_error(engine: Engine) -> None:
     with pytest.raises(ImageBuildError, match="cannot pull `localhost:9/none:1`"):
         engine.pull("localhost:9/none:1", progress=lambda _: None)
 
 
-def test_an_imported_image_carries_its_labels(engine: Engine, tmp_path: Path, scratch: str) -> None:
+def test_imported_image_has_its_labels(engine: Engine, tmp_path: Path, scratch: str) -> None:
     tarball = tmp_path / "root.tar"
     with tarfile.open(tarball, "w") as archive:
         archive.addfile(tarfile.TarInfo("empty"), BytesIO())
@@ -199,9 +195,7 @@ def test_an_imported_image_carries_its_labels(engine: Engine, tmp_path: Path, sc
     assert info.labels == {RECIPE: "a b", "other": 'c"d'}
 
 
-def test_a_tarball_that_is_none_is_a_build_error(
-    engine: Engine, tmp_path: Path, scratch: str
-) -> None:
+def test_invalid_tarball_is_a_build_error(engine: Engine, tmp_path: Path, scratch: str) -> None:
     tarball = tmp_path / "root.tar"
     tarball.write_bytes(b"not a tarball" * 1000)
     with pytest.raises(ImageBuildError, match="cannot import"):
@@ -209,7 +203,7 @@ def test_a_tarball_that_is_none_is_a_build_error(
     assert engine.image_id(scratch) is None
 
 
-def test_a_second_name_is_the_same_image(engine: Engine, scratch: str) -> None:
+def test_tag_adds_a_name_to_an_image(engine: Engine, scratch: str) -> None:
     engine.tag(BASE_IMAGE, tag=scratch)
     assert engine.image_id(scratch) == engine.image_id(BASE_IMAGE)
     with pytest.raises(ImageNotFoundError):

@@ -1,4 +1,4 @@
-"""`init` on projects of five kinds gives a file that is right and a run that works."""
+"""Tests of `init` on five kinds of projects: a valid file, and a run that works."""
 
 import io
 import secrets
@@ -37,7 +37,7 @@ test "$*" = "test ./..." && test -f go.mod && find . -name '*_test.go' | grep . 
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    """The base with stand-ins for npm and Go."""
+    """Build the base with stand-ins for npm and Go."""
     name = f"orchestrator-test-init:{secrets.token_hex(6)}"
     client = docker.APIClient(version="auto")
     context = io.BytesIO()
@@ -77,7 +77,7 @@ def plain(project: Path) -> dict:
         pytest.param(COMPOSE, None, ["make check"], id="compose"),
     ],
 )
-def test_the_file_is_right_and_the_run_works(tmp_path, image, files, setup, checks):
+def test_written_file_is_valid_and_the_run_works(tmp_path, image, files, setup, checks):
     project = make_project(tmp_path / "project", files)
     made = orchestrator("init", "--agent-cli", "shell", "--image", image, cwd=project)
     assert (made.returncode, made.stdout) == (0, f"{project}/orchestrator.yaml\n"), made.stderr
@@ -99,7 +99,7 @@ def test_the_file_is_right_and_the_run_works(tmp_path, image, files, setup, chec
     assert [check["exit_code"] for check in result["checks"]] == [0] * len(checks)
 
 
-def test_what_the_image_lacks_is_a_comment_and_nothing_is_left_in_the_engine(tmp_path):
+def test_commands_missing_in_the_image_are_comments(tmp_path):
     project = make_project(tmp_path / "project", NODE)
     made = orchestrator("init", "--agent-cli", "shell", cwd=project)
     assert made.returncode == 0
@@ -112,7 +112,7 @@ def test_what_the_image_lacks_is_a_comment_and_nothing_is_left_in_the_engine(tmp
     client.close()
 
 
-def test_a_probe_whose_process_was_killed_is_cleaned_up(tmp_path):
+def test_probe_of_a_killed_process_is_cleaned_up(tmp_path):
     project = make_project(tmp_path / "project", NODE)
     client = docker.APIClient(version="auto")
     labels = {MANAGED: "true", REPOSITORY: str(project / ".git"), ROLE: "probe"}
@@ -124,7 +124,7 @@ def test_a_probe_whose_process_was_killed_is_cleaned_up(tmp_path):
     assert "removed 1 container" in done.stdout
 
 
-def test_services_that_were_asked_for(tmp_path):
+def test_requested_services_are_written(tmp_path):
     project = make_project(tmp_path / "project", COMPOSE)
     made = orchestrator("init", "--services", "--agent-cli", "shell", cwd=project)
     assert made.returncode == 0, made.stderr

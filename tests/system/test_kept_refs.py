@@ -1,4 +1,4 @@
-"""All that workers leave in their git comes home from real containers, overlay and bind."""
+"""Tests that everything in a worker's git is kept, with real containers, overlay and bind."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ KEPT = {2: ["heads/side"], 4: ["tags/v1"], 5: ["stash/0", "stash/1"]}
 
 
 @pytest.mark.parametrize("mode", PLACES)
-def test_whatever_state_git_is_left_in(tmp_path: Path, mode: str) -> None:
+def test_every_state_of_git_is_kept(tmp_path: Path, mode: str) -> None:
     repo = make_repository(tmp_path / PLACES[mode] / "repo")
     (repo / ".gitignore").write_text("*.log\n")
     for name in ("one", "two"):

@@ -1,4 +1,4 @@
-"""Files of git-lfs in real containers: content inside, pointers in commits, with no git-lfs."""
+"""Tests of git-lfs files in real containers: content in worktrees, pointers in commits."""
 
 import hashlib
 from pathlib import Path
@@ -23,7 +23,7 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return with_content(place / "repo", a=CONTENT, other=b"other")
 
 
-def test_the_content_is_there_and_nothing_has_changed(repo: Path) -> None:
+def test_worktree_has_the_content_and_is_clean(repo: Path) -> None:
     before = fingerprint(repo)
     result = run_one(repo, "sha256sum < a.bin; git status --porcelain; git add -A; echo w > w")
     assert printed(result).split() == [hashlib.sha256(CONTENT).hexdigest(), "-"]
@@ -34,14 +34,14 @@ def test_the_content_is_there_and_nothing_has_changed(repo: Path) -> None:
     assert fingerprint(repo) == before
 
 
-def test_a_file_that_was_merely_touched_is_its_pointer(repo: Path) -> None:
+def test_touched_file_stays_a_pointer(repo: Path) -> None:
     task = "cp a.bin x; rm a.bin; mv x a.bin; touch other.bin; git commit -qam mine; echo w > w"
     result = run_one(repo, task)
     assert result["files_modified"] == ["w"]
     assert show(repo, f"{result['branch']}:a.bin") + "\n" == pointer(CONTENT)
 
 
-def test_changed_and_new_files_are_pointers_to_what_git_lfs_has(repo: Path) -> None:
+def test_changed_and_new_files_become_pointers(repo: Path) -> None:
     result = run_one(repo, "printf changed > a.bin; printf new > n.bin; printf mine > c.bin; "
                        "git add c.bin; git commit -qm mine")  # fmt: skip
     assert result["files_modified"] == ["a.bin", "c.bin", "n.bin"]
@@ -51,7 +51,7 @@ def test_changed_and_new_files_are_pointers_to_what_git_lfs_has(repo: Path) -> N
     assert (repo / "a.bin").read_text() == pointer(CONTENT)
 
 
-def test_one_that_is_too_large_for_git_is_not_for_git_lfs(repo: Path) -> None:
+def test_lfs_file_may_exceed_the_size_limit_of_git(repo: Path) -> None:
     task = "truncate -s 120m large.bin; truncate -s 120m large.dat"
     result = run_one(repo, task)
     assert result["files_modified"] == ["large.bin"]
@@ -60,14 +60,14 @@ def test_one_that_is_too_large_for_git_is_not_for_git_lfs(repo: Path) -> None:
     assert stored(repo, b"\0" * (120 << 20)).stat().st_size == 120 << 20
 
 
-def test_nothing_of_it_is_work_to_be_kept(repo: Path) -> None:
+def test_unchanged_content_is_not_backed_up(repo: Path) -> None:
     run_one(repo, "true")
     done = orchestrator("parallel-cleanup", cwd=repo)
     assert done.returncode == 0, done.stderr
     assert git(repo, "for-each-ref", "refs/orchestrator") == ""
 
 
-def test_what_was_never_fetched_is_told(repo: Path) -> None:
+def test_missing_content_causes_a_notice(repo: Path) -> None:
     stored(repo, CONTENT).unlink()
     command = ("parallel", "--agent-cli", "shell", "--workers", "1", "--network", "none")
     done = orchestrator(*command, "true", cwd=repo)

@@ -1,4 +1,4 @@
-"""Worktrees outside of the repository, in real containers, through a death and a cleanup."""
+"""Tests of worktrees outside of the repository, through a crash and a cleanup."""
 
 import signal
 import subprocess
@@ -19,7 +19,7 @@ tasks:
 """
 
 
-def test_a_run_with_worktrees_outside_dies_goes_on_and_is_cleaned_up(tmp_path: Path) -> None:
+def test_killed_run_with_worktrees_outside_is_resumed_and_cleaned_up(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
     (tmp_path / "flow.yaml").write_text(FLOW)
     before = fingerprint(repo)

@@ -1,7 +1,7 @@
-"""What a worker on the `open` network reaches, and what it does not.
+"""Tests of the destinations that a worker on the `open` network reaches.
 
-Every target is a listener of the test's own: on loopback, on the machine's bridge addresses, in a
-sibling worker.
+Every target is a listener of the test: on loopback, on the machine's bridge addresses, in a sibling
+worker.
 """
 
 import http.server
@@ -50,7 +50,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def host_port() -> Iterator[int]:
-    """A service of the machine that listens everywhere."""
+    """Return the port of a server of the machine that listens on all addresses."""
     server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Quiet)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -61,7 +61,7 @@ def host_port() -> Iterator[int]:
 
 
 def machine_addresses() -> list[str]:
-    """The machine's own IPv4 addresses, loopback aside."""
+    """Return the machine's own IPv4 addresses without loopback."""
     return own_addresses()
 
 
@@ -69,7 +69,7 @@ def log_of(result: dict) -> str:
     return (Path(result["log"]) / "stdout.log").read_text()
 
 
-def test_no_worker_reaches_the_machine(repo: Path, host_port: int) -> None:
+def test_worker_does_not_reach_the_machine(repo: Path, host_port: int) -> None:
     places = [f"{address}:{host_port}" for address in machine_addresses()]
     assert f"{bridge_gateway()}:{host_port}" in places
     # The gateway of its own network is only known inside.
@@ -82,7 +82,7 @@ def test_no_worker_reaches_the_machine(repo: Path, host_port: int) -> None:
     assert [line for line in lines if not line.endswith("closed")] == []
 
 
-def test_allowed_places_are_reached_and_nothing_beside_them(repo: Path, host_port: int) -> None:
+def test_only_allowed_destinations_are_reached(repo: Path, host_port: int) -> None:
     task = (
         TRY + f"python3 /tmp/try.py host.docker.internal:{host_port} {bridge_gateway()}:{host_port}"
     )
@@ -101,7 +101,7 @@ def test_allowed_places_are_reached_and_nothing_beside_them(repo: Path, host_por
     assert log_of(implied.results[3]).count("reached") == 2
 
 
-def test_no_worker_reaches_another(repo: Path, client: docker.APIClient) -> None:
+def test_workers_do_not_reach_each_other(repo: Path, client: docker.APIClient) -> None:
     meet = (
         TRY
         + "python3 -m http.server 3000 >/dev/null 2>&1 & "
@@ -126,7 +126,7 @@ def test_rules_cannot_be_changed_from_inside(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("wish", ["no such host", "host:99999", "-x", "[::1]:80"])
-def test_nonsense_is_an_error(repo: Path, wish: str) -> None:
+def test_invalid_destination_is_an_error(repo: Path, wish: str) -> None:
     done = orchestrator(*SHELL, "true", "--allow", wish, cwd=repo)
     assert done.returncode == 3
     assert done.stderr.startswith("error: ")

@@ -1,4 +1,4 @@
-"""Another OCI runtime, as gVisor: offered by the engine, or refused by name."""
+"""Tests of another OCI runtime, such as gVisor."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def run(repo: Path, *options: str):
     )  # fmt: skip
 
 
-def test_gvisor_where_the_engine_has_it(repo: Path) -> None:
+def test_gvisor_is_used_if_available_else_refused(repo: Path) -> None:
     client = docker.APIClient(version="auto")
     runtimes = client.info()["Runtimes"]
     client.close()
@@ -37,7 +37,7 @@ def test_gvisor_where_the_engine_has_it(repo: Path) -> None:
     assert log.strip() != Path("/proc/version").read_text().strip()
 
 
-def test_a_network_that_cannot_be_closed_is_refused(repo: Path) -> None:
+def test_network_that_cannot_be_filtered_is_refused(repo: Path) -> None:
     done = run(repo, "--network", "open")
     assert done.returncode == 3
     assert "hint: " in done.stderr

@@ -1,4 +1,4 @@
-"""A run that an earlier version left unfinished is resumed on the real daemon, and cleaned up."""
+"""Tests that an unfinished run of an earlier version is resumed and cleaned up."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def shop(tmp_path: Path) -> Path:
     return restore_old_state("2887ec5", tmp_path / "shop")
 
 
-def test_a_killed_run_is_resumed_retried_cleaned_up_and_restored(shop: Path) -> None:
+def test_recorded_killed_run_is_resumed_retried_cleaned_up_and_restored(shop: Path) -> None:
     before = git(shop, "rev-parse", "architect/parallel-7")
     resumed = orchestrator("resume", "--json", cwd=shop)
 

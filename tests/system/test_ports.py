@@ -1,4 +1,4 @@
-"""Ports of workers, published on this machine."""
+"""Tests of workers' ports published on this machine."""
 
 import re
 import signal
@@ -55,7 +55,7 @@ def fetch(url: str) -> str:
             time.sleep(0.1)
 
 
-def test_ports_are_in_the_result(repo: Path) -> None:
+def test_result_lists_the_ports(repo: Path) -> None:
     done = orchestrator(
         *SHELL, "true", "--workers", "2", "--ports", "3000,3010", "--json", cwd=repo
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A worktree with all that the project needs, on the real engine, with no network."""
+"""Tests of setup, teardown and read-only worktrees on the real engine."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return repo
 
 
-def test_the_agent_starts_in_a_ready_worktree(repo: Path, tmp_path: Path) -> None:
+def test_agent_starts_after_setup(repo: Path, tmp_path: Path) -> None:
     config = tmp_path / "shop.yaml"
     config.write_text(CONFIG.replace("LOOK", LOOK))
     before = git(repo, "status", "--porcelain")
@@ -72,7 +72,7 @@ def test_the_agent_starts_in_a_ready_worktree(repo: Path, tmp_path: Path) -> Non
     assert git(repo, "status", "--porcelain") == before
 
 
-def test_a_failed_setup_is_told_and_shown(repo: Path) -> None:
+def test_failed_setup_is_reported_with_its_log(repo: Path) -> None:
     done = orchestrator(
         "parallel", "--agent-cli", "shell", "--network", "none", "--workers", "1", "--json",
         "--setup", "echo made > made.txt; echo out; echo why >&2; exit 5",
@@ -87,7 +87,7 @@ def test_a_failed_setup_is_told_and_shown(repo: Path) -> None:
     assert shown.splitlines()[-1] == "tidied"
 
 
-def test_a_read_only_worker_looks_and_writes_nothing(repo: Path, tmp_path: Path) -> None:
+def test_read_only_worker_cannot_write(repo: Path, tmp_path: Path) -> None:
     config = tmp_path / "look.yaml"
     config.write_text("setup: [echo made > made.txt]\ncontainer: {read_only: true}\n")
     task = (

@@ -1,4 +1,4 @@
-"""Agents on top of a project's own image, on a real daemon."""
+"""Tests of agents installed on a project's own image, on a real daemon."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ DEVCONTAINER = """{
 
 @pytest.fixture
 def shop(tmp_path: Path, docker_client: docker.DockerClient) -> Iterator[Path]:
-    """Give a project, and remove its images afterwards."""
+    """Return a project whose images are removed after the test."""
     top = tmp_path / "shop"
     (top / ".devcontainer").mkdir(parents=True)
     (top / "Dockerfile").write_text(DOCKERFILE)
@@ -70,7 +70,7 @@ def at(top: Path, dockerfile: str) -> ProjectImage:
     return read_project(top / "Dockerfile")
 
 
-def test_an_agent_runs_in_the_image_of_a_devcontainer(
+def test_agent_runs_in_the_image_of_a_devcontainer(
     docker_engine: DockerEngine, docker_client: docker.DockerClient, shop: Path
 ) -> None:
     project = read_project(shop)
@@ -104,7 +104,7 @@ def test_an_agent_runs_in_the_image_of_a_devcontainer(
     assert statuses[tag].stale is True
 
 
-def test_an_image_without_git_is_told(docker_engine: DockerEngine, shop: Path) -> None:
+def test_image_without_git_is_reported(docker_engine: DockerEngine, shop: Path) -> None:
     project = at(shop, f"FROM {BASE_IMAGE}\nRUN rm /usr/bin/git\n")
     with pytest.raises(ImageBuildError) as caught:
         builder(docker_engine, []).build_worker("opencode", project=project)
@@ -112,7 +112,7 @@ def test_an_image_without_git_is_told(docker_engine: DockerEngine, shop: Path) -
     assert caught.value.hint == "agents need git: install it in the image's Dockerfile"
 
 
-def test_an_image_without_python_is_told_to_those_who_need_it(
+def test_image_without_python_is_reported_for_python_agents(
     docker_engine: DockerEngine, shop: Path
 ) -> None:
     project = at(shop, f"FROM {BASE_IMAGE}\nRUN rm /usr/bin/python3\n")
@@ -122,7 +122,7 @@ def test_an_image_without_python_is_told_to_those_who_need_it(
     assert "`python3`" in (caught.value.hint or "")
 
 
-def test_an_image_that_the_program_cannot_start_in_is_told(
+def test_image_in_which_the_program_cannot_start_is_reported(
     docker_engine: DockerEngine, shop: Path
 ) -> None:
     project = at(shop, f"FROM {BASE_IMAGE}\nRUN rm /usr/lib/*/libpthread.so.0\n")
@@ -132,7 +132,7 @@ def test_an_image_that_the_program_cannot_start_in_is_told(
     assert "glibc" in (caught.value.hint or "")
 
 
-def test_a_stage_that_fails_is_one_line_and_a_file_nobody_may_read_too(
+def test_failed_stage_and_unreadable_file_are_one_line_errors(
     docker_engine: DockerEngine, shop: Path
 ) -> None:
     with pytest.raises(ImageBuildError, match="returned a non-zero code: 9"):
@@ -144,7 +144,7 @@ def test_a_stage_that_fails_is_one_line_and_a_file_nobody_may_read_too(
         builder(docker_engine, []).build_project(project)
 
 
-def test_the_command_line_makes_a_project_s_image_for_shell_tasks(shop: Path) -> None:
+def test_command_line_builds_an_image_for_shell_tasks(shop: Path) -> None:
     done = CliRunner().invoke(app, ["image", "build", "--agent", "shell", "--from", str(shop)])
     assert (done.exit_code, done.stderr.count("Successfully built")) == (0, 1)
     tag = done.stdout.strip()
@@ -154,7 +154,7 @@ def test_the_command_line_makes_a_project_s_image_for_shell_tasks(shop: Path) ->
     assert line.split()[-1] == "ready"
 
 
-def test_nothing_private_of_the_checkout_is_in_the_image(
+def test_image_contains_no_private_files_of_the_checkout(
     docker_client: docker.DockerClient, tmp_path: Path, shop: Path
 ) -> None:
     make_repository(shop)
@@ -200,7 +200,7 @@ def test_nothing_private_of_the_checkout_is_in_the_image(
 
 
 def unnamed(docker_client: docker.DockerClient, top: Path) -> list[str]:
-    """List the images without a name that come from a project, whoever else builds meanwhile."""
+    """Return the unnamed images that come from a project, regardless of concurrent builds."""
     found = docker_client.images.list(filters={"dangling": True})
     return [one.id for one in found if any(str(top) in told for told in _told(one))]
 

@@ -1,4 +1,4 @@
-"""Eight real containers whose model's API says 429 for five seconds."""
+"""Tests of eight containers whose model's API answers 429 for five seconds."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +33,9 @@ open("done.txt", "w").write(answer["choices"][0]["message"]["content"])
 """
 
 
-def test_all_succeed_with_one_more_attempt_at_most(repo: Path, docker_engine: DockerEngine) -> None:
+def test_all_workers_succeed_with_at_most_one_more_attempt(
+    repo: Path, docker_engine: DockerEngine
+) -> None:
     events: list[Event] = []
     scenario = Scenario((Rule(turns=(Turn(text="Done."),)),))
     with ModelServer(scenario, host=bridge_gateway(), outage=OUTAGE) as server:

@@ -1,4 +1,4 @@
-"""Runs that lose their process, go on in the background, or are stopped by another one."""
+"""Tests of runs that are killed, detached, or stopped by another process."""
 
 import hashlib
 import json
@@ -63,7 +63,7 @@ def test_a_killed_run_is_resumed_and_no_task_runs_twice(repo: Path) -> None:
     assert orchestrator("wait", "--json", cwd=repo).json == done.json
 
 
-def test_the_deadline_of_a_resumed_worker_is_the_first_one(repo: Path) -> None:
+def test_resumed_worker_keeps_its_deadline(repo: Path) -> None:
     killed_while_running(
         repo, TASK.format(nap=60), "--workers", "1", "--timeout-per-worker", "6", "--grace", "0"
     )
@@ -74,7 +74,7 @@ def test_the_deadline_of_a_resumed_worker_is_the_first_one(repo: Path) -> None:
     assert git(repo, "show", "architect/parallel-1:runs.txt") == "begun"
 
 
-def test_a_secret_is_still_there_for_a_worker_that_had_not_begun(repo: Path) -> None:
+def test_resumed_run_still_has_its_secrets(repo: Path) -> None:
     env = {"THE_TOKEN": "correct-horse-battery"}
     read = 'cat "$ORCHESTRATOR_SECRETS/THE_TOKEN" | sha256sum; echo "$PLAIN"'
     command = (
@@ -96,7 +96,7 @@ def test_a_secret_is_still_there_for_a_worker_that_had_not_begun(repo: Path) -> 
     assert "in the open" not in record
 
 
-def test_a_run_in_the_background_outlives_its_command(repo: Path) -> None:
+def test_detached_run_outlives_its_command(repo: Path) -> None:
     begun = orchestrator(*PARALLEL, TASK.format(nap=2), "--workers", "1", "--detach", cwd=repo)
     assert begun.returncode == 0, begun.stderr
     run_id = begun.stdout.strip()
@@ -109,7 +109,7 @@ def test_a_run_in_the_background_outlives_its_command(repo: Path) -> None:
     assert ours(repo) == []
 
 
-def test_stop_ends_a_run_of_another_process(repo: Path) -> None:
+def test_stop_ends_the_workers_of_another_process(repo: Path) -> None:
     begun = orchestrator(
         *PARALLEL, "--task", TASK.format(nap=100), "--task", TASK.format(nap=101), "--workers", "1",
         "--grace", "0", "--detach", cwd=repo,
@@ -126,7 +126,7 @@ def test_stop_ends_a_run_of_another_process(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_worktree_deleted_by_hand_is_made_again(repo: Path, killed: bool) -> None:
+def test_deleted_worktree_is_created_again(repo: Path, killed: bool) -> None:
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = (*PARALLEL, "--json", "--workers", "1", TASK.format(nap=3))
     process = start(*command, cwd=repo, **streams)
@@ -146,7 +146,7 @@ def test_a_worktree_deleted_by_hand_is_made_again(repo: Path, killed: bool) -> N
     assert git(repo, "worktree", "prune", "--dry-run", "-v") == ""
 
 
-def test_two_do_not_resume_one_run(repo: Path) -> None:
+def test_run_is_resumed_by_one_process_only(repo: Path) -> None:
     killed_while_running(repo, TASK.format(nap=5), "--workers", "1")
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     both = [start("resume", cwd=repo, **streams) for _ in range(2)]

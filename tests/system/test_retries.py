@@ -1,4 +1,4 @@
-"""Retries, staggered starts and triggers with real containers."""
+"""Tests of retries, staggered starts and alerts with real containers."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +22,8 @@ def without_delay(*tasks: str, **rest: object) -> ParallelConfig:
     return configured(*tasks, limits=Limits(grace=1), **{"retry_delay": 0, **rest})
 
 
-def test_a_fresh_state_for_each_attempt(repo: Path, docker_engine: DockerEngine) -> None:
-    """The third has no file of the first two; what they wrote is kept."""
+def test_each_attempt_starts_with_fresh_files(repo: Path, docker_engine: DockerEngine) -> None:
+    """The third attempt has no file of the earlier ones, whose work is kept in refs."""
     task = "ls; rm a.txt; date +%s%N > of-$(date +%s%N); exit 5"
     config = without_delay(task, retries=2)
     (worker,) = ParallelRunner(config, repo, engine=docker_engine).run()
@@ -39,7 +39,7 @@ def test_a_fresh_state_for_each_attempt(repo: Path, docker_engine: DockerEngine)
     assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
 
 
-def test_an_attempt_goes_on_from_the_last(repo: Path, docker_engine: DockerEngine) -> None:
+def test_attempt_continues_from_the_last_commits(repo: Path, docker_engine: DockerEngine) -> None:
     work = "git log --format=%s > log; echo x >> it; git add it; git commit -qm try"
     task = f"{work}; [ $(wc -l < it) = 3 ]"
     config = without_delay(task, retries=5, retry_from="keep")
@@ -51,7 +51,7 @@ def test_an_attempt_goes_on_from_the_last(repo: Path, docker_engine: DockerEngin
     assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
 
 
-def test_starts_are_so_far_apart(repo: Path, docker_engine: DockerEngine) -> None:
+def test_starts_are_staggered(repo: Path, docker_engine: DockerEngine) -> None:
     config = without_delay("true", "true", "true", stagger=2.0)
     results = ParallelRunner(config, repo, engine=docker_engine).run()
     started = sorted(one.started_at.timestamp() for one in results if one.started_at)
@@ -59,7 +59,9 @@ def test_starts_are_so_far_apart(repo: Path, docker_engine: DockerEngine) -> Non
     assert min(later - earlier for earlier, later in pairwise(started)) >= 2.0
 
 
-def test_strays_are_seen_in_an_overlay(repo: Path, docker_engine: DockerEngine) -> None:
+def test_changes_outside_of_the_paths_are_found_in_an_overlay(
+    repo: Path, docker_engine: DockerEngine
+) -> None:
     events: list[Event] = []
     triggers = Triggers(paths=("src",), on_trigger="stop")
     task = "echo x > src/fine; rm a.txt; mkdir out; echo x > out/file; exec sleep 50"

@@ -1,4 +1,4 @@
-"""A secret reaches its worker and nothing else: not the engine's records, not ours, no terminal."""
+"""Tests that a secret reaches only its worker: no record, no log, no terminal."""
 
 import base64
 import hashlib
@@ -69,7 +69,7 @@ def in_memory() -> list[Path]:
 
 
 def of_run(repo: Path) -> list[Path]:
-    """What runs of this repository have in memory."""
+    """Return the files that runs of this repository have in memory."""
     ids = {path.name for path in (state(repo) / "runs").iterdir()}
     return [path for path in in_memory() if path.name.removeprefix("orchestrator-") in ids]
 
@@ -79,7 +79,7 @@ def shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
 
 
-def test_no_spelling_of_it_is_kept_or_shown(repo: Path) -> None:
+def test_no_encoding_of_a_secret_is_recorded_or_printed(repo: Path) -> None:
     done = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", PRINT, cwd=repo, env=TOKEN)
     result = done.results[1]
     assert (result["status"], result["reason"]) == ("failed", "agent_failed")
@@ -96,7 +96,7 @@ def test_no_spelling_of_it_is_kept_or_shown(repo: Path) -> None:
     assert of_run(repo) == []
 
 
-def test_a_task_that_names_it_and_a_variable_that_is_one(repo: Path) -> None:
+def test_secrets_in_tasks_and_variables_are_redacted(repo: Path) -> None:
     task = f"echo {VALUE} > a.txt; env"
     done = orchestrator(*SHELL, "--env", f"API_KEY={VALUE}", task, cwd=repo)
     assert done.results[1]["task"] == "echo [redacted:API_KEY] > a.txt; env"
@@ -127,7 +127,7 @@ def inside(client: docker.APIClient, container: str, command: str) -> str:
     return client.exec_start(made["Id"]).decode()
 
 
-def test_the_file_is_the_workers_own_and_the_engine_knows_no_value(
+def test_secret_file_belongs_to_the_worker_and_the_engine_has_no_value(
     repo: Path, client: docker.APIClient, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_bytes(KEY)
@@ -177,7 +177,7 @@ def test_two_workers_have_their_own_directories(repo: Path, client: docker.APICl
     assert of_run(repo) == []
 
 
-def test_a_killed_run_leaves_nothing_after_a_cleanup(repo: Path, client: docker.APIClient) -> None:
+def test_cleanup_removes_secrets_of_a_killed_run(repo: Path, client: docker.APIClient) -> None:
     process = start(
         *SHELL, "--secret", "DEPLOY_TOKEN", WAIT, cwd=repo, env=TOKEN,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -194,7 +194,7 @@ def test_a_killed_run_leaves_nothing_after_a_cleanup(repo: Path, client: docker.
     assert of_run(repo) == []
 
 
-def test_a_secret_in_a_commit_is_told(repo: Path) -> None:
+def test_secret_in_a_commit_is_reported(repo: Path) -> None:
     keep = "cp /run/secrets/DEPLOY_TOKEN kept.txt; head -c 3000000 /dev/zero > big"
     task = f"{keep}; git add -A; git commit -qm x; git rm -q kept.txt; git commit -qm y"
     done = orchestrator(*SHELL, "--secret", "DEPLOY_TOKEN", task, cwd=repo, env=TOKEN)
@@ -217,7 +217,7 @@ def test_a_secret_in_a_commit_is_told(repo: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_what_cannot_be_had_is_one_error(
+def test_missing_secret_is_one_error(
     repo: Path, secret: str, env: dict[str, str], said: str, more: tuple[str, ...]
 ) -> None:
     arguments = (*SHELL, *more, "--secret", secret, "true")

@@ -1,4 +1,4 @@
-"""A database and a web server for each worker, on a real daemon."""
+"""Tests of a database and a web server per worker, on a real daemon."""
 
 import json
 import re
@@ -55,7 +55,7 @@ exec python3 server.py
 
 @pytest.fixture(scope="module", autouse=True)
 def database(docker_engine: DockerEngine) -> Iterator[str]:
-    """Build the database's image: no registry can be reached."""
+    """Build the database's image; no registry is needed."""
     folder = Path(__file__).parent / "postgres"
     with built_image(docker_engine, folder, DATABASE):
         yield DATABASE
@@ -76,7 +76,7 @@ def containers(client: docker.APIClient, repo: Path, **labels: str) -> list[dict
 
 
 def urls_of(process: "subprocess.Popen[bytes]", count: int) -> dict[str, str]:
-    """Read where workers are seen, from what a run says."""
+    """Return the workers' URLs from the output of a run."""
     found: dict[str, str] = {}
     said = []
     assert process.stderr is not None
@@ -103,7 +103,7 @@ def fetch(url: str) -> str:
             time.sleep(0.1)
 
 
-def test_four_databases_and_four_web_servers(repo: Path, client: docker.APIClient) -> None:
+def test_four_workers_with_databases_and_web_servers(repo: Path, client: docker.APIClient) -> None:
     process = start(
         *PARALLEL, SERVE, "--workers", "4", "--ports", "3000", "--timeout-per-worker", "300",
         "--grace", "1", cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -133,7 +133,7 @@ for place in sys.argv[1:]:
 
 
 def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
-    """Look from each worker, and from its database, for the others' and for this machine."""
+    """Try to reach other workers, their databases and this machine from each worker."""
     addresses = {
         one["Labels"][WORKER]: network["IPAddress"]
         for one in containers(client, repo, **{ROLE: "guard"})
@@ -161,7 +161,7 @@ def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
 
 
 def wait_for(client: docker.APIClient, repo: Path, role: str) -> None:
-    """Wait for a container of a role; a database on a busy machine takes its time."""
+    """Wait for a container of a role; a database on a busy machine needs time."""
     deadline = time.monotonic() + 240
     while not containers(client, repo, **{ROLE: role}):
         assert time.monotonic() < deadline
@@ -183,9 +183,7 @@ P
 """
 
 
-def test_without_a_network_there_are_services_and_nothing_else(
-    repo: Path, client: docker.APIClient
-) -> None:
+def test_without_a_network_only_services_are_reached(repo: Path, client: docker.APIClient) -> None:
     done = orchestrator(
         *PARALLEL, ALONE, "--workers", "1", "--network", "none", "--json", cwd=repo
     )  # fmt: skip
@@ -197,7 +195,7 @@ def test_without_a_network_there_are_services_and_nothing_else(
     assert ours(client, repo) == []
 
 
-def test_what_a_service_may(repo: Path, client: docker.APIClient) -> None:
+def test_permissions_of_a_service(repo: Path, client: docker.APIClient) -> None:
     process = start(
         *PARALLEL, "sleep 300", "--workers", "1", "--network", "none", "--grace", "0", cwd=repo,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -225,7 +223,7 @@ def test_what_a_service_may(repo: Path, client: docker.APIClient) -> None:
     assert ours(client, repo) == []
 
 
-def test_a_file_of_the_worktree_has_the_variables(
+def test_dotenv_file_has_the_variables_of_services(
     repo: Path, client: docker.APIClient, tmp_path: Path
 ) -> None:
     (repo / ".env").write_text("OWN=1\n")
@@ -253,7 +251,7 @@ def test_a_file_of_the_worktree_has_the_variables(
     assert ours(client, repo) == []
 
 
-def test_a_timeout_takes_the_services_too(repo: Path, client: docker.APIClient) -> None:
+def test_timeout_removes_the_services(repo: Path, client: docker.APIClient) -> None:
     done = orchestrator(
         *PARALLEL, "sleep 300", "--workers", "1", "--network", "none", "--timeout-per-worker", "2",
         "--grace", "0", "--json", cwd=repo,
@@ -271,7 +269,7 @@ echo made; sleep 8; psql -tA "$DATABASE_URL" -c 'select it from kept'
 
 
 def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> None:
-    """Start a run, and kill its process as soon as there is a container of a role."""
+    """Start a run, and kill its process as soon as a container of a role exists."""
     process = start(
         *PARALLEL, ACROSS, "--workers", "1", *rest, cwd=repo,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -286,7 +284,7 @@ def killed_when(repo: Path, client: docker.APIClient, role: str, *rest: str) -> 
 
 
 @pytest.mark.parametrize("network", ["none", "open"])
-def test_who_resumes_a_run_takes_its_services_over(
+def test_resumed_run_takes_over_its_services(
     repo: Path, client: docker.APIClient, network: str
 ) -> None:
     killed_when(repo, client, "worker", "--network", network)
@@ -300,7 +298,7 @@ def test_who_resumes_a_run_takes_its_services_over(
     assert ours(client, repo) == []
 
 
-def test_services_without_a_worker_are_started_anew(repo: Path, client: docker.APIClient) -> None:
+def test_services_without_a_worker_are_restarted(repo: Path, client: docker.APIClient) -> None:
     killed_when(repo, client, "service", "--network", "none")
     done = orchestrator("resume", "--json", cwd=repo)
     assert done.returncode == 0, done.stderr
@@ -308,7 +306,7 @@ def test_services_without_a_worker_are_started_anew(repo: Path, client: docker.A
     assert ours(client, repo) == []
 
 
-def test_cleanup_takes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
+def test_cleanup_removes_the_services_of_a_dead_run(repo: Path, client: docker.APIClient) -> None:
     killed_when(repo, client, "worker", "--network", "open")
     roles = sorted(one["Labels"][ROLE] for one in containers(client, repo))
     assert roles == ["guard", "holder", "host", "service", "worker"]
@@ -316,7 +314,7 @@ def test_cleanup_takes_the_services_of_a_dead_run(repo: Path, client: docker.API
     assert ours(client, repo) == []
 
 
-def test_two_runs_at_once_have_ports_and_databases_of_their_own(
+def test_concurrent_runs_have_their_own_ports_and_databases(
     tmp_path: Path, repo: Path, client: docker.APIClient
 ) -> None:
     other = make_repository(tmp_path / "other")
@@ -340,7 +338,7 @@ def test_two_runs_at_once_have_ports_and_databases_of_their_own(
     assert ours(client, repo) + ours(client, other) == []
 
 
-def test_a_runtime_with_a_network_of_its_own_is_refused(repo: Path) -> None:
+def test_runtime_that_cannot_share_networks_is_refused(repo: Path) -> None:
     done = orchestrator(
         *PARALLEL, "true", "--runtime", "runsc", "--network", "none", "--dry-run", cwd=repo
     )  # fmt: skip
@@ -357,7 +355,7 @@ def test_a_missing_image_starts_nothing(repo: Path, client: docker.APIClient) ->
     assert ours(client, repo) == []
 
 
-def test_a_plan_names_them(repo: Path) -> None:
+def test_plan_lists_the_services(repo: Path) -> None:
     done = orchestrator(
         *PARALLEL, "true", "--service", "cache=redis:8", "--dry-run", "--json", cwd=repo
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`watch` on a terminal, of a run that another process has in a real engine."""
+"""Tests of `watch` on a terminal, for a run of another process in a real engine."""
 
 import codecs
 import fcntl
@@ -28,7 +28,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """A terminal of 140 columns, and what was drawn on it."""
+    """A terminal of 140 columns, and its output."""
 
     def __init__(self) -> None:
         self.ours, self.theirs = pty.openpty()
@@ -37,7 +37,7 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def read_until(self, holds: Callable[[], object]) -> None:
-        """Read until something has been drawn."""
+        """Read until a condition on the output holds."""
         deadline = time.monotonic() + 60
         while not holds():
             assert time.monotonic() < deadline, self.drawn[-3000:]
@@ -45,12 +45,12 @@ class Terminal:
                 self.drawn += self._decoder.decode(os.read(self.ours, 65536))
 
     def rows(self, worker: int) -> list[str]:
-        """Give all that was ever drawn of a worker, without what steers the terminal."""
+        """Return all drawn rows of a worker, without control sequences."""
         lines = _ESCAPES.sub("", self.drawn).replace("\r", "\n").splitlines()
         return [line for line in lines if line.startswith(f"{worker}  ")]
 
 
-def test_it_shows_what_workers_do_and_ends_with_the_run(tmp_path: Path) -> None:
+def test_watch_shows_the_workers_and_ends_with_the_run(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
     command = ("parallel", "--agent-cli", "shell", "--network", "none", "--task", BUSY, "--task",
                QUIET, "--workers", "2", "--timeout-per-worker", "150", "--grace", "0")  # fmt: skip

@@ -1,6 +1,6 @@
-"""Workflows on a real daemon: the files of the documents that this project began with, as they are.
+"""Tests of workflow files of other tools on a real daemon.
 
-Their agents are scripted: what is shown is who runs when, and from what.
+The agents are scripted: the tests check the order of tasks and their base commits.
 """
 
 import json
@@ -61,7 +61,7 @@ tasks:
 
 @pytest.fixture(scope="module")
 def scripted(docker_engine: DockerEngine) -> Iterator[str]:
-    """Build an image with an agent that does as it is told."""
+    """Build an image with an agent that follows its script."""
     with built_image(docker_engine, Path(__file__).parent / "scripted", IMAGE):
         yield IMAGE
 
@@ -84,7 +84,7 @@ def run(repo: Path, image: str, file: str, *more: str) -> Completed:
 def run_together(
     repo: Path, client: docker.APIClient, image: str, file: str, names: tuple[str, ...], *more: str
 ) -> dict[str, dict[str, Any]]:
-    """Run a workflow whose tasks of these names do not end before all of them run at one moment."""
+    """Run a workflow in which some tasks do not end before all of them run."""
 
     def running() -> list[str]:
         labels = [f"{REPOSITORY}={repo / '.git'}", "orchestrator.role=worker"]
@@ -121,7 +121,7 @@ def span(one: Mapping[str, Any]) -> Span:
 
 
 def check_order(found: Mapping[str, Span], edges: Mapping[str, Iterable[str]]) -> None:
-    """Hold that nothing began before all that it depends on had ended."""
+    """Check that each task started after all its dependencies had ended."""
     for name, needs in edges.items():
         for other in needs:
             assert found[other][1] <= found[name][0], f"{name} did not wait for {other}"
@@ -136,7 +136,7 @@ def files(repo: Path, branch: str) -> set[str]:
     return {name for name in listed if name.endswith(".txt") and name != "a.txt"}
 
 
-def test_the_task_manifest(repo: Path, client: docker.APIClient, scripted: str) -> None:
+def test_task_manifest_runs(repo: Path, client: docker.APIClient, scripted: str) -> None:
     both = ("backend", "frontend")
     found = run_together(repo, client, scripted, "task-manifest.yaml", both)
     times = spans(found)
@@ -158,7 +158,7 @@ def test_the_task_manifest(repo: Path, client: docker.APIClient, scripted: str) 
     assert found["integration-tests"]["files_modified"] == ["integration-tests.txt"]
 
 
-def test_a_workflow_of_four_with_the_rate_limit_of_the_configuration(
+def test_workflow_with_a_rate_limit_of_the_configuration(
     repo: Path, client: docker.APIClient, scripted: str
 ) -> None:
     config, both = repo.parent / "workflows" / "automatosx.providers.json", ("backend", "frontend")
@@ -170,7 +170,7 @@ def test_a_workflow_of_four_with_the_rate_limit_of_the_configuration(
     )
 
 
-def test_three_beside_each_other_behind_a_design(
+def test_three_tasks_run_together_after_a_design(
     repo: Path, client: docker.APIClient, scripted: str
 ) -> None:
     middle = ("backend-api", "frontend-ui", "database-schema")
@@ -188,7 +188,7 @@ def test_three_beside_each_other_behind_a_design(
     assert files(repo, found["deploy"]["branch"]) == {f"{name}.txt" for name in found}
 
 
-def test_a_release_of_twelve(repo: Path, scripted: str) -> None:
+def test_release_of_twelve_tasks(repo: Path, scripted: str) -> None:
     found = results(run(repo, scripted, "feature-release.ax.yaml", "--workers", "5"))
     core = ["user-management", "post-system", "comment-system"]
     check_order(
@@ -210,7 +210,7 @@ def test_a_release_of_twelve(repo: Path, scripted: str) -> None:
     assert files(repo, found["production-deploy"]["branch"]) == {f"{name}.txt" for name in found}
 
 
-def test_stages_one_after_the_other(repo: Path, client: docker.APIClient, scripted: str) -> None:
+def test_stages_run_one_after_another(repo: Path, client: docker.APIClient, scripted: str) -> None:
     names = [one["name"] for one in run(repo, scripted, "staged.yaml", "--dry-run").json["workers"]]
     found = run_together(repo, client, scripted, "staged.yaml", tuple(names[:2]))
     assert names == list(found)
@@ -220,7 +220,7 @@ def test_stages_one_after_the_other(repo: Path, client: docker.APIClient, script
         assert max(end for _, end in before) <= min(start for start, _ in after)
 
 
-def test_a_squad_and_its_synthesis(repo: Path, client: docker.APIClient, scripted: str) -> None:
+def test_squad_and_its_synthesis(repo: Path, client: docker.APIClient, scripted: str) -> None:
     names = ("researcher-1", "researcher-2", "researcher-3")
     found = run_together(repo, client, scripted, "SQUAD.md", names)
     *researchers, last = found
@@ -230,7 +230,7 @@ def test_a_squad_and_its_synthesis(repo: Path, client: docker.APIClient, scripte
     assert files(repo, found[last]["branch"]) == {f"{name}.txt" for name in found}
 
 
-def test_a_list_with_the_limit_of_the_configuration(
+def test_list_of_tasks_with_the_limit_of_the_configuration(
     repo: Path, client: docker.APIClient, scripted: str
 ) -> None:
     config = str(repo.parent / "workflows" / "automatosx.config.json")
@@ -243,7 +243,7 @@ def test_a_list_with_the_limit_of_the_configuration(
     assert busiest == 4
 
 
-def test_tasks_share_by_files_and_write_to_their_own_alone(repo: Path) -> None:
+def test_tasks_share_files_and_write_only_their_own(repo: Path) -> None:
     file = repo.parent / "sharing.yaml"
     file.write_text(SHARING)
     done = orchestrator(
@@ -273,7 +273,7 @@ def test_tasks_share_by_files_and_write_to_their_own_alone(repo: Path) -> None:
     assert not list((repo / ".git" / "orchestrator" / "runs").glob("*/inputs"))
 
 
-def test_batches_of_what_a_command_prints_and_their_sum(repo: Path, scripted: str) -> None:
+def test_batches_of_a_commands_output_are_reduced(repo: Path, scripted: str) -> None:
     path = repo.parent / "workflows" / "mapped.yaml"
     path.write_text(
         """
@@ -305,9 +305,7 @@ tasks:
     assert len(orchestrator("ls", "--json", cwd=repo).json["runs"]) == 2
 
 
-def test_a_signal_while_items_are_listed_stops_the_command_and_leaves_nothing(
-    repo: Path, client: docker.APIClient
-) -> None:
+def test_signal_stops_the_command_that_lists_items(repo: Path, client: docker.APIClient) -> None:
     file = repo.parent / "slow.yaml"
     each = {"id": "each", "task": "echo {{item}}", "foreach": {"command": "sleep 120"}}
     file.write_text(json.dumps({"tasks": [each]}))
@@ -333,7 +331,7 @@ def test_a_signal_while_items_are_listed_stops_the_command_and_leaves_nothing(
     assert git(repo, "worktree", "list").count("\n") == 0
 
 
-def test_what_succeeded_in_an_earlier_run_is_not_done_again(repo: Path, scripted: str) -> None:
+def test_after_skips_tasks_that_succeeded_before(repo: Path, scripted: str) -> None:
     path = repo.parent / "workflows" / "half.json"
     tasks = [
         {"id": "one", "task": "first"},
@@ -358,7 +356,7 @@ def test_what_succeeded_in_an_earlier_run_is_not_done_again(repo: Path, scripted
     assert "all tasks of the workflow succeeded in run" in nothing.stderr
 
 
-def test_a_random_workflow_is_carried_out(repo: Path, docker_engine: DockerEngine) -> None:
+def test_random_workflow_runs_in_containers(repo: Path, docker_engine: DockerEngine) -> None:
     flow = random_workflow(random.Random(11), 14)
     config = configured("-", workers=4, limits=Limits(memory=128 * 1024**2, grace=1))
     result = ParallelRunner(config, repo, engine=docker_engine, workflow=flow).execute()

@@ -1,4 +1,4 @@
-"""What a worktree has beside its commit's files, in real containers, with and without overlays."""
+"""Tests of copied files and submodules in real containers, overlay and bind."""
 
 import subprocess
 from pathlib import Path
@@ -16,7 +16,7 @@ PLACES = {"overlay": "plain", "bind": "with,comma"}
 
 @pytest.fixture(params=PLACES)
 def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """With submodules, and untracked files."""
+    """Return a repository with submodules and untracked files."""
     repo = with_submodules(tmp_path / PLACES[request.param] / "repo")
     (repo / ".gitignore").write_text("/deps/\n.env\n")
     git(repo, "add", ".gitignore")
@@ -28,7 +28,7 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return repo
 
 
-def test_copies(repo: Path) -> None:
+def test_copied_files_are_present_and_not_committed(repo: Path) -> None:
     before = fingerprint(repo)
     task = (
         "cat deps/link .env; git status --porcelain; echo x > deps/own; echo y > .env; "
@@ -46,7 +46,7 @@ def test_copies(repo: Path) -> None:
     assert own.stdout == ""
 
 
-def test_submodules(repo: Path) -> None:
+def test_submodules_are_checked_out(repo: Path) -> None:
     before = fingerprint(repo)
     task = (
         "set -e; git status --porcelain; cat vendor/lib/deep/src/app.py; cd vendor/lib; "
@@ -63,7 +63,7 @@ def test_submodules(repo: Path) -> None:
     assert fingerprint(repo) == before
 
 
-def test_what_is_changed_in_a_submodule_is_a_patch(repo: Path) -> None:
+def test_changes_in_a_submodule_are_saved_as_a_patch(repo: Path) -> None:
     link = git(repo, "rev-parse", "HEAD:vendor/lib")
     task = (
         "cd vendor/lib; echo more >> a.txt; git commit -qam inner; echo new > deep/new; "
@@ -82,7 +82,7 @@ def test_what_is_changed_in_a_submodule_is_a_patch(repo: Path) -> None:
     assert (repo / "vendor" / "lib" / "deep" / "new").read_text() == "new\n"
 
 
-def test_a_submodule_that_was_moved_is_where_it_was(repo: Path) -> None:
+def test_moved_submodule_is_reset_on_the_branch(repo: Path) -> None:
     link = git(repo, "rev-parse", "HEAD:vendor/lib")
     task = (
         "cd vendor/lib; echo more >> a.txt; git commit -qam inner; cd ../..; "
@@ -95,7 +95,7 @@ def test_a_submodule_that_was_moved_is_where_it_was(repo: Path) -> None:
     assert "+more" in (Path(result["log"]) / "submodule-0.patch").read_text()
 
 
-def test_a_submodule_that_is_gone_leaves_no_work_behind(repo: Path) -> None:
+def test_removed_submodule_is_committed(repo: Path) -> None:
     result = run_one(repo, "rm -r vendor; git add -A; git commit -qm gone")
     assert result["files_modified"] == ["vendor/lib"]
     done = orchestrator("parallel-cleanup", cwd=repo)
@@ -104,7 +104,7 @@ def test_a_submodule_that_is_gone_leaves_no_work_behind(repo: Path) -> None:
     assert git(repo, "log", "-1", "--format=%s", backup) == "gone"
 
 
-def test_a_submodule_whose_git_is_the_workers_runs_nothing(repo: Path) -> None:
+def test_hostile_git_directory_of_a_submodule_runs_nothing(repo: Path) -> None:
     task = (
         "cd vendor/lib; rm .git; git init -q .; git config core.fsmonitor 'touch /workspace/ran'; "
         "git config --file /git/modules/0/config core.fsmonitor 'touch /workspace/ran2'; "
@@ -114,7 +114,7 @@ def test_a_submodule_whose_git_is_the_workers_runs_nothing(repo: Path) -> None:
     assert result["files_modified"] == ["w"]
 
 
-def test_a_retry_has_them_again(repo: Path) -> None:
+def test_retry_has_copies_and_submodules(repo: Path) -> None:
     task = "cat vendor/lib/a.txt deps/link; echo w >> w; test $(wc -l < w) = 2"
     result = run_one(
         repo, task, "--copy", "deps/", "--retries", "1", "--retry-delay", "0",

@@ -108,7 +108,7 @@ def workspace() -> Iterator[Protection]:
         ("the caller's git trusts a worktree", ' if path.name != ".git"', ""),
     )  # fmt: skip
     yield from patches(
-        "git/submodules.py", ("tests/git/test_submodules.py",),
+        "git/submodules.py", ("tests/git/test_submodules_are_checked_out.py",),
         ("names of submodules lead nowhere else", ' and _is_usable(name):', ":"),
     )  # fmt: skip
     yield from patches(
