@@ -17,9 +17,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+TIMEOUT = "40"
+"""Seconds of a worker; another number may be given to this program, for a slow machine."""
 COMMAND = (
     'parallel "optimize the project\'s SQL queries"'
-    " --models gpt-4o,claude-sonnet-4-6,deepseek-chat --timeout-per-worker 40 --grace 2"
+    f" --models gpt-4o,claude-sonnet-4-6,deepseek-chat --timeout-per-worker {TIMEOUT} --grace 2"
 )
 EXPECTED_FILES = {
     "architect/parallel-1": {"src/users.py"},
@@ -46,7 +48,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, lambda *_: None)
     with model_server() as url:
         repository = make_repository()
-        code = run_workers(repository, url)
+        code = run_workers(repository, url, sys.argv[1] if len(sys.argv) > 1 else TIMEOUT)
     if not git_lines(repository, "branch", "--list", "architect/*"):
         shutil.rmtree(repository)
         return code  # Nothing was started, and the reason is on the screen.
@@ -100,10 +102,11 @@ def model_server() -> Iterator[str]:
             process.terminate()
 
 
-def run_workers(repository: Path, url: str) -> int:
-    """Run `orchestrator parallel` as a user would, and give its exit code."""
-    print(f"$ cd {repository}", f"$ orchestrator {COMMAND}", sep="\n", flush=True)
-    command = [sys.executable, "-m", "orchestrator", *shlex.split(COMMAND)]
+def run_workers(repository: Path, url: str, timeout: str) -> int:
+    """Run `orchestrator parallel` as a user would, and return its exit code."""
+    shown = COMMAND.replace(TIMEOUT, timeout)
+    print(f"$ cd {repository}", f"$ orchestrator {shown}", sep="\n", flush=True)
+    command = [sys.executable, "-m", "orchestrator", *shlex.split(shown)]
     return subprocess.run(command, cwd=repository, env=environment(url), check=False).returncode
 
 

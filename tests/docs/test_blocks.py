@@ -20,6 +20,8 @@ from orchestrator.workflow.parsing.reader import read_workflow
 from tests.docs.markdown import ROOT, Block, blocks, pages
 from tests.docs.session import Step, ci_scripts, run_session, steps
 from tests.support.bridge import bridge_gateway
+from tests.support.cli import learn_of_overlays, spare_probe
+from tests.support.fork_program import fork_program
 from tests.support.model_script import Rule, Scenario, ToolCall, Turn
 from tests.support.model_server import ModelServer
 from tests.system.agents.conftest import caller_environment
@@ -117,14 +119,19 @@ def test_a_block_says_what_it_is(block: Block) -> None:
 @pytest.mark.e2e
 @pytest.mark.parametrize("page", [page for page in pages() if _session(page)])
 def test_the_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path, shop: Path) -> None:
-    with ModelServer(SCENARIO, host=bridge_gateway()) as server:
+    forks = tmp_path / "forks"
+    with ModelServer(SCENARIO, host=bridge_gateway()) as server, fork_program(forks):
         env = {**caller_environment(tmp_path, server.url), "COLUMNS": "160"}
-        env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+        # One page is carried out with the program that users start.
+        first = [] if page == "README.md" else [str(forks)]
+        env["PATH"] = os.pathsep.join([*first, str(Path(sys.executable).parent), env["PATH"]])
         env["PYTHONPATH"] = str(ROOT)
         env["RUNNER_TEMP"] = str(tmp_path)
+        spare_probe(shop)
         problems = run_session(
             _session(page), repository=shop, scratch=tmp_path / "session", env=env
         )
+        learn_of_overlays(shop)
         cleanup = ["orchestrator", "parallel-cleanup", "--purge"]
         subprocess.run(cleanup, cwd=shop, env=env, check=True, capture_output=True)
 

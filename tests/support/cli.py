@@ -51,7 +51,7 @@ def orchestrator(
             *arguments, cwd=cwd, env=env, module=module, fork=fork, stdout=stdout, stderr=stderr
         )
         peak_memory = _wait(process, timeout)
-        _learn_of_overlays(cwd)
+        learn_of_overlays(cwd)
         return Completed(
             returncode=process.returncode,
             stdout=_text(stdout),
@@ -95,7 +95,7 @@ def start(
     """
     whole = {**os.environ, **(env or {})}
     if fork and module == "orchestrator" and arguments[:1] in (("parallel",), ("spec",)):
-        _spare_probe(cwd)
+        spare_probe(cwd)
     if fork and can_fork(whole, streams):
         return Fork(module, arguments, cwd=cwd, env=whole, **streams)  # type: ignore[return-value]
     return subprocess.Popen(
@@ -111,13 +111,13 @@ _overlays: list[str] = []
 """What a run notes of an engine that mounts overlays."""
 
 
-def _learn_of_overlays(repo: Path) -> None:
+def learn_of_overlays(repo: Path) -> None:
     noted = repo / ".git" / "orchestrator" / "overlay"
     if not _overlays and noted.is_file():
         _overlays.append(noted.read_text())
 
 
-def _spare_probe(repo: Path) -> None:
+def spare_probe(repo: Path) -> None:
     """Record in a new repository whether overlays work, as another repository's run found out."""
     if _overlays and (repo / ".git").is_dir() and not (repo / ".git" / "orchestrator").exists():
         (repo / ".git" / "orchestrator").mkdir()

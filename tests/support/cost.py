@@ -29,6 +29,7 @@ _guarded: list[str] = []
 """The fast test that runs now."""
 
 
+@functools.cache
 def may_be_fast(file: Path) -> bool:
     """Tell whether a file may have fast tests."""
     return file.relative_to(ROOT / "tests").parts[0] not in _FOLDERS and not starts_processes(file)

@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from typing import IO, Any
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MOST = 16 << 20
-_STARTED_WITH = ("LC_", "LANG", "PYTHON")
+STARTED_WITH = ("LC_", "LANG", "PYTHON")
 """Variables that are read once, by the interpreter as it starts."""
 
 
@@ -34,8 +35,24 @@ def can_fork(env: Mapping[str, str], streams: Mapping[str, object]) -> bool:
     """Return whether a fork behaves like a process started with these arguments."""
     if streams.keys() - {"stdout", "stderr", "start_new_session"}:
         return False
-    names = {name for name in {*env, *os.environ} if name.startswith(_STARTED_WITH)}
+    names = {name for name in {*env, *os.environ} if name.startswith(STARTED_WITH)}
     return all(env.get(name) == os.environ.get(name) for name in names - {"PYTHONPATH"})
+
+
+def run(
+    module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a module to its end: as a fork, or where that would not do, as a new process."""
+    command = [sys.executable, "-m", module, *arguments]
+    if not can_fork(env, {}):
+        return subprocess.run(
+            command, cwd=cwd, env=env, capture_output=True, text=True, check=False
+        )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    fork = Fork(module, arguments, cwd=cwd, env=env, **pipes)
+    out, err = (said.decode() if said else "" for said in fork.communicate())
+    assert fork.returncode is not None
+    return subprocess.CompletedProcess(command, fork.returncode, out, err)
 
 
 class Fork:
@@ -172,12 +189,14 @@ class _Client:
                 cwd=_ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
             )  # fmt: skip
         self._socket = ours
+        self._one_at_a_time = threading.Lock()
         atexit.register(self.close)
 
     def fork(self, request: Mapping[str, object], streams: Sequence[int]) -> int:
         """Start a process, and return its id."""
-        socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
-        return int(self._socket.recv(64))
+        with self._one_at_a_time:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
+            return int(self._socket.recv(64))
 
     def close(self) -> None:
         """End the server; its forks continue."""

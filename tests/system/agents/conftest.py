@@ -4,19 +4,21 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support import forks
 from tests.support.bridge import bridge_gateway
+from tests.support.cli import learn_of_overlays, spare_probe
 from tests.support.model_server import ModelServer
 
 pytest.register_assert_rewrite("tests.system.agents.agent_suite")
 
 ROOT = Path(__file__).parents[3]
 SAMPLE = ROOT / "docs" / "demo" / "sample"
+_MODULES = "PYTHONPATH"
 PROVIDERS = ("OPENAI", "ANTHROPIC", "DEEPSEEK")
 
 Orchestrator = Callable[..., subprocess.CompletedProcess[str]]
@@ -31,7 +33,8 @@ def run_git(repository: Path, *arguments: str) -> str:
 
 def caller_environment(home: Path, url: str) -> Mapping[str, str]:
     """Give the environment of a caller who set the providers' own variables and nothing else."""
-    keep = {name: os.environ[name] for name in ("PATH", "DOCKER_HOST") if name in os.environ}
+    known = ("PATH", "DOCKER_HOST", *forks.STARTED_WITH)
+    keep = {n: value for n, value in os.environ.items() if n.startswith(known) and n != _MODULES}
     keys = {f"{provider}_API_KEY": f"key-of-{provider.lower()}" for provider in PROVIDERS}
     bases = {f"{provider}_API_BASE": url for provider in PROVIDERS}
     return {**keep, **keys, **bases, "HOME": str(home), "COLUMNS": "160"}
@@ -63,14 +66,10 @@ def orchestrator(shop: Path, tmp_path: Path, model_server: ModelServer) -> Itera
     environment = caller_environment(tmp_path, model_server.url)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "orchestrator", *arguments],
-            cwd=shop,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        spare_probe(shop)
+        done = forks.run("orchestrator", arguments, cwd=shop, env=environment)
+        learn_of_overlays(shop)
+        return done
 
     yield run
     run("parallel-cleanup", "--purge")

@@ -40,6 +40,7 @@ def test_each_end_has_its_status_and_reason(orchestrator: Orchestrator) -> None:
     assert [result["files_modified"] for result in results] == [[], [], [], ["log.txt"]]
 
 
+@pytest.mark.agents
 def test_exit_code_tells_authentication(orchestrator: Orchestrator) -> None:
     done = orchestrator("parallel", "no key", "--workers", "1", "--quiet")
 
@@ -47,6 +48,7 @@ def test_exit_code_tells_authentication(orchestrator: Orchestrator) -> None:
     assert "auth" in done.stdout
 
 
+@pytest.mark.agents
 def test_exit_code_tells_budget(orchestrator: Orchestrator) -> None:
     done = orchestrator(
         "parallel", "spend", "--workers", "1", "--quiet", "--budget-per-worker", "0.05"

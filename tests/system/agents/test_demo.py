@@ -18,7 +18,7 @@ from tests.system.agents.conftest import ROOT, run_git
 
 COMMAND = runpy.run_path(str(ROOT / "docs" / "demo" / "demo.py"))["COMMAND"]
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Demo:
     repository: Path
 
 
-def _run_demo(where: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def _run_demo(where: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "demo" / "demo.py")],
+        [sys.executable, str(ROOT / "docs" / "demo" / "demo.py"), *arguments],
         env={**os.environ, "TMPDIR": str(where), "COLUMNS": "160", **variables},
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -45,12 +45,21 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """Run the demo once, and clear up after it."""
     where = tmp_path_factory.mktemp("demo")
     done = _run_demo(where)
+    if "2 success, 1 timeout" not in done.stdout:
+        # On a busy machine workers 1 and 2 may take longer than a user should have to wait.
+        _clean_up(where)
+        done = _run_demo(where, "240")
     assert done.returncode == 0, done.stdout + done.stderr
     (repository,) = where.glob("orchestrator-demo-*")
     yield Demo(done.stdout, repository)
-    cleanup = [sys.executable, "-m", "orchestrator", "parallel-cleanup", "--purge"]
-    subprocess.run(cleanup, cwd=repository, check=True, capture_output=True)
-    shutil.rmtree(repository)
+    _clean_up(where)
+
+
+def _clean_up(where: Path) -> None:
+    for repository in where.glob("orchestrator-demo-*"):
+        cleanup = [sys.executable, "-m", "orchestrator", "parallel-cleanup", "--purge"]
+        subprocess.run(cleanup, cwd=repository, check=True, capture_output=True)
+        shutil.rmtree(repository)
 
 
 def test_shows_the_command_the_table_and_what_to_do_next(demo: Demo) -> None:

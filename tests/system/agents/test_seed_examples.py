@@ -104,8 +104,8 @@ PAIR = Example(
 )
 EXAMPLES = [
     pytest.param(MODELS, id="models"),
-    pytest.param(TASKS, id="tasks"),
-    pytest.param(LIMITS, id="limits"),
+    pytest.param(TASKS, id="tasks", marks=pytest.mark.agents),
+    pytest.param(LIMITS, id="limits", marks=pytest.mark.agents),
     pytest.param(PAIR, id="pair"),
 ]
 

@@ -1,0 +1,88 @@
+"""A program `orchestrator` for shell sessions, whose commands are forks (`tests.support.forks`)."""
+
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.forks import Fork, can_fork
+
+_REAL = Path(sys.executable).parent / "orchestrator"
+_PROGRAM = f"""#!{sys.executable} -IS
+import _socket, array, json, os, sys
+channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+channel.connect(NAME)
+said = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+streams = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [1, 2]))
+channel.sendmsg([len(said).to_bytes(4, "big")], [streams])
+channel.sendall(said)
+code = channel.recv(16)
+if not code:
+    os.execv({str(_REAL)!r}, [{str(_REAL)!r}, *sys.argv[1:]])
+sys.exit(int(code))
+"""
+"""Hands its arguments, directory, environment and output to the tests, and ends as the fork does.
+
+Where no fork would do, it becomes the real program.
+"""
+
+
+@contextmanager
+def fork_program(folder: Path) -> Iterator[None]:
+    """Write the program into a folder, and serve it for as long as this is entered."""
+    # A name in the kernel: a path in the file system may be too long for a socket.
+    name = b"\0orchestrator-tests-" + secrets.token_hex(8).encode()
+    folder.mkdir()
+    (folder / "orchestrator").write_text(_PROGRAM.replace("NAME", repr(name)))
+    (folder / "orchestrator").chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(name)
+        listening.listen()
+        server = threading.Thread(target=_serve, args=(listening,))
+        server.start()
+        try:
+            yield
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            server.join()
+
+
+def _serve(listening: socket.socket) -> None:
+    while True:
+        try:
+            caller, _ = listening.accept()
+        except OSError:
+            return
+        threading.Thread(target=_carry_out, args=(caller,), daemon=True).start()
+
+
+def _carry_out(caller: socket.socket) -> None:
+    """Run one command, and tell the program its exit code; nothing where no fork would do."""
+    with caller:
+        head, streams, _, _ = socket.recv_fds(caller, 4, 2)
+        try:
+            said = _received(caller, int.from_bytes(head, "big"))
+            arguments, cwd, env = json.loads(said)
+            if not can_fork(env, {}):
+                return
+            out, err = streams
+            fork = Fork("orchestrator", arguments, cwd=Path(cwd), env=env, stdout=out, stderr=err)
+        finally:
+            for stream in streams:
+                os.close(stream)
+        code = fork.wait()
+        caller.sendall(str(code if code >= 0 else 128 - code).encode())
+
+
+def _received(caller: socket.socket, size: int) -> bytes:
+    said = b""
+    while len(said) < size:
+        piece = caller.recv(size - len(said))
+        assert piece, "the program ended before it had said what to do"
+        said += piece
+    return said
