@@ -188,7 +188,7 @@ def _without_report(stderr: Path, exit_code: int) -> AgentOutcome:
             message="the agent exited with 0, but printed no report",
         )
     tail = text_tail(stderr, _TAIL)
-    # Output before a signal does not explain the signal.
+    # If a signal ended the program, its earlier output does not explain why.
     complaint = None if exit_code > _SIGNALLED else _complaint(tail) or last_line(stderr)
     message = complaint or describe_exit(exit_code)
     reason = _llm_reason(tail)

@@ -164,7 +164,7 @@ class ClaudeAgent:
             status=status,
             reason=reason,
             message=described(message),
-            # Not `num_turns`, which also counts parallel tool calls and errors of the API.
+            # `num_turns` also counts parallel tool calls and errors of the API.
             steps=counted.number,
             cost=report.total_cost_usd,
             tokens=_tokens(report.usage),

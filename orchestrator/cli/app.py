@@ -104,7 +104,7 @@ class LazyGroup(TyperGroup):
     """The words that call the group on the command line."""
 
     def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401
-        """Return the parameters, which leave text as it is."""
+        """Return the parameters of the command, which convert values without pydantic."""
         parameters = super().get_params(ctx)
         convert_plainly(parameters)
         return parameters

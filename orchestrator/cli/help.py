@@ -20,7 +20,7 @@ class GroupedCommand(TyperCommand):
     """A command that lists its options in sections, in the order of `Group`."""
 
     def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401
-        """Return the parameters, which leave text as it is."""
+        """Return the parameters of the command, which convert values without pydantic."""
         parameters = super().get_params(ctx)
         convert_plainly(parameters)
         return parameters

@@ -126,7 +126,8 @@ def _check_combination(run: RunOptions) -> None:
         )
     if run.timings and (run.dry_run or run.detach):
         raise ConfigError(
-            "`--timings` cannot be used with `--dry-run` or `--detach`", hint="remove one of them"
+            "`--timings` cannot be used with `--dry-run` or `--detach`",
+            hint="remove one of the two options",
         )
     if run.summary and (run.json or run.dry_run or run.detach):
         raise ConfigError(

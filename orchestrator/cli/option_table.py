@@ -26,7 +26,7 @@ class OptionRow:
     group: str
     """Section of `--help`."""
     metavar: str
-    """What the option takes; empty for a switch."""
+    """Placeholder for the value in help texts; empty for a switch."""
     help: str
     is_switch: bool
     """Whether the setting is true or false."""

@@ -103,7 +103,7 @@ def with_settings(
 def imported_later(module: str, name: str) -> Command:
     """Return a function that imports the named function when it is called, and calls it.
 
-    What a command executes is imported this way where help and completion must not wait for it.
+    Help and completion of a command then do not wait for the import of the code that it executes.
     """
 
     def call(*arguments: Any) -> None:  # noqa: ANN401

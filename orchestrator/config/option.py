@@ -28,7 +28,7 @@ class Option:
 
     group: Group
     metavar: str = ""
-    """What the option takes; unused for a setting that is true or false."""
+    """Placeholder for the value in help texts; unused for a setting that is true or false."""
     flag: str | None = None
     """Default: the setting's key with `--`."""
     former: str | None = None

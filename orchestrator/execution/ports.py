@@ -1,7 +1,7 @@
 """Ports of this machine for workers: one block per worker, the same for all its attempts.
 
 A block is reserved by an abstract Unix socket with its name. The kernel gives such a name to one
-process of the machine at a time, whoever runs it, and frees the name when that process ends.
+process of the machine at a time, of any user, and frees the name when that process ends.
 """
 
 import errno

@@ -165,7 +165,7 @@ class _Watch:
             work()
         except OrchestratorError as error:
             self.error = self.error or error
-        except BaseException as error:  # noqa: BLE001  # raised again by whoever waits for us
+        except BaseException as error:  # noqa: BLE001  # raised again by the thread that waits for this one
             self.bug = self.bug or error
 
     def _follow(self) -> None:
@@ -325,7 +325,8 @@ class _Watch:
             self.interventions.append(noticed)
             kept = tuple(self.interventions)
         if self.checkpoints is not None:
-            with suppress(OSError):  # full disk: the finding is only in this process's result
+            # If the disk is full, the finding is lost only for a process that resumes the run.
+            with suppress(OSError):
                 self.checkpoints.note_noticed(kept)
 
     def _stop(self) -> None:

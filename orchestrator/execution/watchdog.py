@@ -1,4 +1,4 @@
-"""Detect workers that need attention: silent, repeating an error, asking, or out of scope.
+"""Detect workers that need attention: silent, repeating an error, asking, or outside its paths.
 
 A worker's output and files are hostile: only a few lines of output are stored, and each check takes
 a bounded time.
@@ -168,7 +168,7 @@ class AllowedPaths:
                 yield path
 
     def _is_new(self, info: os.stat_result) -> bool:
-        # Not the modification time, which the file's owner can set to any value.
+        # The modification time is not used: the file's owner can set it to any value.
         return self.since is None or info.st_ctime_ns > self.since
 
 
@@ -222,5 +222,5 @@ class Watchdog:
             named = ", ".join(one_line(path, limit=60) for path in strayed[:_NAMED])
             more = f" and {len(strayed) - _NAMED} more" if len(strayed) > _NAMED else ""
             yield Finding(
-                "out_of_scope", f"the worker changed files out of its scope: {named}{more}"
+                "out_of_scope", f"the worker changed files outside the allowed paths: {named}{more}"
             )

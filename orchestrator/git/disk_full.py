@@ -4,7 +4,7 @@ import errno
 
 _FULL = "No space left on device"
 _TEXTS = (_FULL, "Out of diskspace")
-"""The system's text, and git's own text for packs and indexes that it writes."""
+"""The error of the operating system, and that of git when it writes packs and indexes."""
 
 
 def disk_full(said: str) -> OSError | None:

@@ -49,7 +49,7 @@ _SHOWN = 3
 _MOST = 10_000
 _OID = re.compile(r"[0-9a-f]{64}")
 # This filter returns the blob in the index, so that content in place of a pointer counts as
-# unchanged. Only for files that nobody but the orchestrator has written.
+# unchanged. It is only used for files that the orchestrator itself has written.
 _AS_KNOWN = {"filter.lfs.clean": "git cat-file blob :0:%f", "filter.lfs.required": "true"}
 # A `process` filter in the user's configuration has priority and cannot be unset.
 _NO_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -229,7 +229,7 @@ def tell_index(
     git = Git(scratch, work_tree=tree, index=index, alternates=objects, config=_AS_KNOWN)
     asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
     try:
-        # Without `--refresh`, which would run no filter for files whose size differs.
+        # `--refresh` is not used, because it runs no filter for files whose size differs.
         git.run("update-index", "-z", "--stdin", stdin=asked, env=_NO_CONFIG)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -182,8 +182,7 @@ class TreeIndex:
             size += len(name)
             if len(name) > longest:
                 longest = len(name)
-            # Nearly all entries have these two modes and need no further check but that of the
-            # name.
+            # Nearly all entries are regular files, of which only the name needs a check.
             if mode not in (b"100644", b"100755"):
                 self._note(_kind(mode), name, found, directories)
             # Case is ignored, because some file systems ignore it.

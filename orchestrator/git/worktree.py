@@ -39,7 +39,8 @@ def can_own(owner: tuple[int, int]) -> bool:
     try:
         Git(None, owner=owner).run("version")
     except RepositoryError:
-        # Not root, no `setpriv` (of util-linux), or a container without the capabilities.
+        # The caller is not root, `setpriv` (of util-linux) is missing, or a container lacks the
+        # capabilities.
         return False
     return True
 
@@ -69,7 +70,7 @@ class Worktree:
         """
         if again:
             self.unlock()
-        # Without -q, which hides that the user's own git holds the lock; the caller waits for it.
+        # Without `-q`, git reports that the user's own git holds the lock, and the caller waits.
         self._git(repository).succeeds("update-index", "--refresh")
 
     def _git(self, repository: Repository) -> Git:
@@ -116,7 +117,8 @@ class Worktree:
         try:
             lock = self._lock_index()
         except FileExistsError:
-            # A long command of the user's is changing the index; git will read the files again.
+            # A git command of the user's is changing the index; later commands read the files
+            # again.
             return
         try:
             config = {**repository.without_filters(), **_ACCEPTING}
@@ -138,7 +140,7 @@ class Worktree:
         reraise=True,
     )
     def _lock_index(self) -> Path:
-        """Copy the index to its lock file: whoever creates that file may replace the index by it.
+        """Copy the index to its lock file, which only one process can create at a time.
 
         Raises:
             FileExistsError: A git command of the user's is changing the index.
@@ -226,7 +228,7 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
     path = repository.top / spec.directory
     if spec.worktree_dir is not None:
         make_parent(path)
-    # Files are written by `check_out`, for which nobody has to wait.
+    # `check_out` writes the files later, without the repository lock.
     repository.git.run("worktree", "add", "--quiet", "--no-checkout", str(path), spec.branch)
     worktree = open_worktree(path, spec.branch)
     if spec.is_named:
@@ -342,8 +344,7 @@ def remove_worktree(repository: Repository, path: Path) -> None:
     try:
         repository.git.run(*remove, str(path))
     except GitCommandError as error:
-        # This lock is git's own, from a `worktree add` that was killed. A lock of the user's is
-        # kept.
+        # A `worktree add` that was killed left this lock. A worktree that the user locked is kept.
         if "lock reason: initializing" not in error.stderr:
             raise
         repository.git.run(*remove, "--force", str(path))

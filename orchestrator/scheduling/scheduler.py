@@ -107,7 +107,7 @@ class _Slots:
                         self._note(self._running.pop(ended), ended.result())
             except BaseException:
                 # After Ctrl-C in a program that uses this library, the pool then waits only for the
-                # grace, not for the workers' deadlines.
+                # grace period, not for the workers' deadlines.
                 self._run.cancel.press(kill=False)
                 raise
         return self._results

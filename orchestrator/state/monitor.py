@@ -59,7 +59,7 @@ class UsageMonitor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Not joined: the engine may be slow, and the daemon thread ends with the process.
+        # The thread is not joined: the engine may be slow, and the thread ends with the process.
         self._ended.set()
 
     def _measure(self) -> None:

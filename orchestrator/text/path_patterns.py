@@ -241,10 +241,10 @@ def _may_meet(
     *,
     whole: bool,
 ) -> bool:
-    """Return whether two sequences may be alike, element by element.
+    """Return whether two sequences of patterns may match the same sequence.
 
-    The wildcard stands for any number of elements. If not `whole`, the beginning of a sequence may
-    also be like all of the other.
+    The wildcard matches any number of elements. If not `whole`, it is enough that all of one
+    sequence matches the beginning of the other.
     """
     first, second = (*one, None), (*other, None)
     pending, seen = [(0, 0)], set[tuple[int, int]]()

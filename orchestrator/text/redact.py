@@ -236,7 +236,7 @@ def _spellings_of_piece(piece: bytes) -> Iterator[bytes]:
 
 
 def _base64_forms(value: bytes, before: int) -> Iterator[bytes]:
-    """Yield the characters common to all base64 texts with the value after 3n + `before` bytes."""
+    """Yield base64 characters of a value at offset `before` of a group of three bytes."""
     encoded = base64.b64encode(b"\0" * before + value).rstrip(b"=")
     first = (before * 8 + 5) // 6
     plain = encoded[first : (before + len(value)) * 8 // 6]

@@ -84,7 +84,7 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
     if given_up is not None:
         try:
             if left.is_spent:
-                # Its share of the run's budget may be smaller after a resume.
+                # After a resume, the worker's share of the run's budget may be smaller.
                 raise ConfigError("nothing is left of the worker's budget")
             _archive_attempt(worker, given_up)
         except (OrchestratorError, OSError) as error:

@@ -239,7 +239,7 @@ def _land_again(request: HarvestRequest, harvested: Harvested) -> None:
 
 
 def _move_branch(request: HarvestRequest, tip: str) -> None:
-    """Move the branch from where the worker started; the user may have moved it meanwhile."""
+    """Move the branch, unless the user has moved it since the worker started."""
     with request.repository.lock():
         request.repository.move_branch(request.spec.branch, new=tip, old=request.workspace.start)
 

@@ -172,7 +172,7 @@ def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
                     change_owner(worktree.path, owner, keep=worktree.path)
                 return worktree
         worktree = add_worktree(repository, spec)
-    # Without the lock, so that workers' files are written at the same time.
+    # The lock is released before, so that several worktrees are written at the same time.
     worktree.check_out(repository, start, owner=owner)
     return worktree
 

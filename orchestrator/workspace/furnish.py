@@ -42,7 +42,7 @@ class Extras:
 
     @property
     def are_none(self) -> bool:
-        """Whether nothing is written in addition to the files of the commit."""
+        """Whether a worktree gets no other files than those of the commit."""
         return not (self.copies.files or self.submodules or self.content.pointers)
 
 

@@ -123,7 +123,7 @@ class Workspace:
         view = scratch(self.store, VIEW)
         whole_view = OverlayMount(
             lower=self.worktree.path,
-            # Not the upper layer of the whole tree: other mounts use parts of that.
+            # The upper layer of the whole tree is not used here: other mounts use parts of it.
             upper=view.upper,
             work=view.work,
             target=WORKSPACE,

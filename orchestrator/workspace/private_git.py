@@ -253,7 +253,7 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
     found = (path for path in _files_since(tree, now) if not path.endswith("/.git"))
     young = list(islice(found, _FEW + 1))
     if len(young) > _FEW:
-        # Git would read every file whose time is set back; the rest of the second is shorter.
+        # Git would read every file whose time is set back; waiting for the next second is shorter.
         time.sleep(max(0.0, now + 1 + _CLOCK_TICK - time.time()))
         # No task has started, so no file has changed since it was written.
         os.utime(index)
@@ -263,7 +263,7 @@ def settle(repository: Repository, tree: Path, index: Path) -> None:
     if young:
         config = {**repository.without_filters(), **SIZE_AND_TIME}
         git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
-        # Without -q, which hides that the user's git holds the lock; the caller waits for it.
+        # Without `-q`, git reports that the user's git holds the lock, and the caller waits.
         git.succeeds("update-index", "--refresh")
 
 

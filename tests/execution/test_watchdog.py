@@ -63,7 +63,7 @@ class TestWarnings:
         )
         paths = ("src/", "*.md")
         _, found, _ = watched(repo, local_engine, task, paths=paths)
-        detail = "the worker changed files out of its scope: a.txt, b/old, b/out, src.py"
+        detail = "the worker changed files outside the allowed paths: a.txt, b/old, b/out, src.py"
         assert [(event.trigger, event.detail) for event in found] == [("out_of_scope", detail)]
 
     def test_ignored_files_do_not_alert(self, repo: Path, local_engine: LocalEngine) -> None:

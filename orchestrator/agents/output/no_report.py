@@ -23,7 +23,7 @@ def unreported(output: AgentOutput, exit_code: int, *, steps: int = 0) -> AgentO
             message="the agent exited with 0, but printed no report",
             steps=steps,
         )
-    # Output before a signal does not explain the signal.
+    # If a signal ended the program, its earlier output does not explain why.
     message = None if exit_code > _SIGNALLED else _complaint(output) or last_line(output.stderr)
     return AgentOutcome(
         status=Status.FAILED,

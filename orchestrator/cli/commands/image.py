@@ -80,7 +80,9 @@ class BuildOptions:
             metavar="IMAGE", help=f"Name of the image. [default: {worker_image('AGENT')}]"
         ),
     ] = None
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Rebuild everything.")] = False
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Rebuild all layers of the image.")
+    ] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False
 
 
@@ -188,7 +190,7 @@ def _progress(*, quiet: bool) -> Iterator[Progress]:
     """Show the progress: in place on a terminal, line by line elsewhere."""
     if quiet:
         yield lambda _: None
-    # Not `Console.is_terminal`: with `FORCE_COLOR`, it treats the log of a CI job as a terminal.
+    # With `FORCE_COLOR`, `Console.is_terminal` would treat the log of a CI job as a terminal.
     elif is_redrawn(sys.stderr):
         console = Console(stderr=True)
         with console.status("checking the images") as status:

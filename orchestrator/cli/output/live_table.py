@@ -94,7 +94,7 @@ class BoardView:
 
     def __init__(self, stream: IO[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Not held while calling rich, which holds its own lock while it calls `render`.
+        # The lock is not held while calling rich, which holds its own lock while it calls `render`.
         self._lock = threading.Lock()
         self._rows: dict[int, _Row] = {}
         self._measured = False

@@ -38,7 +38,7 @@ def replay(client: docker.APIClient, container_id: str) -> Iterator[LogChunk]:
                 for data in wanted:
                     chunks.put(LogChunk(stream=stream, data=data))
             chunks.put(None)
-        except Exception as error:  # noqa: BLE001  # raised again by whoever reads
+        except Exception as error:  # noqa: BLE001  # raised again by the reader
             chunks.put(error)
 
     for stream in _STREAMS:

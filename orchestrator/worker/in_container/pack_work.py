@@ -91,13 +91,13 @@ class Harvest:
         return carried or left.tip
 
     def _commit_files(self, at: str, message: str) -> tuple[str, str]:
-        """Commit the files on top of a commit, or of the base; return that and the new commit."""
+        """Commit the files on top of `at`, or else of the base; return parent and commit."""
         try:
             return at, self._committer.commit(self._base, at, message)
         except RuntimeError as error:
             # Git cannot check out this commit; the files are kept without it.
             said = last_line(str(error))
-            self._notes.warn(f"the worker's last commit cannot be built upon: {said}")
+            self._notes.warn(f"no commit can be added to the worker's last commit: {said}")
             return self._base, self._committer.commit(self._base, self._base, message)
 
     def finish(self, tip: str) -> None:

@@ -91,9 +91,9 @@ def place(name: str) -> re.Pattern[str]:
 
 
 def left_open(text: str, values: Values, name: str) -> tuple[int, ...]:
-    """Return which matches of `place` in the filled text are templates, counted from 0.
+    """Return the positions, from 0, of templates among the matches of `place` in the filled text.
 
-    The other matches are text of values that only looks like templates. `values` has none for
+    The other matches come from values whose text only looks like a template. `values` has none for
     `name`, whose value is not known yet.
     """
     filled, end, templates = "", 0, set[int]()
