@@ -22,6 +22,7 @@ from orchestrator.cli.signals import Interruption
 from orchestrator.cli.spec_arguments import NOT_OF_WORKFLOWS, WorkflowOptions
 from orchestrator.cli.turns import turn
 from orchestrator.cli.workflow_file import selected, tell_about, variables
+from orchestrator.config.container import NETWORKS
 from orchestrator.config.fields import CONTAINER_FIELDS
 from orchestrator.config.loading import Settings
 from orchestrator.config.run import ParallelConfig
@@ -78,19 +79,23 @@ def _check_networks(settings: Settings, workflow: Workflow) -> None:
     if workflow.network == "none":
         for name in ("network", "setup_network", "check_network"):
             for setting in settings.given(CONTAINER_FIELDS[name])[-1:]:
-                if setting.value == "open":
+                if setting.value != "none":
                     raise ConfigError(
-                        f"{setting.label} is `open`, but `policy.constraints.privacy` of the "
-                        "workflow is `private`",
+                        f"{setting.label} is `{setting.value}`, but `policy.constraints.privacy` "
+                        "of the workflow is `private`",
                         hint="remove the setting, or `privacy: private` from the workflow",
                     )
-    opened = [task.id for task in workflow.tasks if task.settings.network == "open"]
-    for setting in settings.given(CONTAINER_FIELDS["network"])[-1:] if opened else ():
-        if setting.kind != "file" and setting.value == "none":
-            raise ConfigError(
-                f"{setting.label} is `none`, but `network` of task `{opened[0]}` is `open`",
-                hint="remove the setting, or `network: open` from the task",
-            )
+    for setting in settings.given(CONTAINER_FIELDS["network"])[-1:]:
+        if setting.kind == "file" or setting.value not in NETWORKS:
+            continue
+        wider = NETWORKS[NETWORKS.index(setting.value) + 1 :]
+        for task in workflow.tasks:
+            if task.settings.network in wider:
+                raise ConfigError(
+                    f"{setting.label} is `{setting.value}`, but `network` of task `{task.id}` is "
+                    f"`{task.settings.network}`",
+                    hint=f"remove the setting, or `network: {task.settings.network}` from the task",
+                )
 
 
 def _waves(

@@ -1,7 +1,7 @@
 """Settings of a worker's container: limits and isolation."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -41,31 +41,66 @@ class Limits(Model):
     """Seconds between SIGTERM and SIGKILL when a worker is stopped."""
 
 
-Network = Literal["none", "open"]
+Network = Literal["none", "allowlist", "open"]
+NETWORKS: tuple[Network, ...] = get_args(Network)
+"""Values of `network`, the narrowest first."""
 
 
 class Isolation(Model):
     """Isolation of a worker's container: network, mounts, environment."""
 
-    network: Annotated[Network, Option(Group.ISOLATION, "none|open")] = "open"
-    """Network access of workers: `none`, or `open` for the public internet. With `open`, workers do
-    not reach this machine, private networks or other workers."""
-    setup_network: Annotated[Network | None, Option(Group.ISOLATION, "none|open")] = None
+    network: Annotated[
+        Network,
+        Option(
+            Group.ISOLATION,
+            "none|allowlist|open",
+            help="Network of workers: none, the hosts of `--allow` alone, or the internet.",
+        ),
+    ] = "open"
+    """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, or `open` for
+    the public internet. With `open`, workers do not reach this machine, private networks or other
+    workers."""
+    setup_network: Annotated[Network | None, Option(Group.ISOLATION, "none|allowlist|open")] = None
     """Network of the setup commands. Default: same as `network`."""
-    check_network: Annotated[Network, Option(Group.ISOLATION, "none|open")] = "none"
+    check_network: Annotated[Network, Option(Group.ISOLATION, "none|allowlist|open")] = "none"
     """Network of the checks."""
     allow: Annotated[
         tuple[str, ...],
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Private host that workers with an open network may reach; repeatable.",
+            help="Host on the allow-list, or private host to open with `--network open`; "
+            "repeatable.",
             repeatable=True,
         ),
     ] = ()
-    """`HOST[:PORT]` entries that workers may reach in addition to the internet: a name, an IPv4
-    address or network, or `host.docker.internal` for this machine. The base URLs of the model's API
+    """Hosts that workers may reach. With `network: allowlist`, these and no others: `HOST[:PORT]`,
+    `*.DOMAIN[:PORT]`, `http://HOST[:PORT]`, each with `=NETWORK` if it lies in a private network.
+    With `open`, in addition to the internet: `HOST[:PORT]`, where the host is a name, an IPv4
+    address or network. `host.docker.internal` is this machine. The base URLs of the model's API
     are always allowed."""
+    setup_allow: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ISOLATION,
+            "HOST[:PORT]",
+            help="Host that the setup commands may reach instead of `--allow`; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
+    """Hosts that the setup commands may reach, in place of `allow`. Default: those of
+    `allow`, unless either the setup commands or the worker have an open network."""
+    check_allow: Annotated[
+        tuple[str, ...],
+        Option(
+            Group.ISOLATION,
+            "HOST[:PORT]",
+            help="Host that the checks may reach instead of `--allow`; repeatable.",
+            repeatable=True,
+        ),
+    ] = ()
+    """Hosts that the checks may reach, in place of `allow`. Default: those of `allow`,
+    unless either the checks or the worker have an open network."""
     read_only: Annotated[bool, Option(Group.ISOLATION)] = False
     """Mount worktrees read-only, so that workers commit nothing. A worker can then write only to
     `/tmp`, its home directory and its caches. The `setup` commands can still write to the

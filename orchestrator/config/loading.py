@@ -45,8 +45,7 @@ _VARIABLES_HINT = "run `orchestrator config schema` for the settings and their v
 _FILE_HINT = "fix the file, then check it with `orchestrator config validate{}`"
 _TASK_HINT = 'pass one as `orchestrator parallel "TASK"`, or several with `--task`'
 _HINTS = {
-    "ports cannot": "remove the ports, or use `--network open`: a port cannot be published without "
-    "a network",
+    "ports cannot": "remove the ports, or use `--network open`",
     "": "a worker and its services share one network: change the port or name of one of them",
 }
 """Hints for settings that contradict each other, by the start of the message."""

@@ -14,12 +14,17 @@ def _retries(config: ParallelConfig) -> bool:
     return config.retries > 0
 
 
+def _setup(config: ParallelConfig) -> bool:
+    return bool(config.project.setup)
+
+
 def _triggers(config: ParallelConfig) -> bool:
     asked = config.triggers
     return bool(asked.silence or asked.repeated_errors or asked.prompts or asked.paths)
 
 
 NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
+    "check_allow": (_checks, "`--check`"),
     "check_network": (_checks, "`--check`"),
     "dotenv": (
         lambda config: bool(config.isolation.ports or config.project.services),
@@ -36,7 +41,8 @@ NEEDS: Mapping[str, tuple[Callable[[ParallelConfig], bool], str]] = {
         "`--retries` or `--rate-limit-wait`",
     ),
     "retry_on": (_retries, "`--retries`"),
-    "setup_network": (lambda config: bool(config.project.setup), "`--setup`"),
+    "setup_allow": (_setup, "`--setup`"),
+    "setup_network": (_setup, "`--setup`"),
     "setup_timeout": (
         lambda config: bool(config.project.setup or config.project.teardown),
         "`--setup` or `--teardown`",

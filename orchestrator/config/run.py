@@ -329,8 +329,8 @@ class ParallelConfig(Model):
 
     @model_validator(mode="after")
     def _ports_need_a_network(self) -> "ParallelConfig":
-        if self.isolation.ports and self.isolation.network == "none":
-            raise ValueError("ports cannot be published with network none")
+        if self.isolation.ports and self.isolation.network != "open":
+            raise ValueError(f"ports cannot be published with network {self.isolation.network}")
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from orchestrator.config.container import Limits
+from orchestrator.config.container import NETWORKS, Limits
 from orchestrator.config.fields import (
     CONTAINER_FIELDS,
     PROJECT_FIELDS,
@@ -28,7 +28,8 @@ NAMED_ONLY: frozenset[FieldPath] = frozenset(
     {
         *(RUN_FIELDS[name] for name in ("api_base", "context", "image", "include_uncommitted")),
         *(RUN_FIELDS[name] for name in ("agent_cli", "base", "tasks")),
-        *(CONTAINER_FIELDS[name] for name in ("allow", "copy", "env", "runtime", "secrets")),
+        *(CONTAINER_FIELDS[name] for name in ("allow", "check_allow", "setup_allow")),
+        *(CONTAINER_FIELDS[name] for name in ("copy", "env", "runtime", "secrets")),
         TRIGGER_FIELDS["notify"],
         PROJECT_FIELDS["services"],
     }
@@ -45,7 +46,7 @@ STAGES: Mapping[StageKey, FieldPath] = {
 }
 """Commands that a discovered file may define; they become `closed_stages` of the run."""
 
-_OPEN = ("none", "open", "shallow", "full")
+_OPEN = (*NETWORKS, "shallow", "full")
 _UNCHOSEN_CPUS = 2.0
 _REACH: Mapping[str, Callable[[Any], float]] = {
     "cpus": lambda cpus: cpus or _UNCHOSEN_CPUS,

@@ -34,8 +34,10 @@ from orchestrator.errors import (
     UnsupportedError,
 )
 from orchestrator.events import Stream
+from orchestrator.gateway.allowed_host import AllowedHost
 
 __all__ = [
+    "AllowedHost",
     "BindMount",
     "Container",
     "ContainerEngine",

@@ -6,13 +6,15 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from orchestrator.config.access import Access, networked_access, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.protocol import EngineFeatures
 from orchestrator.engine.spec import Egress
 from orchestrator.errors import ConfigError, UnsupportedError
+from orchestrator.gateway.allowed_host import DOCKER_HOST as HOST
+from orchestrator.gateway.hosts import checked_hosts, host_of_url, parse_host
 
-HOST = "host.docker.internal"
-"""Name of the host inside a container."""
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
 _BASE_URLS = ("_API_BASE", "_BASE_URL")
@@ -66,17 +68,28 @@ def check_allow(configs: Sequence[ParallelConfig]) -> None:
         ConfigError: The option would be accepted and ignored.
     """
     allowed = any(config.isolation.allow for config in configs)
-    if allowed and not any("open" in config.networks for config in configs):
+    if allowed and all(config.networks == {"none"} for config in configs):
         raise ConfigError(
             "`--allow` names a host, but no worker has a network: `network` is `none`",
-            hint="remove `--allow`, or use `--network open`",
+            hint="remove `--allow`, or use `--network allowlist` or `--network open`",
+        )
+    stages = [(config.isolation, stage_access(config)) for config in configs]
+    _check_stage("setup", [access.setup for ours, access in stages if ours.setup_allow])
+    _check_stage("check", [access.checks for ours, access in stages if ours.check_allow])
+
+
+def _check_stage(stage: str, found: Sequence[Access]) -> None:
+    if found and all(access.network == "none" for access in found):
+        raise ConfigError(
+            f"`--{stage}-allow` names a host, but `{stage}_network` is `none`",
+            hint=f"remove `--{stage}-allow`, or use `--{stage}-network allowlist`",
         )
 
 
 def worker_egress(
     config: ParallelConfig, names: Iterable[str], inherited_env: Mapping[str, str]
-) -> Egress | None:
-    """Return what a worker may reach; None if none of its containers has a network.
+) -> dict[Access, Egress]:
+    """Return what a worker's containers may reach; empty if none of them has a network.
 
     Args:
         config: The settings of the worker.
@@ -85,15 +98,43 @@ def worker_egress(
 
     Raises:
         UnsupportedError: The network of the runtime could not be closed to this machine.
-        ConfigError: An allowed host cannot be resolved.
+        ConfigError: An allowed host is invalid or cannot be resolved.
     """
-    if "open" not in config.networks:
-        return None
+    accesses = networked_access(config)
+    if not accesses:
+        return {}
     check_runtime(config.isolation.runtime)
     urls = list(base_urls(names, {**inherited_env, **config.isolation.env}))
     if config.api_base is not None:
         urls.append(config.api_base)
-    return Egress(image=BASE_IMAGE, allowed=allowed_destinations(config.isolation.allow, urls))
+    return {access: _egress(access, urls) for access in accesses}
+
+
+def _egress(access: Access, urls: Sequence[str]) -> Egress:
+    if access.network == "open":
+        return Egress(image=BASE_IMAGE, allowed=allowed_destinations(access.allow, urls))
+    found = map(host_of_url, urls)
+    hosts = checked_hosts([*map(parse_host, access.allow), *filter(None, found)])
+    if not hosts:
+        raise ConfigError(
+            "`allowlist` is the network, but no host is on the list",
+            hint="name each host that workers need: `--allow pypi.org`; or use `--network none`",
+        )
+    ports = sorted({host.port for host in hosts if host.name == HOST})
+    return Egress(image=BASE_IMAGE, allowed=tuple((HOST, port) for port in ports), hosts=hosts)
+
+
+def check_gateways(egress: Mapping[Access, Egress], features: EngineFeatures) -> None:
+    """Reject an engine that would ignore an allow-list.
+
+    Raises:
+        UnsupportedError: The engine has no gateways, and a worker needs one.
+    """
+    if not features.gateways and any(one.hosts is not None for one in egress.values()):
+        raise UnsupportedError(
+            "this engine cannot confine a worker to the hosts of an allow-list",
+            hint="use `--network none` or `--network open`",
+        )
 
 
 def base_urls(names: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:

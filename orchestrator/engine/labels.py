@@ -19,3 +19,7 @@ ROLE = "orchestrator.role"
 
 
 SERVICE = "orchestrator.service"
+
+
+GATEWAY = "orchestrator.gateway"
+"""Id of the gateway's container, on the container that owns the network of a worker."""

@@ -52,6 +52,8 @@ class EngineFeatures:
     """Name and version, for people and records."""
     seccomp: bool = False
     """Whether the engine can filter system calls with a custom seccomp profile."""
+    gateways: bool = False
+    """Whether the engine can confine a container to the hosts of an allow-list."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.gateway.allowed_host import AllowedHost
+
 
 @dataclass(frozen=True, kw_only=True)
 class BindMount:
@@ -50,10 +52,14 @@ class Egress:
     """
 
     image: str
-    """Image that runs `nft` to set the rules."""
+    """Image with `nft`, and with `dnsmasq` and `haproxy` for a gateway."""
     allowed: tuple[tuple[str, int | None], ...] = ()
     """Pairs of destination and port. A destination is an address, a network, or
     `host.docker.internal` for the host; port None stands for all ports.
+    """
+    hosts: tuple[AllowedHost, ...] | None = None
+    """Allow-list of a container that reaches nothing but these hosts, through a gateway of its own;
+    None: all public destinations. Only for engines with the feature `gateways`.
     """
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from orchestrator.agents.checks import choose_agent
 from orchestrator.cleanup.remove import cleanup
+from orchestrator.config.access import Access, stage_access
+from orchestrator.config.container import Isolation
 from orchestrator.config.project import Project
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine import connected
@@ -53,12 +55,27 @@ def warming_config(config: ParallelConfig) -> ParallelConfig:
         include_uncommitted=config.include_uncommitted,
         max_worktrees=config.max_worktrees,
         limits=config.limits,
-        isolation=config.isolation.model_copy(
-            update={"network": "none", "setup_network": "open", "ports": {}}
-        ),
+        isolation=_isolation(config),
         project=Project(
             caches=project.caches, setup=project.setup, setup_timeout=project.setup_timeout
         ),
+    )
+
+
+def _isolation(config: ParallelConfig) -> Isolation:
+    """Return an isolation in which the `setup` commands have a network, and the task has none."""
+    ours = config.isolation
+    access = Access("open", () if ours.network == "allowlist" else ours.allow)
+    if config.setup_network == "allowlist":
+        access = stage_access(config).setup
+    return ours.model_copy(
+        update={
+            "network": "none",
+            "setup_network": access.network,
+            "allow": (),
+            "setup_allow": access.allow,
+            "ports": {},
+        }
     )
 
 

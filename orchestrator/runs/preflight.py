@@ -19,7 +19,12 @@ from orchestrator.agents.checks import (
 )
 from orchestrator.config.loading import check_contradictions
 from orchestrator.config.run import ParallelConfig
-from orchestrator.engine.egress import check_allow, check_shared_network, worker_egress
+from orchestrator.engine.egress import (
+    check_allow,
+    check_gateways,
+    check_shared_network,
+    worker_egress,
+)
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.git.merge import check_git
@@ -149,7 +154,7 @@ def _check_worker(
         config=config,
         agent=agent,
         image=image,
-        egress=None if egress.failed else egress.value,
+        egress={} if egress.failed else egress.value,
         inherited_env=inherited_env,
     )
 
@@ -171,6 +176,7 @@ def _check_engine(
                 of_task.attempt(engine.check, images=(image,), runtime=None)
             features = of_task.attempt(engine.check, images=(), runtime=None)
         if not features.failed:
+            of_task.attempt(check_gateways, settings.egress, features.value)
             for too_large in machine_problems(config, features.value):
                 of_task.add(too_large)
         missing = missing_keys(config, settings.agent, settings.inherited_env)

@@ -35,6 +35,8 @@ _TAKING_OVER = 60.0
 """Seconds to find containers of another process before the switch kills them."""
 _KEPT = frozenset({"worker", HOLDER_ROLE, SERVICE_ROLE})
 """Roles of containers that continue while no process carries out the run."""
+_OF_NETWORKS = frozenset({"guard", "gateway"})
+"""Roles of containers that serve the network of another container of the same worker."""
 HOST_ROLE = "host"
 """Role of the container that blocks the host for a run's network."""
 
@@ -126,7 +128,7 @@ def prepare_shared(
 
 def _with_network(run: RunContext) -> RunContext:
     """Create the network of a run, or find the network that another process created."""
-    if not any("open" in one.config.networks for _, one in run.checked.request.by_task()):
+    if not any(one.egress for _, one in run.checked.request.by_task()):
         return run
     name = f"orchestrator-{run.directory.run_id}"
     ours = run.labels(role="network")
@@ -141,7 +143,7 @@ def _with_host_closed(run: RunContext, name: str, network: str) -> RunContext:
     Raises:
         EngineUnavailableError: The engine does not answer.
     """
-    known = [one.egress for _, one in run.checked.request.by_task() if one.egress is not None]
+    known = [egress for _, one in run.checked.request.by_task() for egress in one.egress.values()]
     allowed = dict.fromkeys(place for egress in known for place in egress.allowed)
     egress = replace(known[0], allowed=tuple(allowed))
     try:
@@ -185,5 +187,5 @@ def remove_helpers(engine: ContainerEngine, run_id: str) -> None:
     kept = {left.labels[WORKER] for left in containers if left.labels[ROLE] in _KEPT}
     for left in containers:
         role, number = left.labels[ROLE], left.labels.get(WORKER)
-        if role not in _KEPT and not (role == "guard" and number in kept):
+        if role not in _KEPT and not (role in _OF_NETWORKS and number in kept):
             engine.remove(left)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.agents.base import Agent
+from orchestrator.config.access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.engine.spec import Egress
@@ -21,8 +22,9 @@ class CheckedSettings:
     config: ParallelConfig
     agent: Agent
     image: str
-    egress: Egress | None
-    """Filter of the network; None if no container of the worker has a network."""
+    egress: Mapping[Access, Egress]
+    """Filters of the networks that the worker's containers have; without those of network `none`.
+    """
     inherited_env: Mapping[str, str]
     """The caller's variables that the agent program gets."""
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.config.access import stage_access
 from orchestrator.config.project import Check
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.execution.verdict import Verdict, judge_checks
@@ -136,7 +137,7 @@ class _Checks:
             name=f"check-{number}",
             commands=(one.run,),
             timeout=one.timeout or None,
-            network=self.worker.config.isolation.check_network,
+            access=stage_access(self.worker.config).checks,
             title=self.worker.run.redactor.text(one.title),
             closed="checks" in self.worker.config.closed_stages,
         )

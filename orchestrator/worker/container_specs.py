@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.config.container import Network
+from orchestrator.config.access import Access, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
@@ -35,7 +35,7 @@ def worker_container(
     workspace: Workspace,
     secrets: Path | None,
     *,
-    network: Network | None = None,
+    access: Access | None = None,
 ) -> ContainerSpec:
     """Return the specification of a worker's container.
 
@@ -43,11 +43,11 @@ def worker_container(
         worker: The worker.
         workspace: Its files.
         secrets: The directory with its secrets; None without secrets.
-        network: Default: the agent's network setting.
+        access: Default: what the agent reaches.
     """
     config, limits, settings = worker.config, worker.config.limits, worker.settings
     command = _agent_command(worker, config)
-    is_open = (network or config.isolation.network) == "open"
+    egress = settings.egress.get(access or stage_access(config).task)
     return ContainerSpec(
         name=worker.name,
         image=settings.image,
@@ -56,7 +56,7 @@ def worker_container(
         workdir=WORKSPACE,
         labels=worker.labels(role="worker"),
         env={
-            **_common_env(worker, workspace, secrets, offline=not is_open),
+            **_common_env(worker, workspace, secrets, offline=egress is None),
             **command.default_env,
             **settings.inherited_env,
             **command.env,
@@ -70,8 +70,8 @@ def worker_container(
             TmpfsMount(target=_TMP, size=limits.tmp),
             TmpfsMount(target=HOME, size=limits.tmp, mode="700"),
         ),
-        network=worker.run.network if is_open else "none",
-        egress=settings.egress if is_open else None,
+        network="none" if egress is None else worker.run.network,
+        egress=egress,
         cpus=worker.cpus,
         memory=limits.memory,
         pids=limits.pids,
@@ -99,7 +99,7 @@ class Job:
     """Commands to run in order, until one fails."""
     timeout: float | None
     """Seconds for all commands together."""
-    network: Network
+    access: Access
     title: str | None = None
     """Name of the check, for people."""
     closed: bool = False
@@ -121,7 +121,7 @@ def job_container(
         job: The job.
     """
     workspace, config = replace(workspace, read_only=False), worker.config
-    agents = worker_container(worker, workspace, secrets, network=job.network)
+    agents = worker_container(worker, workspace, secrets, access=job.access)
     # The base URL may contain a key too.
     shown = config.model_copy(update={"api_base": None}) if job.closed else config
     command = _agent_command(worker, shown)
@@ -129,7 +129,7 @@ def job_container(
         agents,
         name=f"{agents.name}-{job.name}",
         env={
-            **_common_env(worker, workspace, secrets, offline=job.network != "open"),
+            **_common_env(worker, workspace, secrets, offline=job.access.network == "none"),
             **command.default_env,
             **command.env,
             **({} if job.closed else config.isolation.env),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.agents.output.fields import describe_exit
-from orchestrator.config.container import Network
+from orchestrator.config.access import Access, stage_access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone
@@ -33,26 +33,26 @@ _SHOWN = 100
 
 def setup_job(config: ParallelConfig) -> Job:
     """Return the job that prepares a worktree."""
-    return _stage_job(config, "setup", config.project.setup, config.setup_network)
+    return _stage_job(config, "setup", config.project.setup, stage_access(config).setup)
 
 
 def teardown_job(config: ParallelConfig) -> Job:
     """Return the job that runs after the agent."""
-    return _stage_job(config, "teardown", config.project.teardown, config.teardown_network)
+    return _stage_job(config, "teardown", config.project.teardown, stage_access(config).teardown)
 
 
 def _stage_job(
     config: ParallelConfig,
     stage: Literal["setup", "teardown"],
     commands: tuple[str, ...],
-    network: Network,
+    access: Access,
 ) -> Job:
     return Job(
         stage=stage,
         name=stage,
         commands=commands,
         timeout=config.project.setup_timeout or None,
-        network=network,
+        access=access,
         closed=stage in config.closed_stages,
     )
 

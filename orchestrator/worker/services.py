@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Self
 
+from orchestrator.config.access import stage_access
 from orchestrator.config.project import Service, variable_prefix
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import SERVICE
@@ -54,9 +55,8 @@ class Services:
         self._wanted = worker.config.project.services
         self._holder: Container | None = None
         self._sidecars: list[Sidecar] = []
-        is_open = worker.config.isolation.network == "open"
-        self._network = worker.run.network if is_open else "none"
-        self._egress = worker.settings.egress if is_open else None
+        self._egress = worker.settings.egress.get(stage_access(worker.config).task)
+        self._network = "none" if self._egress is None else worker.run.network
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +116,7 @@ class Services:
         return self._holder is not None and running == set(self._wanted)
 
     def _start(self) -> None:
-        for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard"):
+        for leftover in self._leftovers(HOLDER_ROLE, SERVICE_ROLE, "guard", "gateway"):
             self._engine.remove(leftover)
         self._worker.run.switch.idle(self._worker.number)
         self._holder = create(self._engine, self._describe_holder(), self._worker.ports)

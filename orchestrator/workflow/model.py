@@ -55,7 +55,9 @@ class WorkerSettings(Model):
     limits: Limits = Limits()
     """Limits that override those of the run; other limits are the run's."""
     network: Network | None = None
-    """Network of the task: `none` or `open`."""
+    """Network of the task: `none`, `allowlist` or `open`."""
+    allow: tuple[str, ...] | None = None
+    """Hosts that the task may reach, instead of the run's: as `allow` in a configuration file."""
     ports: Ports | None = None
     """Container ports to publish on 127.0.0.1."""
     services: Services | None = None

@@ -134,7 +134,10 @@ def config_of(
     parts = {
         "limits": limits,
         "isolation": _given(
-            network=own.network, ports=own.ports, read_only=task.mode == "ro" or None
+            network=own.network,
+            allow=own.allow,
+            ports=own.ports,
+            read_only=task.mode == "ro" or None,
         ),
         "project": _given(services=own.services, setup=own.setup, checks=own.checks),
         "triggers": _given(paths=own.paths, enforce=own.enforce),

@@ -111,6 +111,7 @@ EACH_ENDS_ONE = (
 STOPPED_BY_A_TRIGGER = f"{TRIGGERS}::test_on_alert_stop_stops_the_worker_and_keeps_its_work"
 CAPACITY, RETENTION = "tests/runs/test_capacity.py", "tests/cleanup/test_retention.py"
 CONFINED, STAGES = "tests/workspace/test_confined.py", "tests/worker/test_stages.py"
+GATEWAY = "tests/system/test_gateway.py"
 SCHEDULER = "tests/scheduling/test_scheduler.py"
 DEPENDENCIES = "tests/scheduling/test_dependencies.py"
 SETTINGS: dict[tuple[str, ...], Look | str] = {
@@ -174,6 +175,8 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
         "10.9.8.7" in address and port == 5
         for address, port in (seen.worker.egress.allowed if seen.worker.egress else ())
     ),
+    ("isolation", "setup_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
+    ("isolation", "check_allow"): f"{GATEWAY}::test_each_stage_has_a_list_of_its_own",
     ("isolation", "read_only"): "tests/workspace/test_private_git.py::*",
     ("isolation", "runtime"): lambda seen: seen.worker.runtime == "runc",
     ("isolation", "env"): lambda seen: seen.worker.env["MINE"] == "1",
@@ -213,6 +216,7 @@ OF_A_TASK: dict[str, tuple[Any, Look] | str] = {
     "retry_delay": f"{DEPENDENCIES}::test_retry_starts_from_the_tasks_base",
     "limits": ({"pids": 55}, lambda seen: seen.worker.pids == 55 and seen.worker.cpus == 0.5),
     "network": "tests/cli/test_every_option.py::test_options_against_a_workflow_are_refused",
+    "allow": f"{GATEWAY}::test_tasks_of_a_workflow_have_lists_of_their_own",
     "ports": ([3001], lambda seen: 3001 in seen.worker.ports),
     "services": "tests/worker/test_services.py::*",
     "setup": (["echo own"], lambda seen: "echo own" in seen.role("setup").command),

@@ -172,8 +172,9 @@ def test_a_configuration_is_one(block: Block, tmp_path: Path) -> None:
         Draft202012Validator(manifest_schema()).validate(document)
         return
 
-    # Services are for a file that is named.
-    named = file if "services" in document else None
+    # Services and allow-lists are for a file that is named.
+    needs_name = "services" in document or "allow" in document.get("container", {})
+    named = file if needs_name else None
     config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=named)
 
     assert config.tasks

@@ -323,3 +323,12 @@ def test_missing_runtime_is_reported(repo: Path, local_engine: LocalEngine) -> N
     config = configured("true", isolation=Isolation(runtime="nosuch", network="open"))
     with pytest.raises(UnsupportedError, match="the local engine has no runtime `nosuch`"):
         check_run(RunRequest(config=config, root=repo), local_engine)
+
+
+def test_engine_without_gateways_is_refused_for_an_allow_list(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    isolation = Isolation(network="allowlist", allow=("a.example",))
+    request = RunRequest(config=config(agent_cli="shell", isolation=isolation), root=repo)
+    with pytest.raises(UnsupportedError, match="cannot confine a worker to the hosts"):
+        check_run(request, local_engine)

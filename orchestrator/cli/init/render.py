@@ -41,7 +41,7 @@ parallel_runs:
 container:
   # cpus: 2                   # more than the default: [named]
   # memory: 4g
-  # network: open             # `none`: no network
+  # network: open             # `none`, or `allowlist`: only the hosts of `allow`
   # setup_network: open       # [named] only for setup, if the worker's own network is `none`
   # check_network: open       # [named] only for checks that download, as `go test` may
   # secrets: [NPM_TOKEN]      # [named] your variables, as files in /run/secrets

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from tenacity import (
 from orchestrator.engine.docker.arguments import SHARED_NETWORK
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.replay import replay
+from orchestrator.engine.labels import GATEWAY
 from orchestrator.engine.protocol import ContainerState, ExitStatus, LogChunk, Usage
 from orchestrator.errors import EngineUnavailableError
 
@@ -61,6 +63,8 @@ class DockerContainer:
         self.ports = ports
         self.guard: DockerContainer | None = None
         """The container that owns the network namespace; removed together with this container."""
+        self.gateway: Gateway | None = None
+        """What connects this container's network to others; removed together with it."""
         self._stream = None if adopted else self._attach()
 
     @property
@@ -166,9 +170,36 @@ class DockerContainer:
     def remove(self) -> None:
         """Remove the container and its anonymous volumes; may be repeated."""
         remove_container(self._client, self._id)
+        if self.gateway is not None:
+            self.gateway.remove()
         if self.guard is not None:
             self.guard.close()
             self.guard.remove()
+
+
+class Gateway:
+    """The container of a gateway, and the network in which it is the only neighbour of a worker."""
+
+    def __init__(
+        self, client: docker.APIClient, network: str, container: DockerContainer | None = None
+    ) -> None:
+        self._client = client
+        self.network = network
+        self.container = container
+
+    def remove(self) -> None:
+        """Remove the container, then the network, which must have no other members."""
+        if self.container is not None:
+            self.container.close()
+            self.container.remove()
+        remove_network(self._client, self.network)
+
+
+@patient
+def remove_network(client: docker.APIClient, network: str) -> None:
+    """Remove a network; a network that is already gone is no error."""
+    with translated("remove the network"), suppress(docker.errors.NotFound):
+        client.remove_network(network)
 
 
 def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None:
@@ -186,6 +217,9 @@ def adopt(client: docker.APIClient, container_id: str) -> DockerContainer | None
     ports = _published(host) if guard is None else guard.ports
     container = DockerContainer(client, found["Id"], ports=ports, adopted=True)
     container.guard = guard
+    gateway = found["Config"]["Labels"].get(GATEWAY)
+    if gateway is not None:
+        container.gateway = Gateway(client, mode, adopt(client, gateway))
     return container
 
 

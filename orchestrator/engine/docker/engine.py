@@ -16,10 +16,12 @@ from orchestrator.engine.docker.container import (
     measure,
     patient,
     remove_container,
+    remove_network,
     repeatable,
 )
 from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.firewall import close_host, create, start_guard
+from orchestrator.engine.docker.gateway import start_gateway
 from orchestrator.engine.docker.images import DockerImages
 from orchestrator.engine.docker.process import DockerProcess
 from orchestrator.engine.docker.seccomp import is_supported, profile
@@ -74,6 +76,7 @@ class DockerEngine(DockerImages):
             memory=info["MemTotal"],
             version=f"docker {info['ServerVersion']}",
             seccomp=is_supported(info),
+            gateways=True,
         )
 
     @repeatable
@@ -99,7 +102,8 @@ class DockerEngine(DockerImages):
             return self._create_in_network_of(spec, spec.network_of)
         if spec.egress is None:
             return create(self._client, spec, seccomp=self._seccomp)
-        guard = start_guard(self._client, spec, spec.egress, seccomp=self._seccomp)
+        start = start_guard if spec.egress.hosts is None else start_gateway
+        guard = start(self._client, spec, spec.egress, seccomp=self._seccomp)
         try:
             container = create(self._client, _sharing(spec, guard), seccomp=self._seccomp)
         except BaseException:
@@ -217,7 +221,7 @@ class DockerEngine(DockerImages):
         with translated(f"remove the {leftover.kind}"):
             try:
                 if leftover.kind == "network":
-                    self._client.remove_network(leftover.id)
+                    remove_network(self._client, leftover.id)
                 else:
                     self._client.remove_volume(leftover.id, force=True)
             except docker.errors.NotFound:

@@ -10,7 +10,8 @@ rules do not list addresses, so they also cover addresses that the host gets lat
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import docker
@@ -38,6 +39,25 @@ _MEMORY = 64 * 1024**2
 _PIDS = 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a helper container is placed, beyond its specification."""
+
+    address: str
+    """Its address in its network."""
+    writable: bool
+    """Whether it can write to its root file system."""
+
+    def apply(self, arguments: dict[str, Any], client: docker.APIClient) -> None:
+        """Add the place to the arguments of `APIClient.create_container`."""
+        host_config = arguments["host_config"]
+        endpoint = client.create_endpoint_config(ipv4_address=self.address)
+        arguments["networking_config"] = client.create_networking_config(
+            {host_config["NetworkMode"]: endpoint}  # type: ignore[arg-type]  # wrong in the stubs
+        )
+        host_config["ReadonlyRootfs"] = not self.writable
+
+
 def start_guard(
     client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
 ) -> DockerContainer:
@@ -50,7 +70,7 @@ def start_guard(
     guard = create(client, _guard_spec(client, spec, egress), seccomp=seccomp)
     try:
         guard.start()
-        _await_ready(guard)
+        await_ready(guard)
     except BaseException:
         guard.remove()
         raise
@@ -58,11 +78,18 @@ def start_guard(
 
 
 def create(
-    client: docker.APIClient, spec: ContainerSpec, *, seccomp: str | None
+    client: docker.APIClient,
+    spec: ContainerSpec,
+    *,
+    seccomp: str | None,
+    place: Place | None = None,
 ) -> DockerContainer:
     """Create a container and attach to its output."""
+    arguments = create_arguments(client, spec, seccomp=seccomp)
+    if place is not None:
+        place.apply(arguments, client)
     with translated("create the container"):
-        created = client.create_container(**create_arguments(client, spec, seccomp=seccomp))
+        created = client.create_container(**arguments)
     try:
         return DockerContainer(client, created["Id"], ports=spec.ports)
     except BaseException:
@@ -72,26 +99,56 @@ def create(
 
 def _guard_spec(client: docker.APIClient, spec: ContainerSpec, egress: Egress) -> ContainerSpec:
     gateway = gateway_of(client)
-    return replace(
-        spec,
-        name=f"{spec.name}-network",
+    return guard_spec(
+        replace(spec, extra_hosts={**spec.extra_hosts, HOST: gateway}),
         image=egress.image,
         command=("sh", "-c", _SCRIPT),
-        # No code of a worker runs here. Capabilities take effect only for root, which has just this
-        # one.
-        user="0:0",
-        capabilities=("NET_ADMIN",),
-        workdir="/",
-        labels={**spec.labels, ROLE: "guard"},
         env={"RULES": guard_rules(egress, gateway=gateway)},
-        extra_hosts={**spec.extra_hosts, HOST: gateway},
+    )
+
+
+def guard_spec(
+    spec: ContainerSpec,
+    *,
+    image: str,
+    command: tuple[str, ...],
+    env: Mapping[str, str],
+    labels: Mapping[str, str] = MappingProxyType({}),
+    **others: Any,  # noqa: ANN401  # other fields of the specification
+) -> ContainerSpec:
+    """Return the specification of a helper in a worker's place: its network, and nothing else.
+
+    Args:
+        spec: The worker's container.
+        image: Image of the helper.
+        command: The command of the helper.
+        env: Variables of the helper.
+        labels: Labels in addition to the worker's.
+        others: Fields of the specification that differ from a guard's.
+    """
+    fields = {
+        "name": f"{spec.name}-network",
+        "capabilities": ("NET_ADMIN",),
+        "mounts": (),
+        "memory": _MEMORY,
+        "pids": _PIDS,
+        **others,
+    }
+    return replace(
+        spec,
+        image=image,
+        command=command,
+        # No code of a worker runs here. Capabilities take effect only for root, which has just
+        # these.
+        user="0:0",
+        workdir="/",
+        labels={**spec.labels, ROLE: "guard", **labels},
+        env=env,
         egress=None,
-        mounts=(),
         cpus=None,
-        memory=_MEMORY,
-        pids=_PIDS,
         runtime=None,
         kept_output=0,
+        **fields,
     )
 
 
@@ -103,7 +160,12 @@ def gateway_of(client: docker.APIClient) -> str:
     return str(settings.get("Gateway", first))
 
 
-def _await_ready(guard: DockerContainer) -> None:
+def await_ready(guard: DockerContainer) -> None:
+    """Wait until a container reports that its rules are active.
+
+    Raises:
+        EngineError: The container reports an error, or has ended.
+    """
     problem = _problem(guard, _READY)
     if problem is not None:
         raise EngineError(

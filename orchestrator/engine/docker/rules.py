@@ -25,7 +25,7 @@ NEW_FLOWS = 50
 """Sustained rate of new connections and flows of one worker, per second. An ended connection stays
 in the host's connection table for up to two minutes.
 """
-_BURST = 1000
+BURST = 1000
 """Connections and flows that a worker may open at once, before the rate applies."""
 RESOLVER = "127.0.0.11"
 """Address of Docker's DNS resolver inside a container; the daemon outside answers the queries."""
@@ -47,13 +47,13 @@ def guard_rules(egress: Egress, *, gateway: str) -> str:
     # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
     # waits.
     lines = [
-        f"ip daddr {RESOLVER} limit rate over {QUESTIONS}/second burst {_BURST} packets drop",
+        f"ip daddr {RESOLVER} limit rate over {QUESTIONS}/second burst {BURST} packets drop",
         f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',
         'oifname "lo" accept',
         "ct state established,related accept",
         "meta nfproto ipv6 reject",
         f"ct state new ct count over {MOST_FLOWS} drop",
-        f"ct state new limit rate over {NEW_FLOWS}/second burst {_BURST} packets drop",
+        f"ct state new limit rate over {NEW_FLOWS}/second burst {BURST} packets drop",
         *_accepted(egress, gateway),
         *(f"ip daddr {network} reject" for network in (*CLOSED, *own_addresses())),
     ]

@@ -153,8 +153,8 @@ class Maker:
             advice = ", set a smaller `batch`" if asked.batch is not None else ""
             return f"its text is longer than {LONGEST_TASK} bytes{advice}"
         private = self.manifest.policy.constraints.privacy == "private"
-        if private and asked.network == "open":
-            return "`network` is `open`, but `policy.constraints.privacy` is `private`"
+        if private and asked.network not in (None, "none"):
+            return f"`network` is `{asked.network}`, but `policy.constraints.privacy` is `private`"
         return _unenforceable(asked) or clash(asked, "none" if private else None)
 
 

@@ -103,7 +103,7 @@ POINTS = _named(
     note_prepared=_around(f"{_NOTES}note_prepared"),
     lay_out=_around("orchestrator.state.secret_files:_write_files"),
     guard=_around("orchestrator.engine.docker.engine:start_guard"),
-    guard_ready=Point(target="orchestrator.engine.docker.firewall:_await_ready", when="before"),
+    guard_ready=Point(target="orchestrator.engine.docker.firewall:await_ready", when="before"),
     setup=_around("orchestrator.worker.job:start_again", stages=True),
     note_setup=_around(f"{_NOTES}note_stage", stages=True),
     teardown=_around("orchestrator.worker.job:start_again", argument="-teardown", stages=True),

@@ -10,6 +10,10 @@ FLAGS = "tests/engine/docker/test_flags.py"
 CONTRACT = "tests/engine/test_contract.py"
 NETWORK = "tests/system/test_network.py"
 HOST = "tests/engine/docker/test_firewall.py"
+GATEWAY = "tests/system/test_gateway.py"
+GATEWAY_CONTAINER = "tests/engine/docker/test_gateway.py"
+CONFIGURATIONS = "tests/gateway/test_configurations.py"
+HOSTS = "tests/gateway/test_hosts.py"
 PROJECT_IMAGES = "tests/system/test_project_images.py"
 SERVICES = "tests/worker/test_services.py"
 _NETWORKS = (
@@ -97,10 +101,10 @@ def guard() -> Iterator[Protection]:
         ("flows to the resolver counted",
          """        f'oifname "lo" ct state new ct count over {LOCAL_FLOWS} drop',\n""", ""),
         ("questions for names slowed down", """        f"ip daddr {RESOLVER} limit rate over \
-{QUESTIONS}/second burst {_BURST} packets drop",
+{QUESTIONS}/second burst {BURST} packets drop",
 """, ""),
         ("new flows of a worker slowed down", """        f"ct state new limit rate over \
-{NEW_FLOWS}/second burst {_BURST} packets drop",
+{NEW_FLOWS}/second burst {BURST} packets drop",
 """, ""),
         ("host closed from its own side", "local, broadcast", "broadcast"),
         ("host's rules go with their maker", '"flags owner;"', '""'),
@@ -109,23 +113,21 @@ def guard() -> Iterator[Protection]:
         "engine/docker/firewall.py", (RULES, FLAGS, NETWORK, HOST),
         ("no run goes on with host rules that do not stand", "    if problem is not None:\n"
          "        holder.remove()\n        raise EngineError(problem)\n", ""),
-        ("rules stand before the worker starts", "        _await_ready(guard)\n", ""),
+        ("rules stand before the worker starts", "        await_ready(guard)\n", ""),
         ("no start without rules", "nft -f - && echo", "nft -f - ; echo"),
-        ("guard has one capability", """capabilities=("NET_ADMIN",),
-        workdir="/",
-        labels={**spec""", """capabilities=("NET_ADMIN", "SYS_ADMIN"),
-        workdir="/",
-        labels={**spec"""),
+        ("guard has one capability", '"capabilities": ("NET_ADMIN",)',
+         '"capabilities": ("NET_ADMIN", "SYS_ADMIN")'),
         ("host's helper has one capability", """capabilities=("NET_ADMIN",),
         workdir="/",
         labels=labels""", """capabilities=("NET_ADMIN", "SYS_ADMIN"),
         workdir="/",
         labels=labels"""),
-        ("guard sees no files", "mounts=(),\n", ""),
+        ("guard sees no files", '        "mounts": (),\n', ""),
         ("guard knows no variables", 'env={"RULES": guard', 'env={**spec.env, "RULES": guard'),
         ("guard's memory", "_MEMORY = 64 * 1024**2", "_MEMORY = 96 * 1024**2"),
         ("guard's processes", "_PIDS = 16", "_PIDS = 17"),
     )  # fmt: skip
+    yield from _gateway()
     yield from patches(
         "runs/shared_resources.py",
         ("tests/runs/test_repositories.py",),
@@ -139,6 +141,65 @@ network), network=network)", "    return replace(run, network=network)"),
         ("a base URL opens a web port", "_PORTS.get(parts.scheme, 0)", "5432"),
         ("no runtime whose network stays open",
          "return runtime is None or runtime in _FILTERED", "return True"),
+    )  # fmt: skip
+
+
+def _gateway() -> Iterator[Protection]:
+    """Give what confines a worker to the hosts of its list."""
+    yield from patches(
+        "gateway/filters.py", (CONFIGURATIONS, GATEWAY),
+        ("worker sends to its gateway alone",
+         '_chain("output", "output", "filter", "drop", out)',
+         '_chain("output", "output", "filter", "accept", out)'),
+        ("engine's name server closed to a confined worker",
+         '        f"ip daddr 127.0.0.11 {_REFUSE}",\n', ""),
+        ("gateway forwards nothing", '"forward", "forward", "filter", "drop"',
+         '"forward", "forward", "filter", "accept"'),
+        ("gateway serves its worker alone", 'here = f"ip saddr {plan.worker} ip daddr',
+         'here = f"ip daddr'),
+        ("gateway refuses addresses from elsewhere",
+         '        "fib saddr . iif oif missing drop",\n', ""),
+        ("gateway reaches no special network",
+         '        f"ip daddr {_set(plan.not_public)} {_REFUSE}",\n', ""),
+        ("no entry opens the machine's own addresses",
+         '    yield f"ip daddr {_set(plan.unreachable)} {_REFUSE}"\n', ""),
+        ("gateway connects to listed ports alone",
+         '        f"tcp dport {_set(plan.ports)} accept",', '        "meta l4proto tcp accept",'),
+        ("gateway's two programs alone connect",
+         '        f"meta skuid != {PROGRAM} {_REFUSE}",\n', ""),
+    )  # fmt: skip
+    yield from patches(
+        "gateway/proxy.py", (CONFIGURATIONS, GATEWAY),
+        ("name checked before it is resolved",
+         '    yield f"set-var({why}) str(name) unless {{ var({ok}) -m bool }}"\n', ""),
+        ("address checked before it is used",
+         "for part in _parts(plan.not_public):", "for part in _parts(()):"),
+    )  # fmt: skip
+    yield from patches(
+        "gateway/names.py", (CONFIGURATIONS, GATEWAY),
+        ("names of no list do not exist", '        "local=/#/",\n', ""),
+        ("no name is passed on", '        "no-resolv",\n', ""),
+    )  # fmt: skip
+    yield from patches(
+        "gateway/hosts.py", (HOSTS,),
+        ("no address is a name", r'({_LABEL}\.)+[a-z]', r'({_LABEL}\.)+[a-z0-9]'),
+        ("a wildcard has a domain", r'({_LABEL}\.)+[a-z]', r'({_LABEL}\.)*[a-z]'),
+        ("no entry opens loopback", '"127.0.0.0/8", ', ""),
+        ("no entry opens metadata services", '"169.254.0.0/16", ', ""),
+        ("no entry takes the port of the name server", "int(text) == _NAME_SERVER", "False"),
+    )  # fmt: skip
+    yield from patches(
+        "engine/docker/gateway.py", (GATEWAY_CONTAINER, GATEWAY),
+        ("worker's network is internal", "internal=True", "internal=False"),
+        ("machine has no address in it", '"true"}', '"false"}'),
+        ("programs without capabilities", "--bounding-set=-all", ""),
+        ("four capabilities", '"SETPCAP", "SETUID")', '"SETPCAP", "SETUID", "SYS_ADMIN")'),
+        ("gateway's memory", "_GATEWAY_MEMORY = 128 *", "_GATEWAY_MEMORY = 256 *"),
+    )  # fmt: skip
+    yield from patches(
+        "runs/preflight.py", ("tests/runs/test_preflight.py",),
+        ("no engine that ignores a list",
+         "            of_task.attempt(check_gateways, settings.egress, features.value)\n", ""),
     )  # fmt: skip
 
 
@@ -169,8 +230,10 @@ def services() -> Iterator[Protection]:
     yield from patches(
         "worker/services.py", (SERVICES,),
         ("five capabilities", '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),
-        ("network of the worker's", 'run.network if is_open else "none"', "run.network"),
-        ("rules of the worker's", "worker.settings.egress if is_open else None", "None"),
+        ("network of the worker's", '"none" if self._egress is None else worker.run.network',
+         "worker.run.network"),
+        ("rules of the worker's", "worker.settings.egress.get(stage_access(worker.config).task)",
+         "None"),
         ("out of reach from another network",
          "self._holder is None or (spec.network, spec.egress) != (self._network, self._egress)",
          "self._holder is None"),

@@ -13,10 +13,11 @@ def settings() -> Iterator[Protection]:
     """Give what a file that nobody named is kept from."""
     named = "for name in ({})"
     run_keys, container_keys = ("api_base", "context", "image", "include_uncommitted"), (
-        "allow", "copy", "env", "runtime", "secrets",
+        "copy", "env", "runtime", "secrets",
     )  # fmt: skip
     who_and_what = ("agent_cli", "base", "tasks")
-    for keys in (run_keys, who_and_what, container_keys):
+    allowed = ("allow", "check_allow", "setup_allow")
+    for keys in (run_keys, who_and_what, allowed, container_keys):
         whole = named.format(", ".join(f'"{key}"' for key in keys))
         for key in keys:
             rest = named.format(", ".join(f'"{other}"' for other in keys if other != key))
@@ -108,7 +109,7 @@ def settings() -> Iterator[Protection]:
          "        _check_networks(configured, workflow)",
          "        pass"),
         ("no task on a network that an option closes",
-         'if setting.kind != "file" and setting.value == "none":', "if False:"),
+         "if task.settings.network in wider:", "if False:"),
     )  # fmt: skip
     yield from patches(
         "runs/cache_warming.py", ("tests/workspace/test_caches.py",),

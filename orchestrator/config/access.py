@@ -1,0 +1,54 @@
+"""What the containers of a worker's stages reach."""
+
+from typing import NamedTuple
+
+from orchestrator.config.container import Network
+from orchestrator.config.run import ParallelConfig
+
+
+class Access(NamedTuple):
+    """A network, and what `allow` opens there."""
+
+    network: Network
+    allow: tuple[str, ...] = ()
+
+
+class StageAccess(NamedTuple):
+    """What the containers of each stage reach."""
+
+    task: Access
+    """The agent and the services."""
+    setup: Access
+    teardown: Access
+    checks: Access
+
+
+def stage_access(config: ParallelConfig) -> StageAccess:
+    """Return what each stage of a worker reaches, whether it has commands for that stage or not."""
+    ours = config.isolation
+
+    def access(network: Network, own: tuple[str, ...] = ()) -> Access:
+        # The entries of an allow-list are none of an open network, and the reverse.
+        differs = {network, ours.network} == {"allowlist", "open"}
+        return Access(network, own or (() if differs else ours.allow))
+
+    return StageAccess(
+        task=access(ours.network),
+        setup=access(config.setup_network, ours.setup_allow),
+        teardown=access(config.teardown_network),
+        checks=access(ours.check_network, ours.check_allow),
+    )
+
+
+def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
+    """Return each access with a network that containers of the worker have, once."""
+    found, project = stage_access(config), config.project
+    used = (
+        (found.task, True),
+        (found.setup, bool(project.setup)),
+        (found.teardown, bool(project.teardown)),
+        (found.checks, bool(project.checks)),
+    )
+    return tuple(
+        dict.fromkeys(access for access, is_used in used if is_used and access.network != "none")
+    )

@@ -1,0 +1,213 @@
+"""Confine a worker to the hosts of its allow-list: a network of its own with a gateway.
+
+The worker's network is internal and has two members. One is the guard container, whose network
+namespace the worker shares. The other is the gateway: it is a member of the run's network too, and
+runs a name server and a proxy (`orchestrator/gateway`).
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import docker
+from docker.types import IPAMConfig, IPAMPool
+
+from orchestrator.engine.docker.container import DockerContainer, Gateway
+from orchestrator.engine.docker.errors import translated
+from orchestrator.engine.docker.firewall import Place, await_ready, create, gateway_of, guard_spec
+from orchestrator.engine.docker.rules import (
+    BURST,
+    CLOSED,
+    MOST_FLOWS,
+    NEW_FLOWS,
+    RESOLVER,
+    own_addresses,
+    resolvers,
+)
+from orchestrator.engine.docker.subnets import free_subnets
+from orchestrator.engine.labels import GATEWAY, ROLE
+from orchestrator.engine.spec import ContainerSpec, Egress, TmpfsMount
+from orchestrator.errors import EngineError
+from orchestrator.gateway.filters import PROGRAM, Rates, gateway_rules, worker_rules
+from orchestrator.gateway.names import names_configuration
+from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
+from orchestrator.gateway.proxy import proxy_configuration
+
+_RATES = Rates(open=MOST_FLOWS, per_second=NEW_FLOWS, burst=BURST)
+# Both programs run as an ordinary user without capabilities, and the container ends with the first
+# of them. It is ready when both listen.
+_GATEWAY_SCRIPT = f"""\
+set -e
+printf %s "$RULES" | nft -f -
+printf %s "$NAMES" > /tmp/names
+printf %s "$PROXY" > /tmp/proxy
+low() {{
+  exec setpriv --reuid={PROGRAM} --regid={PROGRAM} --clear-groups --inh-caps=-all \\
+    --bounding-set=-all --no-new-privs "$@"
+}}
+low dnsmasq -k -C /tmp/names --log-facility=- &
+low haproxy -db -f /tmp/proxy &
+for port in $PORTS; do
+  until mapfile -t open < /proc/net/tcp; [[ "${{open[*]}}" == *":$port 00000000:0000 0A"* ]]; do
+    kill -0 %1
+    kill -0 %2
+    sleep 0.02
+  done
+done
+echo guarded
+wait -n
+"""
+# The guard's file for the name server is the worker's too, as is its network namespace.
+_GUARD_SCRIPT = """\
+printf 'nameserver %s\\n' "$NAME_SERVER" > /etc/resolv.conf || exit
+printf %s "$RULES" | nft -f - && echo guarded && exec sleep infinity"""
+_CAPABILITIES = ("NET_ADMIN", "SETGID", "SETPCAP", "SETUID")
+_GATEWAY_MEMORY = 128 * 1024**2
+_GATEWAY_PIDS = 32
+_SCRATCH = 4 * 1024**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Network:
+    """The network of one worker."""
+
+    id: str
+    worker: str
+    gateway: str
+
+
+def start_gateway(
+    client: docker.APIClient, spec: ContainerSpec, egress: Egress, *, seccomp: str | None
+) -> DockerContainer:
+    """Start a worker's gateway and the guard that owns the worker's network; wait for both.
+
+    Args:
+        client: The Docker client.
+        spec: The worker's container; its network is the one through which the gateway goes out.
+        egress: The hosts that the worker may reach.
+        seccomp: The seccomp profile; None if the daemon cannot filter system calls.
+
+    Returns:
+        The guard; removing it removes the gateway and the network too.
+
+    Raises:
+        EngineError: The gateway could not be started; nothing is left.
+    """
+    servers = tuple(resolvers()) or (RESOLVER,)
+    machine = gateway_of(client)
+    network = _create_network(client, spec, used=(*servers, machine))
+    behind = Gateway(client, network.id)
+    plan = GatewayPlan(
+        hosts=egress.hosts or (),
+        address=network.gateway,
+        worker=network.worker,
+        resolvers=servers,
+        machine=machine,
+        closed=CLOSED,
+        own=tuple(own_addresses()),
+    )
+    try:
+        described = _gateway_spec(spec, egress.image, plan)
+        behind.container = gateway = create(client, described, seccomp=seccomp)
+        with translated("connect the gateway"):
+            client.connect_container_to_network(gateway.id, network.id, ipv4_address=plan.address)
+        gateway.start()
+        inside = replace(spec, network=network.id, ports={})
+        described = _guard_spec(inside, egress.image, plan, gateway.id)
+        place = Place(address=plan.worker, writable=True)
+        guard = create(client, described, seccomp=seccomp, place=place)
+    except BaseException:
+        behind.remove()
+        raise
+    guard.gateway = behind
+    _start(guard, gateway)
+    return guard
+
+
+def _start(guard: DockerContainer, gateway: DockerContainer) -> None:
+    """Start the guard, and wait for it and for its gateway; a failure removes both."""
+    try:
+        guard.start()
+        await_ready(guard)
+        await_ready(gateway)
+        # Nobody reads on; the daemon must not wait for a reader.
+        gateway.close()
+    except BaseException:
+        guard.remove()
+        raise
+
+
+def _guard_spec(spec: ContainerSpec, image: str, plan: GatewayPlan, gateway: str) -> ContainerSpec:
+    return guard_spec(
+        spec,
+        image=image,
+        command=("sh", "-c", _GUARD_SCRIPT),
+        env={"RULES": worker_rules(plan, _RATES), "NAME_SERVER": plan.address},
+        labels={GATEWAY: gateway},
+    )
+
+
+def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> ContainerSpec:
+    ports = (f"{port:04X}" for port in (NAME_SERVER, *plan.ports))
+    return guard_spec(
+        replace(spec, extra_hosts={}, ports={}),
+        image=image,
+        command=("bash", "-c", _GATEWAY_SCRIPT),
+        env={
+            "RULES": gateway_rules(plan, _RATES),
+            "NAMES": names_configuration(plan),
+            "PROXY": proxy_configuration(plan),
+            "PORTS": " ".join(ports),
+        },
+        labels={ROLE: "gateway"},
+        name=f"{spec.name}-gateway",
+        capabilities=_CAPABILITIES,
+        mounts=(TmpfsMount(target="/tmp", size=_SCRATCH),),  # noqa: S108  # the container's own
+        memory=_GATEWAY_MEMORY,
+        pids=_GATEWAY_PIDS,
+    )
+
+
+def _create_network(
+    client: docker.APIClient, spec: ContainerSpec, *, used: tuple[str, ...]
+) -> _Network:
+    """Create an internal network in which this machine has no address.
+
+    Raises:
+        EngineError: The engine refused every subnet.
+    """
+    options = {"com.docker.network.bridge.inhibit_ipv4": "true"}
+    labels = {**spec.labels, ROLE: "gateway-network"}
+    problem = "no subnet is free"
+    for subnet in free_subnets(used):
+        try:
+            created = _create_internal(client, f"{spec.name}-gateway", subnet, options, labels)
+        except EngineError as error:
+            # Another program has taken the subnet; the engine knows its networks only.
+            if "overlap" not in error.message:
+                raise
+            problem = error.message
+            continue
+        _, worker, gateway, *_ = map(str, subnet.hosts())
+        return _Network(id=created["Id"], worker=worker, gateway=gateway)
+    raise EngineError(f"cannot create the worker's network: {problem}")
+
+
+def _create_internal(
+    client: docker.APIClient,
+    name: str,
+    subnet: ipaddress.IPv4Network,
+    options: Mapping[str, str],
+    labels: Mapping[str, str],
+) -> Mapping[str, Any]:
+    with translated("create the worker's network"):
+        created: Mapping[str, Any] = client.create_network(
+            name,
+            driver="bridge",
+            internal=True,
+            options=dict(options),
+            ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=str(subnet))]),
+            labels=dict(labels),
+        )
+    return created

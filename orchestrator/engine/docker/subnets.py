@@ -1,0 +1,38 @@
+"""Choose subnets for workers' networks: Docker's own pools are used up after about 30 networks."""
+
+import ipaddress
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_POOLS = (ipaddress.IPv4Network("198.18.0.0/15"), ipaddress.IPv4Network("10.201.0.0/16"))
+"""Networks for benchmarks (RFC 2544), and a private network for machines that use these."""
+_PREFIX = 29
+_TRIES = 100
+
+
+def free_subnets(
+    used: Iterable[str], routes: Path = Path("/proc/net/route")
+) -> Iterator[ipaddress.IPv4Network]:
+    """Yield subnets in random order that overlap with no route of this machine.
+
+    Args:
+        used: Addresses that must stay reachable.
+        routes: The kernel's list of routes.
+    """
+    taken = [*_routed(routes), *map(ipaddress.IPv4Network, used)]
+    for pool in _POOLS:
+        for _ in range(_TRIES):
+            offset = secrets.randbelow(2 ** (_PREFIX - pool.prefixlen)) << (32 - _PREFIX)
+            subnet = ipaddress.IPv4Network((int(pool.network_address) + offset, _PREFIX))
+            if not any(subnet.overlaps(other) for other in taken):
+                yield subnet
+
+
+def _routed(routes: Path) -> Iterator[ipaddress.IPv4Network]:
+    """Yield the destinations of the kernel's routes, without the default route."""
+    for line in routes.read_text().splitlines()[1:]:
+        fields = line.split()
+        address, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
+        if mask:
+            yield ipaddress.IPv4Network((address & mask, mask.bit_count()))

@@ -1,0 +1,120 @@
+"""Write packet filter rules for `nft`: for the worker's network namespace and for the gateway's."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
+
+PROGRAM = 13
+"""User of the name server and the proxy in a gateway."""
+_REFUSE = "reject with icmpx type admin-prohibited"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """How many connections and flows one worker may have."""
+
+    open: int
+    """Connections and flows at the same time."""
+    per_second: int
+    """Sustained rate of new connections and flows."""
+    burst: int
+    """Connections and flows before the rate applies."""
+
+    def rules(self) -> list[str]:
+        """Return rules that drop what exceeds the rates."""
+        # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
+        # waits.
+        return [
+            f"ct state new ct count over {self.open} drop",
+            f"ct state new limit rate over {self.per_second}/second burst {self.burst} packets "
+            "drop",
+        ]
+
+
+def worker_rules(plan: GatewayPlan, rates: Rates) -> str:
+    """Return the rules for the network namespace of a worker: it sends to its gateway alone.
+
+    The worker's network has no other member. The rules refuse at once what would otherwise wait for
+    an answer that never comes, close the engine's own name server, and bound the connections.
+    """
+    out = [
+        # The engine's name server runs in its daemon, outside of the worker's limits.
+        f"ip daddr 127.0.0.11 {_REFUSE}",
+        'oifname "lo" accept',
+        "ct state established,related accept",
+        f"meta nfproto ipv6 {_REFUSE}",
+        *rates.rules(),
+        f"ip daddr {plan.address} udp dport {NAME_SERVER} accept",
+        f"ip daddr {plan.address} tcp dport {_ports(plan)} accept",
+        _REFUSE,
+    ]
+    return _table(
+        # No container's limit covers the memory of the table of connections, and its buckets serve
+        # the whole machine.
+        _chain("untracked", "output", "raw", "accept", ['oifname "lo" notrack']),
+        _chain("output", "output", "filter", "drop", out),
+    )
+
+
+def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
+    """Return the rules for the network namespace of a gateway.
+
+    They have the last word on addresses, whatever a name server or the proxy says.
+    """
+    here = f"ip saddr {plan.worker} ip daddr {plan.address}"
+    came_in = [
+        'iifname "lo" accept',
+        "ct state established,related accept",
+        # An address that does not belong to the network it came from.
+        "fib saddr . iif oif missing drop",
+        *rates.rules(),
+        f"{here} udp dport {NAME_SERVER} accept",
+        f"{here} tcp dport {_ports(plan)} accept",
+        _REFUSE,
+    ]
+    goes_out = [
+        'oifname "lo" accept',
+        "ct state established,related accept",
+        f"meta nfproto ipv6 {_REFUSE}",
+        # Nothing here but the two programs opens a connection.
+        f"meta skuid != {PROGRAM} {_REFUSE}",
+        *_opened(plan),
+        f"ip daddr {_set(plan.not_public)} {_REFUSE}",
+        f"tcp dport {_set(plan.ports)} accept",
+        _REFUSE,
+    ]
+    return _table(
+        _chain("input", "input", "filter", "drop", came_in),
+        _chain("forward", "forward", "filter", "drop", []),
+        _chain("output", "output", "filter", "drop", goes_out),
+    )
+
+
+def _opened(plan: GatewayPlan) -> Iterator[str]:
+    for server in plan.resolvers:
+        yield f"ip daddr {server} udp dport {NAME_SERVER} accept"
+        yield f"ip daddr {server} tcp dport {NAME_SERVER} accept"
+    for port in plan.ports_of_machine:
+        yield f"ip daddr {plan.machine} tcp dport {port} accept"
+    yield f"ip daddr {_set(plan.unreachable)} {_REFUSE}"
+    for host in plan.private:
+        yield f"ip daddr {host.network} tcp dport {host.port} accept"
+
+
+def _ports(plan: GatewayPlan) -> str:
+    # A name server answers long answers over TCP.
+    return _set((NAME_SERVER, *plan.ports))
+
+
+def _set(elements: Iterable[object]) -> str:
+    return f"{{ {', '.join(dict.fromkeys(map(str, elements)))} }}"
+
+
+def _table(*chains: str) -> str:
+    return "\n".join(["table inet guard {", *chains, "}", ""])
+
+
+def _chain(name: str, hook: str, priority: str, policy: str, rules: list[str]) -> str:
+    head = f"type filter hook {hook} priority {priority}; policy {policy};"
+    return "\n".join([f"chain {name} {{", head, *rules, "}"])

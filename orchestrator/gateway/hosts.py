@@ -1,0 +1,145 @@
+"""Parse the entries of an allow-list: `HOST[:PORT]`, `*.DOMAIN`, `http://HOST`, `HOST=NETWORK`."""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from orchestrator.errors import ConfigError
+from orchestrator.gateway.allowed_host import DOCKER_HOST, AllowedHost
+from orchestrator.text.sanitize import one_line
+
+MOST_HOSTS = 200
+"""Entries of one allow-list."""
+MOST_PORTS = 10
+"""Different ports of one allow-list."""
+_LONGEST_NAMES = 10_000
+"""Characters of all names together: a configuration is passed as one variable of 128 KiB."""
+UNREACHABLE = (
+    "0.0.0.0/8", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
+)  # fmt: skip
+"""Networks that no entry opens: loopback, link-local with the metadata services, multicast."""
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+# A last label that begins with a letter, so that no notation of an IPv4 address is a name.
+_NAME = re.compile(rf"({_LABEL}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])?")
+_LONGEST_NAME = 253
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_LAST_PORT = 65_535
+_SCHEMES = {"http": 80, "https": 443}
+_NAME_SERVER = 53
+_LARGEST = 8
+"""Shortest prefix of a network that an entry opens."""
+_HINT = (
+    "use the full name of a host or `*.DOMAIN`, with or without `:PORT`: `--allow pypi.org`, "
+    "`--allow '*.example.com:8443'`, `--allow http://mirror.example.com`"
+)
+
+
+def checked_hosts(hosts: Iterable[AllowedHost]) -> tuple[AllowedHost, ...]:
+    """Return the hosts, equal ones once, if one gateway can serve all of them.
+
+    Raises:
+        ConfigError: A port should speak HTTP for one host and TLS for another, or the list is too
+            long.
+    """
+    found = tuple(dict.fromkeys(hosts))
+    if len(found) > MOST_HOSTS or sum(len(host.name) for host in found) > _LONGEST_NAMES:
+        raise ConfigError(
+            f"the list of allowed hosts has more than {MOST_HOSTS} entries, or more than "
+            f"{_LONGEST_NAMES} characters"
+        )
+    if len({host.port for host in found}) > MOST_PORTS:
+        raise ConfigError(f"the list of allowed hosts has more than {MOST_PORTS} different ports")
+    plain = {host.port: host.name for host in found if host.plain}
+    for host in found:
+        if not host.plain and host.port in plain:
+            raise ConfigError(
+                f"port {host.port} cannot speak HTTP for `{plain[host.port]}` and TLS for "
+                f"`{host.name}`",
+                hint="an entry `http://HOST:PORT` means HTTP; `HOST:PORT` means TLS, except for "
+                "port 80",
+            )
+    return found
+
+
+def parse_host(entry: str) -> AllowedHost:
+    """Parse one entry of an allow-list.
+
+    Raises:
+        ConfigError: The entry is invalid.
+    """
+    place, equals, network = entry.partition("=")
+    scheme, separator, rest = place.rpartition("://")
+    if separator and scheme not in _SCHEMES:
+        raise _invalid(entry, f"`{scheme}` is neither `http` nor `https`")
+    host, colon, port_text = rest.partition(":")
+    port = _port(entry, port_text) if colon else _SCHEMES.get(scheme, 443)
+    below = host.startswith("*.")
+    name = _name(entry, host.removeprefix("*."))
+    if name == DOCKER_HOST and (below or equals):
+        raise _invalid(entry, f"`{DOCKER_HOST}` stands for this machine alone")
+    return AllowedHost(
+        name=name,
+        below=below,
+        port=port,
+        plain=scheme == "http" or (not scheme and port == _SCHEMES["http"]),
+        network=_network(entry, network) if equals else None,
+    )
+
+
+def host_of_url(url: str) -> AllowedHost | None:
+    """Return the host of a model API's base URL; None for a URL with another scheme than HTTP's.
+
+    Raises:
+        ConfigError: The URL has an address in place of a host's name.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        return None
+    try:
+        return parse_host(f"{parts.scheme}://{parts.hostname}:{port or _SCHEMES[parts.scheme]}")
+    except ConfigError as error:
+        # The whole URL may contain a key.
+        raise ConfigError(
+            f"the base URL of the model's API has the host `{one_line(parts.hostname, limit=100)}`,"
+            " which a gateway cannot pass on",
+            hint=f"use the full name of the host; `{DOCKER_HOST}` is this machine",
+        ) from error
+
+
+def _port(entry: str, text: str) -> int:
+    if not _PORT.fullmatch(text) or int(text) > _LAST_PORT:
+        raise _invalid(entry, f"invalid port: `{text}`")
+    if int(text) == _NAME_SERVER:
+        raise _invalid(entry, "port 53 belongs to the gateway's own name server")
+    return int(text)
+
+
+def _name(entry: str, text: str) -> str:
+    try:
+        name = text.removesuffix(".").encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        name = ""
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise _invalid(entry, "not the full name of a host")
+    return name
+
+
+def _network(entry: str, text: str) -> str:
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise _invalid(entry, f"invalid IPv4 network: `{text}`") from error
+    if network.prefixlen < _LARGEST:
+        raise _invalid(entry, f"the network must not be larger than a /{_LARGEST}")
+    if any(network.overlaps(ipaddress.IPv4Network(closed)) for closed in UNREACHABLE):
+        raise _invalid(entry, f"`{text}` cannot be opened: it is loopback, link-local or multicast")
+    return str(network)
+
+
+def _invalid(entry: str, why: str) -> ConfigError:
+    return ConfigError(f"`--allow`: `{entry}`: {why}", hint=_HINT)

@@ -1,0 +1,61 @@
+"""What one gateway is to do: the hosts on its list, and the addresses around it."""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from orchestrator.gateway.allowed_host import DOCKER_HOST, AllowedHost
+from orchestrator.gateway.hosts import UNREACHABLE
+
+NAME_SERVER = 53
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayPlan:
+    """The list and the addresses of one gateway."""
+
+    hosts: tuple[AllowedHost, ...]
+    address: str
+    """Address of the gateway in the worker's network."""
+    worker: str
+    """Address of the worker."""
+    resolvers: tuple[str, ...]
+    """Name servers that the gateway asks."""
+    machine: str
+    """Address of this machine for `host.docker.internal`."""
+    closed: tuple[str, ...]
+    """Networks that are reached only where an entry opens them."""
+    own: tuple[str, ...]
+    """This machine's own addresses, which no network of an entry opens."""
+
+    @cached_property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that the worker may connect to, in ascending order."""
+        return tuple(sorted({host.port for host in self.hosts}))
+
+    @cached_property
+    def unreachable(self) -> tuple[str, ...]:
+        """Networks and addresses that no network of an entry opens."""
+        return _collapsed((*UNREACHABLE, *self.own))
+
+    @cached_property
+    def not_public(self) -> tuple[str, ...]:
+        """Networks and addresses that are reached only where an entry opens them."""
+        return _collapsed((*self.closed, *self.unreachable))
+
+    @cached_property
+    def private(self) -> tuple[AllowedHost, ...]:
+        """The hosts that may lie in a private network."""
+        return tuple(host for host in self.hosts if host.network is not None)
+
+    @cached_property
+    def ports_of_machine(self) -> tuple[int, ...]:
+        """The ports of this machine that the list opens as `host.docker.internal`."""
+        return tuple(sorted({host.port for host in self.hosts if host.name == DOCKER_HOST}))
+
+
+def _collapsed(networks: Iterable[str]) -> tuple[str, ...]:
+    """Return the same addresses as networks that do not overlap, which `nft` refuses."""
+    parsed = map(ipaddress.IPv4Network, networks)
+    return tuple(map(str, ipaddress.collapse_addresses(parsed)))

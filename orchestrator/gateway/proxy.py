@@ -1,0 +1,142 @@
+"""Write the configuration of `haproxy`: it passes connections on by the name that they ask for.
+
+TLS is not opened: the name is the one that a client sends in the clear (SNI). Of plain HTTP it is
+the one of the `Host` header. The proxy resolves the name itself, at each connection, checks the
+address, and connects to the address that it has checked.
+"""
+
+from collections.abc import Iterator
+
+from orchestrator.gateway.allowed_host import DOCKER_HOST, AllowedHost
+from orchestrator.gateway.plan import NAME_SERVER, GatewayPlan
+
+_MOST_WORDS = 40
+_HEAD = """\
+global
+  maxconn 800
+  nbthread 2
+defaults
+  timeout connect 10s
+  timeout client 1h
+  timeout server 1h
+  timeout http-request 60s
+resolvers names
+  accepted_payload_size 4096
+  resolve_retries 2
+  timeout resolve 2s
+  timeout retry 2s
+  hold valid 10s
+"""
+_BACKENDS = """\
+backend tls
+  mode tcp
+  server any 0.0.0.0:0
+backend http
+  mode http
+  option http-no-delay
+  http-reuse never
+  server any 0.0.0.0:0
+"""
+_TLS = """\
+  mode tcp
+  tcp-request inspect-delay 10s
+  tcp-request content set-var(sess.why) str(not-tls) unless { req.ssl_hello_type 1 } { req.ssl_sni -m found }
+  tcp-request content reject if { var(sess.why) -m found }
+  tcp-request content set-var(sess.name) req.ssl_sni,lower
+"""  # noqa: E501
+_HTTP = """\
+  mode http
+  option http-no-delay
+  http-request set-var(txn.name) req.hdr(host),host_only,lower
+  http-request set-var(txn.why) str(name) unless { req.hdr_cnt(host) eq 1 }
+  http-request set-var(txn.why) str(name) if METH_CONNECT
+"""
+
+
+def proxy_configuration(plan: GatewayPlan) -> str:
+    """Return the configuration of the proxy of one gateway."""
+    # HAProxy does not start if the last line does not end.
+    return "".join(
+        [
+            _HEAD,
+            *(
+                f"  nameserver n{number} {server}:{NAME_SERVER}\n"
+                for number, server in enumerate(plan.resolvers, start=1)
+            ),
+            *(_frontend(plan, port) for port in plan.ports),
+            _BACKENDS,
+        ]
+    )
+
+
+def _frontend(plan: GatewayPlan, port: int) -> str:
+    hosts = [host for host in plan.hosts if host.port == port]
+    rules = _http_rules(plan, hosts) if hosts[0].plain else _tls_rules(plan, hosts)
+    lines = "".join(f"  {rule}\n" for rule in rules)
+    kind = "http" if hosts[0].plain else "tls"
+    return (
+        f"frontend {kind}-{port}\n  bind {plan.address}:{port}\n"
+        f"{_HTTP if hosts[0].plain else _TLS}{lines}  default_backend {kind}\n"
+    )
+
+
+def _tls_rules(plan: GatewayPlan, hosts: list[AllowedHost]) -> Iterator[str]:
+    refuse = "tcp-request content reject if { var(sess.why) -m found }"
+    for rule in _decisions(plan, hosts, "sess", refuse):
+        yield rule if rule == refuse else f"tcp-request content {rule}"
+
+
+def _http_rules(plan: GatewayPlan, hosts: list[AllowedHost]) -> Iterator[str]:
+    refuse = (
+        "http-request deny deny_status 403 content-type text/plain "
+        'string "gateway: this host is not reachable from the worker\\n" '
+        "if { var(txn.why) -m found }"
+    )
+    for rule in _decisions(plan, hosts, "txn", refuse):
+        yield rule if rule == refuse else f"http-request {rule}"
+
+
+def _decisions(
+    plan: GatewayPlan, hosts: list[AllowedHost], scope: str, refuse: str
+) -> Iterator[str]:
+    """Yield rules that check the name, then resolve it, then check the address.
+
+    A name that is not on the list is never resolved: a question would carry data out.
+    """
+    name, to, why, ok = (f"{scope}.{key}" for key in ("name", "to", "why", "ok"))
+    for host in hosts:
+        yield f"set-var({ok}) bool(true) if {_is(host, name)}"
+    yield f"set-var({why}) str(name) unless {{ var({ok}) -m bool }}"
+    yield refuse
+    here = [host for host in hosts if host.name == DOCKER_HOST]
+    if here:
+        yield f"set-var({to}) ipv4({plan.machine}) if {_is(here[0], name)}"
+    elsewhere = f" unless {_is(here[0], name)}" if here else ""
+    yield f"do-resolve({to},names,ipv4) var({name}){elsewhere}"
+    yield f"set-var({why}) str(unresolved) unless {{ var({to}) -m found }}"
+    yield refuse
+    for part in _parts(plan.not_public):
+        yield f"set-var({why}) str(address) if {{ var({to}) -m ip {part} }}"
+    for host in hosts:
+        if host.network is not None:
+            yield f"unset-var({why}) if {_is(host, name)} {{ var({to}) -m ip {host.network} }}"
+    for part in _parts(plan.unreachable):
+        yield f"set-var({why}) str(address) if {{ var({to}) -m ip {part} }}"
+    if here:
+        yield f"unset-var({why}) if {_is(here[0], name)}"
+    yield refuse
+    yield f"set-dst var({to})"
+    yield f"set-dst-port int({hosts[0].port})"
+
+
+def _parts(networks: tuple[str, ...]) -> Iterator[str]:
+    """Yield the networks as words for a few lines: HAProxy takes at most 64 words on a line."""
+    for start in range(0, len(networks), _MOST_WORDS):
+        yield " ".join(networks[start : start + _MOST_WORDS])
+
+
+def _is(host: AllowedHost, name: str) -> str:
+    """Return a condition that is true for connections to a host."""
+    if host.below:
+        return f"{{ var({name}) -m end .{host.name} }}"
+    return f"{{ var({name}) -m str {host.name} }}"

@@ -1,0 +1,52 @@
+"""What each stage of a worker reaches."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.config.access import Access, networked_access, stage_access
+from orchestrator.config.project import Check, Project
+from orchestrator.config.run import ParallelConfig
+
+ALL = Project(setup=("s",), teardown=("t",), checks=(Check(run="c"),))
+
+
+def config(*, project: Project = ALL, **isolation: Any) -> ParallelConfig:
+    return ParallelConfig.model_validate(
+        {"tasks": ("t",), "isolation": isolation, "project": project}
+    )
+
+
+def test_stages_share_the_list_of_the_worker() -> None:
+    found = stage_access(config(network="allowlist", allow=("a",), check_network="allowlist"))
+    assert set(found) == {Access("allowlist", ("a",))}
+
+
+def test_stage_with_a_list_of_its_own_has_no_other() -> None:
+    found = stage_access(
+        config(network="allowlist", allow=("a",), setup_allow=("s",), check_network="allowlist",
+               check_allow=("c",))
+    )  # fmt: skip
+    assert found.setup == Access("allowlist", ("s",))
+    assert found.checks == Access("allowlist", ("c",))
+    assert found.task == found.teardown == Access("allowlist", ("a",))
+
+
+@pytest.mark.parametrize(("task", "setup"), [("allowlist", "open"), ("open", "allowlist")])
+def test_hosts_of_a_list_are_no_private_hosts_of_an_open_network(task: str, setup: str) -> None:
+    found = stage_access(config(network=task, setup_network=setup, allow=("a",)))
+    assert found.task == (task, ("a",))
+    assert found.setup == (setup, ())
+
+
+@pytest.mark.parametrize("network", ["allowlist", "open"])
+def test_list_of_a_worker_without_a_network_is_that_of_its_stages(network: str) -> None:
+    found = stage_access(config(network="none", setup_network=network, allow=("a",)))
+    assert found.setup == (network, ("a",))
+
+
+def test_only_stages_with_commands_and_a_network_count() -> None:
+    isolation = {"network": "none", "setup_network": "open", "check_network": "allowlist"}
+    assert networked_access(config(project=Project(), **isolation)) == ()
+    assert networked_access(config(**isolation)) == (Access("open"), Access("allowlist"))
+    assert networked_access(config(network="open")) == (Access("open"),)

@@ -1,0 +1,171 @@
+"""The containers and the network of a gateway. Nothing here sends a packet to the outside."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import docker
+import pytest
+
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.docker.container import DockerContainer
+from orchestrator.engine.docker.rules import own_addresses
+from orchestrator.engine.docker.subnets import free_subnets
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import REPOSITORY, ROLE
+from orchestrator.engine.spec import Egress, TmpfsMount
+from orchestrator.errors import EngineError
+from orchestrator.gateway.allowed_host import AllowedHost
+from orchestrator.gateway.filters import Rates, gateway_rules, worker_rules
+from orchestrator.gateway.hosts import parse_host
+from orchestrator.gateway.names import names_configuration
+from orchestrator.gateway.plan import GatewayPlan
+from orchestrator.gateway.proxy import proxy_configuration
+from tests.gateway.plans import make_plan
+from tests.support.containers import Run, Starter, finish
+
+pytestmark = pytest.mark.docker
+RATES = Rates(open=10, per_second=5, burst=20)
+ENTRIES = (
+    "a.example", "*.b.example", "http://c.example:8080", "d.example:80", "xn--bcher-kva.example",
+    "e.corp=10.0.0.0/8", "f.corp:8443=10.1.2.3", "host.docker.internal:9443",
+    "http://host.docker.internal:11434",
+)  # fmt: skip
+CHECK = """
+printf %s "$WORKER" | nft -c -f - && printf %s "$GATEWAY" | nft -c -f - && echo filters
+printf %s "$NAMES" > /tmp/names && dnsmasq --test -C /tmp/names && echo names
+printf %s "$PROXY" > /tmp/proxy && haproxy -c -f /tmp/proxy && echo proxy
+"""
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        make_plan(*ENTRIES),
+        make_plan(*(f"h{n}.example=10.{n % 256}.0.0/16" for n in range(200)),
+                  own=tuple(f"8.8.{n}.1" for n in range(100))),
+    ],
+    ids=["every kind", "many"],
+)  # fmt: skip
+def test_programs_accept_the_configurations(docker_run: Run, plan: GatewayPlan) -> None:
+    env = {
+        "WORKER": worker_rules(plan, RATES),
+        "GATEWAY": gateway_rules(plan, RATES),
+        "NAMES": names_configuration(plan),
+        "PROXY": proxy_configuration(plan),
+    }
+    mounts = (TmpfsMount(target="/tmp", size=4 << 20),)
+    status, stdout, stderr = docker_run(
+        "sh", "-c", CHECK, env=env, mounts=mounts, user="0:0", capabilities=("NET_ADMIN",)
+    )
+    assert status.exit_code == 0, stderr.decode()
+    # The proxy warns that it cannot connect to the name server: there is no network here.
+    assert {"filters", "names", "proxy"} <= set(stdout.decode().split()), stderr.decode()
+
+
+@pytest.fixture
+def network(
+    docker_engine: DockerEngine,
+    docker_start: Starter,  # noqa: ARG001  # removes what carries the labels
+    labels: Mapping[str, str],
+) -> str:
+    """A network of a run."""
+    return docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
+
+
+def confined(*entries: str) -> Egress:
+    return Egress(image=BASE_IMAGE, hosts=tuple(map(parse_host, entries)))
+
+
+def test_gateway_and_guard_have_no_more_than_they_need(
+    client: docker.APIClient,
+    docker_engine: DockerEngine,
+    docker_start: Starter,
+    labels: Mapping[str, str],
+    network: str,
+) -> None:
+    egress = confined("a.example")
+    worker = docker_start("sleep", "300", network=network, egress=egress, env={"TOKEN": "x"})
+    assert isinstance(worker, DockerContainer)
+    guard, gateway = (
+        client.inspect_container(found["Id"])
+        for role in ("guard", "gateway")
+        for found in client.containers(
+            filters={"label": [f"{ROLE}={role}", f"{REPOSITORY}={labels[REPOSITORY]}"]}
+        )
+    )
+    added = (sorted(one["HostConfig"]["CapAdd"]) for one in (guard, gateway))
+    assert list(added) == [["NET_ADMIN"], ["NET_ADMIN", "SETGID", "SETPCAP", "SETUID"]]
+    for one in (guard, gateway):
+        assert one["HostConfig"]["CapDrop"] == ["ALL"]
+        assert not one["HostConfig"]["Privileged"]
+        assert not any("TOKEN" in variable for variable in one["Config"]["Env"])
+        assert not one["Mounts"]
+    assert gateway["HostConfig"]["ReadonlyRootfs"]
+    assert (gateway["HostConfig"]["Memory"], gateway["HostConfig"]["PidsLimit"]) == (128 << 20, 32)
+    programs = docker_engine.enter(
+        gateway["Id"], ("sh", "-c", "grep -l '^Uid:.13' /proc/[0-9]*/status | xargs grep -h ^Cap")
+    )
+    said = b"".join(chunk.data for chunk in programs.output()).decode().split()
+    assert set(said[1::2]) == {"0" * 16}
+    assert said.count("CapBnd:") >= 2
+    (inside,) = (
+        one
+        for one in map(client.inspect_network, gateway["NetworkSettings"]["Networks"])
+        if one["Id"] != network
+    )
+    assert inside["Internal"]
+    assert inside["Options"] == {"com.docker.network.bridge.inhibit_ipv4": "true"}
+    assert set(inside["Containers"]) == {guard["Id"], gateway["Id"]}
+    # The machine has no address in this network.
+    gateways = {pool.get("Gateway", "") for pool in inside["IPAM"]["Config"]}
+    assert not gateways & set(own_addresses())
+    again = docker_engine.adopt(worker.id)
+    assert again is not None
+    again.remove()
+    left = [leftover.id for leftover in docker_engine.leftovers(labels)]
+    assert left == [network]
+
+
+def test_worker_has_the_gateway_as_its_only_name_server(
+    docker_start: Starter, network: str
+) -> None:
+    task = (
+        "cat /etc/resolv.conf; getent hosts a.example b.b.example; "
+        "getent hosts other.example b.example localhost.example || echo unknown; "
+        "python3 -c 'import socket; socket.create_connection((\"127.0.0.11\", 53), 3)' 2>&1 "
+        "| tail -n 1"
+    )
+    egress = confined("a.example", "*.b.example")
+    container = docker_start("sh", "-c", task, network=network, egress=egress)
+    lines = finish(container)[1].decode().splitlines()
+    container.remove()
+    server = lines[0].removeprefix("nameserver ")
+    assert [line.split() for line in lines[1:3]] == [[server, "a.example"], [server, "b.b.example"]]
+    assert lines[3] == "unknown"
+    assert "OSError: [Errno 113] No route to host" in lines[4]
+
+
+def test_failed_gateway_leaves_nothing(
+    docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str
+) -> None:
+    # No entry is parsed to such a name.
+    broken = AllowedHost(name="a.example\n  nonsense")
+    with pytest.raises(EngineError, match="cannot block the worker's network"):
+        docker_start("true", network=network, egress=Egress(image=BASE_IMAGE, hosts=(broken,)))
+    assert [leftover.id for leftover in docker_engine.leftovers(labels)] == [network]
+
+
+def test_subnets_overlap_with_no_route(tmp_path: Any) -> None:
+    routes = tmp_path / "route"
+    head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+    default = "eth0\t00000000\t010012C6\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+    # 198.18.0.0/15
+    taken = "eth0\t000012C6\t00000000\t0001\t0\t0\t0\t0000FEFF\t0\t0\t0\n"
+    routes.write_text(head + default + taken)
+    found = list(free_subnets((), routes))
+    assert found
+    assert {str(subnet).split(".")[0] for subnet in found} == {"10"}
+    routes.write_text(head + default)
+    assert str(next(free_subnets((), routes))).startswith(("198.18.", "198.19."))
+    assert list(free_subnets(("0.0.0.0/0",), routes)) == []

@@ -1,0 +1,65 @@
+"""What the settings of a worker open, with an allow-list."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.config.access import Access
+from orchestrator.config.run import ParallelConfig
+from orchestrator.engine.egress import worker_egress
+from orchestrator.errors import ConfigError, UnsupportedError
+from orchestrator.gateway.allowed_host import AllowedHost
+
+
+def config(*allow: str, api_base: str | None = None, **isolation: Any) -> ParallelConfig:
+    return ParallelConfig.model_validate(
+        {
+            "tasks": ("t",),
+            "api_base": api_base,
+            "isolation": {"network": "allowlist", "allow": allow, **isolation},
+        }
+    )
+
+
+def hosts(config: ParallelConfig, **env: str) -> tuple[AllowedHost, ...] | None:
+    (egress,) = worker_egress(config, tuple(env), env).values()
+    return egress.hosts
+
+
+def test_list_and_base_urls_are_the_hosts() -> None:
+    assert hosts(
+        config("a.example", api_base="https://api.example.com/v1"),
+        OPENAI_BASE_URL="http://llm.corp.example:8000/v1",
+        OTHER="https://other.example",
+    ) == (
+        AllowedHost(name="a.example"),
+        AllowedHost(name="llm.corp.example", port=8000, plain=True),
+        AllowedHost(name="api.example.com"),
+    )
+
+
+def test_base_url_alone_is_a_list() -> None:
+    assert hosts(config(api_base="https://api.example.com")) == (
+        AllowedHost(name="api.example.com"),
+    )
+
+
+def test_machine_is_opened_at_the_ports_of_the_list() -> None:
+    asked = config("http://host.docker.internal:11434", "a.example=10.0.0.0/8")
+    (egress,) = worker_egress(asked, (), {}).values()
+    assert egress.allowed == (("host.docker.internal", 11434),)
+
+
+def test_open_network_has_no_list() -> None:
+    found = worker_egress(config("10.9.8.7", network="open"), (), {})
+    assert found[Access("open", ("10.9.8.7",))].hosts is None
+
+
+def test_empty_list_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no host is on the list"):
+        worker_egress(config(), (), {})
+
+
+def test_runtime_with_a_network_stack_of_its_own_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="runsc"):
+        worker_egress(config("a.example", runtime="runsc"), (), {})

@@ -1,0 +1,18 @@
+"""Plans of gateways for tests."""
+
+from orchestrator.engine.docker.rules import CLOSED
+from orchestrator.gateway.hosts import parse_host
+from orchestrator.gateway.plan import GatewayPlan
+
+
+def make_plan(*entries: str, own: tuple[str, ...] = ("192.0.2.2", "172.17.0.1")) -> GatewayPlan:
+    """Return a plan with these entries of an allow-list."""
+    return GatewayPlan(
+        hosts=tuple(map(parse_host, entries)),
+        address="198.18.0.3",
+        worker="198.18.0.2",
+        resolvers=("203.0.113.53",),
+        machine="172.17.0.1",
+        closed=CLOSED,
+        own=own,
+    )

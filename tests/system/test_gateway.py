@@ -1,0 +1,196 @@
+"""Workers with `--network allowlist` and real containers.
+
+The outside is in a network namespace of the test; no packet leaves this machine.
+"""
+
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+import yaml
+
+from orchestrator.engine.images.names import BASE_IMAGE
+from orchestrator.engine.labels import REPOSITORY, ROLE
+from tests.support.cli import orchestrator, printed
+from tests.support.daemon import ours
+from tests.support.live import eventually
+from tests.support.outside import Outside, outside
+
+pytestmark = pytest.mark.docker
+SHELL = ("parallel", "--agent-cli", "shell", "--json", "--workers", "1")
+ALLOWLIST = (*SHELL, "--network", "allowlist")
+FILES, OTHER, WIDE = (
+    f"{name}=203.0.113.0/24" for name in ("files.example", "other.example", "*.wide.example")
+)
+WAIT = "until [ -e /workspace/go ]; do sleep 0.1; done"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
+    with outside(tmp_path_factory.mktemp("outside")) as made:
+        yield made
+
+
+def fetch(*urls: str) -> str:
+    """Return a command that prints one line for each URL: what was served, or `closed`."""
+    curl = 'curl -kfsS -m 4 "$url" 2>/dev/null || echo "closed $url"'
+    return f"for url in {shlex.join(urls)}; do {curl}; done"
+
+
+def served(address: str, port: int = 443, path: str = "/") -> str:
+    return f"served {address}:{port} {path}"
+
+
+def lines_of(done: Any, worker: int = 1) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return printed(done.results[worker]).splitlines()
+
+
+def containers(client: docker.APIClient, repo: Path, role: str) -> list[str]:
+    labels = [f"{REPOSITORY}={repo / '.git'}", f"{ROLE}={role}"]
+    return [found["Id"] for found in client.containers(filters={"label": labels})]
+
+
+def test_only_listed_hosts_are_reached(
+    world: Outside, repo: Path, client: docker.APIClient
+) -> None:
+    world.forget()
+    open_urls = {
+        "https://files.example/a": served("203.0.113.10", path="/a"),
+        "http://other.example/": served("203.0.113.11", 80),
+        "https://other.example:8443/": served("203.0.113.11", 8443),
+        "https://a.wide.example/": served("203.0.113.12"),
+    }
+    closed_urls = (
+        # Not on the list: a port, the domain itself, an address.
+        "https://other.example/", "http://files.example/",
+        "https://files.example:8443/", "https://wide.example/", "https://203.0.113.10/",
+        # On the list, but at an address that no entry opens.
+        "https://metadata.example/", "https://loopback.example/", "https://machine.example/",
+        "https://private.example/",
+    )  # fmt: skip
+    options = (
+        FILES, f"{OTHER.replace('=', ':80=')}", f"{OTHER.replace('=', ':8443=')}", WIDE,
+        "metadata.example", "loopback.example", "machine.example=203.0.113.0/24", "private.example",
+    )  # fmt: skip
+    task = f"{fetch(*open_urls, *closed_urls)}; env | grep -i proxy"
+    allowed = [word for option in options for word in ("--allow", option)]
+    done = world.orchestrator(*ALLOWLIST, *allowed, f"{task}; true", cwd=repo)
+    expected = [*open_urls.values(), *(f"closed {url}" for url in closed_urls)]
+    assert lines_of(done) == expected
+    assert {entry["address"] for entry in world.seen("connection")} == {
+        "203.0.113.10", "203.0.113.11", "203.0.113.12",
+    }  # fmt: skip
+    assert world.names() == {
+        "files.example", "other.example", "a.wide.example", "metadata.example",
+        "loopback.example", "machine.example", "private.example",
+    }  # fmt: skip
+    assert ours(client, repo) == []
+
+
+def test_tasks_of_a_workflow_have_lists_of_their_own(world: Outside, repo: Path) -> None:
+    hosts = ("files", "other", "private")
+    all_three = fetch(*(f"https://{name}.example/" for name in hosts))
+    lists = {"files": FILES, "other": OTHER, "private": "private.example=10.99.113.0/24"}
+    tasks: list[dict[str, Any]] = [
+        {"id": name, "task": all_three, "network": "allowlist", "allow": [entry]}
+        for name, entry in lists.items()
+    ]
+    tasks.append({"id": "none", "task": all_three})
+    (repo / "flow.yaml").write_text(yaml.safe_dump({"tasks": tasks}))
+    (repo / "none.yaml").write_text("container: {network: none}\n")
+    command = ("spec", "run", "flow.yaml", "--agent-cli", "shell", "--json")
+    done = world.orchestrator(*command, "--config", "none.yaml", cwd=repo)
+    closed = [f"closed https://{name}.example/" for name in hosts]
+    opened = [served("203.0.113.10"), served("203.0.113.11"), served("10.99.113.10")]
+    assert lines_of(done, 1) == [opened[0], closed[1], closed[2]]
+    assert lines_of(done, 2) == [closed[0], opened[1], closed[2]]
+    assert lines_of(done, 3) == [closed[0], closed[1], opened[2]]
+    assert lines_of(done, 4) == closed
+
+
+def test_each_stage_has_a_list_of_its_own(world: Outside, repo: Path) -> None:
+    both = fetch("https://files.example/", "https://other.example/")
+    (repo / "mine.yaml").write_text(
+        f"""\
+container:
+  network: none
+  setup_network: allowlist
+  setup_allow: ["{FILES}"]
+  check_network: allowlist
+  check_allow: ["{OTHER}"]
+"""
+    )
+    done = world.orchestrator(
+        *SHELL, "--config", "mine.yaml", "--setup", both, "--check", both,
+        f"{both}; touch made", cwd=repo,
+    )  # fmt: skip
+    closed = [f"closed https://{name}.example/" for name in ("files", "other")]
+    assert lines_of(done) == closed
+    log = Path(done.results[1]["log"])
+    setup, check = ((log / f"{name}.log").read_text() for name in ("setup", "check-1"))
+    assert setup.splitlines()[1:] == [served("203.0.113.10"), closed[1]]
+    assert check.splitlines()[1:] == [closed[0], served("203.0.113.11")]
+
+
+def test_services_share_the_network_of_the_worker(world: Outside, repo: Path) -> None:
+    (repo / "mine.yaml").write_text(
+        f"""\
+services:
+  web:
+    image: {BASE_IMAGE}
+    command: [python3, -m, http.server, "8000", --directory, /usr/share/doc]
+    port: 8000
+"""
+    )
+    urls = ("http://web:8000/", "https://files.example/", "https://other.example/")
+    done = world.orchestrator(
+        *ALLOWLIST, "--config", "mine.yaml", "--allow", FILES,
+        f"{fetch(*urls)} | tail -n 2; curl -fsS http://web:8000/ >/dev/null && echo web", cwd=repo,
+    )  # fmt: skip
+    assert lines_of(done) == [served("203.0.113.10"), f"closed {urls[2]}", "web"]
+
+
+def _started(world: Outside, repo: Path, task: str) -> "subprocess.Popen[bytes]":
+    """Start a run, and wait until its worker has fetched something."""
+    world.forget()
+    command = world.command(*ALLOWLIST, "--allow", FILES, task)
+    process = subprocess.Popen(command, cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    eventually(lambda: world.seen("tls"), "a request")
+    return process
+
+
+def test_resumed_run_uses_its_gateway_and_leaves_nothing(
+    world: Outside, repo: Path, client: docker.APIClient
+) -> None:
+    url = "https://files.example/"
+    nap = "until curl -kfsS https://files.example/next | grep next; do sleep 0.2; done; sleep 5"
+    process = _started(world, repo, f"{fetch(url)}; {nap}; {fetch(url)}")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert len(containers(client, repo, "gateway")) == 1
+    done = world.orchestrator("resume", "--json", cwd=repo)
+    assert lines_of(done) == [served("203.0.113.10", path=path) for path in ("/", "/next", "/")]
+    assert ours(client, repo) == []
+
+
+def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
+    world: Outside, repo: Path, client: docker.APIClient
+) -> None:
+    url = "https://files.example/"
+    again = f"{fetch(url)}; sleep 1; {fetch(url)}; {fetch(url)}; sleep 600"
+    process = _started(world, repo, again)
+    (gateway,) = containers(client, repo, "gateway")
+    client.kill(gateway)
+    (worker,) = containers(client, repo, "worker")
+    eventually(lambda: client.logs(worker).count(b"\n") == 3, "all attempts")
+    assert client.logs(worker).decode().splitlines()[-1] == f"closed {url}"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
+    assert ours(client, repo) == []
