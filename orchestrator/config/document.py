@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from orchestrator.files.safe_open import NotRegularError, open_regular
+from orchestrator.files.safe_open import read_limited
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
@@ -78,17 +78,9 @@ def read_text(path: Path) -> str:
         DocumentError: The file cannot be read, is too large or is not UTF-8.
     """
     try:
-        # `open` on a FIFO would block forever.
-        with open_regular(path, follow=True) as file:
-            data = file.read(MAX_BYTES + 1)
-    except NotRegularError as error:
-        raise DocumentError(f"{path}: cannot be read: it is not a regular file") from error
+        return read_limited(path, most=MAX_BYTES, follow=True).decode("utf-8-sig")
     except OSError as error:
         raise DocumentError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise DocumentError(f"{path}: is larger than {MAX_BYTES // 1024} KiB")
-    try:
-        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentError(f"{path}: is not UTF-8 at byte {error.start}") from error
 

@@ -1,5 +1,6 @@
 """Open files that another party may have written: links, FIFOs and devices are refused."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -26,5 +27,18 @@ def open_regular(path: str | Path, *, folder: int | None = None, follow: bool = 
     descriptor = os.open(path, os.O_RDONLY | no_link | os.O_NONBLOCK, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise NotRegularError(f"{path} is not a regular file")
+        raise NotRegularError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def read_limited(path: str | Path, *, most: int, follow: bool = False) -> bytes:
+    """Read a regular file of at most `most` bytes; `strerror` of an error says what is wrong.
+
+    Raises:
+        OSError: The file cannot be opened by `open_regular`, or is larger.
+    """
+    with open_regular(path, follow=follow) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most // 1024} KiB", str(path))
+    return data

@@ -22,7 +22,7 @@ from orchestrator.engine.spec import BindMount
 from orchestrator.errors import ConfigError, OrchestratorError
 from orchestrator.events import Emit, Event, WorkerDone, WorkerPreparing, WorkerRetrying
 from orchestrator.files.remove_tree import remove_tree
-from orchestrator.files.safe_open import open_regular
+from orchestrator.files.safe_open import read_limited
 from orchestrator.git.changes import patch
 from orchestrator.git.repository import Repository
 from orchestrator.results import Reason, Status, WorkerResult
@@ -90,17 +90,12 @@ def read_given(top: Path, file: str | None) -> str | None:
     if file is None:
         return None
     try:
-        with open_regular(top / file) as opened:
-            content = opened.read(MOST_GIVEN + 1)
+        return read_limited(top / file, most=MOST_GIVEN).decode("utf-8")
     except OSError as error:
         raise ConfigError(
-            f"context file `{file}` cannot be read: {error.strerror or 'it is not a regular file'}",
+            f"context file `{file}` cannot be read: {error.strerror}",
             hint="`--context FILE` takes a text file",
         ) from error
-    if len(content) > MOST_GIVEN:
-        raise ConfigError(f"context file `{file}` is larger than {MOST_GIVEN // 1024} KiB")
-    try:
-        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"context file `{file}` is not UTF-8 text") from error
 

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.errors import ConfigError, GitCommandError, OrchestratorError
-from orchestrator.files.safe_open import NotRegularError, open_regular
+from orchestrator.files.safe_open import read_limited
 from orchestrator.git.repository import Repository, is_a_workers, is_reserved
 from orchestrator.text.sanitize import one_line
 
@@ -162,16 +162,11 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
 
 def _listed(top: Path) -> tuple[str, ...]:
     try:
-        with open_regular(top / LIST) as file:
-            text = file.read(_MOST_BYTES + 1)
+        text = read_limited(top / LIST, most=_MOST_BYTES)
     except FileNotFoundError:
         return ()
-    except NotRegularError as error:
-        raise ConfigError(f"`{LIST}` is not a regular file") from error
     except OSError as error:
         raise ConfigError(f"`{LIST}` cannot be read: {error.strerror}") from error
-    if len(text) > _MOST_BYTES:
-        raise ConfigError(f"`{LIST}` is larger than {_MOST_BYTES // 1024} KiB")
     lines = os.fsdecode(text).splitlines()
     return tuple(line for line in lines if line.strip() and not line.startswith("#"))
 

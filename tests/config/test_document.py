@@ -84,7 +84,9 @@ def test_json_may_be_indented_with_tabs(tmp_path):
 
 
 def test_size_encoding_and_file_type_are_checked(tmp_path):
-    assert refusal(tmp_path, b"a" * (MAX_BYTES + 1)) == ": is larger than 256 KiB"
+    assert (
+        refusal(tmp_path, b"a" * (MAX_BYTES + 1)) == ": cannot be read: it is larger than 256 KiB"
+    )
     assert refusal(tmp_path, b"a: \xff") == ": is not UTF-8 at byte 3"
     assert read(tmp_path, b"\xef\xbb\xbfa: 1").plain() == {"a": 1}
     with pytest.raises(DocumentError, match="it is not a regular file"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.files.safe_open import NotRegularError, open_regular
+from orchestrator.files.safe_open import NotRegularError, open_regular, read_limited
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_special_files_are_refused_and_closed(tmp_path: Path, make) -> None:
     make(tmp_path / "odd")
     before = sorted(Path("/proc/self/fd").iterdir())
-    with pytest.raises(NotRegularError, match="odd is not a regular file"):
+    with pytest.raises(NotRegularError, match=r"it is not a regular file: .*odd"):
         open_regular(tmp_path / "odd")
     assert sorted(Path("/proc/self/fd").iterdir()) == before
 
@@ -49,3 +49,14 @@ def test_a_device_is_refused() -> None:
 def test_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_regular(tmp_path / "none")
+
+
+def test_an_error_says_why_a_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 2048)
+    assert len(read_limited(tmp_path / "file", most=2048)) == 2048
+    with pytest.raises(OSError, match="larger") as caught:
+        read_limited(tmp_path / "file", most=2047)
+    assert caught.value.strerror == "it is larger than 1 KiB"
+    with pytest.raises(NotRegularError) as caught:
+        read_limited(tmp_path, most=1)
+    assert caught.value.strerror == "it is not a regular file"

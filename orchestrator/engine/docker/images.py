@@ -22,7 +22,7 @@ from orchestrator.engine.docker.errors import translated
 from orchestrator.engine.docker.steps import Steps, remove_unnamed
 from orchestrator.engine.image_protocol import ImageBuild, ImageInfo, Progress
 from orchestrator.errors import EngineUnavailableError, ImageBuildError, OrchestratorError
-from orchestrator.files.safe_open import open_regular
+from orchestrator.files.safe_open import read_limited
 from orchestrator.text.sanitize import one_line
 
 _NAMELESS = "<none>:<none>"
@@ -162,15 +162,12 @@ def _ignore_lines(listed: Path) -> list[str]:
         ImageBuildError: The file is unreadable, a link, not a regular file, or too large.
     """
     try:
-        with open_regular(listed) as file:
-            data = file.read(_LARGEST_IGNORE + 1)
+        data = read_limited(listed, most=_LARGEST_IGNORE)
     except FileNotFoundError:
         return []
     except OSError as error:
-        what = "a link, which is not followed" if error.errno == errno.ELOOP else "unreadable"
-        raise ImageBuildError(f"{listed} is {what}") from error
-    if len(data) > _LARGEST_IGNORE:
-        raise ImageBuildError(f"{listed} is larger than {_LARGEST_IGNORE} bytes")
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise ImageBuildError(f"{listed} cannot be read: {why}") from error
     return data.decode(errors="surrogateescape").splitlines()
 
 

@@ -184,7 +184,7 @@ class TestCompose:
             ("a: &a {}\nb: *a\n", "compose.yaml: 2: aliases"),
             ("services: [", "compose.yaml: 1: "),
             ("[" * 50 + "]" * 50, "compose.yaml: 1: is nested deeper"),
-            ("x: " + "y" * 300_000, "compose.yaml: is larger than"),
+            ("x: " + "y" * 300_000, "compose.yaml: cannot be read: it is larger than"),
         ],
     )
     def test_unusable_compose_file_is_reported(self, tmp_path, text, problem):
