@@ -99,7 +99,7 @@ class _Earlier:
         return result.status is Status.SUCCESS
 
     def never_ran(self, name: str) -> bool:
-        """Return whether a task was not needed."""
+        """Return whether a task was skipped in the earlier run."""
         result = self._result(name)
         return result is not None and result.never_ran
 

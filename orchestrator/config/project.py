@@ -187,7 +187,7 @@ class Project(Model):
         Option(
             Group.ENVIRONMENT,
             "FILE",
-            help="File of each worktree to add port and service variables to, as `.env`.",
+            help="File of each worktree, such as `.env`, to write port and service variables to.",
         ),
     ] = None
     """Untracked file in each worktree, such as `.env`, to which the variables of the worker's ports

@@ -109,7 +109,7 @@ class Triggers(Model):
     notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL")] = Field(
         default=None, min_length=1
     )
-    """Command or URL that receives alerts, failed workers and the end of the run, as JSON. A
+    """Command or URL to notify of alerts, failed workers and the end of the run, as JSON. A
     command runs on this machine, without a shell, and reads a JSON object from stdin; to a URL the
     object is posted."""
 

@@ -323,7 +323,7 @@ def records(file: IO[bytes], end: bytes) -> Iterator[bytes]:
         *whole, rest = (rest + piece).split(end)
         yield from whole
         if len(rest) > LONGEST_RECORD:
-            raise OutputTooLongError(f"git printed a record of more than {LONGEST_RECORD} bytes")
+            raise OutputTooLongError(f"git printed an entry of more than {LONGEST_RECORD} bytes")
 
 
 def excerpt(said: IO[bytes]) -> str:

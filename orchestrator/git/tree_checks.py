@@ -313,10 +313,15 @@ def _check_links(objects: Objects, links: set[bytes]) -> None:
 
 
 def check_merge(objects: Objects, before: list[bytes], merged: list[bytes]) -> None:
-    """Refuse names in a merge that differ only in case, unless one of the merged commits has them.
+    """Refuse a merge that creates file names which differ only in case.
+
+    Args:
+        objects: The objects of all commits.
+        before: Trees of the commits to merge; names that differ only in case there are accepted.
+        merged: Trees of the resulting commits.
 
     Raises:
-        RefusedError: There are such names.
+        RefusedError: The merge creates such names.
     """
     known, new = (TreeIndex(objects, folds=True) for _ in range(2))
     known.read(before)

@@ -105,7 +105,11 @@ class Warming:
         self._engine = engine
 
     def cancel(self, *, kill: bool = False) -> None:
-        """Stop the run; nothing is published."""
+        """Stop the run; the caches stay as they were.
+
+        Args:
+            kill: Whether to kill the container without a grace period.
+        """
         self._runner.cancel(kill=kill)
 
     def execute(self) -> RunResult:

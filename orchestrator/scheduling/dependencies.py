@@ -43,7 +43,7 @@ def apply_dependencies(worker: WorkerContext, results: Results) -> WorkerContext
 
 @dataclass(frozen=True)
 class _Flow:
-    """A task and the results of earlier tasks."""
+    """A task of a workflow and the results of the tasks that it depends on."""
 
     run: RunContext
     workflow: Workflow

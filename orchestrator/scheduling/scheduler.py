@@ -284,7 +284,9 @@ def _record(run: RunContext, result: WorkerResult) -> WorkerResult:
 
 def _skipped(worker: WorkerContext, skip: Skipped) -> WorkerResult:
     if worker.run.outcome.resumable:
-        return _left_open(worker, UnfinishedError("the worker waits for another worker to end"))
+        return _left_open(
+            worker, UnfinishedError("the worker did not start: it waits for another worker to end")
+        )
     result = skipped(worker, skip.reason, skip.message)
     _give_back(worker)
     return _record(worker.run, result)

@@ -45,7 +45,7 @@ def has_room(task: Task, running: Collection[Task]) -> bool:  # noqa: ARG001
 
 
 class Order:
-    """Applies the scheduling rules to one workflow."""
+    """Decides which tasks of a workflow may start next, and which are skipped."""
 
     def __init__(self, workflow: Workflow, fits: Fits = has_room) -> None:
         self._workflow = workflow

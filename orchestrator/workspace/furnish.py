@@ -51,7 +51,7 @@ NO_EXTRAS = Extras()
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The directories of one worker that are filled."""
+    """Directories into which the additional files of one worker are copied before its start."""
 
     worktree: Worktree
     """The worktree that the user sees."""

@@ -40,12 +40,12 @@ def expander(
     read: Callable[[str], bytes | None],
     run: Callable[[str], str] | None,
 ) -> Expand:
-    """Return a function that expands sources from a commit.
+    """Return a function that lists the items of a `foreach`.
 
     Args:
-        files: Returns the paths of all files of the commit, separated by `/`.
-        read: Returns the content of a file; None if it does not exist.
-        run: Returns the output of a command; None: items of commands stay unknown.
+        files: Returns the paths of all files of the run's base commit.
+        read: Returns the content of a file of that commit; None if the file does not exist.
+        run: Returns the output of a command. None: the items of commands are not determined.
     """
 
     def expand(source: Source) -> Sequence[str] | None:
