@@ -263,14 +263,14 @@ class Git:
         """Run a command and return its stdout as text without the final newline."""
         return self.run(*arguments, stdin=stdin).decode("utf-8", "surrogateescape").rstrip("\n")
 
-    def succeeds(self, *arguments: str) -> bool:
+    def succeeds(self, *arguments: str, stdin: bytes | None = None) -> bool:
         """Run a command and return whether its exit code is 0; 1 returns False.
 
         Raises:
             GitCommandError: Any other exit code.
         """
         try:
-            self.run(*arguments)
+            self.run(*arguments, stdin=stdin)
         except GitCommandError as error:
             if error.returncode != 1:
                 raise

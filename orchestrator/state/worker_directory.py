@@ -46,6 +46,11 @@ class Store:
         return self.root / "out"
 
     @property
+    def plain(self) -> Path:
+        """Temporary git directory in which the host commits ordinary files."""
+        return self.root / "plain"
+
+    @property
     def quarantine(self) -> Path:
         """Temporary git directory in which the harvest's output is checked."""
         return self.root / "quarantine"

@@ -24,6 +24,7 @@ from orchestrator.threads import meanwhile
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.worker.pack import DEATH, dismiss, harvest_container, pack
+from orchestrator.worker.plain_harvest import pack_plainly
 from orchestrator.worker.prepare import tree_owner
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
@@ -144,7 +145,7 @@ def harvest(request: HarvestRequest) -> Harvested:
         return untouched
     kept = NOTHING
     try:
-        container = pack(request)
+        container = None if pack_plainly(request) else pack(request)
     except HarvestRefusedError as error:
         refusal = error
     except BaseException:

@@ -12,10 +12,12 @@ from orchestrator.git.repository import Repository
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.text.redact import Redactor
+from orchestrator.text.sanitize import one_line
 from orchestrator.worker.labels import run_labels
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.mounts import Workspace
 
+_MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 _MOMENT = 128 * 1024**2
 """Bytes that a fast writer can write after it exceeded its limit, before it is stopped."""
 
@@ -56,6 +58,12 @@ class HarvestRequest:
         """The labels of the harvest's container."""
         ours = run_labels(self.repository, self.directory, role="harvest")
         return {**ours, label.WORKER: str(self.spec.worker_id)}
+
+    @property
+    def message(self) -> str:
+        """The message of the commit with the worker's uncommitted files."""
+        task = one_line(self.redactor.text(self.spec.task), limit=500)
+        return _MESSAGE.format(worker=self.spec.worker_id, task=task)
 
     @property
     def kept_prefix(self) -> str:

@@ -32,7 +32,6 @@ _KILLED = 137
 _TMP = "/tmp"  # noqa: S108  # the container's own
 _HARVEST_MEMORY = 1024**3
 _HARVEST_TMP = 64 * 1024**2
-_MESSAGE = "architect: uncommitted work of worker {worker}\n\nTask: {task}\n"
 
 
 def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
@@ -56,8 +55,10 @@ def pack(request: HarvestRequest, *, onto: str | None = None) -> Container:
         return _packed(request, onto)
 
 
-def dismiss(container: Container) -> None:
-    """Remove the container; after a failure it is removed at the end of the run."""
+def dismiss(container: Container | None) -> None:
+    """Remove the container, if there is one; after a failure it is removed at the run's end."""
+    if container is None:
+        return
     with suppress(OrchestratorError):
         container.remove()
 
@@ -152,10 +153,8 @@ def harvest_container(request: HarvestRequest, *, onto: str | None = None) -> Co
         onto: A commit on which only the files are committed, without the worker's own commits.
     """
     spec, workspace = request.spec, request.workspace
-    task = one_line(request.redactor.text(spec.task), limit=500)
-    message = _MESSAGE.format(worker=spec.worker_id, task=task)
     places = (WORKSPACE, STORE, HARVEST, OBJECTS, OUT, workspace.written)
-    arguments = (*places, request.base, spec.branch, message, *([onto] if onto else []))
+    arguments = (*places, request.base, spec.branch, request.message, *([onto] if onto else []))
     return ContainerSpec(
         name=f"orchestrator-{request.run_id}-{spec.worker_id}-harvest",
         image=BASE_IMAGE,

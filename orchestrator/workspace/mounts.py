@@ -7,7 +7,6 @@ worktree that the user sees.
 """
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
 from orchestrator.files.owner import change_owner
-from orchestrator.files.remove_tree import entry_names, remove_tree
+from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import tell_index_again
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import Worktree
@@ -41,6 +40,7 @@ from orchestrator.workspace.layout import (
     Mode,
     Mounts,
 )
+from orchestrator.workspace.store_state import holds_no_objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,14 +172,14 @@ class Workspace:
             places = [self.store.upper / path for path in self.confined_to or (".",)]
             if any(any(place.iterdir()) for place in places):
                 return False
-            return _holds_no_objects(self.store.git / "objects")
+            return holds_no_objects(self.store.git / "objects")
         except OSError:
             return False
 
     def clear_harvest(self) -> None:
         """Remove files of an interrupted harvest whose container is gone."""
         (self.store.harvest / "index.lock").unlink(missing_ok=True)
-        for name in ("tip", "kept", "kept.pack"):
+        for name in ("tip", "pack", "kept", "kept.pack"):
             (self.store.out / name).unlink(missing_ok=True)
 
     def is_packed(self) -> bool:
@@ -227,7 +227,8 @@ class Workspace:
 
     def discard_scratch(self) -> None:
         """Remove temporary files after a finished harvest; the worker's written files are kept."""
-        for path in (self.store.git, self.store.harvest, self.store.out, self.store.overlay):
+        store = self.store
+        for path in (store.git, store.harvest, store.out, store.overlay, store.plain):
             remove_tree(path)
         remove_tree(self.store.root / CACHES)
 
@@ -238,11 +239,3 @@ def _growing(mounts: Mounts) -> Iterator[Path]:
             yield mount.upper
         elif isinstance(mount, BindMount) and not mount.read_only:
             yield mount.source
-
-
-def _holds_no_objects(objects: Path) -> bool:
-    """Return whether an object directory is as it was created, without reading subdirectories."""
-    folders = (objects, objects / "info", objects / "pack")
-    if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
-        return False
-    return [entry_names(folder) for folder in folders] == [{"info", "pack"}, {"alternates"}, set()]

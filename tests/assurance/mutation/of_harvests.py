@@ -8,6 +8,9 @@ REGULAR = "tests/files/test_safe_open.py"
 IMPORT = "tests/git/test_quarantine.py tests/git/test_quarantine_files.py"
 TREES = "tests/git/test_tree_checks.py"
 HELPER = "tests/worker/test_harvest.py"
+PLAIN = "tests/workspace/test_plain_files.py"
+PLAIN_COMMIT = "tests/git/test_plain_commit.py"
+PLAIN_HARVEST = "tests/system/test_plain_harvest.py"
 ROOM = "tests/worker/test_harvest_disk_limit.py"
 STORE = "tests/worker/in_container"
 KEPT = "tests/git/test_kept_refs.py"
@@ -67,6 +70,38 @@ def harvest() -> Iterator[Protection]:
     yield from patches(
         "worker/harvest.py", (HELPER,),
         ("branch at its base", "old=request.workspace.start)", 'old="")'),
+    )  # fmt: skip
+    yield from patches(
+        "workspace/plain_files.py", (PLAIN,),
+        ("plain: names that git takes literally", "_NAME.fullmatch(n) and", ""),
+        ("plain: no disguised git directory", "and n.lower() not in _OF_GIT_DIRECTORIES", ""),
+        ("plain: few entries", "self._entries > MOST_ENTRIES or", ""),
+        ("plain: few bytes", " or info.st_size > self._room:", ":"),
+        ("plain: one name for a file", "info.st_nlink != 1 or ", ""),
+        ("plain: no deep directory", 'if inside.count("/") >= _DEEPEST:', "if False:"),
+        ("plain: marks of overlays", "if marks - _HARMLESS:", "if False:"),
+        ("plain: marks that are hidden", "if os.getuid() != 0:", "if False:"),
+    )  # fmt: skip
+    yield from patches(
+        "git/plain_commit.py", (PLAIN_COMMIT,),
+        ("plain: no ignored file", 'return not rules.succeeds("check-ignore"',
+         'return bool(rules) or not rules.succeeds("check-ignore"'),
+        ("plain: no file with attributes", 'if rules.run("check-attr"',
+         'if not rules and rules.run("check-attr"'),
+        ("plain: no setting that converts", "if any(settings.get(key) not in allowed",
+         "if any(False"),
+        ("plain: directories stay directories",
+         'if not all(line.startswith(("040000 tree ", "missing ")) for line in folders):',
+         "if False:"),
+        ("plain: an author cannot end a line", 'character.isprintable() and character not in "<>"',
+         "character"),
+    )  # fmt: skip
+    yield from patches(
+        "worker/plain_harvest.py workspace/store_state.py", (PLAIN_HARVEST,),
+        ("plain: the store as it was created", "if not is_store_as_created(workspace.store):",
+         "if False:"),
+        ("plain: HEAD and index as they were", 'for name in ("HEAD", head, "index"))',
+         "for name in ())"),
     )  # fmt: skip
     yield from patches(
         "git/tree_checks.py", (TREES, IMPORT, FUZZ),

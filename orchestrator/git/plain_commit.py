@@ -1,0 +1,129 @@
+"""Commit a few ordinary files on top of a commit, without a work tree or an index."""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.command import Git
+from orchestrator.git.git_directory import make_bare
+from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.repository import Repository
+
+_BRANCH = "refs/heads/plain"
+_CONVERTING: dict[str, frozenset[str | None]] = {
+    "core.autocrlf": frozenset({None, "false"}),
+    "core.filemode": frozenset({None, "true"}),
+    "core.ignorecase": frozenset({None, "false"}),
+    "core.sparsecheckout": frozenset({None, "false"}),
+}
+"""Settings with the values under which a commit contains files exactly as they are on disk."""
+
+
+@dataclass(frozen=True)
+class PlainFile:
+    """A regular file to commit."""
+
+    path: str
+    """Relative path of ASCII letters, digits and a few signs, none of which git would quote."""
+    executable: bool
+    content: bytes
+
+
+@dataclass(frozen=True)
+class PlainFiles:
+    """Files to commit, with the directories that contain them."""
+
+    files: tuple[PlainFile, ...]
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainCommit:
+    """A commit to make."""
+
+    start: str
+    """The parent commit."""
+    objects: Path
+    """Object directory with the parent commit and its trees."""
+    message: str
+    plain: PlainFiles
+
+
+def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) -> bool:
+    """Return whether `git add` would add these files, and convert none of them.
+
+    Args:
+        repository: The user's repository.
+        rules: Git in a work tree with the attributes and the ignored patterns of the files.
+        paths: The files.
+    """
+    settings = repository.settings(tuple(_CONVERTING))
+    if any(settings.get(key) not in allowed for key, allowed in _CONVERTING.items()):
+        return False
+    listed = b"".join(path.encode() + b"\0" for path in paths)
+    if rules.run("check-attr", "-z", "--stdin", "--all", stdin=listed):
+        return False
+    return not rules.succeeds("check-ignore", "-q", "-z", "--stdin", "--no-index", stdin=listed)
+
+
+def commit_plainly(
+    repository: Repository, commit: PlainCommit, scratch: Path, pack: Path
+) -> str | None:
+    """Write a pack with a commit of the files, and return the commit.
+
+    Args:
+        repository: The user's repository.
+        commit: The commit to make.
+        scratch: Temporary git directory to create and remove.
+        pack: File to create.
+
+    Returns:
+        The commit; the parent if the files do not change its tree; None if the parent has
+        something else than a directory where a directory of the files is.
+    """
+    remove_tree(scratch)
+    make_bare(scratch, object_format=repository.object_format)
+    try:
+        # Any number of objects is a pack, which the caller checks as it checks every pack.
+        config = {"fastimport.unpackLimit": "1"}
+        git = Git(scratch, alternates=commit.objects, config=config, limits=UNTRUSTED)
+        answer = git.run("fast-import", "--quiet", stdin=_stream(commit, *repository.identity()))
+        *folders, old, made, new = answer.decode("ascii").splitlines()
+        if not all(line.startswith(("040000 tree ", "missing ")) for line in folders):
+            return None
+        if old == new:
+            return commit.start
+        (written,) = (scratch / "objects" / "pack").glob("*.pack")
+        os.replace(written, pack)  # noqa: PTH105  # replaces what a dead process left
+        return made
+    finally:
+        remove_tree(scratch)
+
+
+def _stream(commit: PlainCommit, name: str, email: str) -> bytes:
+    """Return the input of `git fast-import`: questions about directories, then the commit."""
+    who = f"{_without_marks(name)} <{_without_marks(email)}> {int(time.time())} +0000"
+    questions = "".join(f"ls {commit.start} {folder}\n" for folder in commit.plain.folders)
+    head = (
+        f'{questions}ls {commit.start} ""\n'
+        f"commit {_BRANCH}\nmark :1\nauthor {who}\ncommitter {who}\n"
+    )
+    parts = [head.encode(), _data(commit.message.encode()), f"from {commit.start}\n".encode()]
+    for file in commit.plain.files:
+        mode = "100755" if file.executable else "100644"
+        parts += [f"M {mode} inline {file.path}\n".encode(), _data(file.content)]
+    return b"".join([*parts, b'\nget-mark :1\nls :1 ""\n'])
+
+
+def _data(content: bytes) -> bytes:
+    return b"data %d\n%b\n" % (len(content), content)
+
+
+def _without_marks(text: str) -> str:
+    """Return a name or address without the characters that end it in a commit."""
+    return "".join(
+        character for character in text if character.isprintable() and character not in "<>"
+    )

@@ -1,0 +1,66 @@
+"""Harvest a few ordinary files without a container.
+
+Starting a container takes longer than all other steps of such a harvest together. The host copies
+the bytes of regular files into a commit; no program interprets them, and git reads nothing else
+that the worker wrote. What comes out is checked like the pack of a container. Everything that a
+worker did beyond that (a commit, a link, a deletion, a name that git treats specially, a converted
+or ignored file) is left to the container.
+"""
+
+from contextlib import suppress
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.git.command import Git
+from orchestrator.git.plain_commit import PlainCommit, PlainFiles, commit_plainly, takes_as_they_are
+from orchestrator.worker.harvest_request import HarvestRequest
+from orchestrator.workspace.mounts import Workspace
+from orchestrator.workspace.plain_files import read_plain_files
+from orchestrator.workspace.store_state import is_store_as_created
+
+
+def pack_plainly(request: HarvestRequest) -> bool:
+    """Commit and pack the worker's files, if they are few and ordinary; return whether it was done.
+
+    A process that died may have left a container that is still packing, so a resumed run does not.
+    """
+    workspace = request.workspace
+    plain = None if request.resumed else _plain_files(workspace)
+    if plain is None:
+        return False
+    excluded = {"core.excludesFile": str(workspace.store.harvest / "info" / "exclude")}
+    worktree = workspace.worktree
+    rules = Git(worktree.git_dir, work_tree=worktree.path, config=excluded)
+    reserved = request.repository.reserved()
+    if any(_is_reserved(file.path, reserved) for file in plain.files):
+        return False
+    commit = PlainCommit(
+        start=workspace.start,
+        objects=workspace.objects,
+        message=request.message,
+        plain=plain,
+    )
+    store = workspace.store
+    # The container finds out what the problem is, and reports it.
+    with suppress(OrchestratorError):
+        if takes_as_they_are(request.repository, rules, [file.path for file in plain.files]):
+            tip = commit_plainly(request.repository, commit, store.plain, store.out / "pack")
+            if tip is not None:
+                (store.out / "tip").write_text(tip)
+                return True
+    return False
+
+
+def _plain_files(workspace: Workspace) -> PlainFiles | None:
+    """Return all that the worker wrote, or None if that is more than a few ordinary files."""
+    if workspace.mode == "bind" or workspace.read_only or workspace.confined_to:
+        return None
+    if not is_store_as_created(workspace.store):
+        return None
+    return read_plain_files(workspace.store.upper, workspace.worktree.path)
+
+
+def _is_reserved(path: str, reserved: tuple[str, ...]) -> bool:
+    """Return whether a path is below a name at the top that is reserved for worktrees."""
+    top = path.partition("/")[0]
+    prefixes = tuple(name[:-1] for name in reserved if name.endswith("*"))
+    return top in reserved or path.startswith(prefixes)

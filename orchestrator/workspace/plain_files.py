@@ -1,0 +1,131 @@
+"""Read what a dead worker wrote, if it consists of a few ordinary files.
+
+Such files can be committed without a container, because the host only copies their bytes. Whatever
+needs an interpretation (links, deletions, git's own files, unusual names, many or large files)
+makes the answer None.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from orchestrator.files.safe_open import open_regular
+from orchestrator.git.plain_commit import PlainFile, PlainFiles
+
+MOST_ENTRIES = 200
+"""Most files and directories."""
+MOST_BYTES = 1024**2
+"""Largest total size of the files."""
+_DEEPEST = 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]{0,99}")
+"""Names that every file system and every version of git takes literally. None begins with a dot."""
+_OF_GIT_DIRECTORIES = frozenset({"head", "objects", "refs", "commondir"})
+"""Names, in lower case, by which git recognises a git directory."""
+_HARMLESS = frozenset({"trusted.overlay.origin", "trusted.overlay.impure"})
+"""Attributes with which the kernel marks an upper layer's files, and that do not change a file."""
+
+
+class _NotPlainError(Exception):
+    """An entry needs an interpretation."""
+
+
+def read_plain_files(upper: Path, lower: Path) -> PlainFiles | None:
+    """Return the files of an overlay's upper layer, or None if any entry is not ordinary.
+
+    Args:
+        upper: The upper layer. Nothing writes to it any more.
+        lower: The lower layer.
+    """
+    reader = _Reader(lower)
+    try:
+        with _opened(str(upper), None) as top:
+            reader.read(top, "")
+    except (OSError, _NotPlainError):
+        return None
+    return PlainFiles(tuple(reader.files), tuple(reader.folders))
+
+
+@contextmanager
+def _opened(name: str, folder: int | None) -> Iterator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    descriptor = os.open(name, flags, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class _Reader:
+    """Collects the entries of an upper layer."""
+
+    lower: Path
+    files: list[PlainFile] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    _entries: int = 0
+    _room: int = MOST_BYTES
+
+    def read(self, folder: int, inside: str) -> None:
+        """Read a directory and all that is below it.
+
+        Raises:
+            _NotPlainError: An entry is not ordinary.
+            OSError: An entry cannot be read.
+        """
+        if inside.count("/") >= _DEEPEST:
+            raise _NotPlainError
+        for name in self._names(folder):
+            path = f"{inside}{name}"
+            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(info.st_mode):
+                with _opened(name, folder) as inner:
+                    self._check_layer(inner, path)
+                    self.folders.append(path)
+                    self.read(inner, f"{path}/")
+            elif stat.S_ISREG(info.st_mode):
+                self.files.append(self._file(folder, name, path))
+            else:
+                raise _NotPlainError
+
+    def _names(self, folder: int) -> list[str]:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MOST_ENTRIES + 1)]
+        self._entries += len(names)
+        usual = all(_NAME.fullmatch(n) and n.lower() not in _OF_GIT_DIRECTORIES for n in names)
+        if self._entries > MOST_ENTRIES or not usual:
+            raise _NotPlainError
+        return sorted(names)
+
+    def _file(self, folder: int, name: str, path: str) -> PlainFile:
+        with open_regular(name, folder=folder) as file:
+            info = os.fstat(file.fileno())
+            if info.st_nlink != 1 or info.st_size > self._room:
+                raise _NotPlainError
+            self._check_layer(file.fileno(), path)
+            content = file.read(self._room + 1)
+        if len(content) != info.st_size:
+            raise _NotPlainError
+        self._room -= len(content)
+        return PlainFile(path, bool(info.st_mode & stat.S_IXUSR), content)
+
+    def _check_layer(self, descriptor: int, path: str) -> None:
+        """Check that an entry of the upper layer shows in the overlay as it is, and nothing else.
+
+        By attributes that only root can read, the kernel marks a directory that hides the one
+        below it or stands for another one, and a file whose content is still in the lower layer.
+
+        Raises:
+            _NotPlainError: The entry is marked, or the marks cannot be read.
+        """
+        if not os.path.lexists(self.lower / path):
+            return
+        if os.getuid() != 0:
+            raise _NotPlainError
+        marks = {name for name in os.listxattr(descriptor) if ".overlay." in name}
+        if marks - _HARMLESS:
+            raise _NotPlainError

@@ -1,0 +1,47 @@
+"""Find out, without using it as a repository, whether a worker changed its private git store."""
+
+import stat
+from pathlib import Path
+
+from orchestrator.files.remove_tree import entry_names
+from orchestrator.files.safe_open import open_regular
+from orchestrator.state.worker_directory import Store
+
+_OF_HARVEST = frozenset({"made"})
+"""Files that only the git directory of the harvest has."""
+_PIECE = 1024**2
+
+
+def is_store_as_created(store: Store) -> bool:
+    """Return whether a store still has the HEAD, branch and index of its start, and no objects.
+
+    The git directory of the harvest was created with the same files, and no worker can see it. A
+    store that was given more than usual, such as submodules, does not count as unchanged.
+    """
+    try:
+        head = (store.harvest / "HEAD").read_text().strip().removeprefix("ref: ")
+        return (
+            entry_names(store.git) == entry_names(store.harvest) - _OF_HARVEST
+            and all(_is_same(store, name) for name in ("HEAD", head, "index"))
+            and holds_no_objects(store.git / "objects")
+        )
+    except OSError:
+        return False
+
+
+def _is_same(store: Store, name: str) -> bool:
+    with open_regular(store.git / name) as one, (store.harvest / name).open("rb") as other:
+        while True:
+            piece, wanted = one.read(_PIECE), other.read(_PIECE)
+            if piece != wanted:
+                return False
+            if not wanted:
+                return True
+
+
+def holds_no_objects(objects: Path) -> bool:
+    """Return whether an object directory is as it was created, without reading subdirectories."""
+    folders = (objects, objects / "info", objects / "pack")
+    if not all(stat.S_ISDIR(folder.lstat().st_mode) for folder in folders):
+        return False
+    return [entry_names(folder) for folder in folders] == [{"info", "pack"}, {"alternates"}, set()]

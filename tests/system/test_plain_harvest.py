@@ -1,0 +1,116 @@
+"""A few ordinary files are harvested without a container, with the same result as with one."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.engine.labels import ROLE, WORKER
+from orchestrator.engine.protocol import Container
+from orchestrator.engine.spec import ContainerSpec
+from orchestrator.results import RunResult, Status
+from orchestrator.worker import harvest
+from tests.support.repository import git, make_repository
+from tests.support.runs import shell_run
+
+pytestmark = pytest.mark.docker
+PLAIN = (
+    "echo new > new.txt",
+    "echo more >> a.txt; chmod +x a.txt",
+    "mkdir -p deep/er; printf '\\0' > deep/er/zero; touch deep/empty; mkdir without",
+    "echo same > scratch; rm scratch; cp a.txt b.txt",
+    "echo changed > src/app.py; echo added > src/other.py",
+)
+"""Tasks that leave only a few ordinary files."""
+OTHERS = (
+    "ln -s a.txt link",
+    "rm a.txt; echo x > x.txt",
+    "echo x > x.txt; git add x.txt",
+    "echo x > x.txt; git add -A; git commit -qm mine",
+    "echo x > x.txt; git checkout -q --detach",
+    "echo x > x.txt; git update-index --assume-unchanged a.txt",
+    "echo x > x.log; echo x > x.txt",
+    "echo '*.txt text' > .gitattributes; printf 'x\\r\\n' > x.txt",
+    "mv src moved",
+    "rm -r src; mkdir src; echo x > src/x.txt",
+    "mkdir sub; git -C sub init -q; echo x > sub/x.txt",
+)
+"""Tasks that leave something else as well."""
+
+
+class Recording(DockerEngine):
+    """Records the roles of the containers of each worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roles: dict[str, set[str]] = {}
+
+    def create(self, spec: ContainerSpec) -> Container:
+        if WORKER in spec.labels:
+            self.roles.setdefault(spec.labels[WORKER], set()).add(spec.labels[ROLE])
+        return super().create(spec)
+
+
+def run(root: Path, engine: Recording, *tasks: str) -> tuple[Path, RunResult]:
+    repo = make_repository(root)
+    (repo / ".gitignore").write_text("*.log\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "ignored")
+    engine.roles.clear()
+    result = shell_run(repo, engine, *tasks, workers=4)
+    assert result.status is Status.SUCCESS, [worker.message for worker in result.results]
+    return repo, result
+
+
+def trees(repo: Path, result: RunResult) -> list[str]:
+    form = "--format=%T %an %ae %B"
+    return [git(repo, "log", "-1", form, worker.branch) for worker in result.results]
+
+
+def test_a_few_ordinary_files_need_no_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Recording()
+    repo, result = run(tmp_path / "plain", engine, *PLAIN)
+    assert engine.roles == {str(number): {"worker"} for number in range(1, len(PLAIN) + 1)}
+    monkeypatch.setattr(harvest, "pack_plainly", lambda _: False)
+    other, expected = run(tmp_path / "container", engine, *PLAIN)
+    assert engine.roles["1"] == {"worker", "harvest"}
+    assert trees(repo, result) == trees(other, expected)
+    engine.close()
+
+
+def test_everything_else_needs_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Recording()
+    repo, result = run(tmp_path / "plain", engine, *OTHERS)
+    plain = [n for n in range(1, len(OTHERS) + 1) if "harvest" not in engine.roles[str(n)]]
+    assert [OTHERS[number - 1] for number in plain] == []
+    monkeypatch.setattr(harvest, "pack_plainly", lambda _: False)
+    other, expected = run(tmp_path / "container", engine, *OTHERS)
+    subjects = [git(repo, "log", "-1", "--format=%T", worker.branch) for worker in result.results]
+    assert subjects == [
+        git(other, "log", "-1", "--format=%T", worker.branch) for worker in expected.results
+    ]
+    engine.close()
+
+
+def test_the_container_replaces_what_the_host_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = harvest.pack_plainly
+    packed: list[bool] = []
+
+    def pack_and_forget(request: harvest.HarvestRequest) -> bool:
+        packed.append(original(request))
+        return False
+
+    monkeypatch.setattr(harvest, "pack_plainly", pack_and_forget)
+    engine = Recording()
+    repo, result = run(tmp_path / "repo", engine, PLAIN[0])
+    assert set(packed) == {True}
+    assert engine.roles["1"] == {"worker", "harvest"}
+    assert result.results[0].files_modified == ["new.txt"]
+    assert git(repo, "show", f"{result.results[0].branch}:new.txt") == "new\n"
+    engine.close()

@@ -1,0 +1,106 @@
+"""Only what is certainly a few ordinary files is read for a commit by the host."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.git.plain_commit import PlainFile
+from orchestrator.workspace import plain_files
+from orchestrator.workspace.plain_files import read_plain_files
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> tuple[Path, Path]:
+    upper, lower = tmp_path / "upper", tmp_path / "lower"
+    (lower / "src").mkdir(parents=True)
+    (lower / "src" / "old.py").write_text("old\n")
+    upper.mkdir()
+    return upper, lower
+
+
+def test_ordinary_files_are_read(layers: tuple[Path, Path]) -> None:
+    upper, lower = layers
+    (upper / "new" / "deep").mkdir(parents=True)
+    (upper / "new" / "deep" / "a-1.txt").write_bytes(b"a\0b")
+    (upper / "run").write_text("#!/bin/sh\n")
+    (upper / "run").chmod(0o750)
+    found = read_plain_files(upper, lower)
+    assert found is not None
+    assert found.files == (
+        PlainFile("new/deep/a-1.txt", False, b"a\0b"),
+        PlainFile("run", True, b"#!/bin/sh\n"),
+    )
+    assert found.folders == ("new", "new/deep")
+
+
+UNUSUAL: dict[str, Callable[[Path], object]] = {
+    "a link": lambda upper: (upper / "link").symlink_to("/etc/passwd"),
+    "a FIFO": lambda upper: os.mkfifo(upper / "fifo"),
+    "two names of one file": lambda upper: (
+        (upper / "one").write_text("x"),
+        os.link(upper / "one", upper / "two"),
+    ),
+    "a file of git": lambda upper: (upper / ".gitattributes").write_text("* -text"),
+    "a nested repository": lambda upper: (upper / "sub" / ".git").mkdir(parents=True),
+    "a name that begins with a dot": lambda upper: (upper / ".env").write_text("x"),
+    "a name with a space": lambda upper: (upper / "a b").write_text("x"),
+    "a name that is not ASCII": lambda upper: (upper / "\u200cgit").write_text("x"),
+    "a name that is not UTF-8": lambda upper: Path(os.fsdecode(bytes(upper) + b"/\xff")).touch(),
+    "a name with a line break": lambda upper: (upper / "a\nb").write_text("x"),
+    "a disguised git directory": lambda upper: (
+        (upper / "sub").mkdir(),
+        (upper / "sub" / "Head").write_text("ref: x"),
+    ),
+    "many files": lambda upper: [
+        (upper / str(number)).touch() for number in range(plain_files.MOST_ENTRIES + 1)
+    ],
+    "a large file": lambda upper: (upper / "large").write_bytes(bytes(plain_files.MOST_BYTES + 1)),
+    "large files": lambda upper: [
+        (upper / name).write_bytes(bytes(plain_files.MOST_BYTES // 2 + 1)) for name in "ab"
+    ],
+    "a sparse file": lambda upper: os.truncate(_touched(upper / "sparse"), 1 << 40),
+    "a deep directory": lambda upper: (upper / "/".join("d" * 30)).mkdir(parents=True),
+}
+
+
+def _touched(path: Path) -> Path:
+    path.touch()
+    return path
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_anything_else_is_left_to_the_container(what: str, layers: tuple[Path, Path]) -> None:
+    upper, lower = layers
+    (upper / "ordinary").write_text("x")
+    UNUSUAL[what](upper)
+    assert read_plain_files(upper, lower) is None
+
+
+@pytest.mark.parametrize("mark", ["opaque", "redirect", "metacopy", "whiteout", "new"])
+def test_a_marked_entry_over_another_is_left_to_the_container(
+    mark: str, layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upper, lower = layers
+    (upper / "src").mkdir()
+    (upper / "src" / "new.py").write_text("new\n")
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setattr(os, "listxattr", lambda _: ["trusted.overlay.origin", "security.selinux"])
+    found = read_plain_files(upper, lower)
+    assert found is not None
+    assert [file.path for file in found.files] == ["src/new.py"]
+    monkeypatch.setattr(os, "listxattr", lambda _: [f"trusted.overlay.{mark}"])
+    assert read_plain_files(upper, lower) is None
+
+
+def test_an_entry_over_another_is_left_to_the_container_if_marks_are_hidden(
+    layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upper, lower = layers
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    (upper / "new.py").write_text("new\n")
+    assert read_plain_files(upper, lower) is not None
+    (upper / "src").mkdir()
+    (upper / "src" / "old.py").write_text("new\n")
+    assert read_plain_files(upper, lower) is None
