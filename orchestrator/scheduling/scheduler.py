@@ -154,28 +154,50 @@ class _Slots:
 
     def _chosen(self) -> list[_Turn]:
         """Return the workers to start now; cancelled or continued workers need not wait."""
-        due = self._due()
-        at_once = [turn for turn in due if self._waits_for_nobody(turn.worker)][: self._free()]
+        numbers = self._all_that_wait_for_nobody() if self._free() else frozenset[int]()
+        due = self._due(numbers)
+        at_once = [turn for turn in due if turn.worker.number in numbers][: self._free()]
         free = self._free() - len(at_once)
-        rest = [turn for turn in due if turn not in at_once]
+        taken = {turn.worker.number for turn in at_once}
+        rest = [turn for turn in due if turn.worker.number not in taken]
         running = [worker.spec for worker in self._running.values()]
         beside = [*running, *(turn.spec for turn in at_once)]
         chosen = self._queue.next([turn.spec for turn in rest], beside, free=free)
-        return at_once + [turn for turn in rest if turn.spec in chosen]
+        names = {spec.worker_id for spec in chosen}
+        return at_once + [turn for turn in rest if turn.worker.number in names]
 
     def _waits_for_nobody(self, worker: WorkerContext) -> bool:
         return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))
 
-    def _due(self) -> list[_Turn]:
-        """Return the workers that may start or need not wait, retries first."""
+    def _all_that_wait_for_nobody(self) -> frozenset[int]:
+        """Return the waiting workers that need not wait, by one look at the run's directory."""
+        run = self._run
+        if run.cancel.asked or run.resumed:
+            waiting = (turn.worker for turn in self._waiting)
+            return frozenset(one.number for one in waiting if self._waits_for_nobody(one))
+        return run.directory.stop_requests()
+
+    def _open_providers(self) -> Callable[[WorkerContext], bool]:
+        """Return whether a worker's provider accepts another worker, asked once for each."""
+        found: dict[tuple[str, str | None], bool] = {}
+
+        def is_open(worker: WorkerContext) -> bool:
+            key = (worker.agent.name, worker.spec.model)
+            if key not in found:
+                found[key] = self._gate.is_open(worker)
+            return found[key]
+
+        return is_open
+
+    def _due(self, at_once: Collection[int]) -> list[_Turn]:
+        """Return the workers that may start, and those that need not wait; retries first."""
         if not self._free():
             return []
-        now = time.monotonic()
+        now, is_open = time.monotonic(), self._open_providers()
         due = [
             turn
             for turn in self._waiting
-            if self._waits_for_nobody(turn.worker)
-            or (turn.due <= now and self._gate.is_open(turn.worker))
+            if turn.worker.number in at_once or (turn.due <= now and is_open(turn.worker))
         ]
         return sorted(due, key=lambda turn: not turn.again)
 

@@ -30,6 +30,7 @@ from pydantic import ValidationError
 
 from orchestrator.events import Event, WorkerMeasured, WorkerOutput
 from orchestrator.files.atomic import write_atomically
+from orchestrator.files.remove_tree import entry_names
 from orchestrator.files.safe_open import open_regular
 from orchestrator.results import RunResult, WorkerResult
 
@@ -204,6 +205,11 @@ class RunDirectory:
     def ask_to_stop(self, worker_id: int, *, kill: bool) -> None:
         """Ask the run's process to end a worker; with `kill`, without a grace period."""
         write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
+
+    def stop_requests(self) -> frozenset[int]:
+        """Return the workers that another process asked to stop, by one look at the directory."""
+        names = (n.removeprefix("stop-") for n in entry_names(self.path) if n.startswith("stop-"))
+        return frozenset(int(number) for number in names if number.isdecimal())
 
     def stop_asked(self, worker_id: int) -> bool:
         """Return whether there is a request to end a worker."""

@@ -1,9 +1,10 @@
 """Render the status table of a workflow's tasks for agents and users."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 
 from orchestrator.events import (
     Event,
@@ -43,6 +44,14 @@ class _Row:
     spec: WorkerSpec
     state: State
     at: datetime
+
+    @cached_property
+    def line(self) -> str:
+        """The row as Markdown, rendered once: every change of a row writes the whole table."""
+        name = self.spec.name or f"W{self.spec.worker_id}"
+        at = f"{self.at.astimezone(UTC):%H:%M:%S} UTC"
+        cells = (name, self.spec.task.strip(), self.state.value, at)
+        return f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
 
 
 class StatusBoard:
@@ -98,14 +107,7 @@ class StatusBoard:
 
     def text(self) -> str:
         """Return the table as Markdown."""
-        return _HEADING + "".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        for number, row in sorted(self._rows.items()):
-            name = row.spec.name or f"W{number}"
-            at = f"{row.at.astimezone(UTC):%H:%M:%S} UTC"
-            cells = (name, row.spec.task.strip(), row.state.value, at)
-            yield f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
+        return _HEADING + "".join(self._rows[number].line for number in sorted(self._rows))
 
 
 def _cell(text: str) -> str:

@@ -112,5 +112,5 @@ def test_the_container_replaces_what_the_host_packed(
     assert set(packed) == {True}
     assert engine.roles["1"] == {"worker", "harvest"}
     assert result.results[0].files_modified == ["new.txt"]
-    assert git(repo, "show", f"{result.results[0].branch}:new.txt") == "new\n"
+    assert git(repo, "show", f"{result.results[0].branch}:new.txt") == "new"
     engine.close()

@@ -1,0 +1,77 @@
+"""The cost of a worker does not grow with the number of workers that wait: counted, not timed."""
+
+import threading
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.events import Event, RunStarted, WorkerDone, WorkerPreparing
+from orchestrator.results import Status
+from orchestrator.runs import runner
+from orchestrator.scheduling.start_gate import StartGate
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.worker.result_builder import skipped
+from orchestrator.worker_spec import WorkerSpec
+from orchestrator.workflow import status_table
+from orchestrator.workflow.status_table import StatusBoard
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import configured
+
+_WORKERS = 60
+
+
+def test_each_worker_is_looked_at_a_few_times(
+    repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: Counter[str] = Counter()
+    for owner, name in ((RunDirectory, "stop_asked"), (StartGate, "is_open")):
+        original = getattr(owner, name)
+
+        def counted(*arguments: object, of: object = original, name: str = name) -> object:
+            calls[name] += 1
+            return of(*arguments)
+
+        monkeypatch.setattr(owner, name, counted)
+    monkeypatch.setattr(runner, "attempt", lambda worker: skipped(worker, None, "nothing to do"))
+    held: list[tuple[int, int]] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, WorkerDone):
+            held.append((threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))))
+
+    config = configured(*["true"] * _WORKERS, workers=3)
+    result = runner.ParallelRunner(config, repo, emit=emit, engine=local_engine).execute()
+    assert result.status is Status.SUCCESS
+    assert len(held) == _WORKERS
+    assert calls["stop_asked"] <= 5 * _WORKERS
+    assert calls["is_open"] <= 5 * _WORKERS
+    # The first workers start the threads of the slots.
+    middle, end = held[_WORKERS // 2 :: 2][:5], held[-5:]
+    assert max(end)[0] <= max(middle)[0] + 2
+    assert max(fds for _, fds in end) <= max(fds for _, fds in middle) + 8
+
+
+def test_a_row_of_the_status_table_is_rendered_when_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rendered: list[str] = []
+    original = status_table._cell
+
+    def cell(text: str) -> str:
+        rendered.append(text)
+        return original(text)
+
+    monkeypatch.setattr(status_table, "_cell", cell)
+    workers = tuple(
+        WorkerSpec(worker_id=number, task=f"task {number}", model=None)
+        for number in range(1, _WORKERS + 1)
+    )
+    board = StatusBoard()
+    board.note(RunStarted(run_id="r", base="b", workers=workers, slots=3))
+    board.text()
+    for spec in workers:
+        board.note(WorkerPreparing(worker_id=spec.worker_id, at=datetime.now(UTC)))
+        assert "In progress" in board.text()
+    assert len(rendered) == 4 * 2 * _WORKERS
