@@ -377,10 +377,10 @@ def secrets() -> Iterator[Protection]:
          "target=secret_files.TARGET, read_only=False"),
     )  # fmt: skip
     yield from patches(
-        "worker/pack.py",
+        "worker/harvest_request.py",
         ("tests/runs/test_secrets.py", "tests/system/test_secrets.py"),
-        ("out of a commit's message", "one_line(request.redactor.text(spec.task), limit=500)",
-         "one_line(spec.task, limit=500)"),
+        ("out of a commit's message", "one_line(self.redactor.text(self.spec.task), limit=500)",
+         "one_line(self.spec.task, limit=500)"),
     )  # fmt: skip
 
 
