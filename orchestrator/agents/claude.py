@@ -250,5 +250,5 @@ def _reason(report: _Report) -> Reason:
 
 
 def _tokens(usage: _Usage) -> int | None:
-    # `claude` reports 0 if it was stopped during an answer, although the answer is billed.
+    # `claude` reports 0 tokens if it was stopped during an answer, although the answer is billed.
     return sum(count or 0 for count in usage.model_dump().values()) or None

@@ -165,7 +165,7 @@ def _switch(checked: CheckedRun, directory: RunDirectory, running: Iterable[Work
         checkpoints = Checkpoints(directory.worker(spec.worker_id))
         launched = checkpoints.launch()
         if launched is None or checkpoints.ending() is not None:
-            # All workers must be reported, because the other process's switch ends only then.
+            # The switch of the process that died ends only when no worker is left.
             switch.idle(spec.worker_id)
             continue
         config = checked.request.settings_of(spec.name).config

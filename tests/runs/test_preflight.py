@@ -156,9 +156,9 @@ class TestMachine:
     @pytest.mark.parametrize(
         ("limits", "what", "hint"),
         [
-            (Limits(cpus=9), "cpus: 9 is more than the machine has", "at most 8"),
+            (Limits(cpus=9), "cpus: 9 is more than the machine has", "use at most 8"),
             (Limits(memory=33 * GIB), "memory: 33.0 GiB is more than the machine has",
-             "at most 32768m"),
+             "use at most 32768m"),
         ],
     )  # fmt: skip
     def test_worker_larger_than_the_machine_is_refused(self, limits, what, hint):

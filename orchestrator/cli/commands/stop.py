@@ -48,7 +48,7 @@ def _check(history: RunHistory, chosen: list[int]) -> None:
         known = ", ".join(str(number) for number in history.workers)
         raise ConfigError(
             f"run {history.run_id} has no worker {', '.join(unknown)}",
-            hint=f"its workers are: {known}",
+            hint=f"workers of the run: {known}",
         )
     if not history.directory.is_live():
         history.result()  # raises an error if the run's process died

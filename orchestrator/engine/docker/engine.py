@@ -67,7 +67,7 @@ class DockerEngine(DockerImages):
         if runtime is not None and runtime not in runtimes:
             raise UnsupportedError(
                 f"the Docker engine has no runtime `{runtime}`",
-                hint=f"its runtimes are: {', '.join(runtimes)}",
+                hint=f"runtimes of the engine: {', '.join(runtimes)}",
             )
         return EngineFeatures(
             overlay=self._may_overlay(info),

@@ -196,7 +196,7 @@ class TestConfiguration:
         assert lines[at + 1] == "    hint: pull or build the image"
         assert lines[-2:] == [
             "✗ machine: memory: 64.0 GiB is more than the machine has",
-            "    hint: at most 32768m",
+            "    hint: use at most 32768m",
         ]
 
     def test_invalid_file_is_reported_and_other_checks_run(self, repository, machine, capsys):
