@@ -1,4 +1,4 @@
-"""What a test costs is derived, and a fast test is held to it."""
+"""Tests of the mark `fast`: which tests get it, and that such a test starts no process."""
 
 import socket
 import subprocess
@@ -11,7 +11,7 @@ from tests.support import cost
 TESTS = cost.ROOT / "tests"
 
 
-def test_what_a_file_imports_decides(tmp_path: Path) -> None:
+def test_imports_decide_whether_a_file_starts_processes(tmp_path: Path) -> None:
     pure, direct = tmp_path / "pure.py", tmp_path / "direct.py"
     pure.write_text("import os\nfrom orchestrator.git import command\n")
     direct.write_text("def f():\n    import subprocess\n")
@@ -21,13 +21,13 @@ def test_what_a_file_imports_decides(tmp_path: Path) -> None:
     assert found == [False, True, True]
 
 
-def test_a_fast_file_is_a_packages() -> None:
+def test_only_files_about_a_package_may_be_fast() -> None:
     assert cost.may_be_fast(TESTS / "scheduling" / "test_budget.py")
     assert not cost.may_be_fast(TESTS / "docs" / "test_pages.py")
     assert not cost.may_be_fast(TESTS / "runs" / "test_runner.py")
 
 
-def test_fixtures_decide_too(request: pytest.FixtureRequest) -> None:
+def test_fixtures_that_start_processes_are_recognised(request: pytest.FixtureRequest) -> None:
     fixtures = request.session._fixturemanager  # type: ignore[attr-defined]
     names = ("repo", "local_engine", "home", "tmp_path")
     found = {name: fixtures.getfixturedefs(name, request.node)[-1].func for name in names}
@@ -36,7 +36,9 @@ def test_fixtures_decide_too(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.fast
 @pytest.mark.parametrize("what", ["process", "connection", "nothing"])
-def test_a_fast_test_that_starts_something_fails(request: pytest.FixtureRequest, what: str) -> None:
+def test_fast_test_that_starts_a_process_or_connects_fails(
+    request: pytest.FixtureRequest, what: str
+) -> None:
     def do() -> None:
         if what == "process":
             subprocess.run(["true"], check=True)

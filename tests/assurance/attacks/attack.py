@@ -1,4 +1,4 @@
-"""The corpus: one shell script per attack, with what must come of it in lines that begin `#:`."""
+"""The attacks of the corpus: shell scripts with the expected outcome in lines that begin `#:`."""
 
 import re
 from dataclasses import dataclass, field
@@ -39,21 +39,21 @@ class Attack:
 
     @property
     def number(self) -> int:
-        """What its name begins with."""
+        """The number that the attack's name begins with."""
         return int(self.name.partition("-")[0])
 
     def task(self, variables: dict[str, str]) -> str:
-        """Give the whole task, with what the harness tells it."""
+        """Return the shell script of the task, with the variables of the harness."""
         told = {**variables, "HONEST": "yes" if self.honest else "no"}
         head = "".join(f"{name}='{value}'\n" for name, value in told.items())
         return f"{head}{(SCRIPTS / 'prelude.sh').read_text()}\n{self.script}\ntrue\n"
 
     def surroundings(self) -> tuple[str, tuple[str, ...], str]:
-        """Say which attacks it can share a run with: those that answer the same."""
+        """Return what attacks that share a run must have in common."""
         return self.repository, self.options, self.group
 
     def broken_rules(self, output: str) -> list[str]:
-        """Compare what it reports of itself with what it may reach."""
+        """Return the rules of the attack that the reports in its output break."""
         reports = re.findall(r"^REPORT (.*)$", output, re.MULTILINE)
         text = "\n".join(reports)
         broken = [f"it reports `{r}`" for r in reports if re.search(self.never, r)]
@@ -68,7 +68,7 @@ class Attack:
 
 
 def load(name: str) -> Attack:
-    """Read one attack."""
+    """Read the attack with a name."""
     script = (CORPUS / f"{name}.sh").read_text()
     said: dict[str, list[str]] = {}
     for key, value in re.findall(r"^#: (\w+) ?(.*)$", script, re.MULTILINE):
@@ -97,13 +97,13 @@ def load(name: str) -> Attack:
 
 
 def every() -> list[Attack]:
-    """Read all attacks, in order."""
+    """Read all attacks, sorted by number."""
     found = [load(path.stem) for path in CORPUS.glob("*.sh")]
     return sorted(found, key=lambda attack: attack.number)
 
 
 def grouped(attacks: list[Attack], size: int) -> list[tuple[Attack, ...]]:
-    """Put attacks that can share a run together, at most `size` in one."""
+    """Group attacks that can share a run, at most `size` in a group."""
     alike: dict[tuple[str, tuple[str, ...], str], list[Attack]] = {}
     for attack in attacks:
         alike.setdefault(attack.surroundings(), []).append(attack)

@@ -1,4 +1,4 @@
-"""Who runs the orchestrator: root, or an ordinary user of the docker group."""
+"""Users who run the orchestrator: root, and an ordinary user of the docker group."""
 
 import os
 import pwd
@@ -40,7 +40,7 @@ class Caller:
 
     @property
     def prefix(self) -> list[str]:
-        """What a command begins with to be theirs."""
+        """The beginning of a command line that runs a command as this user."""
         if self.uid == os.getuid():
             return []
         # Their groups come from the system: the daemon's socket is the docker group's.
@@ -48,7 +48,7 @@ class Caller:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nothing of ours but where the project is."""
+        """The user's environment, with the path of the project."""
         packages = f"{ROOT}:{sysconfig.get_path('purelib')}"
         known = {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "160"}
         known |= {secret.NAME: secret.VALUE, "ORCHESTRATOR_MAX_WORKTREES": "100"}
@@ -56,13 +56,13 @@ class Caller:
         return {"PATH": _PATH, "HOME": str(self.home), "LC_ALL": "C.UTF-8", **known, **docker}
 
     def popen(self, command: Sequence[str], cwd: Path, **more: object) -> subprocess.Popen[bytes]:
-        """Start a command of theirs."""
+        """Start a command as this user."""
         return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
             [*self.prefix, *command], cwd=cwd, env=self.environment, **more
         )
 
     def run(self, *command: str, cwd: Path, timeout: float = 300) -> str:
-        """Run a command of theirs that must succeed, and give its stdout."""
+        """Run a command as this user, which must succeed, and return its stdout."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with self.popen(command, cwd, start_new_session=True, **pipes) as process:
             try:
@@ -75,14 +75,14 @@ class Caller:
         return stdout.decode(errors="replace").strip()
 
     def own(self, path: Path) -> None:
-        """Make a tree theirs."""
+        """Make this user the owner of a directory tree."""
         if self.uid != os.getuid():
             subprocess.run(["chown", "-hR", f"{self.uid}:{self.gid}", str(path)], check=True)
 
 
 @contextmanager
 def callers(directory: Path) -> Iterator[dict[str, Caller]]:
-    """Give everyone that this machine lets us be; a user that we had to make is removed again."""
+    """Yield all users that can be tested; a user that had to be created is removed at the end."""
     directory.chmod(0o711)
     mine = _caller("root" if os.getuid() == 0 else "user", os.getuid(), os.getgid(), directory)
     if os.getuid() != 0:
@@ -106,7 +106,7 @@ def _caller(name: str, uid: int, gid: int, directory: Path) -> Caller:
 
 
 def _interpreter(caller: Caller) -> str:
-    """Find a Python that they may start and that the installed packages fit."""
+    """Find a Python interpreter that the user may start and that has the installed packages."""
     version = f"python3.{sys.version_info.minor}"
     tried = (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}")
     for python in tried:

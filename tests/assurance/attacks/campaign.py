@@ -1,4 +1,4 @@
-"""One run of the real command line: attackers side by side with a worker that does its job."""
+"""A run of the real command line with several attacks and an honest worker beside them."""
 
 import json
 import os
@@ -39,7 +39,7 @@ RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass
 class Observation:
-    """What one attack did."""
+    """The outcome and the harms of one attack."""
 
     attack: Attack
     harms: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Observation:
 
 @dataclass
 class Campaign:
-    """One run of several attacks."""
+    """The outcome of one run with several attacks."""
 
     observations: list[Observation]
     harms: list[str] = field(default_factory=list)
@@ -61,14 +61,14 @@ class Campaign:
 
 
 def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Campaign:
-    """Attack a fresh repository at `place`, and look at everything afterwards."""
+    """Run attacks in a new repository at `place`, and check everything afterwards."""
     target = make_target(caller, place, attacks[0].repository)
     marks = place.parent / f"{place.name}-marks"
     marks.mkdir()
     campaign = Campaign([Observation(attack) for attack in attacks])
     traps = [set_trap(marks, attack) for attack in attacks]
     caller.own(marks)
-    before = [looked_at(trap) for trap in traps]
+    before = [trap_times(trap) for trap in traps]
     # Where there is no network there is nobody to look for them.
     is_open = "open" in attacks[0].options
     with host_services() if is_open else nullcontext(dict[str, str]()) as told:
@@ -85,7 +85,7 @@ def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Ca
     for observation, trap, was in zip(campaign.observations, traps, before, strict=True):
         if (marks / observation.attack.name).exists():
             observation.harms.append("code of the task ran on the host")
-        if looked_at(trap) != was:
+        if trap_times(trap) != was:
             observation.harms.append("something on the host followed a link of the task's")
     campaign.harms += target.broken_objects()
     clean_up(target, campaign.harms)
@@ -93,13 +93,13 @@ def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Ca
 
 
 def variables(target: Target, marks: Path, attack: Attack) -> dict[str, str]:
-    """Give what a task is told."""
+    """Return the variables of an attack's task."""
     mark = marks / attack.name
     return {"MARK": str(mark), "TRAP": f"{mark}.trap", **target.private}
 
 
 def set_trap(marks: Path, attack: Attack) -> Path:
-    """Make a directory that nobody may look into."""
+    """Create a directory on the host that nothing must read."""
     trap = marks / f"{attack.name}.trap"
     (trap / "below").mkdir(parents=True)
     (trap / "secret").write_text("CANARY-host-secret\n")
@@ -110,8 +110,8 @@ def set_trap(marks: Path, attack: Attack) -> Path:
     return trap
 
 
-def looked_at(trap: Path) -> list[tuple[int, int]]:
-    """Give the times that tell whether somebody did."""
+def trap_times(trap: Path) -> list[tuple[int, int]]:
+    """Return the times of a trap, which change when a program reads it."""
     infos = [path.stat() for path in (trap, trap / "below", trap / "secret")]
     return [(info.st_atime_ns, info.st_mtime_ns) for info in infos]
 
@@ -204,7 +204,7 @@ def _look(campaign: Campaign, target: Target, done: _Done) -> None:
 
 
 def _kept_refs(run_id: str, results: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the refs that the results name, as far as each lies where its worker's may lie."""
+    """Return the kept refs that the results name and that belong to their worker."""
     return {
         ref
         for result in results
@@ -235,7 +235,7 @@ def _verdict(attack: Attack, result: dict[str, Any]) -> list[str]:
 
 
 def _arrival(attack: Attack, target: Target, result: dict[str, Any]) -> list[str]:
-    """Say what is wrong with what came of the attacker's own honest work."""
+    """Return what is wrong with the branch and the honest work of an attacker."""
     branch = result["branch"]
     base = target.refs["refs/heads/main"]
     if target.git("rev-parse", branch) != result["commit"]:
@@ -254,7 +254,7 @@ def _arrival(attack: Attack, target: Target, result: dict[str, Any]) -> list[str
 
 @contextmanager
 def _meanwhile(target: Target, workers: int, harms: list[str]) -> Iterator[None]:
-    """Be the user who looks at things while the run goes on."""
+    """Run git commands of the user while the run is in progress."""
     places = [str(target.path), *(str(target.worktree(n)) for n in range(1, workers + 1))]
     command = ["sh", str(SCRIPTS / "meanwhile.sh"), *places]
     process = target.caller.popen(
@@ -278,7 +278,7 @@ def _lines(process: subprocess.Popen[bytes]) -> list[str]:
 
 
 def next_steps(target: Target, workers: int, *, patience: float = 600) -> list[str]:
-    """Be the user who goes on working after the run."""
+    """Run git commands of the user after the run, and return the harms."""
     places = [str(target.worktree(n)) for n in range(1, workers + 1)] + [str(target.path)]
     script = str(SCRIPTS / "next.sh")
     try:
@@ -291,7 +291,7 @@ def next_steps(target: Target, workers: int, *, patience: float = 600) -> list[s
 
 
 def _next_run(target: Target) -> list[str]:
-    """Be the user who starts another run: it takes nothing from a worker's branch."""
+    """Plan another run, and check that it takes no settings from a worker's branch."""
     command = (target.caller.python, "-m", "orchestrator", "parallel", "--dry-run", "--json", "x")
     planned = target.caller.run(*command, cwd=target.path)
     return ["the next run takes a worker's settings"] if "PWNED" in planned else []

@@ -1,4 +1,4 @@
-"""Options, callers, and the runs, each made once and asked by many tests."""
+"""Options, callers and campaigns; each campaign is run once and used by many tests."""
 
 import os
 import tempfile
@@ -28,12 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def each_caller(config: pytest.Config) -> bool:
-    """Tell whether every attack is made by every caller, or by them in turn."""
+    """Return whether every caller makes every attack; otherwise callers take turns."""
     return bool(config.getoption("every_caller") or config.getoption("write_table"))
 
 
 def turns(config: pytest.Config, groups: list[Group], *, first: int = 0) -> list[tuple[str, Group]]:
-    """Give callers and the groups of attacks that they make: in turns, or all of them each."""
+    """Return pairs of a caller and a group of attacks: in turns, or all combinations."""
     if each_caller(config):
         return [(caller, group) for caller in CALLERS for group in groups]
     return [(CALLERS[turn % len(CALLERS)], group) for turn, group in enumerate(groups, start=first)]
@@ -42,7 +42,7 @@ def turns(config: pytest.Config, groups: list[Group], *, first: int = 0) -> list
 def each_attack(
     metafunc: pytest.Metafunc, names: tuple[str, str, str], turns: list[tuple[str, Group]]
 ) -> None:
-    """Make a test of each attack."""
+    """Generate one test for each attack."""
     cases = [(caller, group, attack) for caller, group in turns for attack in group]
     ids = [f"{attack.name}-{caller}" for caller, _, attack in cases]
     metafunc.parametrize(names, cases, ids=ids)
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def grounds() -> Iterator[Path]:
-    """Give a directory that every caller can reach; pytest's own is closed to others."""
+    """A directory that every caller can read; pytest's own directories are private."""
     with tempfile.TemporaryDirectory(prefix="attacks-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
@@ -86,9 +86,9 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
 
 @pytest.fixture(scope="session")
 def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.FixtureRequest) -> Run:
-    """Give a function that makes a run once, however often it is asked.
+    """Return a function that runs a campaign once, and returns its outcome to every test.
 
-    Where every caller is to make every attack, they do it at the same time.
+    With `--every-caller`, the callers run the same campaign at the same time.
     """
     known: dict[tuple[str, str, tuple[str, ...]], Future[Campaign]] = {}
 

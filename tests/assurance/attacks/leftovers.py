@@ -1,4 +1,4 @@
-"""What is left of a run: nothing, once the user has cleaned up."""
+"""Check that nothing is left of a run after the user has cleaned up."""
 
 import subprocess
 
@@ -8,7 +8,7 @@ from tests.assurance.attacks.target import Target
 
 
 def clean_up(target: Target, harms: list[str]) -> None:
-    """Remove everything as the user would, and see what is left."""
+    """Clean up as the user would, and add everything that is left to the harms."""
     command = (target.caller.python, "-m", "orchestrator", "parallel-cleanup", "--purge")
     try:
         target.caller.run(*command, cwd=target.path)
@@ -16,22 +16,22 @@ def clean_up(target: Target, harms: list[str]) -> None:
         harms.append(f"clean-up: {str(error)[-500:]}")
     left = sorted(path.name for path in target.path.glob(".architect-parallel-*"))
     left += target.git("for-each-ref", "--format=%(refname)", "refs/heads/architect").splitlines()
-    left += left_aside(target)
+    left += left_worker_directories(target)
     harms += [f"left after clean-up: {name}" for name in left]
     harms += [f"left in the engine: {name}" for name in left_in_engine(target)]
     # Python's own would recurse too deeply.
     subprocess.run(["rm", "-rf", str(target.path)], check=True)
 
 
-def left_aside(target: Target) -> list[str]:
-    """List what is left of what workers wrote aside."""
+def left_worker_directories(target: Target) -> list[str]:
+    """List directories of workers' state that are left."""
     runs = target.path / ".git" / "orchestrator" / "runs"
     found = (folder for folder in runs.glob("*/worker-*/*") if folder.is_dir())
     return sorted(f"{folder.parent.name}/{folder.name}" for folder in found)
 
 
 def left_in_engine(target: Target) -> list[str]:
-    """List what is in the engine for its repository."""
+    """List the containers, networks and volumes that are left of a repository."""
     client = docker.APIClient(version="auto")
     try:
         ours = {"label": f"orchestrator.repository={target.path}/.git"}

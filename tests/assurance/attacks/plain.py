@@ -1,6 +1,6 @@
-"""The same attacks on what people do without an orchestrator: `docker run -v`, as root.
+"""The same attacks on plain `docker run -v` as root, without an orchestrator.
 
-Some would take this machine with them. What keeps it alive is `BOUNDS`, said on the page.
+Some attacks would make this machine unusable without `BOUNDS`, which the page names.
 """
 
 import os
@@ -20,9 +20,9 @@ from tests.assurance.attacks.caller import Caller
 from tests.assurance.attacks.campaign import (
     RAW,
     Observation,
-    looked_at,
     next_steps,
     set_trap,
+    trap_times,
     variables,
 )
 from tests.assurance.attacks.service import host_services
@@ -50,7 +50,7 @@ _LISTENER = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=81
 
 
 def attack_plain(caller: Caller, place: Path, attack: Attack) -> Observation:
-    """Run one attack in a container that has the repository mounted, then use git as ever."""
+    """Run an attack in a container with the repository mounted, then use git as a user would."""
     target = make_target(caller, place, attack.repository)
     for number in (1, 2):
         branch = f"architect/parallel-{number}"
@@ -60,7 +60,7 @@ def attack_plain(caller: Caller, place: Path, attack: Attack) -> Observation:
     marks = place.parent / f"{place.name}-marks"
     marks.mkdir()
     trap = set_trap(marks, attack)
-    before = looked_at(trap)
+    before = trap_times(trap)
     observation = Observation(attack)
     with _network(attack) as (network, told):
         task = attack.task(told | variables(target, marks, attack))
@@ -70,7 +70,7 @@ def attack_plain(caller: Caller, place: Path, attack: Attack) -> Observation:
     harms = _afterwards(target, attack, output)
     if (marks / attack.name).exists():
         harms.insert(0, "code of the task ran on the host")
-    if looked_at(trap) != before:
+    if trap_times(trap) != before:
         harms.append("something on the host followed a link of the task's")
     observation.harms += [harm.replace(str(place), ".") for harm in harms]
     subprocess.run(["rm", "-rf", str(place)], check=False)
@@ -79,7 +79,7 @@ def attack_plain(caller: Caller, place: Path, attack: Attack) -> Observation:
 
 @contextmanager
 def _network(attack: Attack) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give `none`, or a network of this test's own where the host and a neighbour listen."""
+    """Yield `none`, or a network of this test in which the host and another container listen."""
     if "open" not in attack.options:
         yield "none", {}
         return
@@ -168,7 +168,7 @@ def _said(output: str) -> list[str]:
 
 
 def _left(path: Path) -> list[str]:
-    """Say what it wrote that a limit would have kept it from."""
+    """Return the files and bytes left by the task that exceed the limits of a worker."""
     listed = subprocess.run(
         ["find", str(path), "-printf", "%b\n"], capture_output=True, timeout=60, check=False
     )

@@ -1,4 +1,4 @@
-"""The secret that some tasks are given, and where it must not turn up."""
+"""The secret of some tasks, and checks of the places where it must not appear."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ _MOST = 50 << 20
 
 @contextmanager
 def watched_engine(repository: Path, harms: list[str]) -> Iterator[None]:
-    """Look at what the engine knows of the repository's containers while the block runs."""
+    """Search the engine's data on the repository's containers for the secret during the block."""
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(repository, harms, done))
     watcher.start()
@@ -50,7 +50,7 @@ def _inspected(client: docker.APIClient, container: str) -> str:
 
 
 def kept_in(run_directory: Path) -> list[str]:
-    """Name our own records that hold the secret; what the worker wrote itself is its own."""
+    """List the run's records that contain the secret, other than the worker's own files."""
     found = []
     for pattern in ("*.json", "*.ndjson", "worker-*/*.log", "worker-*/*.json"):
         for path in run_directory.glob(pattern):

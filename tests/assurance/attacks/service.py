@@ -1,4 +1,4 @@
-"""Services of the machine's own, for attacks to look for: on loopback and the bridge alone."""
+"""Services of the host for attacks to look for, on loopback and on the bridge only."""
 
 import socket
 import threading
@@ -14,10 +14,10 @@ _TURN = 0.2
 
 @contextmanager
 def host_services(gateway: str | None = None) -> Iterator[dict[str, str]]:
-    """Serve until the block ends, and give what a task is told: the gateway and the port.
+    """Serve during the block, and yield the gateway and the port as variables of a task.
 
     Args:
-        gateway: An address of this machine on a bridge. Default: that of the engine's own.
+        gateway: An address of this machine on a bridge. Default: that of the engine's bridge.
     """
     gateway, done = gateway or bridge_gateway(), threading.Event()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The table: every attack, what it is, and what it did in each arrangement."""
+"""The table of `docs/attacks.md`: every attack, and its harms in each arrangement."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -39,7 +39,7 @@ and needs root. Running some of the tests replaces only their cells. Each task i
 
 
 class Table:
-    """Collects what was observed."""
+    """Collects observations."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, str]] = {}
@@ -47,7 +47,7 @@ class Table:
         self.columns: list[str] = []
 
     def add(self, observation: Observation, *, column: str) -> None:
-        """Note what one attack did in one arrangement."""
+        """Record the observation of one attack in one arrangement."""
         name = observation.attack.name
         self.attacks[name] = observation.attack
         if column not in self.columns:
@@ -55,7 +55,7 @@ class Table:
         self.rows.setdefault(name, {})[column] = _summary(observation.harms)
 
     def add_all(self, made: Future[Campaign], attacks: Sequence[Attack], *, column: str) -> None:
-        """Note what came of a run; one that broke off is a harm of all that took part in it."""
+        """Record a campaign; an error that ended it counts as a harm of each of its attacks."""
         error = made.exception()
         observed = [Observation(a, [f"broke off: {error}"]) for a in attacks]
         for observation in observed if error else made.result().observations:
@@ -65,7 +65,7 @@ class Table:
         return sorted(self.rows, key=lambda name: self.attacks[name].number)
 
     def text(self) -> str:
-        """Give it for a terminal: what was harmed, in a word."""
+        """Return a summary of the harms for the terminal."""
         columns = _ordered(self.columns)
         lines = [f"{'attack':26}" + "".join(f"{column:16}" for column in columns)]
         for name in self._names():
@@ -75,7 +75,7 @@ class Table:
         return "\n".join(lines)
 
     def page(self, before: str = "") -> str:
-        """Return a page with what was measured now, and what an older page has beside that."""
+        """Return the page with the new observations; other cells are copied from the old page."""
         rows = {attack.name: _cells_of(before).get(attack.name, {}) for attack in every()}
         for name, row in self.rows.items():
             rows[name] = rows.get(name, {}) | {c: _cell(found) for c, found in row.items()}
@@ -99,7 +99,7 @@ def _ordered(columns: Iterable[str]) -> list[str]:
 
 
 def _cells_of(page: str) -> dict[str, dict[str, str]]:
-    """Return the cells of a page that were measured, by attack and column."""
+    """Return the measured cells of a page by attack and column."""
     lines = [line.removesuffix(" |") for line in page.splitlines() if line.startswith("| ")]
     columns = next((one for one in lines if one.startswith(_FIRST)), "").split(" | ")[2:]
     rows = [line.removeprefix("| ").split(" | ") for line in lines if line[2].isdigit()]

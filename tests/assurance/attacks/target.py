@@ -1,4 +1,4 @@
-"""The repository that is attacked, and what must still be true of it afterwards."""
+"""The repository that is attacked, and checks of its state afterwards."""
 
 import hashlib
 import os
@@ -38,7 +38,7 @@ _FILTER = "#!/bin/sh\nexec cat\n"
 
 @dataclass
 class Target:
-    """A throw-away repository and its state before the attack."""
+    """A temporary repository and its state before the attack."""
 
     caller: Caller
     path: Path
@@ -48,23 +48,23 @@ class Target:
     """Seconds that one command of git may take."""
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
-        """Run the caller's git."""
+        """Run git as the caller, and return its stdout."""
         return self.caller.run("git", *arguments, cwd=cwd or self.path, timeout=self.patience)
 
     def worktree(self, number: int) -> Path:
-        """Give the worktree of worker `number`."""
+        """Return the path of the worktree of worker `number`."""
         return self.path / f".architect-parallel-{number}"
 
     @property
     def private(self) -> dict[str, str]:
-        """Objects that no worker is given, by id."""
+        """Ids of objects that no worker is given, by the name of a variable."""
         return {
             "PRIVATE": self.refs["refs/heads/private"],
             "PRIVATE_BLOB": self.git("rev-parse", "private:only-here"),
         }
 
     def remember(self) -> None:
-        """Take down what no attack may change."""
+        """Record the refs and files that no attack may change."""
         self.refs = self._refs()
         self.files = dict(self._fingerprints())
 
@@ -78,10 +78,10 @@ class Target:
             yield str(path.relative_to(self.path)), hashlib.sha256(path.read_bytes()).hexdigest()
 
     def harms(self, workers: int, kept_refs: Collection[str] = ()) -> list[str]:
-        """Return what is not as it was; to be asked before the user does anything.
+        """Return the changes of refs and files; call this before the user runs git commands.
 
         Args:
-            workers: How many workers ran: their branches are theirs.
+            workers: Number of workers of the run; they may change their own branches.
             kept_refs: Refs in which the results say that workers' other commits are kept.
         """
         mine = {f"refs/heads/architect/parallel-{n}" for n in range(1, workers + 1)} | {*kept_refs}
@@ -96,7 +96,7 @@ class Target:
         return harms + _changed(sorted(changed))
 
     def broken_objects(self) -> list[str]:
-        """Let git check all objects."""
+        """Check all objects with `git fsck`, and return its error."""
         try:
             self.git("fsck", "--no-dangling", "--strict")
         except AssertionError as error:
@@ -104,7 +104,7 @@ class Target:
         return []
 
     def worktree_harms(self, number: int) -> list[str]:
-        """Say what is wrong with a worktree that the user gets back."""
+        """Return what is wrong with the worktree of a worker."""
         path = self.worktree(number)
         pointer = path / ".git"
         if not path.exists():
@@ -140,13 +140,13 @@ def _changed(names: list[str]) -> list[str]:
 
 
 def make_target(caller: Caller, path: Path, kind: str) -> Target:
-    """Make a repository with a branch that no worker is given.
+    """Create a repository with a branch that no worker is given.
 
     Args:
-        caller: Whose it is.
-        path: Where.
-        kind: `rich` for one with a submodule, and a configuration that names tracked files;
-            `programs` for one whose configuration names them in every other way.
+        caller: The owner.
+        path: The directory of the repository.
+        kind: `rich` for a submodule and a configuration that names tracked files; `programs` for a
+            configuration that names programs in every other way.
     """
     path.mkdir(parents=True)
     caller.own(path.parent)
@@ -188,7 +188,7 @@ def _write_files(path: Path) -> None:
 
 
 def _enrich(target: Target) -> None:
-    """Give it what many repositories have: a submodule, tracked hooks and filters, a token."""
+    """Add what many repositories have: a submodule, tracked hooks and filters, a token."""
     library = target.path.parent / f"{target.path.name}-library"
     library.mkdir()
     (library / "lib.c").write_text("lib\n")

@@ -1,8 +1,8 @@
-"""Every attack, through the real command line.
+"""Tests that no attack of the corpus succeeds through the real command line.
 
-`make test` makes each attack once: root and an ordinary user take turns with the runs, and what
-attacks the files of a work tree has a checkout of its own instead of an overlay. With
-`--every-caller` both callers make every attack, in both arrangements.
+`make test` makes each attack once: root and an ordinary user take turns with the runs, and
+attacks on the files of a worktree use a checkout in place of an overlay. With `--every-caller`
+both callers make every attack, in both arrangements.
 """
 
 import pytest

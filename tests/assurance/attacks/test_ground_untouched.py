@@ -1,4 +1,4 @@
-"""Whoever runs it: what is the user's stays as it was, and what comes back is theirs."""
+"""Tests that a run leaves the checkout unchanged, and that worktrees belong to the caller."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ TASK = "echo work > work; git add -A; git commit -qm work; mkdir -m 000 locked; 
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
-def test_the_base_checkout_is_byte_identical(everyone: dict[str, Caller], who: str) -> None:
+def test_run_does_not_change_the_callers_checkout(everyone: dict[str, Caller], who: str) -> None:
     if who not in everyone:
         # Only root can be somebody else.
         assert set(everyone) == {"user"}
@@ -22,7 +22,7 @@ def test_the_base_checkout_is_byte_identical(everyone: dict[str, Caller], who: s
     caller = everyone[who]
     repo = make_repository(caller.home / "untouched")
     caller.own(repo)
-    before = own_fingerprint(caller, repo)
+    before = caller_fingerprint(caller, repo)
     command = [caller.python, "-m", "orchestrator", "parallel", "--agent-cli", "shell", TASK]
     options = ["--workers", "2", "--network", "none", "--json"]
     with caller.popen([*command, *options], repo, stdout=subprocess.PIPE) as process:
@@ -33,13 +33,13 @@ def test_the_base_checkout_is_byte_identical(everyone: dict[str, Caller], who: s
         worktree = Path(result["worktree_path"])
         assert {path.lstat().st_uid for path in [worktree, *worktree.rglob("*")]} == {caller.uid}
         assert caller.run("git", "status", "--porcelain", cwd=worktree) == ""
-    assert own_fingerprint(caller, repo) == before
+    assert caller_fingerprint(caller, repo) == before
     caller.run("git", "worktree", "remove", ".architect-parallel-1", cwd=repo)
     caller.run("git", "branch", "-D", "architect/parallel-1", cwd=repo)
 
 
-def own_fingerprint(caller: Caller, repo: Path) -> dict[str, str]:
-    """Look as root would: git trusts the owner alone, so the answers of git are asked of them."""
+def caller_fingerprint(caller: Caller, repo: Path) -> dict[str, str]:
+    """Fingerprint a repository; git is run as the caller, because git trusts only the owner."""
     asked = {
         "status": caller.run("git", "status", "--porcelain", cwd=repo),
         "main": caller.run("git", "rev-parse", "main", "HEAD", cwd=repo),

@@ -1,4 +1,4 @@
-"""Hostile tasks whose orchestrator is killed: the clean-up meets what nobody looked at before."""
+"""Tests of the cleanup after a run of hostile tasks whose orchestrator was killed."""
 
 import signal
 import subprocess
@@ -12,12 +12,12 @@ from tests.assurance.attacks.attack import Attack, load
 from tests.assurance.attacks.caller import Caller
 from tests.assurance.attacks.campaign import (
     LIMITS,
-    looked_at,
     next_steps,
     set_trap,
+    trap_times,
     variables,
 )
-from tests.assurance.attacks.leftovers import left_aside, left_in_engine
+from tests.assurance.attacks.leftovers import left_in_engine, left_worker_directories
 from tests.assurance.attacks.target import HONEST, Target, make_target
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
@@ -33,7 +33,7 @@ DEADLINE = 300.0
 
 @dataclass(frozen=True)
 class Killed:
-    """A run that was killed while its workers waited, all of their attack done."""
+    """A run that was killed while its workers waited, after their attacks."""
 
     target: Target
     attacks: list[Attack]
@@ -41,21 +41,21 @@ class Killed:
     traps: dict[Path, list[tuple[int, int]]]
 
     def orchestrator(self, *arguments: str) -> str:
-        """Run a command that must succeed in time."""
+        """Run an orchestrator command that must succeed in time."""
         python = self.target.caller.python
         command = (python, "-m", "orchestrator", *arguments)
         return self.target.caller.run(*command, cwd=self.target.path, timeout=DEADLINE)
 
 
 def killed_run(caller: Caller) -> Killed:
-    """Let every worker do its worst, and kill our process before it can deal with it."""
+    """Start a run, wait until all attacks are made, and kill the orchestrator."""
     target = make_target(caller, caller.home / "killed" / "run", "")
     marks = target.path.parent / "marks"
     marks.mkdir()
     attacks = [load(name) for name in ATTACKS]
     traps = [set_trap(marks, attack) for attack in attacks]
     caller.own(marks)
-    killed = Killed(target, attacks, marks, {trap: looked_at(trap) for trap in traps})
+    killed = Killed(target, attacks, marks, {trap: trap_times(trap) for trap in traps})
     tasks = [attack.task(variables(target, marks, attack)) for attack in attacks]
     named = [word for task in tasks for word in ("--task", f"{task}\necho {READY}; sleep 600")]
     command = [
@@ -82,7 +82,9 @@ def _await_ready(runs: Path, workers: int) -> None:
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
-def test_what_a_killed_run_leaves_harms_nothing(everyone: dict[str, Caller], who: str) -> None:
+def test_cleanup_after_a_killed_hostile_run_harms_nothing(
+    everyone: dict[str, Caller], who: str
+) -> None:
     if who not in everyone:
         # Only root can be somebody else.
         assert set(everyone) == {"user"}
@@ -105,7 +107,7 @@ def test_what_a_killed_run_leaves_harms_nothing(everyone: dict[str, Caller], who
             assert target.worktree_harms(number) == [], attack.name
     harms = [harm for harm in target.harms(workers) if "refs/orchestrator/" not in harm]
     assert [*harms, *next_steps(target, workers), *target.broken_objects()] == []
-    assert [str(trap) for trap, was in killed.traps.items() if looked_at(trap) != was] == []
+    assert [str(trap) for trap, was in killed.traps.items() if trap_times(trap) != was] == []
     assert [name for name in ATTACKS if (killed.marks / name).exists()] == []
     _nothing_left(killed)
 
@@ -115,4 +117,4 @@ def _nothing_left(killed: Killed) -> None:
     target = killed.target
     assert left_in_engine(target) == []
     assert list(target.path.glob(".architect-parallel-*")) == []
-    assert left_aside(target) == []
+    assert left_worker_directories(target) == []

@@ -1,4 +1,4 @@
-"""Attacks on what a worker may use: each ends with its reason, and the work so far arrives."""
+"""Tests of attacks on limits: each ends with its reason, and earlier work is harvested."""
 
 import pytest
 
@@ -11,7 +11,7 @@ GROUPS = grouped([attack for attack in every() if attack.group == "limits"], 9)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let callers take turns with the groups, or each have all."""
+    """Distribute the groups of attacks over the callers."""
     each_attack(metafunc, ("caller", "group", "attack"), turns(metafunc.config, GROUPS))
 
 

@@ -1,4 +1,4 @@
-"""What the attacks do to plain `docker run -v`; only with `--measure-plain`: it takes minutes."""
+"""Measurement of the attacks on plain `docker run -v`; takes minutes, needs `--measure-plain`."""
 
 from pathlib import Path
 

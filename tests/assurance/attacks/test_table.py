@@ -1,4 +1,4 @@
-"""The page of the attacks keeps what was not measured again."""
+"""Tests that the page of the attacks keeps cells that were not measured again."""
 
 from tests.assurance.attacks.attack import every
 from tests.assurance.attacks.campaign import Observation
@@ -9,7 +9,7 @@ def rows(page: str) -> dict[str, str]:
     return {line.split(" | ")[0]: line for line in page.splitlines() if line.startswith("| ")}
 
 
-def test_cells_that_were_not_measured_again_stay() -> None:
+def test_cells_that_were_not_measured_again_are_kept() -> None:
     before = Table().page(PAGE.read_text())
     assert "| - |" in before
     assert "| ✓ |" in before

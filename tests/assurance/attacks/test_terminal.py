@@ -1,4 +1,4 @@
-"""Tasks that write for a terminal, with the live board on one: only what is ours reaches it."""
+"""Tests that control characters of tasks do not reach a terminal with the live board."""
 
 import os
 import pty
@@ -31,8 +31,8 @@ _OURS = re.compile(r"\x1b\[(?:\?25[lh]|1A|2K|(?:[01]|3[123]|1;3[123])?m)|\r(?=\n
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-def on_a_terminal(caller: Caller, command: list[str], cwd: Path) -> bytes:
-    """Run a command with stdout and stderr on a terminal, and give what reached it."""
+def run_on_terminal(caller: Caller, command: list[str], cwd: Path) -> bytes:
+    """Run a command with stdout and stderr on a terminal, and return its output."""
     ours, theirs = pty.openpty()
     ioctl(ours, termios.TIOCSWINSZ, struct.pack("4H", _ROWS, _COLUMNS, 0, 0))
     streams = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs}
@@ -62,8 +62,8 @@ def _read(descriptor: int) -> Iterator[bytes]:
     raise AssertionError(f"the run still went on after {DEADLINE:.0f} s")
 
 
-def the_target(caller: Caller) -> tuple[Target, list[str]]:
-    """Make a repository, and the tasks that attack whoever watches."""
+def make_terminal_target(caller: Caller) -> tuple[Target, list[str]]:
+    """Create a repository, and return it with the tasks that attack the user's terminal."""
     target = make_target(caller, caller.home / "terminal" / "watched", "")
     marks = target.path.parent / "marks"
     marks.mkdir()
@@ -75,20 +75,22 @@ def the_target(caller: Caller) -> tuple[Target, list[str]]:
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
-def test_nothing_but_our_own_reaches_the_terminal(everyone: dict[str, Caller], who: str) -> None:
+def test_only_control_characters_of_the_board_reach_the_terminal(
+    everyone: dict[str, Caller], who: str
+) -> None:
     if who not in everyone:
         # Only root can be somebody else.
         assert set(everyone) == {"user"}
         return
-    target, tasks = the_target(everyone[who])
+    target, tasks = make_terminal_target(everyone[who])
     named = [word for task in tasks for word in ("--task", task)]
     command = [
         everyone[who].python, "-m", "orchestrator", "parallel", "--agent-cli", "shell",
         "--network", "none", "--workers", str(len(tasks)), "--timeout-per-worker", "120", *named,
     ]  # fmt: skip
 
-    said = on_a_terminal(everyone[who], command, target.path)
-    cleaned = on_a_terminal(
+    said = run_on_terminal(everyone[who], command, target.path)
+    cleaned = run_on_terminal(
         everyone[who],
         [everyone[who].python, "-m", "orchestrator", "parallel-cleanup", "--purge"],
         target.path,
@@ -100,14 +102,14 @@ def test_nothing_but_our_own_reaches_the_terminal(everyone: dict[str, Caller], w
     assert "colour" in shown
     assert "WORKER  TASK" in shown, "no table"
     assert "removed worker 5" in cleaned.decode("utf-8", "strict")
-    assert steering(shown) == []
-    assert steering(cleaned.decode()) == []
+    assert foreign_control_characters(shown) == []
+    assert foreign_control_characters(cleaned.decode()) == []
     assert len(said) < 2_000_000
     assert list(target.path.glob(".architect-parallel-*")) == []
 
 
-def steering(shown: str) -> list[str]:
-    """Give what is not ours and steers a terminal, with what stands around it."""
+def foreign_control_characters(shown: str) -> list[str]:
+    """Return the control characters that are not the board's own, with the text around them."""
     rest = _OURS.sub("", shown)
     found = [n for n, c in enumerate(rest) if c != "\n" and unicodedata.category(c) in _STEERING]
     return [ascii(rest[max(n - 20, 0) : n + 20]) for n in found[:10]]

@@ -1,4 +1,4 @@
-"""How many cases, and which: `pytest tests/assurance/fuzz --fuzz-cases 5000`, `--fuzz-seed 17`."""
+"""Number and choice of cases: `pytest tests/assurance/fuzz --fuzz-cases 5000`, `--fuzz-seed 17`."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def seeds(request: pytest.FixtureRequest) -> Seeds:
-    """The seeds to go through."""
+    """The seeds to try."""
     # The options are unknown when this directory was not named on the command line.
     config = request.config
     return Seeds(

@@ -1,4 +1,4 @@
-"""What a hostile helper could hand over: a pack, a tip and notes, from a seed."""
+"""Harvests that a hostile worker could hand over: a pack, a tip and notes, made from a seed."""
 
 import os
 import random
@@ -17,7 +17,7 @@ Entries = list[bytes]
 
 
 class HostileHarvest:
-    """Writes `out` of a world's worker, and tells in `what` how it is hostile."""
+    """Writes the output directory of a worker, and lists in `what` how it is hostile."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
@@ -37,7 +37,7 @@ class HostileHarvest:
             self._odd_file(out / self.rng.choice(("pack", "tip", "notes")))
 
     def _history(self) -> str:
-        """Make commits on top of the base, some of which break something."""
+        """Create commits on top of the base, some of them invalid or hostile."""
         parent = self.world.base
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             honest = (b"100644", b"honest.txt", self.trees.blob())
@@ -71,7 +71,7 @@ class HostileHarvest:
         )  # fmt: skip
 
     def _odd_file(self, path: Path) -> None:
-        """Put something else where a file should be."""
+        """Replace a file by an object of another kind, such as a FIFO."""
         self.what.append(f"odd {path.name}")
         path.unlink()
         kind = self.rng.randrange(6)
@@ -98,18 +98,18 @@ class HostileHarvest:
         return way(self, things, entries)
 
     def finish(self, entries: Entries) -> bytes:
-        """Put entries together as they should be."""
+        """Return a correct pack of entries."""
         return objects.pack(entries, algorithm=self.world.algorithm)
 
 
 def cut(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """End somewhere in the middle."""
+    """Return a truncated pack."""
     data = harvest.finish(entries)
     return data[: harvest.rng.randrange(len(data))]
 
 
 def flipped(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Change bits; the trailer may be right again."""
+    """Return a pack with changed bits, in some cases with a correct trailer."""
     size = 20 if harvest.world.algorithm == "sha1" else 32
     data = bytearray(harvest.finish(entries))
     for _bit in range(harvest.rng.choice((1, 1, 5))):
@@ -120,13 +120,13 @@ def flipped(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
 
 
 def garbage(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Go on after the end, or be no pack at all."""
+    """Return a pack followed by other bytes, or bytes that are not a pack."""
     data, rng = harvest.finish(entries), harvest.rng
     return rng.choice((data + rng.randbytes(500), data + data, rng.randbytes(999), b"", b"PACK"))
 
 
 def miscounted(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Promise more or fewer objects, or another version."""
+    """Return a pack whose header has a wrong number of objects or another version."""
     count = harvest.rng.choice((0, 1, len(entries) + 1, 2**31, 2**32 - 1))
     version = harvest.rng.choice((2, 2, 3, 0, 99))
     algorithm = harvest.world.algorithm
@@ -134,14 +134,14 @@ def miscounted(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> byt
 
 
 def wrong_size(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Promise an object of another size."""
+    """Return a pack with a wrong size of an object."""
     size = harvest.rng.choice((0, 1, 2**24, 2**32, 2**40, 2**62, 2**70))
     code = harvest.rng.choice((0, 1, 2, 3, 4, 5))
     return harvest.finish([*entries, objects.header(code, size) + zlib.compress(b"little")])
 
 
 def delta_of_base(harvest: HostileHarvest, things: list[Thing], entries: Entries) -> bytes:
-    """Be thin, as an honest pack may; the missing half is there, private or nowhere."""
+    """Return a thin pack, whose delta base is in the repository, private or missing."""
     base, size = harvest.rng.choice(harvest.world.sizes)
     base = harvest.rng.choice((base, base, harvest.trees.some_id()))
     size = harvest.rng.choice((size, size, size + 1))
@@ -151,7 +151,7 @@ def delta_of_base(harvest: HostileHarvest, things: list[Thing], entries: Entries
 
 
 def delta_chain(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Be a long chain of deltas."""
+    """Return a pack with a long chain of deltas."""
     body = b"link 0000"
     thing = Thing("blob", body, harvest.world.algorithm)
     entries.append(objects.whole(thing))
@@ -165,7 +165,7 @@ def delta_chain(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> by
 
 
 def delta_cycle(harvest: HostileHarvest, things: list[Thing], entries: Entries) -> bytes:
-    """Be deltas of each other, which no order resolves."""
+    """Return a pack with two deltas that are each other's base."""
     ends = Thing("blob", b"one", things[0].algorithm), Thing("blob", b"two", things[0].algorithm)
     entries += [
         objects.ref_delta(ends[0].id, 3, ends[1].body),
@@ -175,7 +175,7 @@ def delta_cycle(harvest: HostileHarvest, things: list[Thing], entries: Entries) 
 
 
 def bad_delta(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Copy from beyond the end, use the reserved instruction, or promise too much."""
+    """Return a pack with an invalid delta."""
     base, size = harvest.rng.choice(harvest.world.sizes)
     sizes = objects.number(size)
     delta = harvest.rng.choice(
@@ -191,7 +191,7 @@ def bad_delta(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> byte
 
 
 def inflated(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Hold a file that is small here and large elsewhere."""
+    """Return a pack with a blob that is small when compressed and large when not."""
     size = harvest.rng.choice((2**20, 2**25))
     body = zlib.compress(bytes(size), 9)
     said = harvest.rng.choice((size, size - 1, 10))
@@ -199,14 +199,14 @@ def inflated(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes
 
 
 def repeated(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Hold things twice, and things that nothing names."""
+    """Return a pack with repeated objects, and objects that nothing refers to."""
     extra = Thing("blob", harvest.rng.randbytes(50), harvest.world.algorithm)
     more = [objects.whole(extra), *harvest.rng.choices(entries, k=3)]
     return harvest.finish(entries + more)
 
 
 def lacking(harvest: HostileHarvest, _: list[Thing], entries: Entries) -> bytes:
-    """Leave something out."""
+    """Return a pack without one of its objects."""
     entries.pop(harvest.rng.randrange(len(entries)))
     return harvest.finish(entries)
 

@@ -1,4 +1,4 @@
-"""What must hold after an import, whatever was imported."""
+"""Conditions that must be true after an import, whatever was imported."""
 
 import hashlib
 import os
@@ -24,11 +24,11 @@ _REDACTOR = Redactor({"KEY": b"the value of a key"})
 
 
 def snapshot(root: Path, *, without: Iterable[Path] = ()) -> Snapshot:
-    """Look at every file, directory and link, following none.
+    """Return data on every file, directory and link of a tree, without following links.
 
     Args:
-        root: Where to start.
-        without: Directories not to go into, which a worker may have made too deep to.
+        root: Directory to start at.
+        without: Directories to leave out, which may be too deep to walk.
     """
     found = {}
     skipped = {str(path) for path in without}
@@ -54,7 +54,7 @@ def _content(path: Path, mode: int) -> str:
 
 
 def check_import(world: World) -> str:
-    """Import what lies in a world's `out`, and check everything that must hold.
+    """Import the harvest in a world's output directory, and check all conditions.
 
     Returns:
         `accepted`, `unchanged` or `refused`.
@@ -85,7 +85,7 @@ def _check_message(message: str) -> None:
 def _check_changed(
     before: Snapshot, after: Snapshot, world: World, *, tip: str, objects: bool
 ) -> None:
-    """Hold that nothing differs but the worker's branch, new objects and our own lock."""
+    """Check that nothing changed but the worker's branch, new objects and the lock."""
     allowed = {"repo/.git/orchestrator", "repo/.git/orchestrator/lock"}
     if objects:
         branch = f"repo/.git/refs/heads/{BRANCH}"
@@ -128,7 +128,7 @@ def _check_nothing_private(world: World, tip: str) -> None:
 
 
 def _check_tree(world: World, commit: str) -> None:
-    """Look at a tree by rules of our own."""
+    """Check the entries of a tree, independently of the code under test."""
     given = {(os.fsdecode(name), found) for mode, name, found in world.entries if mode == b"160000"}
     rows = plain(world, "ls-tree", "-r", "-t", "-z", commit).split("\0")
     folders: dict[str, set[str]] = {}
@@ -145,14 +145,14 @@ def _check_tree(world: World, commit: str) -> None:
 
 
 def _is_gits_own(name: str) -> bool:
-    """Tell whether some file system takes a name for `.git`."""
+    """Return whether a file system could take a name for `.git`."""
     seen = "".join(c for c in name if c not in _IGNORED_BY_FILE_SYSTEMS).lower()
     stem = seen.partition(":")[0].rstrip(". ")
     return name in ("", ".", "..") or stem in (".git", "git~1")
 
 
 def _check_out(world: World, tip: str) -> None:
-    """Check the branch out with plain git, and look at everything around it."""
+    """Check the branch out with plain git, and check everything around it."""
     scratch = world.root / "scratch"
     scratch.mkdir()
     around = _look(world)
@@ -180,7 +180,7 @@ def _files(root: Path) -> list[Path]:
 def plain(
     world: World, *arguments: str, work_tree: Path | None = None, index: Path | None = None
 ) -> str:
-    """Run git as the user would, without any of our settings."""
+    """Run git as the user would, without the settings of the orchestrator."""
     env = {"PATH": os.environ["PATH"], "HOME": str(world.root), "GIT_CONFIG_GLOBAL": _NULL}
     env |= {"GIT_DIR": str(world.root / "repo" / ".git"), "GIT_CONFIG_NOSYSTEM": "1"}
     if work_tree is not None:

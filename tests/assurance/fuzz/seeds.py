@@ -1,4 +1,4 @@
-"""Goes through seeds, one case each, and tells how a failing one is run again."""
+"""Run one case for each seed, and report how to repeat a case that failed."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ _MOST_FAILURES = 5
 
 @dataclass
 class Seeds:
-    """Which seeds to try, and what came of them."""
+    """The seeds to try, and the outcomes."""
 
     cases: int | None = None
     only: int | None = None
@@ -24,11 +24,11 @@ class Seeds:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def run(self, case: Callable[[int], str], *, ordinary: int) -> None:
-        """Run a case per seed; its answer is counted.
+        """Run a case for each seed, and count the outcomes.
 
         Args:
-            case: Takes a seed, gives a word for what became of it, fails by AssertionError.
-            ordinary: How many, unless the command line says otherwise.
+            case: Takes a seed and returns its outcome; a failure is an AssertionError.
+            ordinary: Number of cases unless the command line sets another.
         """
         chosen = range(self.cases or ordinary) if self.only is None else [self.only]
         for seed in chosen:

@@ -1,4 +1,4 @@
-"""A worker that leaves its git in any state, from a seed; each content that it writes is new."""
+"""A worker that leaves its git in a random state; each content that it writes is new."""
 
 import os
 import random
@@ -33,7 +33,7 @@ class Worker:
         }
 
     def work(self) -> None:
-        """Do some things one after the other; many a one fails, as it does for an agent."""
+        """Take several random steps; like those of an agent, some of them fail."""
         (self.world.store.git / "info" / "exclude").write_text("*.log\n")
         (self.world.store.harvest / "info" / "exclude").write_text("*.log\n")
         for _ in range(self.rng.randrange(3, 16)):
@@ -42,7 +42,7 @@ class Worker:
             step(self)
 
     def git(self, *arguments: str, stdin: str = "") -> str:
-        """Run git and give its stdout, whatever becomes of it."""
+        """Run git and return its stdout; errors are ignored."""
         done = subprocess.run(
             ["git", *arguments], cwd=self.tree, env=self._env, input=stdin.encode(),
             capture_output=True, check=False, timeout=60,
@@ -50,19 +50,19 @@ class Worker:
         return done.stdout.decode(errors="replace").strip()
 
     def text(self) -> str:
-        """Give a line that was never there before, always of one length."""
+        """Return a new line, always of the same length."""
         self._count += 1
         return f"content {self._count:06}\n"
 
     def file(self) -> Path:
-        """Write a new content to some file."""
+        """Write new content to a random file."""
         path = self.tree / self.rng.choice(_FILES)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.text())
         return path
 
     def content(self) -> set[str]:
-        """Give the ids of all content that is in a commit, in the index or in a file of git's."""
+        """Return the ids of all content in commits, in the index and in files that git includes."""
         found = set(
             self.git("hash-object", "--stdin-paths", stdin="\n".join(self._files())).split()
         )
@@ -73,7 +73,7 @@ class Worker:
         return found
 
     def commits(self) -> set[str]:
-        """Give the ids of all commits, those that no ref reaches included."""
+        """Return the ids of all commits, including those that no ref reaches."""
         listing = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)")
         rows = (row.split() for row in self.git(*listing).splitlines())
         return {row[0] for row in rows if row[1] == "commit"}
@@ -90,7 +90,7 @@ def write(worker: Worker) -> None:
 
 
 def write_like_another(worker: Worker) -> None:
-    """As `cp -p` does, of files of one size."""
+    """Change a file and keep its size and time, as `cp -p` may do."""
     one, other = worker.file(), worker.tree / "a.txt"
     if one != other and other.exists():
         info = other.stat()

@@ -1,4 +1,4 @@
-"""Whatever state a worker leaves its git in, all that it wrote is reachable afterwards."""
+"""Tests that all content of a worker is reachable after the harvest, in any state of its git."""
 
 import shutil
 from collections.abc import Iterator
@@ -29,7 +29,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-def test_all_that_a_worker_wrote_is_reachable(seeds: Seeds, world: World, tmp_path: Path) -> None:
+def test_all_content_of_a_worker_is_reachable_after_the_harvest(
+    seeds: Seeds, world: World, tmp_path: Path
+) -> None:
     def case(seed: int) -> str:
         mine = world.copy(tmp_path / f"{seed}")
         worker = Worker(mine, seed)

@@ -1,4 +1,4 @@
-"""The helper on hostile work trees: it ends, touches nothing else, and its answer is checked."""
+"""Tests of the harvest's helper on hostile work trees: it ends, and changes nothing else."""
 
 import os
 import resource
@@ -29,7 +29,7 @@ _MEMORY = 1024**3
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A directory that another user can reach, which pytest's own is not."""
+    """A directory that another user can read; pytest's own directories are private."""
     path = Path(tempfile.mkdtemp(prefix="orchestrator-fuzz-"))
     path.chmod(0o711)
     yield path
@@ -38,7 +38,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def worlds(place: Path) -> tuple[World, ...]:
-    """A repository with all its history, and one without."""
+    """A repository with all its history, and a shallow one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -51,7 +51,7 @@ def worlds(place: Path) -> tuple[World, ...]:
     return worlds
 
 
-def test_whatever_a_worker_leaves_is_harvested_or_refused(
+def test_hostile_work_trees_are_harvested_or_refused(
     seeds: Seeds, worlds: tuple[World, ...], place: Path
 ) -> None:
     def case(seed: int) -> str:
@@ -76,7 +76,7 @@ def test_whatever_a_worker_leaves_is_harvested_or_refused(
         assert seeds.outcomes["accepted"] > 15, seeds.outcomes
 
 
-def test_what_the_worker_locked_comes_home(worlds: tuple[World, ...], place: Path) -> None:
+def test_files_without_permissions_are_harvested(worlds: tuple[World, ...], place: Path) -> None:
     world = worlds[0].copy(place / "locked")
     locked = world.store.copy / "locked"
     locked.mkdir()
@@ -116,7 +116,7 @@ def _hold_unchanged(world: World, before: Snapshot) -> None:
 
 
 def _run_helper(world: World) -> str | None:
-    """Run it as a container would; give its last words if it failed."""
+    """Run the helper as a container would; return the last line of its error if it failed."""
     store, script = world.store, bundle("pack_work")
     places = (store.copy, store.git, store.harvest, world.origin.objects, store.out, store.copy)
     python, who = _unprivileged(store)
@@ -137,7 +137,7 @@ def _bound() -> None:
 
 
 def _unprivileged(store: Store) -> tuple[str, dict[str, Any]]:
-    """Give the container's own Python, and a user without rights for it, where we are root."""
+    """Return the Python of the container, and options for a process without privileges."""
     theirs = shutil.which("python3", path="/usr/local/bin:/usr/bin")
     if os.getuid() != 0 or theirs is None:
         return sys.executable, {}

@@ -1,4 +1,4 @@
-"""Thousands of hostile harvests: each is refused whole or let in sound."""
+"""Tests that each hostile harvest is either refused completely or imported intact."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.assurance.fuzz.world import World, make_world
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, ...]:
-    """A repository with all its history, one without, and one of the other hash."""
+    """A repository with all its history, a shallow one, and one with SHA-256."""
     root = tmp_path_factory.mktemp("worlds")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -25,7 +25,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, ...]:
         )
 
 
-def test_whatever_is_handed_over_is_refused_or_sound(
+def test_hostile_harvests_are_refused_or_imported_intact(
     seeds: Seeds, worlds: tuple[World, ...], tmp_path: Path
 ) -> None:
     def case(seed: int) -> str:

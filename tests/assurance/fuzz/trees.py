@@ -1,4 +1,4 @@
-"""Trees and commits that git should not take, each from a random source."""
+"""Random trees and commits that git should not accept."""
 
 import random
 from collections.abc import Callable
@@ -32,7 +32,7 @@ MODULES = (
 
 
 class Trees:
-    """Makes objects of a world's worker; all of them are remembered."""
+    """Creates objects of a world's worker, and stores all of them."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world
@@ -42,54 +42,54 @@ class Trees:
         """Which hostile ways were taken."""
 
     def add(self, kind: str, body: bytes) -> str:
-        """Make an object."""
+        """Create an object, and return its id."""
         thing = Thing(kind, body, self.world.algorithm)
         self.things[thing.id] = thing
         return thing.id
 
     def blob(self) -> str:
-        """Make a file of some kind."""
+        """Create a blob with random content."""
         size = self.rng.choice((0, 1, 20, 300, 5000))
         return self.add("blob", self.rng.choice((b"x", b"\0", b"text\r\n", b"\xff")) * size)
 
     def tree(self, entries: list[Entry]) -> str:
-        """Make a tree in the right order."""
+        """Create a tree with entries in the right order."""
         return self.add("tree", tree_body(in_order(entries)))
 
     def commit(self, tree: str, *parents: str, message: bytes = b"work\n") -> str:
-        """Make a commit as git would."""
+        """Create a valid commit."""
         return self.add("commit", commit_body(tree, parents, message))
 
     def hostile_tree(self, entries: list[Entry]) -> str:
-        """Make a tree that breaks something."""
+        """Create a tree that is invalid or hostile."""
         way = self.rng.choice(TREE_WAYS)
         self.what.append(way.__name__)
         return way(self, list(entries))
 
     def hostile_commit(self, tree: str, parent: str) -> str:
-        """Make a commit that breaks something."""
+        """Create a commit that is invalid or hostile."""
         way = self.rng.choice(COMMIT_WAYS)
         self.what.append(way.__name__)
         return way(self, tree, parent)
 
     def missing(self) -> str:
-        """Name an object that nobody has."""
+        """Return the id of an object that does not exist."""
         return self.rng.randbytes(len(self.world.base) // 2).hex()
 
     def some_id(self) -> str:
-        """Name an object of any kind, its own or not."""
+        """Return the id of an object of any kind, of the worker or private."""
         return self.rng.choice((*self.world.private, self.world.base, self.missing(), *self.things))
 
 
 def commit_body(tree: str, parents: tuple[str, ...], message: bytes) -> bytes:
-    """Write a commit as git would."""
+    """Return the body of a valid commit."""
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     lines += [f"{who} W <w@example.org> 1700000000 +0000" for who in ("author", "committer")]
     return "\n".join(lines).encode() + b"\n\n" + message
 
 
 def _below(trees: Trees, entries: list[Entry], added: list[Entry]) -> str:
-    """Put entries at the top, or some directories down."""
+    """Add entries to the top of a tree, or to a subdirectory."""
     for _ in range(trees.rng.choice((0, 0, 1, 2))):
         added = [(DIRECTORY, trees.rng.choice((b"dir", b"src2", b"zz")), trees.tree(added))]
     names = {name for _, name, _ in added}
@@ -97,7 +97,7 @@ def _below(trees: Trees, entries: list[Entry], added: list[Entry]) -> str:
 
 
 def odd_name(trees: Trees, entries: list[Entry]) -> str:
-    """Give something a name that means something else."""
+    """Give an entry a name with a special meaning."""
     mode = trees.rng.choice((FILE, FILE, DIRECTORY, LINK))
     inside = [(FILE, b"config", trees.add("blob", b"[core]\n\tfsmonitor = touch MARK\n"))]
     found = trees.tree(inside) if mode == DIRECTORY else trees.blob()
@@ -105,7 +105,7 @@ def odd_name(trees: Trees, entries: list[Entry]) -> str:
 
 
 def odd_mode(trees: Trees, entries: list[Entry]) -> str:
-    """Give a file a mode that files have not."""
+    """Give a file an invalid mode."""
     mode = trees.rng.choice(MODES)
     return _below(trees, entries, [(mode, b"odd", trees.blob())])
 
@@ -117,19 +117,19 @@ def gitlink(trees: Trees, entries: list[Entry]) -> str:
 
 
 def link(trees: Trees, entries: list[Entry]) -> str:
-    """Add a link that leads somewhere, under a name that may matter."""
+    """Add a symbolic link with a hostile target, in some cases under a special name."""
     name = trees.rng.choice((b"l", b".gitmodules", b".gitattributes", b".gitignore", b"src"))
     return _below(trees, entries, [(LINK, name, trees.add("blob", trees.rng.choice(TARGETS)))])
 
 
 def modules(trees: Trees, entries: list[Entry]) -> str:
-    """Add a .gitmodules that runs things."""
+    """Add a `.gitmodules` that could run commands."""
     body = trees.rng.choice(MODULES)
     return _below(trees, entries, [(FILE, b".gitmodules", trees.add("blob", body))])
 
 
 def attributes(trees: Trees, entries: list[Entry]) -> str:
-    """Add attributes that name drivers and encodings, or that never end."""
+    """Add attributes that name drivers and encodings, or that are very large."""
     lines = (
         b"* filter=evil diff=evil merge=evil\n", b"* working-tree-encoding=UTF-16\n",
         b"x" * 3000 + b" y\n", b"* text eol=crlf ident\n" * 500, b"[attr]" + b"a" * 9000,
@@ -139,7 +139,7 @@ def attributes(trees: Trees, entries: list[Entry]) -> str:
 
 
 def deep(trees: Trees, entries: list[Entry]) -> str:
-    """Nest directories: few objects, a long path."""
+    """Nest directories: few objects, and a long path."""
     found, name = trees.blob(), trees.rng.choice((b"d", b"d" * 200))
     mode = FILE
     for _ in range(trees.rng.choice((10, 40, 300, 2500))):
@@ -148,7 +148,7 @@ def deep(trees: Trees, entries: list[Entry]) -> str:
 
 
 def bomb(trees: Trees, entries: list[Entry]) -> str:
-    """Nest directories that each name one other several times."""
+    """Nest trees that each contain the next one several times."""
     found = trees.rng.choice((trees.tree([]), trees.tree([(FILE, b"f", trees.blob())])))
     for _ in range(trees.rng.choice((2, 3, 12))):
         found = trees.tree([(DIRECTORY, b"%d" % i, found) for i in range(9)])
@@ -174,7 +174,7 @@ def disguised(trees: Trees, entries: list[Entry]) -> str:
 
 
 def twice(trees: Trees, entries: list[Entry]) -> str:
-    """Name one thing two times, as a file, link or directory."""
+    """Use one name twice, for a file, a link or a directory."""
     target = trees.add("blob", b"../../trap")
     first = (LINK, b"same", target)
     second = trees.rng.choice(
@@ -184,25 +184,25 @@ def twice(trees: Trees, entries: list[Entry]) -> str:
 
 
 def unsorted(trees: Trees, entries: list[Entry]) -> str:
-    """Forget the order."""
+    """Put the entries in a wrong order."""
     shuffled = [*entries, (FILE, b"z", trees.blob()), (FILE, b"b", trees.blob())]
     trees.rng.shuffle(shuffled)
     return trees.add("tree", tree_body(shuffled))
 
 
 def wrong_object(trees: Trees, entries: list[Entry]) -> str:
-    """Name an object of another kind, one that is not there, or one that is not its own."""
+    """Refer to an object of another kind, a missing one or a private one."""
     mode = trees.rng.choice((FILE, DIRECTORY, LINK, b"100755"))
     return _below(trees, entries, [(mode, b"wrong", trees.some_id())])
 
 
 def zero_id(trees: Trees, entries: list[Entry]) -> str:
-    """Name the object that is none."""
+    """Refer to the object with the id of all zeros."""
     return _below(trees, entries, [(FILE, b"null", "0" * len(trees.world.base))])
 
 
 def broken_bytes(trees: Trees, entries: list[Entry]) -> str:
-    """Cut a tree, or write anything for one."""
+    """Truncate a tree, or replace it by other bytes."""
     body = tree_body(in_order(entries))
     rng = trees.rng
     cut = body[: rng.randrange(len(body))]
@@ -210,13 +210,13 @@ def broken_bytes(trees: Trees, entries: list[Entry]) -> str:
 
 
 def empty(trees: Trees, _: list[Entry]) -> str:
-    """Leave nothing, or an empty directory."""
+    """Return an empty tree, or one with an empty directory."""
     nothing = trees.tree([])
     return trees.rng.choice((nothing, trees.tree([(DIRECTORY, b"empty", nothing)])))
 
 
 def parents(trees: Trees, tree: str, parent: str) -> str:
-    """Descend from something else, or too much."""
+    """Use parents that are of another kind, missing, private or too many."""
     other = trees.some_id()
     before = (trees.world.before,) if trees.world.before else ()
     root = trees.commit(tree)
@@ -228,7 +228,7 @@ def parents(trees: Trees, tree: str, parent: str) -> str:
 
 
 def people(trees: Trees, tree: str, parent: str) -> str:
-    """Lie about who and when."""
+    """Use invalid names and times of author and committer."""
     line = trees.rng.choice(
         (b"author <> 0 +0000", b"author W <w> -1 +0000", b"author W <w> 99999999999999999999 +0000",
          b"author W w 1 +0000", b"author", b"author W <w> 1 +99999999", b"author \xff\xfe <w> 1 x",
@@ -241,7 +241,7 @@ def people(trees: Trees, tree: str, parent: str) -> str:
 
 
 def messages(trees: Trees, tree: str, parent: str) -> str:
-    """Write a message that lies, never ends or steers a terminal."""
+    """Use a message that is misleading, very long or has control characters."""
     message = trees.rng.choice(
         (b"", b"a\0b\n", b"x" * 3_000_000, b"\x1b]0;t\x07\n", b"\xff\xfe\n", b"\r\n" * 9999,
          b":100644 000000 " + b"0" * 40 + b" " + b"0" * 40 + b" A\0x\0", b"\n" * 100_000)
@@ -250,7 +250,7 @@ def messages(trees: Trees, tree: str, parent: str) -> str:
 
 
 def headers(trees: Trees, tree: str, parent: str) -> str:
-    """Add headers that lie."""
+    """Add invalid headers."""
     extra = trees.rng.choice(
         (b"encoding UTF-16", b"encoding " + b"x" * 5000, b"gpgsig -----BEGIN\n  x", b"mergetag x",
          b"tree " + tree.encode(), b"parent", b"parent zz", b"x\0y", b"HG:rename a:b", b" folded")
@@ -260,12 +260,12 @@ def headers(trees: Trees, tree: str, parent: str) -> str:
 
 
 def wrong_tree(trees: Trees, _: str, parent: str) -> str:
-    """Name a tree that is none, not there or not its own."""
+    """Refer to a tree that is another object, missing or private."""
     return trees.commit(trees.rng.choice((trees.blob(), trees.some_id(), parent)), parent)
 
 
 def no_commit(trees: Trees, tree: str, parent: str) -> str:
-    """Write anything for a commit."""
+    """Store bytes that are not a commit."""
     body = commit_body(tree, (parent,), b"m\n")
     rng = trees.rng
     return trees.add("commit", rng.choice((b"", rng.randbytes(90), body[: rng.randrange(150)])))

@@ -1,4 +1,4 @@
-"""What a hostile worker could leave in its work tree and its store, from a seed."""
+"""Files that a hostile worker could leave in its work tree and its store, made from a seed."""
 
 import os
 import random
@@ -16,7 +16,7 @@ _TEXT = b"[core]\n\tfsmonitor = touch MARK\n\tworktree = /\n[include]\n\tpath = 
 
 
 class HostileWorker:
-    """Leaves things behind, and tells in `what` how it was hostile."""
+    """Leaves hostile files, and lists in `what` which kinds."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
@@ -27,7 +27,7 @@ class HostileWorker:
         self.what: list[str] = []
 
     def work(self) -> None:
-        """Do the honest part, and one to four of the others."""
+        """Do the honest work, and one to four hostile things."""
         (self.tree / "honest.txt").write_text("honest\n")
         for _ in range(self.rng.choice((1, 1, 2, 3, 4))):
             way = self.rng.choice(WAYS)
@@ -37,13 +37,13 @@ class HostileWorker:
                 way(self)
 
     def place(self) -> Path:
-        """Give a directory of the work tree, made if need be."""
+        """Return a directory of the work tree, created if necessary."""
         path = self.rng.choice((self.tree, self.tree / "src", self.tree / "new" / "deep"))
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def replace(self, path: Path) -> Path:
-        """Make room at a path."""
+        """Remove what is at a path, and return the path."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir() and not path.is_symlink():
             path.rename(path.with_name(f"was-{self.rng.randrange(10**9)}"))
@@ -52,7 +52,7 @@ class HostileWorker:
         return path
 
     def odd(self, path: Path) -> None:
-        """Put something at a path that is not what belongs there."""
+        """Put an object of a wrong kind, or with hostile content, at a path."""
         self.replace(path)
         kind = self.rng.randrange(8)
         if kind == 0:
@@ -75,7 +75,7 @@ class HostileWorker:
 
 
 def names(worker: HostileWorker) -> None:
-    """Use names that mean something else."""
+    """Use names with a special meaning."""
     for raw in worker.rng.sample(NAMES, 4):
         if len(raw) > 255 or b"/" in raw or raw in (b"", b".", b".."):
             continue
@@ -89,7 +89,7 @@ def names(worker: HostileWorker) -> None:
 
 
 def special(worker: HostileWorker) -> None:
-    """Leave something that is not a file."""
+    """Leave an object that is not a regular file."""
     worker.odd(worker.place() / worker.rng.choice(("odd", "a.txt", "app.py")))
 
 
@@ -108,7 +108,7 @@ def git_files(worker: HostileWorker) -> None:
 
 
 def locked(worker: HostileWorker) -> None:
-    """Take the rights away, of a directory or a file."""
+    """Remove the permissions of a directory or a file."""
     place = worker.place() / "locked"
     place.mkdir()
     (place / "file").write_text("x")
@@ -134,7 +134,7 @@ def nested(worker: HostileWorker) -> None:
 
 
 def deep(worker: HostileWorker) -> None:
-    """Nest directories deeper than a path can tell."""
+    """Nest directories until paths are longer than the system allows."""
     name = worker.rng.choice(("d", "d" * 200))
     (worker.tree / "deep").mkdir()
     with chdir(worker.tree / "deep"):
@@ -145,7 +145,7 @@ def deep(worker: HostileWorker) -> None:
 
 
 def many(worker: HostileWorker) -> None:
-    """Leave many files, or a large one that holds nothing."""
+    """Leave many files, or a large sparse file."""
     place = worker.place()
     for number in range(worker.rng.choice((10, 300))):
         (place / f"many-{number}").write_text(f"{number}")
@@ -155,7 +155,7 @@ def many(worker: HostileWorker) -> None:
 
 
 def links(worker: HostileWorker) -> None:
-    """Link to what is not its own, by name or as one file with two names."""
+    """Create symbolic links to paths outside the work tree, and a hard link."""
     place = worker.place()
     (place / "up").symlink_to("../" * 60 + str(worker.world.trap).lstrip("/"))
     (place / "long").symlink_to("x" * 4000)
@@ -163,20 +163,20 @@ def links(worker: HostileWorker) -> None:
 
 
 def swapped(worker: HostileWorker) -> None:
-    """Make a directory of a file, and the other way round."""
+    """Replace a file by a directory, and a directory by a file."""
     worker.replace(worker.tree / "a.txt").mkdir()
     (worker.tree / "a.txt" / "inside").write_text("x")
     worker.replace(worker.tree / "src").write_text("was a directory\n")
 
 
 def gone(worker: HostileWorker) -> None:
-    """Delete something."""
+    """Delete a file."""
     path = worker.rng.choice(("a.txt", "src/app.py", ".gitattributes", "run.sh"))
     (worker.tree / path).unlink()
 
 
 def heads(worker: HostileWorker) -> None:
-    """Let HEAD, a branch or packed-refs say anything."""
+    """Write hostile content to HEAD, a branch or packed-refs."""
     paths = ("HEAD", f"refs/heads/{BRANCH}", "packed-refs", "refs", "ORIG_HEAD", "refs/heads")
     path = worker.store / worker.rng.choice(paths)
     if worker.rng.random() < 0.5:
@@ -195,7 +195,7 @@ def heads(worker: HostileWorker) -> None:
 
 
 def store_files(worker: HostileWorker) -> None:
-    """Tamper with what else git reads in its directory."""
+    """Tamper with other files that git reads in its directory."""
     paths = (
         "index", "config", "config.worktree", "commondir", "gitdir", "shallow", "hooks",
         "info/grafts", "info/attributes", "info/exclude", "modules", "worktrees", "info",
@@ -226,13 +226,13 @@ def objects(worker: HostileWorker) -> None:
 
 
 def shadows(worker: HostileWorker) -> None:
-    """Keep something under the name of an object that the base has."""
+    """Store other content under the id of an object of the base."""
     ids = [found for _, _, found in worker.world.entries] + [worker.world.base]
     _loose(worker, worker.rng.choice(ids), Thing("blob", b"not it").framed)
 
 
 def broken_objects(worker: HostileWorker) -> None:
-    """Point HEAD at an object that is cut, no object, or far too large."""
+    """Let HEAD refer to an object that is truncated, invalid or very large."""
     size = worker.rng.choice((10, 10_000_000))
     framed = worker.rng.choice((b"commit 5\0abc", b"", b"x" * 40, b"commit 9\0" + b"\0" * size))
     name = worker.rng.randbytes(len(worker.world.base) // 2).hex()
@@ -241,7 +241,7 @@ def broken_objects(worker: HostileWorker) -> None:
 
 
 def history(worker: HostileWorker) -> None:
-    """Commit trees and commits that git would not make."""
+    """Commit trees and commits that git itself would not create."""
     trees = Trees(worker.world, worker.rng)
     entries = [*worker.world.entries, (LINK, b"made", trees.blob())]
     chance = worker.rng.random()

@@ -1,4 +1,4 @@
-"""Repositories to attack: what a worker of theirs was given, and what it was not."""
+"""Repositories for the fuzz tests: the objects that a worker was given, and private ones."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ SECRET = "a secret that no worker was given\n"
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """A repository with a branch for a worker, and all that lies around it."""
+    """A repository with a branch for a worker, and the directories around it."""
 
     root: Path
     base: str
@@ -42,12 +42,12 @@ class World:
 
     @property
     def store(self) -> Store:
-        """The worker's state."""
+        """The worker's git directory."""
         return Store(root=self.root / "state")
 
     @property
     def handed_over(self) -> HandedOver:
-        """What the worker's harvest hands over."""
+        """The worker's harvest, as the import takes it."""
         return HandedOver(
             repository=self.repository,
             out=self.store.out,
@@ -57,22 +57,22 @@ class World:
 
     @property
     def mark(self) -> Path:
-        """Appears when something runs that must not."""
+        """A file that appears when forbidden code runs."""
         return self.root / "MARK"
 
     @property
     def trap(self) -> Path:
-        """A directory of the host's that hostile links lead to."""
+        """A directory of the host that hostile links point to."""
         return self.root / "trap"
 
     def copy(self, root: Path) -> "World":
-        """Give one of its own to a case."""
+        """Copy the world for one case."""
         shutil.copytree(self.root, root, symlinks=True)
         return replace(self, root=root, origin=replace(self.origin, objects=root / "objects"))
 
 
 def make_world(root: Path, *, history: str, algorithm: str, submodule: bool) -> World:
-    """Make one with a history of two commits, and a private branch with a tag."""
+    """Create a world with a history of two commits, and a private branch with a tag."""
     repo = root / "repo"
     repo.mkdir(parents=True)
     git(repo, "init", "-q", "-b", "main", "--template=", f"--object-format={algorithm}")
@@ -110,7 +110,7 @@ def make_world(root: Path, *, history: str, algorithm: str, submodule: bool) -> 
 
 
 def add_store(world: World) -> None:
-    """Add what a worker's container is given, as in mode bind."""
+    """Add the files that a worker's container is given in the mode `bind`."""
     world.store.root.mkdir()
     options = StoreOptions(
         base=world.base,

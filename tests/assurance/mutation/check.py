@@ -1,13 +1,13 @@
-"""Take away one protection after the other, and see which test notices.
+"""Remove each protection in turn, and find a test that notices.
 
     python -m tests.assurance.mutation.check                 all of them
     python -m tests.assurance.mutation.check harvest git     some areas
     python -m tests.assurance.mutation.check --report FILE   write the table, merged with FILE
-    python -m tests.assurance.mutation.check --thorough      also what no test is said to notice
+    python -m tests.assurance.mutation.check --thorough      also what no test can notice
 
-The test that noticed last, by the table in `docs/protections.md`, is tried first; if it does not,
-all that should are run. At the end every test that noticed is run on what nothing was taken from.
-Works on copies of the repository: nothing here is changed.
+The test that `docs/protections.md` names is tried first, then all tests of the protection. At the
+end, every test that noticed is run on the unchanged code. Patches are applied to copies of the
+repository, which itself is not changed.
 """
 
 import argparse
@@ -55,7 +55,7 @@ reason, and is only tried with `--thorough`.
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of taking one protection away."""
+    """The result of removing one protection."""
 
     area: str
     name: str
@@ -66,13 +66,13 @@ class Verdict:
 
     @property
     def row(self) -> str:
-        """A line of the table."""
+        """The row of the table."""
         noticed = f"`{self.noticed}`" if self.noticed else "no test"
         return f"| {self.area} | {self.name} | {noticed} | {self.remark} |"
 
 
 class Copy:
-    """A copy of the repository that patches are tried on."""
+    """A copy of the repository to which patches are applied."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -80,7 +80,7 @@ class Copy:
         shutil.copytree(ROOT, root, ignore=ignored, symlinks=True)
 
     def check(self, area: str, protection: Protection, last: str) -> Verdict:
-        """Take it away, run its tests, put it back."""
+        """Remove a protection, run its tests, and restore it."""
         if not protection.tests:
             return Verdict(area, protection.name, "", protection.why_not)
         path = self.root / protection.path
@@ -114,10 +114,10 @@ class Copy:
         return ""
 
     def first_failure(self, tests: list[str], *, timeout: float = _TIMEOUT) -> str:
-        """Run some tests until one fails, and name it; of those that hang, the first.
+        """Run tests until one fails, and return its name; if tests hang, the name of the first.
 
         Raises:
-            RuntimeError: They could not be run.
+            RuntimeError: The tests could not be run.
         """
         # Without what protects from them, tests may leave trees that nothing else can remove.
         scratch = self.root.with_name(f"{self.root.name}-tmp")
@@ -147,7 +147,7 @@ def _words(tests: str) -> list[str]:
 
 
 def remembered(report: Path) -> dict[tuple[str, str], str]:
-    """Give the rows of a table by area and protection."""
+    """Return the rows of a table by area and protection."""
     rows = {}
     for line in report.read_text().splitlines() if report.exists() else ():
         if line.startswith("| ") and not line.startswith(("| area", "| ---")):
@@ -157,7 +157,7 @@ def remembered(report: Path) -> dict[tuple[str, str], str]:
 
 
 def table(rows: dict[tuple[str, str], str]) -> str:
-    """Write the page."""
+    """Return the page with the table."""
     names = [(area, p.name) for area, found in PROTECTIONS.items() for p in found]
     known = [rows[name] for name in names if name in rows]
     missed = sum("| no test |" in row for row in known)
@@ -168,7 +168,7 @@ def table(rows: dict[tuple[str, str], str]) -> str:
 def checked(
     chosen: list[tuple[str, Protection]], last: dict[tuple[str, str], str], jobs: int
 ) -> Iterator[Verdict]:
-    """Try every protection, some at once; say what came of each as it comes."""
+    """Check protections, several at once, and yield each verdict when it is known."""
     with _scratch() as scratch, ThreadPoolExecutor(jobs) as pool:
         copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
         for number in range(jobs):
@@ -191,7 +191,7 @@ def checked(
 
 
 def failing(verdicts: Iterable[Verdict], jobs: int) -> str:
-    """Run every test that noticed while nothing is taken away; name one that fails all the same."""
+    """Run every test that noticed on the unchanged code, and return the name of one that fails."""
     tests = sorted({f"tests/{verdict.noticed}" for verdict in verdicts if verdict.noticed})
     parts = [part for number in range(jobs) if (part := tests[number::jobs])]
 
@@ -217,7 +217,7 @@ def _scratch() -> Iterator[Path]:
 
 
 def _remove_objects(place: Path) -> None:
-    """Remove what containers, networks and volumes were left for want of a protection."""
+    """Remove the containers, networks and volumes left by code without a protection."""
     engine = DockerEngine()
     for leftover in engine.leftovers({MANAGED: "true"}):
         if leftover.labels.get(REPOSITORY, "").startswith(f"{place}/"):
@@ -230,7 +230,7 @@ def _excused(protection: Protection) -> Protection:
 
 
 def main() -> int:
-    """Check the areas asked for; exit 1 when a protection is not covered and nothing excuses it."""
+    """Check the given areas; exit with 1 if a protection is neither covered nor excused."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("areas", nargs="*", choices=[[], *PROTECTIONS], help="default: all")
     parser.add_argument("--only", default="", help="protections whose name contains this")
@@ -262,7 +262,7 @@ def main() -> int:
 
 
 def _report(path: Path | None, verdicts: Sequence[Verdict], *, without: str = "\0") -> None:
-    """Merge verdicts into a table, and drop the rows that a test noticed which always fails."""
+    """Merge verdicts into a table, without rows whose test always fails."""
     if path is not None:
         rows = remembered(path) | {(one.area, one.name): one.row for one in verdicts}
         path.write_text(table({name: row for name, row in rows.items() if without not in row}))

@@ -1,4 +1,4 @@
-"""What a clean-up leaves alone, and what it keeps of the rest."""
+"""Protections of files and branches that a cleanup must not remove."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ ACCEPTANCE = "tests/system/test_acceptance.py"
 
 
 def cleanup() -> Iterator[Protection]:
-    """Give every check before something is removed."""
+    """Return the checks before something is removed."""
     yield from patches(
         "cleanup/remove.py",
         (CLEANUP, CHOICE, f"{ACCEPTANCE} -k cleanup"),
@@ -67,7 +67,7 @@ def cleanup() -> Iterator[Protection]:
 
 
 def names() -> Iterator[Protection]:
-    """Give what keeps names from templates off what is there already."""
+    """Return the protections of existing files and branches from names of templates."""
     yield from patches(
         "runs/naming.py",
         (NAMES,),

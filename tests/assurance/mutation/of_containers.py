@@ -1,4 +1,4 @@
-"""What closes a container and its network."""
+"""Protections that isolate a container and its network."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ _NETWORKS = (
 
 
 def container() -> Iterator[Protection]:
-    """Give every flag of a container."""
+    """Return the security options of a container."""
     yield from patches(
         "engine/docker/arguments.py",
         (FLAGS, ISOLATION, CONTRACT),
@@ -68,7 +68,7 @@ def container() -> Iterator[Protection]:
 
 
 def engine() -> Iterator[Protection]:
-    """Give what the engine adds to that."""
+    """Return the protections that the engine adds."""
     yield from patches(
         "engine/docker/engine.py", (FLAGS, ISOLATION, CONTRACT),
         ("volumes of the image in memory",
@@ -87,7 +87,7 @@ def engine() -> Iterator[Protection]:
 
 
 def guard() -> Iterator[Protection]:
-    """Give what closes a network, and what closes the container that does so."""
+    """Return the protections of a network, and of the container that sets its firewall."""
     yield from patches(
         "engine/docker/rules.py", (RULES, HOST, NETWORK),
         *((f"{network} closed", f'"{network}"', '"192.175.48.0/24"') for network in _NETWORKS),
@@ -204,7 +204,7 @@ def _gateway() -> Iterator[Protection]:
 
 
 def images() -> Iterator[Protection]:
-    """Give what keeps the user's own files out of images, and images off the machine."""
+    """Return the protections of the user's files from images, and of the machine from images."""
     yield from patches(
         "workspace/untracked.py", (PROJECT_IMAGES,),
         ("git's directory in no image", 'name == ".git" or is_a_workers(Path(place, name))',
@@ -226,7 +226,7 @@ def images() -> Iterator[Protection]:
 
 
 def services() -> Iterator[Protection]:
-    """Give what closes a worker's services, and keeps them to that worker."""
+    """Return the protections that isolate a worker's services."""
     yield from patches(
         "worker/services.py", (SERVICES,),
         ("five capabilities", '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),

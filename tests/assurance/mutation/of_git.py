@@ -1,4 +1,4 @@
-"""What keeps git from running, fetching and believing things."""
+"""Protections that keep git from running programs, fetching, and trusting hostile data."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ _PROGRAMS = {
 
 
 def gate() -> Iterator[Protection]:
-    """Give every setting and variable of every git command, and its bounds."""
+    """Return the settings, variables and limits of every git command."""
     yield from patches(
         "git/command.py git/defaults.py git/limits.py git/object_reader.py",
         (GATE, "tests/git tests/cleanup", "tests/runs/test_repositories.py"),
@@ -82,7 +82,7 @@ def gate() -> Iterator[Protection]:
 
 
 def comparisons() -> Iterator[Protection]:
-    """Give what bounds the list of what a worker changed."""
+    """Return the limits on the list of a worker's changes."""
     yield from patches(
         "git/changes.py", ("tests/git/test_changes.py", GATE),
         ("comparisons run no textconv", '"--no-textconv", ', "",
@@ -101,7 +101,7 @@ def comparisons() -> Iterator[Protection]:
 
 
 def searches() -> Iterator[Protection]:
-    """Give what the search for secrets in commits keeps to."""
+    """Return the limits on the search for secrets in commits."""
     yield from patches(
         "git/secret_scan.py", ("tests/git/test_secret_scan.py",),
         ("places are few", "len(places) <= MOST_PLACES and", ""),
@@ -117,7 +117,7 @@ def searches() -> Iterator[Protection]:
 
 
 def repository() -> Iterator[Protection]:
-    """Give what our own use of git keeps to."""
+    """Return the protections of the orchestrator's own use of git."""
     tests = (GATE, "tests/git tests/cleanup", "tests/runs/test_repositories.py",
              "tests/git/test_quarantine.py")  # fmt: skip
     empty = "to this git an empty `process` says the same: defence in depth"

@@ -1,4 +1,4 @@
-"""What stands between what a worker wrote and the user's repository."""
+"""Protections of the user's repository from the files of a worker."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ _MODULES = ("pack_work", "host_git", "safe_files", "store_refs", "object_store",
 
 
 def harvest() -> Iterator[Protection]:
-    """Give every check of a pack, its commits and its trees."""
+    """Return the checks of a pack, its commits and its trees."""
     yield from patches(
         "files/safe_open.py", (REGULAR, IMPORT),
         ("links not followed", "os.O_RDONLY | no_link | os.O_NONBLOCK",
@@ -132,7 +132,7 @@ def harvest() -> Iterator[Protection]:
 
 
 def kept() -> Iterator[Protection]:
-    """Give what stands between a worker's other commits and the refs that keep them."""
+    """Return the checks of a worker's other commits, and of the refs that keep them."""
     yield from patches(
         "git/kept_refs.py", (KEPT_IMPORT, KEPT),
         ("names are made harmless", '_UNSAFE.sub("_", part[:_LONGEST_PART]) or "_"',
@@ -178,7 +178,7 @@ def kept() -> Iterator[Protection]:
 
 
 def integration() -> Iterator[Protection]:
-    """Give what stands between several workers' commits and the one that is merged from them."""
+    """Return the protections of a merge of several workers' commits."""
     yield from patches(
         "git/merge.py", (INTEGRATION,),
         ("no drivers of the user's", '    "GIT_CONFIG_GLOBAL": devnull,\n', ""),
@@ -217,7 +217,7 @@ def integration() -> Iterator[Protection]:
 
 
 def helper() -> Iterator[Protection]:
-    """Give what the harvest's own container keeps to."""
+    """Return the protections of the harvest's own container."""
     image = "nothing that a worker writes is there: defence in depth"
     yield from patches(
         f"{INSIDE}/commit_files.py", ("tests/workspace/test_copy_untracked.py",),

@@ -1,4 +1,4 @@
-"""What bounds a worker, keeps its words and the caller's secrets apart, and loses nothing."""
+"""Protections of a run: limits of workers, secrets of the caller, and no lost work."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ CLEANUP = "tests/cleanup/test_remove.py"
 
 
 def workspace() -> Iterator[Protection]:
-    """Give what a worker sees of the host, and how it is made and removed."""
+    """Return the protections of a worker's view of the host."""
     yield from patches(
         "workspace/mounts.py",
         ("tests/workspace/test_private_git.py",),
@@ -144,7 +144,7 @@ def workspace() -> Iterator[Protection]:
 
 
 def limits() -> Iterator[Protection]:
-    """Give what ends a worker, and what keeps its end its own."""
+    """Return the protections that end a worker."""
     ends = (LIMITS, RUNS, f"{ACCEPTANCE} -k disk_log_inodes")
     yield from patches(
         "execution/limits.py", ends,
@@ -253,7 +253,7 @@ def limits() -> Iterator[Protection]:
 
 
 def words() -> Iterator[Protection]:
-    """Give what cleans and judges what a worker says."""
+    """Return the protections from text that a worker prints."""
     yield from patches(
         "text/sanitize.py", ("tests/text/test_sanitize.py",),
         ("control characters", '{"Cc", "Cf"', '{"Cf"'),
@@ -309,7 +309,7 @@ def words() -> Iterator[Protection]:
 
 
 def secrets() -> Iterator[Protection]:
-    """Give what keeps a secret in memory, and out of everything else."""
+    """Return the protections that keep a secret in memory only."""
     yield from patches(
         "text/redact.py", ("tests/text/test_redact.py",),
         ("values replaced",
@@ -385,7 +385,7 @@ def secrets() -> Iterator[Protection]:
 
 
 def triggers() -> Iterator[Protection]:
-    """Give what keeps a worker's output from costing us, and a notification from harming."""
+    """Return the protections of alerts and notifications from a worker's output."""
     tests = ("tests/execution/test_watchdog.py",)
     yield from patches(
         "execution/watchdog.py", tests,
@@ -416,7 +416,7 @@ def triggers() -> Iterator[Protection]:
 
 
 def caches() -> Iterator[Protection]:
-    """Give what keeps workers from changing caches for others."""
+    """Return the protections of caches from other workers."""
     tests = ("tests/workspace/test_caches.py", "tests/system/test_caches_offline.py")
     yield from patches(
         "workspace/caches.py", tests,

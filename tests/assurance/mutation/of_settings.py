@@ -1,4 +1,4 @@
-"""What a repository's own configuration file may not do, and what is told before a run starts."""
+"""Protections from a repository's configuration file, and checks before a run starts."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ PREFLIGHT = "tests/runs/test_preflight.py"
 
 
 def settings() -> Iterator[Protection]:
-    """Give what a file that nobody named is kept from."""
+    """Return the restrictions of a configuration file that the user did not name."""
     named = "for name in ({})"
     run_keys, container_keys = ("api_base", "context", "image", "include_uncommitted"), (
         "copy", "env", "runtime", "secrets",
@@ -119,7 +119,7 @@ def settings() -> Iterator[Protection]:
 
 
 def preflight() -> Iterator[Protection]:
-    """Give what stops a run before it starts."""
+    """Return the checks before a run starts."""
     yield from patches(
         "runs/preflight.py",
         (PREFLIGHT,),
@@ -145,7 +145,7 @@ def preflight() -> Iterator[Protection]:
 
 
 def doors() -> Iterator[Protection]:
-    """Give what texts and files that come in must pass."""
+    """Return the checks of texts and files from outside."""
     yield from patches(
         "cli/app.py", ("tests/cli/test_input_decoding.py",),
         ("arguments that are no text", "if not is_text(argument):", "if False:"),

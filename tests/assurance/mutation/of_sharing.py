@@ -1,4 +1,4 @@
-"""What keeps workers that share files from reaching each other, or the host, by them."""
+"""Protections of workers that share files from each other."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ PROMPTS = "tests/workflow/test_reduce_prompt.py"
 
 
 def sharing() -> Iterator[Protection]:
-    """Give what bounds what a worker hands over, and what it reads of others."""
+    """Return the limits on files that a worker hands over or reads from others."""
     yield from patches(
         "workspace/artifacts.py", (HANDOVER,),
         ("findings through no link and from no FIFO", "with open_regular(path) as file:",

@@ -1,4 +1,4 @@
-"""What keeps a workflow's work together and its outcome honest."""
+"""Protections of a workflow's order and outcome."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ RUNNER = "tests/runs/test_workflows.py tests/scheduling/test_dependencies.py"
 
 
 def workflows() -> Iterator[Protection]:
-    """Return what decides on a workflow's order, bases and exit code."""
+    """Return the protections of a workflow's order, bases and exit code."""
     yield from patches(
         "scheduling/dependencies.py", (RUNNER,),
         ("a task that was not needed passes work on", "            elif result.reason is not "

@@ -1,4 +1,4 @@
-"""What a protection is here: a patch that takes it away, and the tests that should notice."""
+"""A protection: a patch that removes it, and the tests that should fail then."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _PACKAGE = "orchestrator/"
 
 @dataclass(frozen=True)
 class Protection:
-    """Something that is taken away to see whether anything notices."""
+    """A protection of the package, which can be removed by a patch."""
 
     name: str
     path: str

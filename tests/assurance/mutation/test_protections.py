@@ -1,4 +1,4 @@
-"""The list of protections fits the code: every patch can be made, and no setting is missing."""
+"""Tests that the list of protections is complete, and that every patch applies."""
 
 import ast
 
@@ -17,31 +17,31 @@ NO_PROTECTIONS = {"protocol.file.allow", "GIT_ADVICE", "LC_ALL"}
 
 
 @pytest.mark.parametrize(("area", "protection"), ALL, ids=[f"{area}: {p.name}" for area, p in ALL])
-def test_a_patch_takes_away_what_is_there_once(area: str, protection: Protection) -> None:
+def test_patch_applies_exactly_once(area: str, protection: Protection) -> None:
     whole = (ROOT / protection.path).read_text()
     assert whole.count(protection.old) == 1, "the code has moved on: adapt the patch"
     assert len([p for p in PROTECTIONS[area] if p.name == protection.name]) == 1
     ast.parse(whole.replace(protection.old, protection.new))
 
 
-def test_every_setting_of_git_is_a_protection_in_the_list() -> None:
+def test_every_git_setting_is_listed() -> None:
     listed = "".join(protection.old for protection in PROTECTIONS["git"])
     settings = (git.CONFIG.keys() | git.ENVIRONMENT.keys()) - NO_PROTECTIONS
     assert [name for name in sorted(settings) if f'"{name}"' not in listed] == []
 
 
-def test_every_setting_of_the_helpers_git_is_in_the_list() -> None:
+def test_every_git_setting_of_the_harvest_helper_is_listed() -> None:
     listed = "".join(protection.old for protection in PROTECTIONS["helper"])
     environment = HostGit(Places("", "", "", "", "")).env
     settings = [n for n in environment if n.startswith(("GIT_CONFIG", "GIT_NO"))]
     assert [name for name in settings if name not in listed] == []
 
 
-def test_every_closed_network_is_in_the_list() -> None:
+def test_every_closed_network_is_listed() -> None:
     listed = {protection.name for protection in PROTECTIONS["network"]}
     assert {f"{network} closed" for network in rules.CLOSED} <= listed
 
 
-def test_every_program_that_is_kept_off_is_in_the_list() -> None:
+def test_every_disarmed_program_is_listed() -> None:
     listed = {protection.old for protection in PROTECTIONS["repository"]}
     assert {f'    (r"{pattern}' for pattern, _ in drivers._HARMLESS} <= listed
