@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 _PIECE = 1024**2
 """Most bytes that are read at once."""
+_LONGEST_LAST = 4096
 
 
 class Tail:
@@ -100,11 +101,11 @@ class LineTail:
         return lines
 
 
-def last_line(path: Path, *, most: int = 4096) -> bytes:
-    """Return the last line of a file that is not blank, or at most the last `most` bytes of it."""
+def last_line(path: Path) -> bytes:
+    """Return the last line of a file that is not blank, or the last 4096 bytes of a longer line."""
     try:
         with path.open("rb", 0) as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - most, 0))
-            return file.read(most).rstrip().rpartition(b"\n")[2]
+            file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_LAST, 0))
+            return file.read(_LONGEST_LAST).rstrip().rpartition(b"\n")[2]
     except OSError:
         return b""

@@ -150,7 +150,6 @@ class Git:
         self,
         *arguments: str,
         limit: int,
-        stdin: bytes = b"",
         timeout: float | None = None,
         answers: Container[int] = (0,),
         cut: bool = False,
@@ -160,7 +159,6 @@ class Git:
         Args:
             arguments: The command and its arguments.
             limit: Most bytes of output; memory stays bounded.
-            stdin: Input of the command.
             timeout: Seconds. Default: TIMEOUT.
             answers: Exit codes that mean success.
             cut: Truncate longer output to `limit` bytes instead of raising an error.
@@ -169,7 +167,7 @@ class Git:
             GitCommandError: The command failed.
             OutputTooLongError: The command printed more than `limit`, and was killed.
         """
-        with self.reading(*arguments, stdin=stdin, timeout=timeout, answers=answers) as output:
+        with self.reading(*arguments, timeout=timeout, answers=answers) as output:
             answer = output.read(limit + 1)
         if len(answer) > limit and not cut:
             raise too_long(arguments, limit)

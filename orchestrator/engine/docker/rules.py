@@ -33,6 +33,8 @@ LOCAL_FLOWS = 4000
 """Flows to Docker's resolver that one worker may have open at the same time."""
 QUESTIONS = 200
 """Sustained rate of packets from one worker to Docker's resolver, per second."""
+_ROUTES = Path("/proc/net/fib_trie")
+"""The addresses that the kernel routes, its own included."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 _WAYS = ("udp", "tcp")
 
@@ -125,10 +127,10 @@ def resolvers() -> Iterator[str]:
             yield address
 
 
-def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> list[str]:
+def own_addresses() -> list[str]:
     """Return the host's own IPv4 addresses, public addresses included, as the kernel lists them."""
     found, address = set(), ""
-    for line in table.read_text().splitlines():
+    for line in _ROUTES.read_text().splitlines():
         words = line.split()
         if words[:1] == ["|--"]:
             address = words[1]

@@ -237,7 +237,7 @@ def helper() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         " ".join(f"{INSIDE}/{module}.py" for module in _MODULES), (STORE, HELPER, FUZZ_HELPER,
-         "tests/git/test_kept_refs_attacked.py -k take_long_to_read"),
+         "tests/git/test_kept_refs_attacked.py -k read_in_bounded_time"),
         ("links in the store not followed", "os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.",
          "os.open(path, os.O_RDONLY | os."),
         ("FIFOs in the store not waited for", "(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)",

@@ -157,8 +157,9 @@ def doors() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "config/document.py", ("tests/cli/test_input_decoding.py", "tests/workflow"),
-        ("settings from no FIFO", "with open_regular(path, follow=True) as file:",
-         'with path.open("rb") as file:'),
+        ("settings from no FIFO",
+         'read_limited(path, most=MAX_BYTES, follow=True).decode("utf-8-sig")',
+         'path.read_bytes().decode("utf-8-sig")'),
         ("numbers as they are spelled", "self if self.written is None else", "self if True else"),
     )  # fmt: skip
     yield from patches(
@@ -182,8 +183,8 @@ def doors() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "engine/docker/images.py", ("tests/engine/images/test_project.py",),
-        ("no linked list of what is ignored", "with open_regular(listed) as file:",
-         "with open_regular(listed, follow=True) as file:"),
+        ("no linked list of what is ignored", "read_limited(listed, most=_LARGEST_IGNORE)",
+         "read_limited(listed, most=_LARGEST_IGNORE, follow=True)"),
     )  # fmt: skip
     yield from patches(
         "config/run.py", ("tests/config/test_untrusted_file.py -k HostileFile",),

@@ -46,9 +46,10 @@ def sharing() -> Iterator[Protection]:
         ("diffs bounded", "limit=MOST_DIFF + 1)", "limit=1 << 40)",
          "the file is cut all the same, and what it takes in memory no test measures"),
         ("a diff is cut", "return found[:MOST_DIFF] + cut.encode()", "return found"),
-        ("a context bounded", "if len(content) > MOST_GIVEN:", "if False:"),
-        ("a context from no FIFO", "with open_regular(top / file) as opened:",
-         'with (top / file).open("rb") as opened:'),
+        ("a context bounded", "read_limited(top / file, most=MOST_GIVEN)",
+         "read_limited(top / file, most=1 << 30)"),
+        ("a context from no FIFO", "read_limited(top / file, most=MOST_GIVEN)",
+         "(top / file).read_bytes()"),
     )  # fmt: skip
     yield from patches(
         "workspace/mounts.py",
