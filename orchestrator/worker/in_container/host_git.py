@@ -1,5 +1,6 @@
 """Run git on the directory that the host created, never with the worker's configuration."""
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,16 @@ from typing import NamedTuple
 from orchestrator.worker.in_container.notes import last_line
 
 _NO_VARIABLES: Mapping[str, str] = {}
+_FULL = (b"No space left on device", b"Out of diskspace")
+"""The ends of lines with which git says that the disk is full."""
+
+
+class DiskFullError(Exception):
+    """The disk is full: the harvest ends, and can be repeated when there is room again.
+
+    No handler of a git command that failed for another reason may catch it: a harvest that goes on
+    without the files or commits for which there was no room would lose them.
+    """
 
 
 class Places(NamedTuple):
@@ -51,8 +62,12 @@ class HostGit:
         env: Mapping[str, str] = _NO_VARIABLES,
         stdout: int | BufferedWriter = subprocess.PIPE,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run git with additional variables and return the completed process."""
-        return subprocess.run(
+        """Run git with additional variables and return the completed process.
+
+        Raises:
+            DiskFullError: Git failed because the disk is full.
+        """
+        done = subprocess.run(
             ["git", "-c", "safe.directory=*", "-c", "index.skipHash=true", *arguments],
             input=stdin,
             stdout=stdout,
@@ -61,6 +76,9 @@ class HostGit:
             cwd=env.get("GIT_WORK_TREE", self.places.workspace),
             check=False,
         )
+        if done.returncode and any(line.endswith(_FULL) for line in done.stderr.splitlines()):
+            raise DiskFullError(os.strerror(errno.ENOSPC))
+        return done
 
     def text(
         self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] = _NO_VARIABLES
@@ -121,7 +139,7 @@ class HostGit:
 
 
 def _check(done: subprocess.CompletedProcess[bytes], command: str) -> None:
-    """Raise an error that ends with git's last line, which says for instance that a disk is full.
+    """Raise an error that ends with the last line of git's error output.
 
     Raises:
         RuntimeError: Git failed.

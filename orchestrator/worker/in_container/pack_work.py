@@ -11,6 +11,7 @@ what was left out, and why), patches of submodules, the content of git-lfs, and,
 commits that the tip does not reach, `kept` and `kept.pack` (see `kept_commits`).
 """
 
+import errno
 import json
 import os
 
@@ -73,6 +74,8 @@ class Harvest:
         try:
             self._kept.keep_others(refs, left.tip, without=left.replaced)
         except (OSError, RuntimeError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise
             said = last_line(str(error))
             self._notes.warn(f"not all of the worker's git store could be read: {said}")
         self._kept.write()

@@ -1,5 +1,6 @@
 """Make the worker's files readable for git, and record which of them must be handled with care."""
 
+import errno
 import os
 import stat
 from collections.abc import Collection
@@ -54,6 +55,8 @@ class WorkTree:
             with os.scandir(os.path.join(written, inside)) as entries:
                 return [e.name for e in list(entries) if self._tidy_entry(directory, e, since)]
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
             # The path is longer than the system allows: git cannot read it either.
             self._notes.add_path(f"directory left out ({error.strerror})", directory[:200])
             return []

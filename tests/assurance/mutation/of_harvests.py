@@ -282,6 +282,7 @@ def helper() -> Iterator[Protection]:
         ("one bad name keeps nothing out", '*self._sparse, "--ignore-errors",', "*self._sparse,"),
         ("what cannot be read keeps nothing out", "        except OSError as error:",
          "        except KeyError as error:"),
+        ("a full disk ends the harvest", "raise DiskFullError(os.strerror(errno.ENOSPC))", "pass"),
         ("lists of refs are read in part", "self._unread -= len(line)", "pass"),
         ("few notes", "json.dumps(few_notes(self._notes.texts))",
          "json.dumps(self._notes.texts)"),

@@ -1,15 +1,22 @@
 """How the harvest runs git, and what it says when git fails."""
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.git.disk_full import disk_full
-from orchestrator.worker.in_container.host_git import HostGit, Places, write_pack
-from tests.support.repository import git
+from orchestrator.worker.in_container.host_git import DiskFullError, HostGit, Places, write_pack
+from tests.support.repository import git, make_repository
 
 
-def test_a_full_disk_is_in_the_last_line(repo: Path, tmp_path: Path) -> None:
+def host_git(repo: Path, out: Path) -> HostGit:
+    objects = str(repo / ".git" / "objects")
+    return HostGit(Places(str(repo), str(repo), str(repo / ".git"), objects, str(out)))
+
+
+def test_a_full_disk_is_named_when_a_pack_is_written(repo: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "pack").symlink_to("/dev/full")
@@ -17,8 +24,32 @@ def test_a_full_disk_is_in_the_last_line(repo: Path, tmp_path: Path) -> None:
     (repo / "file").write_text("new\n")
     git(repo, "add", "file")
     git(repo, "commit", "-qm", "new")
-    objects = str(repo / ".git" / "objects")
-    host = HostGit(Places(str(repo), str(repo), str(repo / ".git"), objects, str(out)))
-    with pytest.raises(RuntimeError) as caught:
+    host = host_git(repo, out)
+    with pytest.raises(DiskFullError) as caught:
         write_pack(host, "pack", tip=git(repo, "rev-parse", "HEAD"), base=base)
-    assert disk_full(str(caught.value).rpartition("\n")[2])
+    assert disk_full(str(caught.value))
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A repository on a disk that has room for the file in it and for no object of git."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "disk", disk], check=True)
+    try:
+        repo = make_repository(disk / "repo")
+        (repo / "new.txt").write_bytes(bytes(range(256)) * 256)
+        with (disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
+            while True:
+                filler.write(bytes(4096))
+        yield repo
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("command", ["add new.txt", "read-tree -m HEAD"])
+def test_git_commands_on_a_full_disk_are_no_ordinary_failures(
+    full_disk: Path, tmp_path: Path, command: str
+) -> None:
+    with pytest.raises(DiskFullError):
+        host_git(full_disk, tmp_path).run(*command.split())
