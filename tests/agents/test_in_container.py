@@ -62,7 +62,7 @@ def home(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_report_is_the_last_line_and_exit_code_is_kept(home: Path, code: int) -> None:
     with mini(home, f"exit {code}") as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (code, "")
     people, last = out.split("\n\n")
     assert people == "text for people"
@@ -71,7 +71,7 @@ def test_report_is_the_last_line_and_exit_code_is_kept(home: Path, code: int) ->
 
 def test_mini_runs_in_the_worktree_with_settings_from_elsewhere(home: Path) -> None:
     with mini(home, "true") as process:
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     *arguments, where = (home / "arguments").read_text().splitlines()
     assert where == str(home)
     assert arguments == [
@@ -86,7 +86,7 @@ def test_signal_is_forwarded_and_report_is_printed(home: Path) -> None:
         while process.stdout.readline() != "ready\n":
             pass
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert json.loads(out) == GIST
 
@@ -96,13 +96,13 @@ def test_malformed_trajectory_gives_no_report(home: Path, content: str) -> None:
     broken = home / "broken"
     broken.write_text(content)
     with mini(home, "exit 2", broken) as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (2, "text for people\n", "")
 
 
 def test_missing_program_is_named(home: Path) -> None:
     process = mini(home, "true")
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     (home / "mini").unlink()
     done = subprocess.run(
         [*START, str(home / "mini")],
@@ -138,7 +138,7 @@ def aider(home: Path, script: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=60,
     )
 
 

@@ -268,7 +268,7 @@ class TestEngine:
         shell_run(repo, engine, "true", "true")
         for number in (1, 2):
             container(repo, engine, run_of(repo), number)
-        both = threading.Barrier(2, timeout=20)
+        both = threading.Barrier(2, timeout=60)
         remove = engine.remove
 
         def wait(leftover: Leftover) -> None:

@@ -108,7 +108,7 @@ class TestFiles:
         ],
         ids=" ".join,
     )
-    @pytest.mark.timeout(20)
+    @pytest.mark.timeout(90)
     def test_fifo_is_refused(self, command, fifo, capsys):
         os.mkfifo(fifo.with_name("SQUAD.md"))
         assert run(command) == (7 if command[0] == "doctor" else 3)

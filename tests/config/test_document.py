@@ -99,4 +99,4 @@ def test_alias_bomb_is_refused_quickly(tmp_path):
     )
     before = time.process_time()
     assert "aliases" in refusal(tmp_path, bomb)
-    assert time.process_time() - before < 1
+    assert time.process_time() - before < 10

@@ -150,5 +150,5 @@ class TestDocker:
             for _ in output:
                 pass
             assert process.wait() == 137
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 55
         killer.join()

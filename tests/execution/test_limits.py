@@ -75,7 +75,7 @@ def test_keeping_directories_unreadable_stops_the_worker(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("orchestrator.execution.limits.disk_use", measured)
     meter = LimitMeter(_Quiet(), Limits(), (), before=DiskUse(size=0, files=0, hidden=0))  # type: ignore[arg-type]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while meter.verdict is None and time.monotonic() < deadline:
         meter.look()
     assert meter.verdict is not None

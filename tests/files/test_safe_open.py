@@ -31,7 +31,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         open_regular(tmp_path / "link")
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_special_files_are_refused_and_closed(tmp_path: Path, make) -> None:
     make(tmp_path / "odd")

@@ -135,7 +135,7 @@ def test_import_does_not_touch_fetched_refs_or_submodules(
     assert not (handover.repo / ".git" / "modules" / "sub" / "FETCH_HEAD").exists()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 def test_delta_bomb_is_refused(handover: Handover) -> None:
     """One byte of a delta copies 64 KiB: five thousand make a file of 320 MB."""
     block = Thing("blob", b"0" * 65536)

@@ -70,7 +70,7 @@ def as_nothing(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize("change", [as_fifo, as_link, as_directory, as_nothing])
 @pytest.mark.parametrize("name", ["pack", "tip"])
 def test_special_file_is_refused(
@@ -93,7 +93,7 @@ PACKS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("case", PACKS)
 def test_a_broken_pack_is_refused(handover: Handover, case: str) -> None:
     tip = handover.hand_over(handover.commit_files(new="x"))

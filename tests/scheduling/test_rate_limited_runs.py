@@ -86,7 +86,7 @@ def test_starts_follow_the_token_bucket(repo: Path, local_engine: LocalEngine) -
     assert result.status is Status.SUCCESS
     starts = starts_of(events)
     assert_kept(starts, capacity=2, rate=1)
-    assert 2.5 < starts[-1] - starts[0] < 10
+    assert 2.5 < starts[-1] - starts[0] < 60
 
 
 def test_workers_that_are_ready_together_start_one_by_one(
@@ -221,7 +221,7 @@ class TestRequeue:
         runner = ParallelRunner(configured(task), repo, engine=local_engine, emit=press)
         started = time.monotonic()
         (worker,) = runner.run()
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 150
         assert worker.reason is Reason.CANCELLED
 
 

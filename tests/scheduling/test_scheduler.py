@@ -116,7 +116,7 @@ def test_numbers_are_reserved_under_the_lock(repo: Path, local_engine: LocalEngi
         run.start()
         run.join(0.7)
         assert branches(repo) == []
-    run.join(30)
+    run.join(60)
     assert branches(repo) == ["architect/parallel-1"]
 
 

@@ -86,7 +86,7 @@ def test_run_is_not_live_after_its_process_was_killed(tmp_path: Path, record: Ru
         assert holder.stdout.readline() == b"held\n"
         assert RunDirectory(path).is_live()
         holder.send_signal(signal.SIGKILL)
-        holder.wait(10)
+        holder.wait(60)
         assert not RunDirectory(path).is_live()
         assert read_record(RunDirectory(path)) is not None
 
@@ -112,13 +112,13 @@ def test_git_process_that_outlives_its_run_holds_the_lease(
         children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
         eventually(children.read_text, "git")
         holder.send_signal(signal.SIGKILL)
-        holder.wait(10)
+        holder.wait(60)
         assert run.is_live()
         taking = threading.Thread(target=run.take_over)
         taking.start()
         taking.join(0.5)
         assert taking.is_alive(), "it was taken from a git that goes on"
-    taking.join(10)
+    taking.join(60)
     assert run.process == os.getpid()
     run.release()
 

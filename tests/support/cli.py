@@ -40,7 +40,7 @@ def orchestrator(
     *arguments: str,
     cwd: Path,
     env: Mapping[str, str] | None = None,
-    timeout: float = 170,
+    timeout: float = 500,
     module: str = "orchestrator",
     fork: bool = True,
 ) -> Completed:

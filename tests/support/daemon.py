@@ -21,7 +21,7 @@ def ours(client: docker.APIClient, repo: Path) -> list[str]:
 def wait_for_container(client: docker.APIClient, repo: Path) -> str:
     """Wait until a worker's container of the repository's run is running, and return its id."""
     filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         found = client.containers(filters=filters)
         if found and "orchestrator.worker" in found[0]["Labels"]:

@@ -47,7 +47,7 @@ def run_until(
             began.set()
 
     runner = ParallelRunner(config, root, emit=emit, engine=engine)
-    canceller = threading.Thread(target=lambda: (began.wait(30), runner.cancel()))
+    canceller = threading.Thread(target=lambda: (began.wait(60), runner.cancel()))
     canceller.start()
     (worker,) = runner.execute().results
     canceller.join()

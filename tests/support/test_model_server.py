@@ -45,7 +45,7 @@ def _ask(server: ModelServer, path: str, model: str, task: str, **more: Any) -> 
     request = urllib.request.Request(
         server.url + path, data=json.dumps(body).encode(), headers={"x-api-key": "secret"}
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return response.read().decode()
 
 
@@ -198,7 +198,7 @@ def _ask_gemini(server: ModelServer, method: str, task: str, **more: Any) -> str
         data=json.dumps(body).encode(),
         headers={"x-goog-api-key": "secret"},
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return response.read().decode()
 
 

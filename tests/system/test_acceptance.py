@@ -152,7 +152,7 @@ def test_shallow_clone_and_detached_head(repo: Path, tmp_path: Path) -> None:
 def wait_for_output(repo: Path) -> None:
     """Wait until the first worker has printed something."""
     runs = repo / ".git" / "orchestrator" / "runs"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while not any(p.read_text() for p in runs.glob("*/worker-1/stdout.log")):
         assert time.monotonic() < deadline
         time.sleep(0.05)

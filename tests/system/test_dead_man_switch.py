@@ -15,8 +15,8 @@ from tests.support.live import eventually
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
-DEADLINE, GRACE = 3, 1
-LATE = 12
+DEADLINE, GRACE = 6, 1
+LATE = 60
 """Seconds after both by which all is dead on a machine that has much else to do."""
 STUBBORN = (
     "trap '' TERM; echo begun > work.txt; printf 'Go on? (y/n) '; while :; do sleep 0.1; done"
@@ -98,7 +98,7 @@ def test_deadline_is_kept_while_the_process_is_stopped(
 def test_setup_of_a_killed_run_dies_at_its_deadline(client: docker.APIClient, repo: Path) -> None:
     """Also kills the services, and the container that owns their network."""
     (repo / "orchestrator.yaml").write_text(
-        "setup_timeout: 3\n"
+        "setup_timeout: 8\n"
         f'setup: ["{STUBBORN}"]\n'
         "services: {cache: {image: orchestrator/base:latest, command: [sleep, infinity]}}\n"
     )

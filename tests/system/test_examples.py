@@ -16,7 +16,7 @@ from tests.support.cli import orchestrator
 from tests.support.images import built_image
 from tests.support.repository import git, make_repository
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

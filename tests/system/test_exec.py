@@ -23,7 +23,7 @@ from tests.support.live import eventually
 from tests.support.repository import make_repository
 
 pytestmark = pytest.mark.docker
-PATIENCE = 60
+PATIENCE = 180
 TASK = "export MINE=yes; while ! test -e enough; do sleep 0.2; done; echo seen > seen.txt"
 
 

@@ -112,7 +112,7 @@ def test_secrets_in_tasks_and_variables_are_redacted(repo: Path) -> None:
 
 def wait_for(client: docker.APIClient, repo: Path, count: int = 1) -> list[str]:
     filters = {"label": f"{REPOSITORY}={repo / '.git'}", "status": "running"}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         found = client.containers(filters=filters)
         workers = [c["Id"] for c in found if c["Labels"].get("orchestrator.role") == "worker"]

@@ -92,7 +92,7 @@ def urls_of(process: "subprocess.Popen[bytes]", count: int) -> dict[str, str]:
 
 def fetch(url: str) -> str:
     """Fetch a page as soon as its server answers."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         try:
             with urllib.request.urlopen(url, timeout=20) as answer:

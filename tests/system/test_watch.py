@@ -38,7 +38,7 @@ class Terminal:
 
     def read_until(self, holds: Callable[[], object]) -> None:
         """Read until a condition on the output holds."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not holds():
             assert time.monotonic() < deadline, self.drawn[-3000:]
             if select.select([self.ours], [], [], 0.1)[0]:

@@ -30,7 +30,7 @@ from tests.support.random_workflows import check_carried_out, random_workflow
 from tests.support.repository import git, make_repository
 from tests.support.runs import branches, configured
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 IMAGE = f"orchestrator-test/scripted:{os.environ.get('PYTEST_XDIST_WORKER', 'latest')}"
 DATA = Path(__file__).parents[1] / "data" / "workflows"

@@ -27,7 +27,7 @@ def together(world: World, *commands: list[str]) -> list[tuple[int, str, str]]:
     running = [start(*one, cwd=world.repo, env=world.environ(), **pipes) for one in commands]
     ended = []
     for process in running:
-        stdout, stderr = process.communicate(timeout=150)
+        stdout, stderr = process.communicate(timeout=500)
         ended.append((process.returncode, stdout.decode(), stderr.decode()))
     return ended
 

@@ -19,7 +19,7 @@ from tests.assurance.faults.daemon import own_daemon
 from tests.assurance.faults.world import World
 from tests.support.cli import start
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 WORKERS = 3
 _SPAN = 9.0
 """Seconds from the start within which a fault comes; about as long as a run takes."""

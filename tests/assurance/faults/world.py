@@ -298,7 +298,7 @@ def processes(repo: Path) -> list[str]:
 
 
 def _eventually_none(look: Any) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while found := look():
         assert time.monotonic() < deadline, found
         time.sleep(0.1)

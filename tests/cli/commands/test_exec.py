@@ -125,7 +125,7 @@ class TestRefusals:
 
     def test_worker_that_has_just_ended_is_refused(self, container, run_id: str, capsys) -> None:
         container.kill("SIGKILL")
-        container.wait(10)
+        container.wait(60)
         assert run(["exec", "2", "--", "true"]) == 3
         assert f"worker 2 of run {run_id} is not running" in capsys.readouterr().err
 

@@ -40,7 +40,7 @@ def runner(monkeypatch, result):
             for number in self.signals:
                 Runner.released.clear()
                 os.kill(os.getpid(), number)
-                assert Runner.released.wait(10)
+                assert Runner.released.wait(60)
             if self.error:
                 raise self.error
             return result

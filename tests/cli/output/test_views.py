@@ -128,7 +128,7 @@ class TestPlain:
 
         with PlainView(write, interval=0.01) as view:
             view(WorkerStarted(worker_id=1, container="c"))
-            assert beaten.wait(10)
+            assert beaten.wait(60)
         assert not view._heart.is_alive()
 
 
@@ -309,7 +309,7 @@ class TestBoard:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(30)
+                thread.join(60)
         assert not any(thread.is_alive() for thread in threads)
         assert sum(row.state == "success" for row in view._rows.values()) == 8
 

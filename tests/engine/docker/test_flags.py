@@ -81,7 +81,7 @@ def test_paused_container_can_be_killed_with_any_stop_signal(
     container = docker_start("sleep", "300", image=meddling_image)
     client.pause(container.id)
     container.kill("SIGTERM")
-    assert container.wait(30).exit_code == 143
+    assert container.wait(60).exit_code == 143
 
 
 def test_volumes_of_the_image_are_bounded_and_removed(

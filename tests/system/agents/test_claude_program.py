@@ -5,7 +5,7 @@ import pytest
 from tests.support.model_script import ToolCall
 from tests.system.agents.agent_suite import AgentSuite, scenario
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(180, func_only=True)]
+pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(600, func_only=True)]
 
 SCENARIO = scenario(lambda command: ToolCall(name="Bash", arguments={"command": command}))
 

@@ -9,7 +9,7 @@ pytestmark = [
     pytest.mark.agents,
     pytest.mark.docker,
     pytest.mark.e2e,
-    pytest.mark.timeout(180, func_only=True),
+    pytest.mark.timeout(600, func_only=True),
 ]
 
 SCENARIO = scenario(

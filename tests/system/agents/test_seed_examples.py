@@ -160,7 +160,7 @@ def _check_results(
         assert (result["steps"], result["exit_code"]) == (1, 0)
         assert result["files_modified"] == [file]
         assert result["worktree_path"] == str(shop / f".architect-parallel-{number}")
-        assert 0 < result["duration"] < 120
+        assert 0 < result["duration"] < 600
         asked = [e for e in exchanges if e.task == task and model in ("default", e.plain_model)]
         alike = sum(other[:2] == row[:2] for other in example.rows)
         assert result["cost"] == pytest.approx(sum(map(_cost, asked)) / alike, abs=1e-6)
