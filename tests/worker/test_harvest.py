@@ -102,6 +102,16 @@ def test_head_that_points_at_a_tag_is_handled(
     assert git(repo, "merge-base", "HEAD", worker.branch) == git(repo, "rev-parse", "HEAD")
 
 
+def test_head_that_points_at_a_tag_of_a_new_commit_is_handled(home_from, repo: Path) -> None:
+    worker = home_from(
+        "git checkout -q --detach; git commit -q --allow-empty -m mine; git tag -am x v1; "
+        't=$(git rev-parse v1); echo $t > "$GIT_DIR/HEAD"' + KEPT
+    )
+    assert worker.files_modified == ["kept.txt"]
+    (kept,) = worker.kept_refs
+    assert git(repo, "log", "-2", "--format=%s", kept).splitlines() == ["architect: a tag", "mine"]
+
+
 def test_incomplete_history_is_left_out(home_from, repo: Path) -> None:
     base = git(repo, "rev-parse", "HEAD")
     hole = "rm \"$GIT_DIR/objects/$(git rev-parse HEAD:lost | sed 's,..,&/,')\"; rm lost"
