@@ -1,4 +1,4 @@
-"""MB/s of one container's output through us, and our memory, against `docker run` piped to cat.
+"""MB/s of a container's output through the orchestrator, and its memory, against `docker run`.
 
 Run it with `python tests/bench/bench_logs.py [--rounds 3] [--lines-mb 1000] [--line-mb 300]`.
 """

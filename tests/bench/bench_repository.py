@@ -1,4 +1,4 @@
-"""A repository of 20,000 files, 200 changed by the worker: our parts against `git worktree add`.
+"""Time of a worker in a repository of 20,000 files, against `git worktree add`.
 
 Run it with `python tests/bench/bench_repository.py [--files 20000] [--changed 200] [--rounds 3]`;
 as an ordinary user, put
@@ -46,7 +46,7 @@ edit '2~{step}p'
 
 
 class Stopwatch:
-    """Notes how long our own functions take, from the outside."""
+    """Measures how long functions of the package take."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = defaultdict(list)

@@ -65,7 +65,7 @@ def one_by_one(repository: Path, shape: Shape) -> float:
 
 
 def bare(shape: Shape) -> float:
-    """Time the tasks alone, one after the other in a shell."""
+    """Measure the tasks alone, one after the other in a shell."""
     commands = [("sh", "-c", f"sleep {seconds}") for seconds, _ in shape.values()]
     return measure.timed(lambda: [measure.run(*one, cwd=Path.cwd()) for one in commands])
 

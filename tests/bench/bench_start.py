@@ -1,4 +1,4 @@
-"""CPU that the command line needs to start, against the bare interpreter.
+"""CPU time of the start of the command line, compared with the bare interpreter.
 
 Run it with `python tests/bench/bench_start.py [--rounds 9]`.
 """

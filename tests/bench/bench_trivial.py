@@ -1,4 +1,4 @@
-"""N trivial workers, through us, through a shell loop of docker and git, and by the reference.
+"""N trivial workers: with the orchestrator, with a shell loop, and with the reference program.
 
 Run it with `python tests/bench/bench_trivial.py [--rounds 5] [--workers 1,3,10]`.
 """
@@ -65,7 +65,7 @@ echo '{"status": "success", "steps": 1, "cost": 0.0}'
 
 @contextmanager
 def known_repository() -> Iterator[Path]:
-    """Make a repository whose first run is over: that one probes whether overlays work there."""
+    """Create a repository with a completed run, because a first run tests overlays there."""
     engine = DockerEngine()
     with measure.repository() as root:
         found = Repository(root)
@@ -77,7 +77,7 @@ def known_repository() -> Iterator[Path]:
 
 
 def ours(workers: int, task: str, network: str) -> float:
-    """Run the Python API; what is made before `run()` is not counted, its import neither."""
+    """Run the Python API; imports, and objects created before `run()`, are not measured."""
     with known_repository() as root:
         config = ParallelConfig(
             tasks=(task,), workers=workers, agent_cli="shell",
@@ -92,7 +92,7 @@ def ours(workers: int, task: str, network: str) -> float:
 
 
 def command_line(workers: int, task: str, network: str) -> float:
-    """Run `orchestrator parallel` as a process of its own."""
+    """Run `orchestrator parallel` as a separate process."""
     with known_repository() as root:
         command = (
             *measure.ORCHESTRATOR, "parallel", task, "--workers", str(workers),
@@ -112,7 +112,7 @@ def shell_loop(workers: int, task: str, network: str) -> float:
 
 
 class Reference:
-    """The reference in a container that lives for the whole benchmark."""
+    """The reference program in a container that lives for the whole benchmark."""
 
     def __init__(self, container: str) -> None:
         self._container = container
@@ -144,7 +144,7 @@ def reference() -> Iterator[Reference]:
 
 
 def compare(workers: int, what: str, rounds: int, other: Reference | None) -> list[list[str]]:
-    """Measure one number of workers, both networks, and give the table's rows."""
+    """Measure one number of workers with both networks, and return the rows of the table."""
     task = TASKS[what]
     ways: dict[str, measure.Way] = {}
     for network in ("none", "open"):

@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: rounds, medians, tables, and repositories to work on."""
+"""Helpers of the benchmarks: rounds, medians, tables and repositories."""
 
 # ruff: noqa: T201  # a benchmark prints
 
@@ -23,7 +23,7 @@ Way = Callable[[], float]
 
 
 def interleaved(ways: Mapping[str, Way], rounds: int) -> dict[str, list[float]]:
-    """Run every way once per round, so that a busy machine is busy for all of them."""
+    """Run every variant once per round, so that other load affects all variants."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
         for name, way in ways.items():
@@ -59,7 +59,7 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
 def run(
     *command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, check: bool = True
 ) -> str:
-    """Run a command to its end and give its stdout."""
+    """Run a command to its end and return its stdout."""
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True,
         check=False, stdin=subprocess.DEVNULL,
@@ -71,7 +71,7 @@ def run(
 
 @contextmanager
 def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
-    """Make a repository of one commit, and remove all of it afterwards."""
+    """Create a repository of one commit, and remove it afterwards."""
     root = Path(tempfile.mkdtemp(prefix="orchestrator-bench-"))
     try:
         run("git", "init", "-q", "-b", "main", str(root))
@@ -88,7 +88,7 @@ def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
 
 
 def fill(root: Path, files: int, size: int) -> None:
-    """Write `files` files that differ, a hundred to a directory, `size` bytes and more each."""
+    """Write `files` different files, a hundred per directory, of at least `size` bytes each."""
     for number in range(files):
         path = root / f"src/part{number // 100:04}/file{number:06}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def fill(root: Path, files: int, size: int) -> None:
 
 
 def cpu_of(*command: str, env: Mapping[str, str] | None = None) -> float:
-    """Run a command and give the CPU seconds that it and its children used."""
+    """Run a command and return the CPU seconds of the command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         command, env={**os.environ, **(env or {})}, check=False, stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The demo's shop, as the documentation's repository."""
+"""The demo's sample shop, as the repository for the commands of the documentation."""
 
 from tests.system.agents.conftest import shop
 

@@ -1,4 +1,4 @@
-"""The fenced blocks and the links of a page."""
+"""Fenced code blocks and links of a documentation page."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block."""
+    """A fenced code block."""
 
     page: str
     line: int
@@ -21,7 +21,7 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Page and line of the block, for messages."""
         return f"{self.page}:{self.line}"
 
 
@@ -36,7 +36,7 @@ def read_page(page: str) -> str:
 
 
 def blocks(page: str) -> list[Block]:
-    """List a page's fenced blocks in order."""
+    """List a page's code blocks in order."""
     found: list[Block] = []
     opened: tuple[int, re.Match[str]] | None = None
     lines: list[str] = []
@@ -55,14 +55,14 @@ def blocks(page: str) -> list[Block]:
 
 
 def links(page: str) -> Iterator[str]:
-    """Give the targets of a page's links, blocks left out."""
+    """Return the targets of a page's links outside of code blocks."""
     text = re.sub(r"^ *```.*?^ *```$", "", read_page(page), flags=re.M | re.S)
     for match in _LINK.finditer(text):
         yield match["target"]
 
 
 def anchors(page: str) -> set[str]:
-    """Give the anchors that a page's headings have."""
+    """Return the anchors of a page's headings."""
     text = re.sub(r"^ *```.*?^ *```$", "", read_page(page), flags=re.M | re.S)
     headings = re.findall(r"^#+ (.+)$", text, flags=re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -30,7 +30,7 @@ ASK_STATUS = "echo $?"
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a session."""
+    """A command of a session, with its expected output."""
 
     place: str
     command: str
@@ -39,7 +39,7 @@ class Step:
 
 
 def steps(block: Block) -> Iterator[Step]:
-    """Turn a block into commands."""
+    """Split a block into commands."""
     match block.language:
         case "console":
             yield from _console(block)
@@ -78,7 +78,7 @@ def _yaml(block: Block) -> Iterator[Step]:
 
 
 def ci_scripts(document: Any) -> Iterator[str]:
-    """Find the scripts of a CI job's steps, wherever they are in a document."""
+    """Return the scripts of all steps of a CI job."""
     if isinstance(document, list):
         for item in document:
             yield from ci_scripts(item)
@@ -98,7 +98,7 @@ def _quoted(text: str) -> str:
 def run_session(
     session: list[Step], *, repository: Path, scratch: Path, env: Mapping[str, str]
 ) -> list[str]:
-    """Run a session and say what did not go as the page says."""
+    """Run a session, and return the differences from the page."""
     scratch.mkdir()
     script = "".join(_shell(step, scratch / str(i)) for i, step in enumerate(session))
     # Bash reads the script as it goes: from a file, no command can eat what comes after it.
@@ -138,7 +138,7 @@ def _problems(step: Step, output: Path, repository: Path, *, asked: Any) -> Iter
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Compare what a command prints with what a page says of it."""
+    """Return whether the output of a command is as the page says."""
     pattern = "".join(_line_pattern(line) for line in normal(expected).splitlines())
     return re.fullmatch(pattern, normal(printed) + "\n") is not None
 
@@ -150,7 +150,7 @@ def _line_pattern(line: str) -> str:
 
 
 def normal(text: str) -> str:
-    """Take out what differs from run to run."""
+    """Replace the parts of output that differ from run to run."""
     for pattern, substitute in (
         (r"\b\d{8}-\d{6}-[0-9a-f]{6}\b", "RUN"),
         (r"\b[0-9a-f]{7,40}\b", "COMMIT"),

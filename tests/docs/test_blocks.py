@@ -1,4 +1,4 @@
-"""Every command of the documentation, run as it is written."""
+"""Tests that run every command of the documentation as it is written."""
 
 import json
 import os
@@ -111,14 +111,14 @@ def _of(*languages: str) -> list[object]:
 
 
 @pytest.mark.parametrize("block", [pytest.param(b, id=b.place) for b in ALL])
-def test_a_block_says_what_it_is(block: Block) -> None:
+def test_every_block_has_a_known_language(block: Block) -> None:
     assert block.language in LANGUAGES
 
 
 @pytest.mark.docker
 @pytest.mark.e2e
 @pytest.mark.parametrize("page", [page for page in pages() if _session(page)])
-def test_the_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path, shop: Path) -> None:
+def test_commands_of_a_page_print_what_it_says(page: str, tmp_path: Path, shop: Path) -> None:
     forks = tmp_path / "forks"
     with ModelServer(SCENARIO, host=bridge_gateway()) as server, fork_program(forks):
         env = {**caller_environment(tmp_path, server.url), "COLUMNS": "160"}
@@ -140,7 +140,9 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path, shop:
 
 
 @pytest.mark.parametrize("written", [None, "", '{"results": []}'])
-def test_naming_what_failed_is_no_failure_of_its_own(written: str | None, tmp_path: Path) -> None:
+def test_ci_script_that_names_failures_accepts_missing_output(
+    written: str | None, tmp_path: Path
+) -> None:
     """A run that could not start prints nothing on stdout."""
     found = [script for b in blocks("docs/guides/ci.md") for script in _scripts(b)]
     (naming,) = [script for script in found if "import json" in script]
@@ -160,7 +162,7 @@ def _scripts(block: Block) -> list[str]:
 
 
 @pytest.mark.parametrize("block", _of("yaml"))
-def test_a_configuration_is_one(block: Block, tmp_path: Path) -> None:
+def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
     document = yaml.safe_load(block.text)
     if isinstance(document, list) or "jobs" in document:
         assert list(steps(block)), "steps of a CI job run something"
@@ -182,7 +184,7 @@ def test_a_configuration_is_one(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", _of("json"))
-def test_a_result_is_one(block: Block) -> None:
+def test_result_blocks_are_valid(block: Block) -> None:
     document = json.loads(block.text)
 
     parsed = (RunResult if "results" in document else WorkerResult).model_validate(document)
@@ -191,12 +193,12 @@ def test_a_result_is_one(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", _of("toml"))
-def test_toml_is_toml(block: Block) -> None:
+def test_toml_blocks_are_valid(block: Block) -> None:
     assert tomllib.loads(block.text)
 
 
 @pytest.mark.parametrize("command", COVERED)
-def test_what_another_test_runs_is_in_the_documentation_and_in_that_test(command: str) -> None:
+def test_commands_run_by_other_tests_are_in_the_documentation(command: str) -> None:
     found = [step for page in pages() for b in blocks(page) for step in steps(b)]
     file, words = COVERED[command]
 
@@ -208,7 +210,7 @@ PYTEST = sorted({s.command for p in pages() for b in blocks(p) for s in steps(b)
 
 
 @pytest.mark.parametrize("command", PYTEST)
-def test_a_selection_of_tests_selects_some(command: str) -> None:
+def test_pytest_selections_of_a_page_select_tests(command: str) -> None:
     arguments = shlex.split(command)[1:]
     # A folder that has tests of every kind: to collect them all would take a minute of a processor.
     folder = [] if any(Path(ROOT, word).is_dir() for word in arguments) else ["tests/engine"]

@@ -1,4 +1,4 @@
-"""Links lead somewhere, generated parts are in step, and every page can be found."""
+"""Tests of the pages' links, generated parts and index."""
 
 import importlib.util
 import re
@@ -25,7 +25,7 @@ def check() -> ModuleType:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the pages, to spoil."""
+    """A copy of the pages for changes."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     table = Path("orchestrator/cli/option_table.json")
     (tmp_path / table).parent.mkdir(parents=True)
@@ -36,7 +36,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_links_lead_somewhere(page: str) -> None:
+def test_every_link_has_a_target(page: str) -> None:
     for target in links(page):
         if "://" in target:
             continue
@@ -55,11 +55,11 @@ def test_every_page_is_in_the_index() -> None:
     assert missing == ["docs/README.md"]
 
 
-def test_generated_parts_are_in_step(check: ModuleType, capsys: pytest.CaptureFixture) -> None:
+def test_generated_parts_are_up_to_date(check: ModuleType, capsys: pytest.CaptureFixture) -> None:
     assert check.main(arguments=[]) == 0, capsys.readouterr().err
 
 
-def test_a_part_out_of_step_is_found_and_written(
+def test_outdated_part_is_reported_and_rewritten(
     check: ModuleType, copy: Path, capsys: pytest.CaptureFixture
 ) -> None:
     page = copy / "docs" / "reference" / "configuration.md"
@@ -73,7 +73,7 @@ def test_a_part_out_of_step_is_found_and_written(
 
 
 @pytest.mark.parametrize(("page", "row"), [("result", "| `oom` |"), ("labels", "orchestrator.run")])
-def test_a_word_left_out_is_found(
+def test_missing_word_is_reported(
     check: ModuleType, copy: Path, capsys: pytest.CaptureFixture, page: str, row: str
 ) -> None:
     path = copy / "docs" / "reference" / f"{page}.md"
@@ -83,14 +83,14 @@ def test_a_word_left_out_is_found(
     assert f"docs/reference/{page}.md has no row" in capsys.readouterr().err
 
 
-def test_every_exit_code_has_a_row() -> None:
+def test_every_exit_code_is_documented() -> None:
     text = read_page("docs/reference/exit-codes.md")
 
     assert [code for code in CODES if f"| {code} |" not in text] == []
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_every_module_that_a_page_names_exists(page: str) -> None:
+def test_modules_that_a_page_names_exist(page: str) -> None:
     named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:\.py|/))`", read_page(page))
 
     assert len(named) > 20
@@ -100,11 +100,11 @@ def test_every_module_that_a_page_names_exists(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md"])
-def test_the_first_page_is_short(page: str) -> None:
+def test_readme_is_short(page: str) -> None:
     assert len(read_page(page).splitlines()) <= 120
 
 
-def test_an_option_that_does_not_exist_is_found(check: ModuleType, copy: Path) -> None:
+def test_unknown_option_is_reported(check: ModuleType, copy: Path) -> None:
     page = copy / "docs" / "reference" / "result.md"
     page.write_text(page.read_text() + "\nGiven by `--chekcs`.\n")
     assert list(check.unknown_options(copy)) == [

@@ -1,4 +1,4 @@
-"""The documentation as a site: complete, self-contained, and refused where a link is broken."""
+"""Tests of the documentation site: complete, self-contained, and without broken links."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _FETCHED = re.compile(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a copy of the documentation, with everything that the site is built from."""
+    """A copy of the documentation with all files that the site is built from."""
     for folder in ("docs", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     for file in (*ROOT.glob("*.md"), ROOT / "mkdocs.yml"):
@@ -38,7 +38,7 @@ def build(project: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(project: Path) -> None:
+def test_site_has_every_page_and_loads_no_external_resources(project: Path) -> None:
     done = build(project)
 
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def _sources(page: Path) -> list[str]:
     return found
 
 
-def test_a_broken_link_and_a_page_left_out_fail_the_build(project: Path) -> None:
+def test_broken_link_or_omitted_page_fails_the_build(project: Path) -> None:
     guide = project / "docs" / "guides" / "ci.md"
     guide.write_text(guide.read_text() + "\n[a](nosuch.md) [b](models.md#nosuch)\n")
     (project / "docs" / "guides" / "hidden.md").write_text("# Hidden\n")

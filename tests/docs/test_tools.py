@@ -1,4 +1,4 @@
-"""The scripts that measure and draw the package, on small packages made here."""
+"""Tests of the scripts that measure and draw the package, with small packages."""
 
 import importlib
 import sys
@@ -45,7 +45,7 @@ def measured(root: Path) -> dict[str, float]:
     return values
 
 
-def test_the_longest_chain_and_the_floors_come_from_the_imports(tmp_path: Path) -> None:
+def test_longest_chain_and_layers_are_derived_from_imports(tmp_path: Path) -> None:
     root = package(tmp_path, {**PACKAGE, "one.py": 'def give():\n    """Give one."""\n'})
     modules = tool("imports").read_modules(root)
 
@@ -59,7 +59,7 @@ def test_the_longest_chain_and_the_floors_come_from_the_imports(tmp_path: Path) 
     assert measured(root)["files at the top of the package"] == 3
 
 
-def test_a_circle_of_imports_is_an_error(tmp_path: Path) -> None:
+def test_import_cycle_is_an_error(tmp_path: Path) -> None:
     root = package(
         tmp_path, {"one.py": "import orchestrator.two", "two.py": "import orchestrator.one"}
     )
@@ -81,14 +81,14 @@ def test_a_circle_of_imports_is_an_error(tmp_path: Path) -> None:
         ("#\n" * 401, "files over 400 lines", 1),
     ],
 )  # fmt: skip
-def test_what_is_counted(tmp_path: Path, source: str, name: str, value: int) -> None:
+def test_measure_of_a_source(tmp_path: Path, source: str, name: str, value: int) -> None:
     base = "def plain():\n    return 1\n"
     root = package(tmp_path, {"one.py": source, "two.py": base})
 
     assert measured(root)[name] == value
 
 
-def test_what_exceeds_its_limit_fails_the_check_and_is_named(
+def test_exceeded_limit_fails_the_check_and_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = package(tmp_path, {"one.py": "def f():\n    '''Tell it.'''\n"})
@@ -99,7 +99,7 @@ def test_what_exceeds_its_limit_fails_the_check_and_is_named(
     assert "error: docstrings with a vague verb, percent: 100" in printed.err
 
 
-def test_the_table_has_every_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_has_every_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = package(tmp_path, {"one.py": "def f():\n    '''Return it.'''\n"})
 
     assert tool("measure").main(["--root", str(root)]) == 0
@@ -107,7 +107,7 @@ def test_the_table_has_every_limit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [name for name in tool("measure").LIMITS if name not in printed] == []
 
 
-def test_the_drawing_has_every_room_above_what_it_imports(tmp_path: Path) -> None:
+def test_drawing_places_each_package_above_its_imports(tmp_path: Path) -> None:
     drawing = ET.fromstring(tool("rooms").draw(package(tmp_path, PACKAGE)))
     texts = {text.text: float(text.get("y", 0)) for text in drawing.iter(f"{SVG}text")}
 
@@ -115,7 +115,7 @@ def test_the_drawing_has_every_room_above_what_it_imports(tmp_path: Path) -> Non
     assert "Every git command." in texts
 
 
-def test_an_arrow_that_a_longer_way_implies_is_not_drawn(tmp_path: Path) -> None:
+def test_arrow_implied_by_a_longer_path_is_not_drawn(tmp_path: Path) -> None:
     drawing = ET.fromstring(tool("rooms").draw(package(tmp_path, PACKAGE)))
 
     # cli > runs and runs > git; cli > git is implied, and everything may import errors.

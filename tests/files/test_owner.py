@@ -20,7 +20,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.usefixtures("way")
-def test_owners_change_in_the_tree_alone(tmp_path: Path) -> None:
+def test_change_of_owner_does_not_leave_the_tree(tmp_path: Path) -> None:
     """A link in the base may lead to a file of the host's."""
     outside = tmp_path / "outside"
     outside.mkdir()

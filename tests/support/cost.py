@@ -1,9 +1,8 @@
-"""What a test costs, found out from what it uses, and held to it.
+"""Mark tests as `fast` by what they use, and let a fast test fail that starts a process.
 
-A test is `fast` when it is in a package's folder, its file imports nothing that starts processes,
-and its fixtures use nothing of the kind: `pytest -m fast` reads no other file. A fast test that
-starts a process or opens a connection nevertheless, because the code under test does, fails: it
-needs the mark `process`.
+A test is `fast` if it is in a package's folder, its file imports nothing that starts processes,
+and its fixtures use nothing of the kind: `pytest -m fast` reads no other file. A fast test fails
+if the code under test starts a process or opens a connection: it needs the mark `process`.
 """
 
 import ast
@@ -31,13 +30,13 @@ _guarded: list[str] = []
 
 @functools.cache
 def may_be_fast(file: Path) -> bool:
-    """Tell whether a file may have fast tests."""
+    """Return whether a file may have fast tests."""
     return file.relative_to(ROOT / "tests").parts[0] not in _FOLDERS and not starts_processes(file)
 
 
 @functools.cache
 def starts_processes(file: Path) -> bool:
-    """Tell whether a file of the tests imports, directly or not, what starts processes."""
+    """Return whether a test file imports a module that starts processes, directly or not."""
     return any(
         name.partition(".")[0] in _STARTERS
         or ((found := ROOT / f"{name.replace('.', '/')}.py").is_file() and starts_processes(found))
@@ -56,7 +55,7 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Give the mark `fast` to each test that has earned it."""
+    """Add the mark `fast` to each test that is fast."""
     for item in items:
         if not any(item.get_closest_marker(mark) for mark in SLOW) and not _is_slow(item):
             item.add_marker("fast")
@@ -70,7 +69,7 @@ def _is_slow(item: pytest.Item) -> bool:
 
 
 def uses_starter(fixture: object) -> bool:
-    """Tell whether a fixture uses something of a module that starts processes."""
+    """Return whether a fixture uses a module that starts processes."""
     code, place = getattr(fixture, "__code__", None), getattr(fixture, "__globals__", {})
     used = (place.get(name) for name in getattr(code, "co_names", ()))
     modules = (getattr(one, "__module__", None) or getattr(one, "__name__", None) for one in used)
@@ -85,7 +84,7 @@ def _is_starter(module: str) -> bool:
 
 
 def order(items: list[pytest.Item]) -> None:
-    """Put files with containers, which take long, first, and the fast tests at the end."""
+    """Put files with containers, which take long, first, and fast tests at the end."""
     files: dict[Path, int] = {}
     for item in items:
         files[item.path] = max(files.get(item.path, 0), _cost(item))

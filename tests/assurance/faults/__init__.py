@@ -1,1 +1,1 @@
-"""Faults on purpose: processes that are killed, containers that vanish, disks that are full."""
+"""Tests with injected faults: killed processes, removed containers, full disks."""

@@ -1,4 +1,4 @@
-"""The tests of this folder that only `make faults` runs, and its table of faults at the end."""
+"""Selection of the tests that only `make faults` runs, and its summary of injected faults."""
 
 from collections import defaultdict
 
@@ -9,7 +9,7 @@ _IN_FULL = ("test_at_once.py", "test_many_tasks.py", "test_random_faults.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out whole files unless `--faults` is given."""
+    """Deselect whole files unless `--faults` is given."""
     if config.getoption("--faults"):
         return
     left_out = [item for item in items if item.path.name in _IN_FULL]
@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many faults of each kind were injected, and survived."""
+    """Print the number of faults of each kind that were injected."""
     injected: defaultdict[str, int] = defaultdict(int)
     survived: defaultdict[str, int] = defaultdict(int)
     for outcome in ("passed", "failed"):

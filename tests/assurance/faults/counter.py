@@ -1,4 +1,4 @@
-"""Where tasks say that they run: outside of their containers, and of everything of ours."""
+"""A server outside of the containers to which tasks report that they run."""
 
 import ctypes
 import socketserver
@@ -28,7 +28,7 @@ def _enter(network: Path) -> None:
 
 
 class Tally:
-    """How often each word was said."""
+    """Number of times that each word was reported."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -36,7 +36,7 @@ class Tally:
         self._said: Counter[str] = Counter()
 
     def add(self, word: str) -> None:
-        """Count a word once more."""
+        """Add one to the number of a word."""
         with self._lock:
             self._said[word] += 1
 
@@ -51,11 +51,11 @@ class Tally:
 
 @contextmanager
 def tally(address: str | None = None, network: Path | None = None) -> Iterator[Tally]:
-    """Listen on the default bridge's address, for as long as this is entered.
+    """Listen for reports of tasks during the block.
 
     Args:
-        address: Another one.
-        network: The network namespace that it is in.
+        address: Address to listen on. Default: that of the default bridge.
+        network: Network namespace of the address.
     """
 
     class Handler(socketserver.StreamRequestHandler):

@@ -28,21 +28,21 @@ _PAUSE = 1.0
 
 
 def die() -> NoReturn:
-    """Be killed, as by `kill -9`: no handler, no `finally`, no other thread goes on."""
+    """Kill this process with SIGKILL: no handler, `finally` or other thread runs."""
     os.kill(os.getpid(), signal.SIGKILL)
     threading.Event().wait()
     raise AssertionError("unreachable")
 
 
 def interrupt(*names: str) -> None:
-    """Be sent signals, one after the other."""
+    """Send signals to this process, one after the other."""
     for name in names:
         os.kill(os.getpid(), signal.Signals[name])
         time.sleep(_BETWEEN)
 
 
 def install(point: Point, strike: Callable[[], object]) -> None:
-    """Let something happen at one call of a function."""
+    """Call `strike` at one call of a function."""
     module, _, path = point.target.partition(":")
     *parents, name = path.split(".")
     holder: Any = functools.reduce(getattr, parents, importlib.import_module(module))
@@ -68,7 +68,7 @@ def install(point: Point, strike: Callable[[], object]) -> None:
 
 
 def install_git(point: GitPoint, top: Path) -> None:
-    """Stop a git command in the middle, and die."""
+    """Stop a git command while it writes files, and kill this process."""
     real = subprocess.run
 
     def run(command: Sequence[str], **rest: Any) -> Any:

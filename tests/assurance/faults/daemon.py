@@ -1,4 +1,4 @@
-"""A Docker daemon of a test's own, beside the machine's, which may be killed."""
+"""A separate Docker daemon for a test, which may be killed."""
 
 import os
 import secrets
@@ -18,17 +18,17 @@ _PATIENCE = 90.0
 
 
 class Daemon:
-    """It shares nothing with the machine's own: no socket, no image, no network, no rule."""
+    """A daemon that shares no socket, image, network or firewall rule with the machine's daemon."""
 
     address = "172.17.0.1"
     """Of its default bridge, in its network namespace."""
 
     def __init__(self, root: Path, *, keeps_containers: bool) -> None:
-        """Prepare.
+        """Store the settings of the daemon.
 
         Args:
-            root: A short path: it holds sockets.
-            keeps_containers: Containers outlive the daemon.
+            root: Directory of the daemon; a short path, because sockets are created in it.
+            keeps_containers: Whether containers outlive the daemon.
         """
         self.url = f"unix://{root / 'docker.sock'}"
         # With one of the same namespace, the first to restart deletes the other's bridge.
@@ -43,7 +43,7 @@ class Daemon:
         ]  # fmt: skip
 
     def prepare(self) -> None:
-        """Make its network namespace, start it, give it the image."""
+        """Create the network namespace, start the daemon and load the image."""
         subprocess.run(("ip", "netns", "add", self._namespace), check=True)
         loopback = ("ip", "-n", self._namespace, "link", "set", "lo", "up")
         subprocess.run(loopback, check=True)
@@ -58,7 +58,7 @@ class Daemon:
             ours.close()
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the daemon and wait until it answers."""
         deadline = time.monotonic() + _PATIENCE
         while not self._answers():
             assert time.monotonic() < deadline, (self._root / "log").read_text()[-2000:]
@@ -79,13 +79,13 @@ class Daemon:
         return False
 
     def end(self, number: signal.Signals) -> None:
-        """End it, as by a crash or by an upgrade."""
+        """Send a signal to the daemon and wait for its end."""
         assert self._process is not None
         self._process.send_signal(number)
         self._process.wait(_PATIENCE)
 
     def take_down(self) -> None:
-        """End it and everything of it."""
+        """End the daemon and all of its processes."""
         if self._process is not None and self._process.poll() is None:
             with suppress(docker.errors.DockerException, OSError):
                 client = docker.DockerClient(base_url=self.url)
@@ -104,7 +104,7 @@ class Daemon:
         shutil.rmtree(self._root, ignore_errors=True)
 
     def _below(self) -> list[int]:
-        """Its own containerd and what that started, by where they were told to work."""
+        """Return the processes of the daemon's own containerd, found by their directory."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -115,7 +115,7 @@ class Daemon:
 
 @contextmanager
 def own_daemon(root: Path, *, keeps_containers: bool) -> Iterator[Daemon]:
-    """Run a daemon for as long as this is entered."""
+    """Run a daemon during the block."""
     daemon = Daemon(root, keeps_containers=keeps_containers)
     root.mkdir()
     try:

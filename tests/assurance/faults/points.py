@@ -1,4 +1,4 @@
-"""Where our process is killed: every step of a run that leaves something behind."""
+"""The points at which the orchestrator's process is killed: each step that leaves something."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,7 +10,7 @@ Outcome = Literal["whole", "nothing", "unbegun", "refused"]
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One function, and the moment of one of its calls."""
+    """A function, and the moment of one of its calls."""
 
     target: str
     """`module:function` or `module:Class.method`, as the caller finds it."""
@@ -29,7 +29,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class GitPoint:
-    """One git command, stopped in the middle of writing files."""
+    """A git command that is stopped while it writes files."""
 
     command: tuple[str, ...]
     files: str

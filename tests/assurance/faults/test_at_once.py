@@ -1,4 +1,4 @@
-"""Several processes of ours in one repository at the same instant."""
+"""Tests of several orchestrator processes that start in one repository at the same time."""
 
 import json
 import subprocess
@@ -21,8 +21,8 @@ def counts() -> Iterator[Tally]:
         yield found
 
 
-def together(world: World, *commands: list[str]) -> list[tuple[int, str, str]]:
-    """Run commands that start at the same instant: exit code, stdout and stderr of each."""
+def run_together(world: World, *commands: list[str]) -> list[tuple[int, str, str]]:
+    """Run commands that start at the same time; return their exit codes, stdout and stderr."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     running = [start(*one, cwd=world.repo, env=world.environ(), **pipes) for one in commands]
     ended = []
@@ -33,9 +33,11 @@ def together(world: World, *commands: list[str]) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize("runs", [2, 4])
-def test_runs_that_start_together(runs: int, tmp_path: Path, counts: Tally) -> None:
+def test_runs_that_start_together_have_distinct_resources(
+    runs: int, tmp_path: Path, counts: Tally
+) -> None:
     world = World(tmp_path, counts)
-    ended = together(world, *[world.parallel(rest=("--ports", "3000"))] * runs)
+    ended = run_together(world, *[world.parallel(rest=("--ports", "3000"))] * runs)
     assert [code for code, _, _ in ended] == [0] * runs, [said for _, _, said in ended]
     results = {one["worker_id"]: one for _, said, _ in ended for one in json.loads(said)["results"]}
     world.check_whole(results, workers=2 * runs)
@@ -45,10 +47,10 @@ def test_runs_that_start_together(runs: int, tmp_path: Path, counts: Tally) -> N
     world.check_nothing_left()
 
 
-def test_one_run_is_resumed_by_two(tmp_path: Path, counts: Tally) -> None:
+def test_only_one_of_two_processes_resumes_a_run(tmp_path: Path, counts: Tally) -> None:
     world = World(tmp_path, counts)
     world.crash("after-output", world.parallel(nap=4.0))
-    ended = together(world, *[["resume", "--json", "--quiet"]] * 2)
+    ended = run_together(world, *[["resume", "--json", "--quiet"]] * 2)
     (_, said, _), (_, _, refused) = sorted(ended)
     assert sorted(code for code, _, _ in ended) == [0, 3], ended
     assert "is carried out by process" in refused
@@ -58,10 +60,10 @@ def test_one_run_is_resumed_by_two(tmp_path: Path, counts: Tally) -> None:
     assert [ref for ref in refs if "/kept/" not in ref] == []
 
 
-def test_a_run_is_resumed_while_it_is_cleaned_up(tmp_path: Path, counts: Tally) -> None:
+def test_run_resumed_during_its_cleanup_loses_no_work(tmp_path: Path, counts: Tally) -> None:
     world = World(tmp_path, counts)
     world.crash("after-output", world.parallel(nap=4.0))
-    together(world, ["resume", "--json", "--quiet"], ["parallel-cleanup"])
+    run_together(world, ["resume", "--json", "--quiet"], ["parallel-cleanup"])
     world.check_nothing_left()
     world.orchestrator("resume", "--json", "--quiet")
     begun = [world.said("begin", number) for number in (1, 2)]

@@ -1,4 +1,4 @@
-"""Our process is killed at every step of a run; `resume` or `parallel-cleanup` finds it all."""
+"""Tests of `resume` and `parallel-cleanup` after a kill at every step of a run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,13 +25,13 @@ def counts() -> Iterator[Tally]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    few = _CLEANED if metafunc.function is test_cleanup_after_a_kill else _RESUMED
+    few = _CLEANED if metafunc.function is test_cleanup_after_a_kill_keeps_the_work else _RESUMED
     every = (*POINTS, *GIT_POINTS)
     metafunc.parametrize("point", every if metafunc.config.getoption("--faults") else few)
 
 
-def test_resume_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:
-    world = hurt(point, tmp_path, counts)
+def test_resume_after_a_kill_completes_the_run(point: str, tmp_path: Path, counts: Tally) -> None:
+    world = crash_run(point, tmp_path, counts)
     wanted = POINTS[point].outcome if point in POINTS else "whole"
     world.check_readable()
     done = world.orchestrator("resume", "--json", "--quiet")
@@ -53,8 +53,8 @@ def test_resume_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:
     assert not list(world.repo.glob(".git/orchestrator/runs/*/*/artifacts"))
 
 
-def test_cleanup_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None:
-    world = hurt(point, tmp_path, counts)
+def test_cleanup_after_a_kill_keeps_the_work(point: str, tmp_path: Path, counts: Tally) -> None:
+    world = crash_run(point, tmp_path, counts)
     begun = [number for number in (1, 2) if world.said("begin", number)]
     wrote = [number for number in begun if world.said("wrote", number)]
     done = world.orchestrator("parallel-cleanup")
@@ -72,8 +72,8 @@ def test_cleanup_after_a_kill(point: str, tmp_path: Path, counts: Tally) -> None
         world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
 
 
-def hurt(point: str, root: Path, counts: Tally) -> World:
-    """Kill a run at a point."""
+def crash_run(point: str, root: Path, counts: Tally) -> World:
+    """Run a command that is killed at a point."""
     cut = GIT_POINTS.get(point)
     in_base = cut is not None and cut.many_in_base
     in_work = cut is not None and not cut.many_in_base

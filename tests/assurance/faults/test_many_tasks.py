@@ -1,4 +1,4 @@
-"""A hundred tasks wait for ten slots: what we take does not grow with what was done."""
+"""Tests that memory and threads do not grow with the number of completed tasks."""
 
 import json
 import time
@@ -15,7 +15,7 @@ _MIB = 1024**2
 
 
 def measured(pid: int) -> tuple[int, int] | None:
-    """Give resident bytes and threads of a process."""
+    """Return the resident bytes and the threads of a process."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -26,7 +26,7 @@ def measured(pid: int) -> tuple[int, int] | None:
     return int(found["VmRSS"].split()[0]) * 1024, int(found["Threads"])
 
 
-def test_memory_and_threads_stay_flat(
+def test_memory_and_threads_do_not_grow_with_completed_tasks(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     tasks, workers = 100, 10

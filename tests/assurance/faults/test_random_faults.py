@@ -1,4 +1,4 @@
-"""Real runs of three workers are hurt at random instants; nothing is lost, nothing is left."""
+"""Tests of runs with a fault at a random moment: no work is lost, and nothing is left behind."""
 
 import os
 import random
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Fault:
-    """One run, one fault."""
+    """The fault of one run."""
 
     def __init__(self, kind: str, rng: random.Random, root: Path) -> None:
         self.kind = kind
@@ -47,7 +47,7 @@ class Fault:
         """Workers that it may have cost their success."""
 
     def inject(self, world: World, process: "subprocess.Popen[bytes]") -> None:
-        """Let it happen, and wait for the process to end."""
+        """Inject the fault, and wait for the process to end."""
         time.sleep(self._rng.uniform(0, _SPAN))
         if self.kind == "kill":
             process.kill()
@@ -58,7 +58,7 @@ class Fault:
             self.hit = set(range(1, WORKERS + 1))
             self._fill_disk(world, process)
         else:
-            self._hurt_container(world, process)
+            self._fault_container(world, process)
         process.wait(200)
 
     def _fill_disk(self, world: World, process: "subprocess.Popen[bytes]") -> None:
@@ -74,7 +74,7 @@ class Fault:
         process.wait(200)
         filler.unlink()
 
-    def _hurt_container(self, world: World, process: "subprocess.Popen[bytes]") -> None:
+    def _fault_container(self, world: World, process: "subprocess.Popen[bytes]") -> None:
         client = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
         try:
             while process.poll() is None:
@@ -83,13 +83,13 @@ class Fault:
                     chosen = self._rng.choice(found)
                     self.hit = {int(chosen["Labels"].get(WORKER, 0))}
                     with suppress(docker.errors.APIError):
-                        self._hurt(client, chosen["Id"])
+                        self._inject_into(client, chosen["Id"])
                     return
                 time.sleep(0.05)
         finally:
             client.close()
 
-    def _hurt(self, client: docker.APIClient, container: str) -> None:
+    def _inject_into(self, client: docker.APIClient, container: str) -> None:
         if self.kind == "container killed":
             client.kill(container)
         elif self.kind == "container removed":
@@ -100,7 +100,7 @@ class Fault:
             client.unpause(container)
 
 
-def test_a_fault_at_a_random_instant(
+def test_run_with_a_fault_at_a_random_moment_loses_no_work(
     seed: int, tmp_path: Path, record_property: Callable[[str, object], None],
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -108,20 +108,20 @@ def test_a_fault_at_a_random_instant(
     kind = KINDS[seed % len(KINDS)]
     record_property("fault", kind)
     if kind.startswith("daemon"):
-        _hurt_daemon(kind, rng, tmp_path, monkeypatch)
+        _fault_daemon(kind, rng, tmp_path, monkeypatch)
         return
     place = request.getfixturevalue("small_disk") if kind == "disk full" else tmp_path
     with tally() as counts:
         world = World(place, counts)
         fault = Fault(kind, rng, place)
-        with begun(world) as process:
+        with started_run(world) as process:
             fault.inject(world, process)
-        see_to_it(world, fault.hit, rng, lossy=kind == "disk full")
+        check_recovery(world, fault.hit, rng, lossy=kind == "disk full")
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a gigabyte."""
+    """A file system of one gigabyte."""
     place = tmp_path / "small"
     place.mkdir()
     mount = ("mount", "-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", str(place))
@@ -131,7 +131,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def begun(world: World) -> Iterator["subprocess.Popen[bytes]"]:
+def started_run(world: World) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a run of three workers."""
     with (world.repo.parent / "said").open("wb") as said:
         process = start(
@@ -145,7 +145,7 @@ def begun(world: World) -> Iterator["subprocess.Popen[bytes]"]:
             process.wait()
 
 
-def _hurt_daemon(
+def _fault_daemon(
     kind: str, rng: random.Random, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeps = rng.random() < 0.5
@@ -155,18 +155,18 @@ def _hurt_daemon(
             monkeypatch.setenv("DOCKER_HOST", daemon.url)
             with tally(daemon.address, daemon.network) as counts:
                 world = World(root, counts)
-                with begun(world) as process:
+                with started_run(world) as process:
                     time.sleep(rng.uniform(1, _SPAN))
                     daemon.end(signal.SIGKILL if kind == "daemon killed" else signal.SIGTERM)
                     time.sleep(rng.uniform(0, 3))
                     daemon.start()
                     process.wait(200)
-                see_to_it(world, set(range(1, WORKERS + 1)), rng)
+                check_recovery(world, set(range(1, WORKERS + 1)), rng)
             monkeypatch.delenv("DOCKER_HOST")
 
 
-def see_to_it(world: World, hit: set[int], rng: random.Random, *, lossy: bool = False) -> None:
-    """Resume or clean up, and hold that nothing is lost and nothing is left."""
+def check_recovery(world: World, hit: set[int], rng: random.Random, *, lossy: bool = False) -> None:
+    """Resume or clean up, and check that no work is lost and nothing is left behind."""
     world.check_readable()
     begun_by = {number for number in range(1, WORKERS + 1) if world.said("begin", number)}
     if rng.random() < 0.6:

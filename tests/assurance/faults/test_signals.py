@@ -1,4 +1,4 @@
-"""Ctrl-C, a terminal that closes and `kill` in every phase of a run."""
+"""Tests of SIGINT, SIGTERM and SIGHUP in every phase of a run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("phase", "name"), cases, ids=["-".join([a, *b]) for a, b in cases])
 
 
-def test_a_run_is_interrupted(
+def test_interrupted_run_loses_no_work(
     phase: str, name: tuple[str, ...], tmp_path: Path, counts: Tally
 ) -> None:
     world = World(tmp_path, counts)

@@ -1,4 +1,4 @@
-"""A workflow whose process is killed goes on where it was: each task runs once, from the same."""
+"""Tests that a resumed workflow runs each task once, with the results it depends on."""
 
 import json
 import signal
@@ -54,12 +54,12 @@ def manifest(root: Path, counts: Tally) -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Try one point in `make test`, every point in `make faults`."""
+    """Generate a test of one point in `make test`, and of every point in `make faults`."""
     every = metafunc.config.getoption("--faults")
     metafunc.parametrize("point", FLOW_POINTS if every else ["after-flow-start"])
 
 
-def test_each_task_runs_once(point: str, tmp_path: Path, counts: Tally) -> None:
+def test_resumed_workflow_runs_each_task_once(point: str, tmp_path: Path, counts: Tally) -> None:
     world = World(tmp_path, counts)
     crashed = world.crashing(
         point, "spec", "run", str(manifest(tmp_path, counts)), "--agent-cli", "shell", "--json",

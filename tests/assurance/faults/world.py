@@ -1,4 +1,4 @@
-"""A repository with runs in it that are hurt, and what must be true of them afterwards."""
+"""A repository with runs into which faults are injected, and checks of its state afterwards."""
 
 import io
 import json
@@ -55,7 +55,7 @@ _BASE = {"a.txt", "src/app.py"}
 
 
 class World:
-    """One repository, and what its tasks say of themselves."""
+    """A repository, and the reports of its tasks."""
 
     def __init__(self, root: Path, counts: Tally, *, files: int = 0, many: int = 0) -> None:
         self.repo = make_repository(root / "repo")
@@ -68,7 +68,7 @@ class World:
         self._before = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, str]:
-        """Everything of the user's; backups are ours."""
+        """Return the state of the user's files and refs, without backups."""
         found = fingerprint(self.repo)
         refs = found["refs"].splitlines()
         found["refs"] = "\n".join(ref for ref in refs if "refs/orchestrator/" not in ref)
@@ -83,7 +83,7 @@ class World:
         self._base = _BASE | {f"many/{number}" for number in range(files)}
 
     def task(self, *, nap: float = 0.3) -> str:
-        """A task that says when it begins and ends, and writes all kinds of files."""
+        """Return a task that reports its begin and end, and writes all kinds of files."""
         told = {
             "PORT": self.counts.port, "RUN/": f"{self._name}/", "NAP": nap, "MANY": self._many,
             "DEFAULT": GREETING,
@@ -104,7 +104,7 @@ class World:
         stages: bool = False,
         rest: Iterable[str] = (),
     ) -> list[str]:
-        """Give the arguments of a run with a task for each worker."""
+        """Return the arguments of a run with one task for each worker."""
         if stages:
             stages_of = (word for name in STAGES for word in (f"--{name}", self._stage(name)))
             rest = (*rest, *stages_of, "--check", "true", "--check-network", "open")
@@ -116,7 +116,7 @@ class World:
         ]  # fmt: skip
 
     def _stage(self, name: str) -> str:
-        """A command that says that it was run."""
+        """Return a command that reports that it was run."""
         told = f"{name} {self._name}/$ORCHESTRATOR_WORKER_ID"
         say = f"exec 3<>/dev/tcp/host.docker.internal/{self.counts.port}; echo {told} >&3; read -u3"
         # Setup is run for the checks too, where this is committed.
@@ -125,26 +125,30 @@ class World:
         )
 
     def check_stages(self, *, once: bool) -> None:
-        """Both workers' stages were run, twice if cut short; `once`: not where that was noted."""
+        """Check that setup, teardown and check of each worker ran once or, if interrupted, twice.
+
+        Args:
+            once: Whether each ran only once for at least one worker.
+        """
         for name in STAGES:
             said = sorted(self.said(name, number) for number in (1, 2))
             assert set(said) <= {1, 2}, (name, self.counts)
             assert said[0] == 1 or not once, (name, self.counts)
 
     def crash(self, point: str, arguments: list[str]) -> None:
-        """Run a command that is to be killed at a point."""
+        """Run a command that is killed at a point."""
         done = self.crashing(point, *arguments)
         said = f"{point} was not reached: {done.stdout}\n{done.stderr}"
         assert done.returncode == -signal.SIGKILL, said
 
     def interrupt(self, point: str, signals: Sequence[str], arguments: list[str]) -> int:
-        """Run a command that gets signals at a point, and give its exit code."""
+        """Run a command that gets signals at a point, and return its exit code."""
         return self.crashing(":".join([point, *signals]), *arguments).returncode
 
     def crashing(self, *arguments: str) -> Completed:
-        """Run a command, with a point at which something happens to it, to its end.
+        """Run a command with a fault at a point, and wait for its end.
 
-        Functions are found by the names that modules import afterwards: no fork would do.
+        The fault replaces functions before other modules import them, so a fork cannot be used.
         """
         return orchestrator(
             *arguments, cwd=self.repo, env=self.environ(), module="tests.assurance.faults.crash",
@@ -152,30 +156,30 @@ class World:
         )  # fmt: skip
 
     def environ(self) -> Mapping[str, str]:
-        """Give the variables of a caller who has the secret."""
+        """Return the variables of a caller who has the secret."""
         return {**os.environ, "PYTHONPATH": str(ROOT), "FAULTS_SECRET": SECRET}
 
     def orchestrator(self, *arguments: str) -> Completed:
-        """Run a command as somebody who has not."""
+        """Run a command as a caller who does not have the secret."""
         return orchestrator(*arguments, cwd=self.repo, env={"PYTHONPATH": str(ROOT)})
 
     def said(self, word: str, number: int) -> int:
-        """Count how often a worker's task said something."""
+        """Return how often a worker's task reported a word."""
         return self.counts[f"{word} {self._name}/{number}"]
 
     @property
     def runs(self) -> list[RunDirectory]:
-        """Every run of the repository."""
+        """All runs of the repository."""
         return list(all_runs(self.repo / ".git" / "orchestrator"))
 
     def check_readable(self) -> Any:
-        """The state of things can be read at any moment; often, so not by a process each time."""
+        """Check in this process that the state of all runs can be read."""
         with chdir(self.repo), redirect_stdout(io.StringIO()) as said:
             assert run(["ls", "--json"]) == 0
         return json.loads(said.getvalue())
 
     def check_whole(self, results: Mapping[int, Mapping[str, Any]], *, workers: int = 2) -> None:
-        """Every task ran once, its result is right, its work is on its branch and checked out."""
+        """Check that every task ran once, and that its result, branch and worktree are right."""
         assert sorted(results) == list(range(1, workers + 1))
         for number, result in results.items():
             assert (result["status"], result["reason"]) == ("success", None), result
@@ -198,7 +202,7 @@ class World:
         return (self._base | written | ({"late.txt"} if ended else set())) - {"src/app.py"}
 
     def check_files(self, ref: str, *, ended: bool, at_least: bool = False) -> None:
-        """Everything that a task wrote is in a commit; `at_least`: and perhaps its last file."""
+        """Check that a commit has the files of a task; `at_least` also accepts its last file."""
         found = set(git(self.repo, "ls-tree", "-r", "--name-only", ref).splitlines())
         wanted = self._files(ended=ended)
         assert found - ({"late.txt"} if at_least and not ended else set()) == wanted, found ^ wanted
@@ -209,7 +213,7 @@ class World:
     def check_result(
         self, number: int, result: Mapping[str, Any], *, may_fail: bool, lossy: bool
     ) -> None:
-        """A result is right, or of a known kind where the worker was hurt."""
+        """Check that a result is right, or an accepted failure of a worker with a fault."""
         assert self.said("begin", number) <= 1, self.counts
         if result["status"] == "success":
             assert (self.said("begin", number), self.said("end", number)) == (1, 1), self.counts
@@ -222,12 +226,12 @@ class World:
             self.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
 
     def wrote(self, number: int) -> bool:
-        """Tell whether a worker's task was seen to have written its files."""
+        """Return whether a worker's task reported that it wrote its files."""
         logs = (run.worker(number) / "stdout.log" for run in self.runs)
         return any(log.exists() and "begun" in log.read_text() for log in logs)
 
     def check_backup(self, number: int, *, lossy: bool) -> None:
-        """After a clean-up, what a worker wrote is in a backup."""
+        """Check that a backup has a worker's work after a cleanup."""
         if not self.wrote(number):
             return
         refs = git(self.repo, "for-each-ref", "--format=%(refname)", "refs/orchestrator/backup")
@@ -237,7 +241,7 @@ class World:
             self.check_files(mine[0], ended=bool(self.said("end", number)), at_least=True)
 
     def check_nothing_left(self) -> None:
-        """The repository is sound, the checkout is as it was, and nothing of ours goes on."""
+        """Check that the repository is intact and that no process or container is left."""
         assert git(self.repo, "fsck", "--strict", "--no-dangling") == ""
         assert self._fingerprint() == self._before
         assert in_engine(self.repo) == []
@@ -249,7 +253,7 @@ class World:
         self.check_readable()
 
     def check_removed(self) -> None:
-        """After a clean-up of everything, no worktree, branch or scratch is left."""
+        """Check that a cleanup left no worktree, branch or scratch directory."""
         assert list(self.repo.glob(".architect-parallel-*")) == []
         assert git(self.repo, "for-each-ref", "refs/heads/architect") == ""
         state = self.repo / ".git" / "orchestrator"
@@ -257,7 +261,7 @@ class World:
 
 
 def scratch(state: Path) -> list[str]:
-    """Name what is left below the state directory beside records, logs and what was handed over."""
+    """List what is left in a run's state besides records, logs and handed-over files."""
     kept = {"lock", "overlay", "runs"}
     found = [path.name for path in state.glob("*") if path.name not in kept]
     inside = (p for p in state.glob("runs/*/*/*") if p.is_dir() and p.name != "artifacts")
@@ -267,7 +271,7 @@ def scratch(state: Path) -> list[str]:
 
 
 def in_engine(repo: Path) -> list[str]:
-    """Name containers, networks and volumes of a repository's runs."""
+    """List the containers, networks and volumes of a repository's runs."""
     client = docker.APIClient(version="auto", **docker.utils.kwargs_from_env())
     filters = {"label": f"{REPOSITORY}={repo / '.git'}"}
     try:
@@ -281,7 +285,7 @@ def in_engine(repo: Path) -> list[str]:
 
 
 def processes(repo: Path) -> list[str]:
-    """List the processes that work in a repository, and our own that are dead and not buried."""
+    """List the processes that work in a repository, and zombie children of this process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

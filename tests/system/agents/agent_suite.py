@@ -35,7 +35,7 @@ DONE = Turn(text="Done.")
 
 @dataclass(frozen=True)
 class Task:
-    """Work that is done with one command."""
+    """A task that is done with one command."""
 
     asked: str
     command: str
@@ -66,12 +66,11 @@ SILENT, COSTLY = "Wait for an answer", "Spend all money"
 
 
 def scenario(run: Callable[[str], ToolCall | Turn], done: Turn | None = DONE) -> Scenario:
-    """Script a model.
+    """Create the script of a model.
 
     Args:
-        run: Gives the tool call that gets a command run, or what the model says for it.
-        done: What the model says when there is nothing left to do; None when it says the same
-            again.
+        run: Returns the tool call or the answer that makes the agent run a command.
+        done: The model's answer when the task is done. Default: the same answer again.
     """
 
     def turn(command: str, text: str = "", delay: float = 0.0) -> Turn:
@@ -108,7 +107,7 @@ def _is_row(line: str) -> bool:
 
 
 def published(agent: str) -> dict[str, str]:
-    """Give the agent's row of the published table, by the names of its columns."""
+    """Return the agent's row of the table in `docs/reference/agents.md`, by column name."""
     lines = iter(read_page("docs/reference/agents.md").splitlines())
     table = takewhile(_is_row, dropwhile(lambda line: not _is_row(line), lines))
     names, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table)
@@ -117,14 +116,14 @@ def published(agent: str) -> dict[str, str]:
 
 
 def seen(result: Mapping[str, Any]) -> str:
-    """Put an end as the table does: status, reason, and the exit code of a run of this alone."""
+    """Return status, reason, and the exit code of a run with this result, as in the table."""
     code = exit_code([WorkerResult.model_validate(result)])
     return f"{result['status']} `{result['reason']}` {code}"
 
 
 @pytest.mark.timeout(900)  # of seconds on a machine that has nothing else to do
 class TaskSuite:
-    """The tasks that every program does; a subclass names it."""
+    """Tests of the tasks that every program does; a subclass names the program."""
 
     name: ClassVar[str]
     model: ClassVar[str]
@@ -133,18 +132,18 @@ class TaskSuite:
     """The message of its commit, where it commits everything by itself."""
 
     def asked(self, task: Task) -> str:
-        """Put a task as the program is asked to do it."""
+        """Return the text of a task for the program."""
         return task.asked
 
     @pytest.fixture(autouse=True)
     def image(self, agent_image: Callable[[str], str]) -> str:
-        """Have the program's image; the first test of all may have to wait for its build."""
+        """The program's image; the first test may have to wait for its build."""
         return agent_image(self.name)
 
     def run(
         self, orchestrator: Orchestrator, base: str, *tasks: str, **options: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a worker for each task."""
+        """Run one worker for each task."""
         asked = [word for task in tasks for word in ("--task", task)]
         given = [
             w for name, value in options.items() for w in (f"--{name.replace('_', '-')}", value)
@@ -154,11 +153,11 @@ class TaskSuite:
         return orchestrator("parallel", *program, *asked, *models, *given, "--json")
 
     def ends(self, done: subprocess.CompletedProcess[str]) -> list[str]:
-        """Say how each worker ended."""
+        """Return how each worker ended."""
         assert done.stdout, done.stderr
         return [seen(result) for result in json.loads(done.stdout)["results"]]
 
-    def test_does_the_same_tasks_as_every_other(
+    def test_completes_the_common_tasks(
         self, orchestrator: Orchestrator, model_server: ModelServer, shop: Path
     ) -> None:
         done = self.run(orchestrator, model_server.url, *map(self.asked, TASKS))
@@ -181,7 +180,7 @@ class TaskSuite:
 
 
 class AgentSuite(TaskSuite):
-    """What a program with a model does besides: fail."""
+    """Tests of a program with a model, including its failures."""
 
     most_memory: ClassVar[str] = "700m"
     """What it can work in."""
@@ -193,7 +192,7 @@ class AgentSuite(TaskSuite):
     """Seconds within which it gives up a model that it cannot reach."""
 
     @pytest.mark.agents
-    def test_ends_are_told_apart(
+    def test_outcomes_are_as_documented(
         self, orchestrator: Orchestrator, model_server: ModelServer
     ) -> None:
         limits = {"max_steps": "2", "memory": self.most_memory}
@@ -207,7 +206,9 @@ class AgentSuite(TaskSuite):
         assert worked["files_modified"] == ["log.txt"]
 
     @pytest.mark.agents
-    def test_a_model_that_is_down(self, orchestrator: Orchestrator, closed_port: int) -> None:
+    def test_unreachable_model_has_its_outcome(
+        self, orchestrator: Orchestrator, closed_port: int
+    ) -> None:
         url = f"http://{bridge_gateway()}:{closed_port}"
         options = {"workers": "1", "timeout_per_worker": str(self.outage)}
         done = self.run(orchestrator, url, TASKS[0].asked, **options)
@@ -215,7 +216,9 @@ class AgentSuite(TaskSuite):
         assert self.ends(done) == [published(self.name)["model down"]]
 
     @pytest.mark.agents
-    def test_without_a_network(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
+    def test_missing_network_has_its_outcome(
+        self, orchestrator: Orchestrator, model_server: ModelServer
+    ) -> None:
         options = {"network": "none", "workers": "1", "timeout_per_worker": str(self.outage)}
         done = self.run(orchestrator, model_server.url, TASKS[0].asked, **options)
 
@@ -223,7 +226,7 @@ class AgentSuite(TaskSuite):
         assert model_server.exchanges == []
 
     @pytest.mark.agents
-    def test_a_model_that_never_answers(
+    def test_model_without_answer_has_its_outcome(
         self, orchestrator: Orchestrator, model_server: ModelServer
     ) -> None:
         options = {"grace": "0", "workers": "1", "timeout_per_worker": str(self.patience)}
@@ -233,7 +236,9 @@ class AgentSuite(TaskSuite):
         assert model_server.exchanges != []
 
     @pytest.mark.agents
-    def test_a_budget(self, orchestrator: Orchestrator, model_server: ModelServer) -> None:
+    def test_budget_is_enforced_or_refused(
+        self, orchestrator: Orchestrator, model_server: ModelServer
+    ) -> None:
         options = {"budget_per_worker": "0.01", "workers": "1"}
         options["timeout_per_worker"] = str(self.deadline)
         done = self.run(orchestrator, model_server.url, COSTLY, **options)

@@ -1,4 +1,4 @@
-"""The real command line and the real agent, with a scripted model behind them."""
+"""Fixtures with the real command line, the real agents and a scripted model."""
 
 import os
 import shutil
@@ -25,14 +25,14 @@ Orchestrator = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def run_git(repository: Path, *arguments: str) -> str:
-    """Run git there and give what it prints."""
+    """Run git in a repository and return its stdout."""
     command = ["git", *arguments]
     done = subprocess.run(command, cwd=repository, check=True, capture_output=True, text=True)
     return done.stdout
 
 
 def caller_environment(home: Path, url: str) -> Mapping[str, str]:
-    """Give the environment of a caller who set the providers' own variables and nothing else."""
+    """Return the environment of a caller who set only the providers' variables."""
     known = ("PATH", "DOCKER_HOST", *forks.STARTED_WITH)
     keep = {n: value for n, value in os.environ.items() if n.startswith(known) and n != _MODULES}
     keys = {f"{provider}_API_KEY": f"key-of-{provider.lower()}" for provider in PROVIDERS}
@@ -42,7 +42,7 @@ def caller_environment(home: Path, url: str) -> Mapping[str, str]:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """Make a repository with one commit out of the demo's sample."""
+    """A repository with one commit of the demo's sample."""
     repository = tmp_path / "shop"
     shutil.copytree(SAMPLE, repository, ignore=shutil.ignore_patterns("__pycache__"))
     run_git(repository, "init", "--quiet", "--initial-branch", "main")
@@ -55,14 +55,14 @@ def shop(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model_server(request: pytest.FixtureRequest) -> Iterator[ModelServer]:
-    """Serve the test module's `SCENARIO` where containers reach it."""
+    """A server with the test module's `SCENARIO`, which containers can reach."""
     with ModelServer(request.module.SCENARIO, host=bridge_gateway()) as server:
         yield server
 
 
 @pytest.fixture
 def orchestrator(shop: Path, tmp_path: Path, model_server: ModelServer) -> Iterator[Orchestrator]:
-    """Give a function that runs the command line in the shop's repository."""
+    """A function that runs the command line in the shop's repository."""
     environment = caller_environment(tmp_path, model_server.url)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -77,7 +77,7 @@ def orchestrator(shop: Path, tmp_path: Path, model_server: ModelServer) -> Itera
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Give a port of the bridge that nobody listens on, as long as the test goes on."""
+    """A port of the bridge on which nothing listens during the test."""
     with socket.socket() as taken:
         taken.bind((bridge_gateway(), 0))
         yield taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""How the real agent's ends come out: limits it keeps itself, and errors of the model's API."""
+"""Tests of the results of the agent architect: its own limits, and errors of the model's API."""
 
 import json
 
@@ -21,7 +21,7 @@ SCENARIO = Scenario(
 )
 
 
-def test_each_end_has_its_status_and_reason(orchestrator: Orchestrator) -> None:
+def test_each_outcome_has_its_status_and_reason(orchestrator: Orchestrator) -> None:
     tasks = ("no key", "too fast", "spend", "never end")
     options = [option for task in tasks for option in ("--task", task)]
     limits = ("--max-steps", "2", "--budget-per-worker", "0.05", "--rate-limit-wait", "0")
@@ -41,7 +41,7 @@ def test_each_end_has_its_status_and_reason(orchestrator: Orchestrator) -> None:
 
 
 @pytest.mark.agents
-def test_exit_code_tells_authentication(orchestrator: Orchestrator) -> None:
+def test_failed_authentication_has_its_exit_code(orchestrator: Orchestrator) -> None:
     done = orchestrator("parallel", "no key", "--workers", "1", "--quiet")
 
     assert done.returncode == 4
@@ -49,7 +49,7 @@ def test_exit_code_tells_authentication(orchestrator: Orchestrator) -> None:
 
 
 @pytest.mark.agents
-def test_exit_code_tells_budget(orchestrator: Orchestrator) -> None:
+def test_spent_budget_has_its_exit_code(orchestrator: Orchestrator) -> None:
     done = orchestrator(
         "parallel", "spend", "--workers", "1", "--quiet", "--budget-per-worker", "0.05"
     )

@@ -1,4 +1,4 @@
-"""The adapter of the guide, installed as it is written there, in a real container."""
+"""Tests of the adapter from the guide, installed as the guide says, in a real container."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def acme_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Build an image with a program that does what the guide says of it."""
+    """An image with a program that behaves as the guide says."""
     context = tmp_path_factory.mktemp("acme")
     (context / "acme").write_text(ACME)
     (context / "acme").chmod(0o755)
@@ -47,7 +47,7 @@ def acme_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Install the guide's package."""
+    """A directory with the guide's package installed."""
     texts = {block.language: block.text for block in blocks(GUIDE)}
     install(tmp_path / "site", texts["toml"], {"orchestrator_acme.py": texts["python"]})
     return tmp_path / "site"
@@ -55,7 +55,7 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(shop: Path, tmp_path: Path, site: Path) -> Iterator[Run]:
-    """Give a function that runs a shell's command in the shop's repository."""
+    """A function that runs a shell command in the shop's repository."""
     env = {**caller_environment(tmp_path, "http://127.0.0.1:9"), "PYTHONPATH": str(site)}
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
 
@@ -69,7 +69,7 @@ def run(shop: Path, tmp_path: Path, site: Path) -> Iterator[Run]:
 
 
 @pytest.mark.usefixtures("acme_image")
-def test_it_does_what_the_guide_says(run: Run, shop: Path) -> None:
+def test_plugin_works_as_the_guide_says(run: Run, shop: Path) -> None:
     shown = [step for block in blocks(GUIDE) for step in steps(block)]
     (step,) = (step for step in shown if "--agent-cli acme" in step.command)
 
@@ -82,7 +82,7 @@ def test_it_does_what_the_guide_says(run: Run, shop: Path) -> None:
 
 
 @pytest.mark.usefixtures("acme_image")
-def test_its_failure_is_a_result(run: Run) -> None:
+def test_failure_of_a_plugins_program_is_a_result(run: Run) -> None:
     done = run("ACME_API_KEY=k orchestrator parallel 'think' --agent-cli acme --workers 1 --json")
 
     assert done.returncode == 1
@@ -103,14 +103,16 @@ def test_its_failure_is_a_result(run: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("acme_image")
-def test_what_it_refuses_is_refused(run: Run, command: str, code: int, said: str) -> None:
+def test_settings_that_a_plugin_refuses_are_errors(
+    run: Run, command: str, code: int, said: str
+) -> None:
     done = run(f"orchestrator parallel 'a task' --workers 1 {command}")
 
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(said)
 
 
-def test_a_broken_one_is_told_in_a_line(run: Run, site: Path) -> None:
+def test_broken_plugin_is_reported_in_one_line(run: Run, site: Path) -> None:
     (site / "orchestrator_acme.py").write_text("import nosuch\n")
 
     done = run("orchestrator parallel 'a task' --workers 1 --agent-cli acme")

@@ -1,4 +1,4 @@
-"""aider, the real program: its model edits files and runs nothing."""
+"""Tests of aider, the real program: its model edits files and runs no commands."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""architect, the real program."""
+"""Tests of architect, the real program."""
 
 import pytest
 

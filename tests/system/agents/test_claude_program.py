@@ -1,4 +1,4 @@
-"""Claude Code, the real program."""
+"""Tests of Claude Code, the real program."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Codex CLI, the real program."""
+"""Tests of Codex CLI, the real program."""
 
 import pytest
 

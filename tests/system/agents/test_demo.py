@@ -1,4 +1,4 @@
-"""The demo, as `make demo` runs it."""
+"""Tests of the demo as `make demo` runs it."""
 
 import os
 import runpy
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.e2e, pytest.mark.timeout(900)]
 
 @dataclass(frozen=True)
 class Demo:
-    """A finished demo."""
+    """The output and repository of a finished demo."""
 
     output: str
     repository: Path
@@ -42,7 +42,7 @@ def _run_demo(where: Path, *arguments: str, **variables: str) -> subprocess.Comp
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """Run the demo once, and clear up after it."""
+    """Run the demo once, and remove its files afterwards."""
     where = tmp_path_factory.mktemp("demo")
     done = _run_demo(where)
     if "2 success, 1 timeout" not in done.stdout:
@@ -62,7 +62,7 @@ def _clean_up(where: Path) -> None:
         shutil.rmtree(repository)
 
 
-def test_shows_the_command_the_table_and_what_to_do_next(demo: Demo) -> None:
+def test_prints_command_table_and_next_steps(demo: Demo) -> None:
     assert "$ orchestrator parallel " in demo.output
     assert demo.output.count("success") >= 2
     assert "timeout" in demo.output
@@ -71,15 +71,15 @@ def test_shows_the_command_the_table_and_what_to_do_next(demo: Demo) -> None:
     assert "parallel-cleanup" in demo.output
 
 
-def test_prints_what_the_readme_shows(demo: Demo) -> None:
+def test_prints_the_output_that_the_readme_shows(demo: Demo) -> None:
     session = [step for block in blocks("README.md") for step in steps(block)]
     (shown,) = (step.expected for step in session if step.command == "make demo")
 
     assert matches(shown, demo.output)
 
 
-def test_prints_the_tables_of_the_recorded_picture(demo: Demo) -> None:
-    """`docs/demo/record.py` makes the picture anew."""
+def test_prints_the_tables_of_the_recording(demo: Demo) -> None:
+    """`docs/demo/record.py` makes a new recording."""
     recorded = _recorded_lines()
     shown = set(normal(demo.output).splitlines())
 
@@ -88,7 +88,7 @@ def test_prints_the_tables_of_the_recorded_picture(demo: Demo) -> None:
     assert [line for line in tables if line not in shown] == []
 
 
-def test_the_recorded_picture_is_of_the_demos_command() -> None:
+def test_recording_shows_the_demos_command() -> None:
     assert f"$ orchestrator {COMMAND}" in " ".join(" ".join(_recorded_lines()).split())
     assert "docs/demo/terminal.svg" in (ROOT / "README.md").read_text()
 
@@ -99,30 +99,30 @@ def _recorded_lines() -> list[str]:
     return normal("\n".join(text.replace("\xa0", " ") for text in texts)).splitlines()
 
 
-def test_keeps_a_commit_that_the_agent_made_itself(demo: Demo) -> None:
+def test_keeps_a_commit_of_the_agent(demo: Demo) -> None:
     subjects = run_git(demo.repository, "log", "--format=%s", "main..architect/parallel-1")
 
     assert subjects == "Count orders in one query\n"
 
 
-def test_commits_what_the_agent_left(demo: Demo) -> None:
+def test_commits_changes_that_the_agent_left_uncommitted(demo: Demo) -> None:
     changed = run_git(demo.repository, "diff", "--name-only", "main...architect/parallel-2")
 
     assert changed.split() == ["src/billing.py", "src/schema.sql"]
 
 
-def test_commits_what_was_written_before_the_timeout(demo: Demo) -> None:
+def test_commits_files_written_before_the_timeout(demo: Demo) -> None:
     queries = run_git(demo.repository, "show", "architect/parallel-3:docs/queries.md")
 
     assert queries.startswith("# Queries\n")
 
 
-def test_leaves_the_checkout_as_it_was(demo: Demo) -> None:
+def test_does_not_change_the_checkout(demo: Demo) -> None:
     assert run_git(demo.repository, "status", "--porcelain") == ""
     assert run_git(demo.repository, "rev-list", "--count", "main") == "1\n"
 
 
-def test_without_a_daemon_says_so_and_makes_nothing(tmp_path: Path) -> None:
+def test_without_a_daemon_fails_and_creates_nothing(tmp_path: Path) -> None:
     done = _run_demo(tmp_path, DOCKER_HOST=f"unix://{tmp_path}/none.sock")
 
     assert done.returncode == 1

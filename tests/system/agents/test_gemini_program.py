@@ -1,4 +1,4 @@
-"""Gemini CLI, the real program."""
+"""Tests of Gemini CLI, the real program."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""mini-swe-agent, the real program."""
+"""Tests of mini-swe-agent, the real program."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OpenCode, the real program."""
+"""Tests of OpenCode, the real program."""
 
 import pytest
 

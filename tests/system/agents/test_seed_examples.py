@@ -1,4 +1,4 @@
-"""The usage examples of `architect parallel`'s documentation, run as they are written there."""
+"""Tests of the usage examples of `architect parallel`, run as its documentation has them."""
 
 import json
 import re
@@ -52,7 +52,7 @@ SCENARIO = Scenario(
 
 @dataclass(frozen=True)
 class Example:
-    """A command of the documentation, and what each worker gets and changes."""
+    """A command of the documentation, with each worker's settings and changes."""
 
     command: str
     rows: tuple[tuple[str, str, str], ...]
@@ -121,7 +121,7 @@ def _succeed(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_it_does_what_is_written_of_it(
+def test_example_works_as_documented(
     example: Example, orchestrator: Orchestrator, model_server: ModelServer, shop: Path
 ) -> None:
     done = orchestrator(*shlex.split(example.command))
@@ -167,7 +167,7 @@ def _check_results(
 
 
 def _check_work(example: Example, shop: Path) -> None:
-    """It is committed and checked out, and the user's checkout untouched."""
+    """Check that the work is committed and checked out, and the user's checkout unchanged."""
     assert run_git(shop, "status", "--porcelain") == ""
     assert run_git(shop, "branch", "--show-current").strip() == "main"
     for number, (_, _, file) in enumerate(example.rows, start=1):
@@ -178,7 +178,7 @@ def _check_work(example: Example, shop: Path) -> None:
 
 
 def _check_keys(example: Example, exchanges: Sequence[Exchange]) -> None:
-    """Each reached the provider that it is for."""
+    """Check that each model was asked with the key of its provider."""
     asked = {DEFAULT_MODEL if model == "default" else model for _, model, _ in example.rows}
     keys = {(exchange.plain_model, exchange.key) for exchange in exchanges}
     assert keys == {(model, KEYS[model]) for model in asked}

@@ -1,4 +1,4 @@
-"""Plain commands, which are asked to do what agents are."""
+"""Tests of plain commands with the tasks of the agent programs."""
 
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,7 +19,7 @@ class TestShell(TaskSuite):
 
     @pytest.fixture(autouse=True)
     def image(self) -> str:
-        """Run in the base, which every agent's image is made from."""
+        """The base image, from which every agent's image is built."""
         return BASE_IMAGE
 
     def asked(self, task: Task) -> str:
@@ -33,7 +33,7 @@ def _ours() -> list[str]:
 
 
 @pytest.mark.parametrize("agent", _ours())
-def test_every_program_is_held_to_the_same_tasks(agent: str) -> None:
+def test_every_program_has_the_common_tests(agent: str) -> None:
     module = Path(__file__).with_name(f"test_{agent}_program.py")
     assert "Suite)" in module.read_text()
     assert agent == "shell" or "max steps" in published(agent)

@@ -1,4 +1,4 @@
-"""How the harvest makes the files of a worker readable for git."""
+"""Tests of the cleanup that makes the files of a worker readable for git."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ from orchestrator.worker.in_container.notes import Notes
 from orchestrator.worker.in_container.work_tree import NESTED, WorkTree
 
 
-def test_of_an_overlay_only_what_was_written_is_looked_at(tmp_path: Path) -> None:
+def test_only_the_upper_layer_of_an_overlay_is_searched(tmp_path: Path) -> None:
     tree, upper = tmp_path / "tree", tmp_path / "upper"
     for path in (tree / "new", tree / "old", upper / "new"):
         path.mkdir(parents=True)
