@@ -1,4 +1,4 @@
-"""What the containers of a worker's stages reach."""
+"""Networks and hosts that the containers of a worker's stages may reach."""
 
 from typing import NamedTuple
 
@@ -7,24 +7,24 @@ from orchestrator.config.run import ParallelConfig
 
 
 class Access(NamedTuple):
-    """A network, and what `allow` opens there."""
+    """A network setting, and the hosts that `allow` opens in that network."""
 
     network: Network
     allow: tuple[str, ...] = ()
 
 
 class StageAccess(NamedTuple):
-    """What the containers of each stage reach."""
+    """The network access of the containers of each stage."""
 
     task: Access
-    """The agent and the services."""
+    """Access of the agent and the services."""
     setup: Access
     teardown: Access
     checks: Access
 
 
 def stage_access(config: ParallelConfig) -> StageAccess:
-    """Return what each stage of a worker reaches, whether it has commands for that stage or not."""
+    """Return the access of each stage of a worker, including stages without commands."""
     ours = config.isolation
 
     def access(network: Network, own: tuple[str, ...] = ()) -> Access:
@@ -41,7 +41,7 @@ def stage_access(config: ParallelConfig) -> StageAccess:
 
 
 def networked_access(config: ParallelConfig) -> tuple[Access, ...]:
-    """Return each access with a network that containers of the worker have, once."""
+    """Return the different accesses of the worker's containers that have a network."""
     found, project = stage_access(config), config.project
     used = (
         (found.task, True),

@@ -54,7 +54,7 @@ class Isolation(Model):
         Option(
             Group.ISOLATION,
             "none|allowlist|open",
-            help="Network of workers: none, the hosts of `--allow` alone, or the internet.",
+            help="Network of workers: none, only the hosts of `--allow`, or the public internet.",
         ),
     ] = "open"
     """Network access of workers: `none`, `allowlist` for the hosts of `allow` alone, or `open` for

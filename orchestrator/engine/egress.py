@@ -117,7 +117,7 @@ def _egress(access: Access, urls: Sequence[str]) -> Egress:
     hosts = checked_hosts([*map(parse_host, access.allow), *filter(None, found)])
     if not hosts:
         raise ConfigError(
-            "`allowlist` is the network, but no host is on the list",
+            "the network is `allowlist`, but the list of allowed hosts is empty",
             hint="name each host that workers need: `--allow pypi.org`; or use `--network none`",
         )
     ports = sorted({host.port for host in hosts if host.name == HOST})

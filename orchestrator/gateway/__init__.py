@@ -1,4 +1,4 @@
-"""Allow-lists, and the configurations of the gateway that confines a worker to one.
+"""Allow-lists of hosts, and the configuration of the gateway that enforces them.
 
 Only text is read and written here; `engine/docker` runs the programs.
 """

@@ -12,7 +12,7 @@ _REFUSE = "reject with icmpx type admin-prohibited"
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """How many connections and flows one worker may have."""
+    """Limits on the connections and flows of one worker."""
 
     open: int
     """Connections and flows at the same time."""
@@ -22,7 +22,7 @@ class Rates:
     """Connections and flows before the rate applies."""
 
     def rules(self) -> list[str]:
-        """Return rules that drop what exceeds the rates."""
+        """Return rules that drop packets beyond the limits."""
         # Excess packets are dropped, not refused: TCP retransmits by itself, so the connection only
         # waits.
         return [
@@ -33,10 +33,10 @@ class Rates:
 
 
 def worker_rules(plan: GatewayPlan, rates: Rates) -> str:
-    """Return the rules for the network namespace of a worker: it sends to its gateway alone.
+    """Return the rules for the network namespace of a worker, which can only send to its gateway.
 
-    The worker's network has no other member. The rules refuse at once what would otherwise wait for
-    an answer that never comes, close the engine's own name server, and bound the connections.
+    The worker's network has no other member. The rules reject other packets, so that programs fail
+    at once. They also close the engine's name server, and limit the number of connections.
     """
     out = [
         # The engine's name server runs in its daemon, outside of the worker's limits.
@@ -60,7 +60,7 @@ def worker_rules(plan: GatewayPlan, rates: Rates) -> str:
 def gateway_rules(plan: GatewayPlan, rates: Rates) -> str:
     """Return the rules for the network namespace of a gateway.
 
-    They have the last word on addresses, whatever a name server or the proxy says.
+    The rules restrict the addresses, regardless of the answers of name servers and of the proxy.
     """
     here = f"ip saddr {plan.worker} ip daddr {plan.address}"
     came_in = [

@@ -36,7 +36,7 @@ _HINT = (
 
 
 def checked_hosts(hosts: Iterable[AllowedHost]) -> tuple[AllowedHost, ...]:
-    """Return the hosts, equal ones once, if one gateway can serve all of them.
+    """Return the hosts without duplicates if one gateway can serve all of them.
 
     Raises:
         ConfigError: A port should speak HTTP for one host and TLS for another, or the list is too
@@ -88,7 +88,7 @@ def parse_host(entry: str) -> AllowedHost:
 
 
 def host_of_url(url: str) -> AllowedHost | None:
-    """Return the host of a model API's base URL; None for a URL with another scheme than HTTP's.
+    """Return the host of a model API's base URL; None if the URL does not use HTTP.
 
     Raises:
         ConfigError: The URL has an address in place of a host's name.

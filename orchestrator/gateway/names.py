@@ -8,9 +8,9 @@ _TTL = 60
 
 
 def names_configuration(plan: GatewayPlan) -> str:
-    """Return a configuration in which every listed name is the gateway, and no other name exists.
+    """Return a configuration that resolves listed names to the gateway, and no other name.
 
-    No question is passed on, so that a name carries nothing out.
+    No query is forwarded, so that no data can leave in a name.
     """
     return "\n".join([*_settings(plan), *_records(plan), ""])
 

@@ -1,4 +1,4 @@
-"""What one gateway is to do: the hosts on its list, and the addresses around it."""
+"""The plan of one gateway: the allowed hosts, and the addresses of its networks."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ NAME_SERVER = 53
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayPlan:
-    """The list and the addresses of one gateway."""
+    """The allowed hosts of one gateway, and the addresses of its networks."""
 
     hosts: tuple[AllowedHost, ...]
     address: str
@@ -36,17 +36,17 @@ class GatewayPlan:
 
     @cached_property
     def unreachable(self) -> tuple[str, ...]:
-        """Networks and addresses that no network of an entry opens."""
+        """Networks and addresses that no entry of the allow-list can open."""
         return _collapsed((*UNREACHABLE, *self.own))
 
     @cached_property
     def not_public(self) -> tuple[str, ...]:
-        """Networks and addresses that are reached only where an entry opens them."""
+        """Networks and addresses that only entries of the allow-list can open."""
         return _collapsed((*self.closed, *self.unreachable))
 
     @cached_property
     def private(self) -> tuple[AllowedHost, ...]:
-        """The hosts that may lie in a private network."""
+        """The allowed hosts that may be in a private network."""
         return tuple(host for host in self.hosts if host.network is not None)
 
     @cached_property

@@ -1,8 +1,8 @@
-"""Write the configuration of `haproxy`: it passes connections on by the name that they ask for.
+"""Write the configuration of `haproxy`: it forwards connections by the requested host name.
 
-TLS is not opened: the name is the one that a client sends in the clear (SNI). Of plain HTTP it is
-the one of the `Host` header. The proxy resolves the name itself, at each connection, checks the
-address, and connects to the address that it has checked.
+TLS is not decrypted: a client sends the host name in plain text (SNI). For plain HTTP, the name is
+in the `Host` header. The proxy resolves the name at each connection, checks the address, and
+connects to that address.
 """
 
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _decisions(
 ) -> Iterator[str]:
     """Yield rules that check the name, then resolve it, then check the address.
 
-    A name that is not on the list is never resolved: a question would carry data out.
+    A name that is not on the list is never resolved: the query could carry data out.
     """
     name, to, why, ok = (f"{scope}.{key}" for key in ("name", "to", "why", "ok"))
     for host in hosts:

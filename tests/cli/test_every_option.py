@@ -260,7 +260,10 @@ def test_option_without_effect_is_refused(
     ("words", "said"),
     [
         (["--network", "none", "--allow", "10.9.8.7"], "`--allow` names a host, but no worker has"),
-        (["--network", "allowlist"], "`allowlist` is the network, but no host is on the list"),
+        (
+            ["--network", "allowlist"],
+            "the network is `allowlist`, but the list of allowed hosts is empty",
+        ),
         (["--network", "allowlist", "--allow", "10.9.8.7"], "`10.9.8.7`: not the full name of"),
         (["--network", "allowlist", "--allow", "*.com"], "`*.com`: not the full name of a host"),
         (

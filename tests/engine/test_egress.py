@@ -56,7 +56,7 @@ def test_open_network_has_no_list() -> None:
 
 
 def test_empty_list_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no host is on the list"):
+    with pytest.raises(ConfigError, match="the list of allowed hosts is empty"):
         worker_egress(config(), (), {})
 
 

@@ -178,7 +178,7 @@ class DockerContainer:
 
 
 class Gateway:
-    """The container of a gateway, and the network in which it is the only neighbour of a worker."""
+    """The container of a gateway, and the network that it shares with its worker only."""
 
     def __init__(
         self, client: docker.APIClient, network: str, container: DockerContainer | None = None
