@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,29 @@ class Outside:
         self._resolv.write_text(f"nameserver {NAME_SERVER}\n")
 
     def orchestrator(
-        self, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 120
+        self,
+        *arguments: str,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 120,
+        caller: Sequence[str] = (),
+        python: str = sys.executable,
     ) -> Completed:
-        """Run `orchestrator ARGUMENTS` with the name server of the outside."""
+        """Run `orchestrator ARGUMENTS` with the name server of the outside.
+
+        Args:
+            arguments: The arguments.
+            cwd: The working directory.
+            env: Variables; with a caller, all of them.
+            timeout: Seconds until the command must have ended.
+            caller: Words before the command that make it another user's.
+            python: The interpreter.
+        """
         started = time.monotonic()
         done = subprocess.run(
-            self.command(*arguments),
+            self.command(*arguments, caller=caller, python=python),
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env=dict(env or {}) if caller else {**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -70,14 +85,16 @@ class Outside:
         seconds = time.monotonic() - started
         return Completed(done.returncode, done.stdout, done.stderr, seconds, peak_memory=0)
 
-    def command(self, *arguments: str) -> tuple[str, ...]:
+    def command(
+        self, *arguments: str, caller: Sequence[str] = (), python: str = sys.executable
+    ) -> tuple[str, ...]:
         """Return a command that runs `orchestrator ARGUMENTS` with this name server."""
         script = (
             f"set -e; mount --bind {self._resolv} /etc/resolv.conf; "
             "if [ -d /run/systemd/resolve ]; then mount -t tmpfs none /run/systemd/resolve; fi; "
             'exec "$@"'
         )
-        program = (sys.executable, "-m", "orchestrator", *arguments)
+        program = (*caller, python, "-m", "orchestrator", *arguments)
         return ("unshare", "--mount", "sh", "-c", script, "sh", *program)
 
     def seen(self, kind: str) -> list[dict[str, Any]]:

@@ -50,6 +50,8 @@ def each_attack(
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [] if each_caller(config) or len(CALLERS) == 1 else list(_BY_ONE)
+    if not each_caller(config):
+        left_out.append(("attacks/test_gateway", ""))
     if not config.getoption("measure_plain", default=False):
         left_out.append(("test_plain", ""))
     items[:] = [
