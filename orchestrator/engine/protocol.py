@@ -141,6 +141,15 @@ class Container(Protocol):
             EngineError: The engine does not answer.
         """
 
+    def network_log(self) -> bytes:
+        """Return the output of this container's gateway, each line with a time in front.
+
+        Call this when the container has ended: its gateway ends too. Empty without an allow-list.
+
+        Raises:
+            EngineError: The engine does not answer.
+        """
+
     def remove(self) -> None:
         """Remove the container and its anonymous volumes, killing it first; may be repeated.
 

@@ -29,6 +29,8 @@ def _settings(plan: GatewayPlan) -> list[str]:
         f"local-ttl={_TTL}",
         # Everything is answered here, also where no record of this type exists.
         "local=/#/",
+        "log-queries=extra",
+        "log-async=100",
     ]
 
 

@@ -14,8 +14,11 @@ _MOST_WORDS = 40
 _HEAD = """\
 global
   maxconn 800
+  log stdout len 4096 format raw local0
+  hard-stop-after 1s
   nbthread 2
 defaults
+  log global
   timeout connect 10s
   timeout client 1h
   timeout server 1h
@@ -27,6 +30,10 @@ resolvers names
   timeout retry 2s
   hold valid 10s
 """
+_LOG = (
+    '  log-format "%{{+json}}o %(port)[int({port})] %(host)[var({scope}.name)] '
+    '%(refused)[var({scope}.why)] %(sent)U %(received)B"\n'
+)
 _BACKENDS = """\
 backend tls
   mode tcp
@@ -74,8 +81,10 @@ def _frontend(plan: GatewayPlan, port: int) -> str:
     rules = _http_rules(plan, hosts) if hosts[0].plain else _tls_rules(plan, hosts)
     lines = "".join(f"  {rule}\n" for rule in rules)
     kind = "http" if hosts[0].plain else "tls"
+    scope = "txn" if hosts[0].plain else "sess"
     return (
         f"frontend {kind}-{port}\n  bind {plan.address}:{port}\n"
+        f"{_LOG.format(port=port, scope=scope)}"
         f"{_HTTP if hosts[0].plain else _TLS}{lines}  default_backend {kind}\n"
     )
 

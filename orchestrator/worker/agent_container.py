@@ -87,6 +87,9 @@ def run_task(
         worker.times.count_as_stop(ending.stopping)
         services.look()
         ending = _noted(ending, log, checkpoints)
+        if not worker.config.project.services:
+            # Services share the gateway, which goes on until they are removed.
+            worker.network_log.add(running.container)
         problem = _removed(running.container)
     return replace(ending, error=ending.error or problem)
 

@@ -16,6 +16,7 @@ from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.events import Emit
 from orchestrator.execution.cancel import Cancel, WorkerCancel
 from orchestrator.execution.dead_man_switch import NO_SWITCH, Switch
+from orchestrator.execution.network_log import NetworkLog
 from orchestrator.execution.ports import PortBlocks, WorkerPorts
 from orchestrator.execution.run_outcome import RunOutcome
 from orchestrator.execution.start_throttle import StartThrottle
@@ -158,6 +159,16 @@ class WorkerContext:
     def ports(self) -> WorkerPorts:
         """The ports of the worker on the host."""
         return self.run.ports.of(self.number, self.config.isolation.ports)
+
+    @property
+    def network_log(self) -> NetworkLog:
+        """The log of the worker's connections through its gateways."""
+        return NetworkLog(
+            directory=self.directory,
+            worker_id=self.number,
+            emit=self.run.emit,
+            redactor=self.run.redactor,
+        )
 
     @property
     def branch_ref(self) -> str:

@@ -125,6 +125,8 @@ class Work:
                     if note is not None:
                         with suppress(OSError):  # full disk: repeating the job does no harm
                             note(ending)
+                    if described.network_of is None:
+                        worker.network_log.add(running.container)
                 finally:
                     running.container.remove()
         except EngineUnavailableError:

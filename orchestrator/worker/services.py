@@ -156,6 +156,8 @@ class Services:
         self._sidecars.clear()
         if self._holder is not None:
             with suppress(OrchestratorError):
+                self._worker.network_log.add(self._holder)
+            with suppress(OrchestratorError):
                 self._holder.remove()
         self._holder = None
 

@@ -343,6 +343,10 @@ class LocalContainer:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, _SIGTERM)
 
+    def network_log(self) -> bytes:
+        """Return nothing: processes have no gateway."""
+        return b""
+
     def usage(self) -> Usage | None:
         """Return the sums over the processes of the group."""
         processes = list(_processes(self._process.pid)) if self._process else []

@@ -3,6 +3,7 @@
 The outside is in a network namespace of the test; no packet leaves this machine.
 """
 
+import json
 import shlex
 import signal
 import subprocess
@@ -194,3 +195,24 @@ def test_worker_reaches_nothing_without_its_gateway_and_cleanup_removes_all(
     process.communicate()
     assert orchestrator("parallel-cleanup", cwd=repo).returncode == 0
     assert ours(client, repo) == []
+
+
+def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, repo: Path) -> None:
+    task = fetch("https://files.example/", "https://other.example/", "https://private.example/")
+    hello = f'{task}; python3 -c \'import socket; socket.getaddrinfo("x" * 9 + ".example", 1)\''
+    done = world.orchestrator(
+        *ALLOWLIST, "--allow", FILES, "--allow", "private.example", f"{hello}; true", cwd=repo
+    )
+    lines = (Path(done.results[1]["log"]) / "network.ndjson").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    found = {(one["host"], one["port"], one["decision"], one["reason"]) for one in records}
+    assert found == {
+        ("files.example", 443, "allowed", None),
+        ("other.example", None, "refused", "name"),
+        ("private.example", 443, "refused", "address"),
+        ("xxxxxxxxx.example", None, "refused", "name"),
+    }
+    (allowed,) = (one for one in records if one["decision"] == "allowed")
+    assert allowed["received"] > len(served("203.0.113.10"))
+    advice = "`--allow other.example --allow xxxxxxxxx.example`"
+    assert f"worker 1 was refused hosts that are not on its list: {advice}" in done.stderr

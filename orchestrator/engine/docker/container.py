@@ -27,6 +27,8 @@ from orchestrator.errors import EngineUnavailableError
 # The daemon may learn of the kernel's OOM kill a moment after the process has exited.
 _OOM_NOTICE_SECONDS = 0.5
 _SIGKILLED = 137
+_LAST_CONNECTIONS = 5.0
+"""Seconds in which a gateway ends its connections and writes them down."""
 _NEVER = "0001-"
 """Prefix of the timestamp that Docker uses for "not yet"."""
 
@@ -162,6 +164,11 @@ class DockerContainer:
         """Return current resource usage, or None when the container is not running."""
         return measure(self._client, self._id)
 
+    def network_log(self) -> bytes:
+        """Return the output of this container's gateway, with times; the gateway ends."""
+        gateway = None if self.guard is None else self.guard.gateway
+        return b"" if gateway is None else gateway.log()
+
     def close(self) -> None:
         """Close the output stream."""
         if self._stream is not None:
@@ -186,6 +193,17 @@ class Gateway:
         self._client = client
         self.network = network
         self.container = container
+
+    def log(self) -> bytes:
+        """End the gateway, and return its output with times."""
+        if self.container is None:
+            return b""
+        self.container.kill("SIGTERM")
+        with suppress(TimeoutError):
+            self.container.wait(_LAST_CONNECTIONS)
+        with translated("read the log of the gateway"):
+            found: bytes = self._client.logs(self.container.id, timestamps=True)
+        return found
 
     def remove(self) -> None:
         """Remove the container, then the network, which must have no other members."""

@@ -132,6 +132,7 @@ def guard_spec(
         "mounts": (),
         "memory": _MEMORY,
         "pids": _PIDS,
+        "kept_output": 0,
         **others,
     }
     return replace(
@@ -147,7 +148,6 @@ def guard_spec(
         egress=None,
         cpus=None,
         runtime=None,
-        kept_output=0,
         **fields,
     )
 

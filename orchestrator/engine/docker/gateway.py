@@ -55,6 +55,8 @@ for port in $PORTS; do
     sleep 0.02
   done
 done
+# The proxy writes down every connection before it ends.
+trap 'kill -USR1 %2; wait %2; exit' TERM
 echo guarded
 wait -n
 """
@@ -66,6 +68,7 @@ _CAPABILITIES = ("NET_ADMIN", "SETGID", "SETPCAP", "SETUID")
 _GATEWAY_MEMORY = 128 * 1024**2
 _GATEWAY_PIDS = 32
 _SCRATCH = 4 * 1024**2
+_KEPT_LOG = 1024**2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +169,7 @@ def _gateway_spec(spec: ContainerSpec, image: str, plan: GatewayPlan) -> Contain
         mounts=(TmpfsMount(target="/tmp", size=_SCRATCH),),  # noqa: S108  # the container's own
         memory=_GATEWAY_MEMORY,
         pids=_GATEWAY_PIDS,
+        kept_output=_KEPT_LOG,
     )
 
 

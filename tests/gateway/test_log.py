@@ -1,0 +1,70 @@
+"""Output of a gateway, which a worker influences."""
+
+import json
+
+import pytest
+
+from orchestrator.gateway.log import MOST_RECORDS, NetworkRecord, read_log, refused_entries
+
+TIME = "2026-01-02T03:04:05.000000006Z"
+
+
+def connection(**fields: object) -> str:
+    known = {"port": 443, "host": "a.example", "refused": "", "sent": 5, "received": 7}
+    return f"{TIME} {json.dumps({**known, **fields})}"
+
+
+def unknown(name: str) -> str:
+    return f"{TIME} dnsmasq: 3 198.18.0.2/40000 config {name} is NXDOMAIN"
+
+
+def records(*lines: str) -> list[NetworkRecord]:
+    return list(read_log("\n".join(lines).encode()))
+
+
+def test_connections_and_unknown_names_are_records() -> None:
+    found = records(
+        connection(), connection(refused="address"), unknown("B.example"), unknown("b.example")
+    )
+    assert [(one.host, one.port, one.decision, one.reason, one.sent) for one in found] == [
+        ("a.example", 443, "allowed", None, 5),
+        ("a.example", 443, "refused", "address", 5),
+        ("b.example", None, "refused", "name", 0),
+    ]
+    assert {one.time for one in found} == {TIME}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "", "x", TIME, f"{TIME} {{", f"{TIME} {{}}", f"{TIME} []", connection(port="x"),
+        connection(sent=-1), connection(sent=None), connection(refused="because"),
+        connection(refused=["name"]), unknown("1.0.0.10.in-addr.arpa"),
+        f"{TIME} dnsmasq: 3 198.18.0.2/40000 query[A] b.example from 198.18.0.2",
+        f"{TIME} [WARNING] (9) : config : nothing", f"{TIME} {{{'[' * 100_000}",
+    ],
+)  # fmt: skip
+def test_other_lines_are_no_records(line: str) -> None:
+    assert records(line) == []
+
+
+def test_names_are_cleaned_and_shortened() -> None:
+    hostile = "\x1b[31m\u202e\n" + "x" * 10_000
+    (found,) = records(connection(host=hostile))
+    assert len(found.host) <= 253
+    assert "\x1b" not in found.host
+    assert "\n" not in found.model_dump_json()
+
+
+def test_number_of_records_is_limited() -> None:
+    assert len(records(*(connection() for _ in range(MOST_RECORDS + 5)))) == MOST_RECORDS
+
+
+def test_refused_names_become_entries() -> None:
+    found = records(
+        connection(), connection(host="b.example", refused="name"), unknown("c.example"),
+        connection(host="d.example", port=8443, refused="name"), unknown("c.example"),
+        connection(host="e.example", refused="address"), connection(host="", refused="not-tls"),
+        connection(host="1.2.3.4", refused="name"), unknown("x`;rm.example"), unknown("localhost"),
+    )  # fmt: skip
+    assert refused_entries(found) == ["b.example", "c.example", "d.example:8443"]
