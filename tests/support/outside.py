@@ -20,24 +20,24 @@ from typing import Any
 
 from tests.support.cli import Completed
 
-NETWORK = "203.0.113.0/24"
-"""Documentation addresses (TEST-NET-3): nobody has them."""
+NETWORK = "10.99.112.0/24"
+"""Addresses of the outside, which every gateway closes unless an entry opens them."""
 PRIVATE = "10.99.113.0/24"
-NAME_SERVER = "203.0.113.53"
-OWN = "203.0.113.1"
+NAME_SERVER = "10.99.112.53"
+OWN = "10.99.112.1"
 """This machine's address towards the outside."""
 _DEVICE = "orch-outside"
-_ADDRESSES = (*(f"203.0.113.{n}" for n in (10, 11, 12, 53)), "10.99.113.10")
+_ADDRESSES = (*(f"10.99.112.{n}" for n in (10, 11, 12, 53)), "10.99.113.10")
 RECORDS = {
-    "files.example": ["203.0.113.10"],
-    "other.example": ["203.0.113.11"],
-    "a.wide.example": ["203.0.113.12"],
-    "wide.example": ["203.0.113.12"],
+    "files.example": ["10.99.112.10"],
+    "other.example": ["10.99.112.11"],
+    "a.wide.example": ["10.99.112.12"],
+    "wide.example": ["10.99.112.12"],
     "private.example": ["10.99.113.10"],
     "metadata.example": ["169.254.169.254"],
     "loopback.example": ["127.0.0.1"],
     "machine.example": [OWN],
-    "changing.example": ["203.0.113.10", "10.99.113.10"],
+    "changing.example": ["10.99.112.10", "10.99.113.10"],
 }
 """Addresses by name; of several, each answer has the next."""
 _LOCK = Path(tempfile.gettempdir()) / "orchestrator-test-outside.lock"

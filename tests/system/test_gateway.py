@@ -26,7 +26,7 @@ pytestmark = pytest.mark.docker
 SHELL = ("parallel", "--agent-cli", "shell", "--json", "--workers", "1")
 ALLOWLIST = (*SHELL, "--network", "allowlist")
 FILES, OTHER, WIDE = (
-    f"{name}=203.0.113.0/24" for name in ("files.example", "other.example", "*.wide.example")
+    f"{name}=10.99.112.0/24" for name in ("files.example", "other.example", "*.wide.example")
 )
 WAIT = "until [ -e /workspace/go ]; do sleep 0.1; done"
 
@@ -62,22 +62,22 @@ def test_only_listed_hosts_are_reached(
 ) -> None:
     world.forget()
     open_urls = {
-        "https://files.example/a": served("203.0.113.10", path="/a"),
-        "http://other.example/": served("203.0.113.11", 80),
-        "https://other.example:8443/": served("203.0.113.11", 8443),
-        "https://a.wide.example/": served("203.0.113.12"),
+        "https://files.example/a": served("10.99.112.10", path="/a"),
+        "http://other.example/": served("10.99.112.11", 80),
+        "https://other.example:8443/": served("10.99.112.11", 8443),
+        "https://a.wide.example/": served("10.99.112.12"),
     }
     closed_urls = (
         # Not on the list: a port, the domain itself, an address.
         "https://other.example/", "http://files.example/",
-        "https://files.example:8443/", "https://wide.example/", "https://203.0.113.10/",
+        "https://files.example:8443/", "https://wide.example/", "https://10.99.112.10/",
         # On the list, but at an address that no entry opens.
         "https://metadata.example/", "https://loopback.example/", "https://machine.example/",
         "https://private.example/",
     )  # fmt: skip
     options = (
         FILES, f"{OTHER.replace('=', ':80=')}", f"{OTHER.replace('=', ':8443=')}", WIDE,
-        "metadata.example", "loopback.example", "machine.example=203.0.113.0/24", "private.example",
+        "metadata.example", "loopback.example", "machine.example=10.99.112.0/24", "private.example",
     )  # fmt: skip
     task = f"{fetch(*open_urls, *closed_urls)}; env | grep -i proxy"
     allowed = [word for option in options for word in ("--allow", option)]
@@ -85,7 +85,7 @@ def test_only_listed_hosts_are_reached(
     expected = [*open_urls.values(), *(f"closed {url}" for url in closed_urls)]
     assert lines_of(done) == expected
     assert {entry["address"] for entry in world.seen("connection")} == {
-        "203.0.113.10", "203.0.113.11", "203.0.113.12",
+        "10.99.112.10", "10.99.112.11", "10.99.112.12",
     }  # fmt: skip
     assert world.names() == {
         "files.example", "other.example", "a.wide.example", "metadata.example",
@@ -108,7 +108,7 @@ def test_tasks_of_a_workflow_have_lists_of_their_own(world: Outside, repo: Path)
     command = ("spec", "run", "flow.yaml", "--agent-cli", "shell", "--json")
     done = world.orchestrator(*command, "--config", "none.yaml", cwd=repo)
     closed = [f"closed https://{name}.example/" for name in hosts]
-    opened = [served("203.0.113.10"), served("203.0.113.11"), served("10.99.113.10")]
+    opened = [served("10.99.112.10"), served("10.99.112.11"), served("10.99.113.10")]
     assert lines_of(done, 1) == [opened[0], closed[1], closed[2]]
     assert lines_of(done, 2) == [closed[0], opened[1], closed[2]]
     assert lines_of(done, 3) == [closed[0], closed[1], opened[2]]
@@ -135,8 +135,8 @@ container:
     assert lines_of(done) == closed
     log = Path(done.results[1]["log"])
     setup, check = ((log / f"{name}.log").read_text() for name in ("setup", "check-1"))
-    assert setup.splitlines()[1:] == [served("203.0.113.10"), closed[1]]
-    assert check.splitlines()[1:] == [closed[0], served("203.0.113.11")]
+    assert setup.splitlines()[1:] == [served("10.99.112.10"), closed[1]]
+    assert check.splitlines()[1:] == [closed[0], served("10.99.112.11")]
 
 
 def test_services_share_the_network_of_the_worker(world: Outside, repo: Path) -> None:
@@ -154,7 +154,7 @@ services:
         *ALLOWLIST, "--config", "mine.yaml", "--allow", FILES,
         f"{fetch(*urls)} | tail -n 2; curl -fsS http://web:8000/ >/dev/null && echo web", cwd=repo,
     )  # fmt: skip
-    assert lines_of(done) == [served("203.0.113.10"), f"closed {urls[2]}", "web"]
+    assert lines_of(done) == [served("10.99.112.10"), f"closed {urls[2]}", "web"]
 
 
 def _started(world: Outside, repo: Path, task: str) -> "subprocess.Popen[bytes]":
@@ -176,7 +176,7 @@ def test_resumed_run_uses_its_gateway_and_leaves_nothing(
     process.communicate()
     assert len(containers(client, repo, "gateway")) == 1
     done = world.orchestrator("resume", "--json", cwd=repo)
-    assert lines_of(done) == [served("203.0.113.10", path=path) for path in ("/", "/next", "/")]
+    assert lines_of(done) == [served("10.99.112.10", path=path) for path in ("/", "/next", "/")]
     assert ours(client, repo) == []
 
 
@@ -213,6 +213,6 @@ def test_network_log_has_what_was_allowed_and_what_was_refused(world: Outside, r
         ("xxxxxxxxx.example", None, "refused", "name"),
     }
     (allowed,) = (one for one in records if one["decision"] == "allowed")
-    assert allowed["received"] > len(served("203.0.113.10"))
+    assert allowed["received"] > len(served("10.99.112.10"))
     advice = "`--allow other.example --allow xxxxxxxxx.example`"
     assert f"worker 1 was refused hosts that are not on its list: {advice}" in done.stderr

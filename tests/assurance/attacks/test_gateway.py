@@ -16,8 +16,8 @@ from tests.support.outside import OWN, Outside, outside
 from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
-LISTS = ("files.example=203.0.113.0/24", "files.example:80=203.0.113.0/24")
-CLOSED = ("other.example=203.0.113.0/24", "other.example:80=203.0.113.0/24")
+LISTS = ("files.example=10.99.112.0/24", "files.example:80=10.99.112.0/24")
+CLOSED = ("other.example=10.99.112.0/24", "other.example:80=10.99.112.0/24")
 REACHED_IF_LISTED = {
     "listed by another name: sni",
     "listed by another name: host",
@@ -49,7 +49,7 @@ def attacked(world: Outside, caller: Caller, name: str, entries: tuple[str, ...]
     options = [word for entry in entries for word in ("--allow", entry)]
     return world.orchestrator(
         "parallel", "--agent-cli", "shell", "--json", "--workers", "1", "--network", "allowlist",
-        *options, f"python3 attack.py 203.0.113.11 {OWN}",
+        *options, f"python3 attack.py 10.99.112.11 {OWN}",
         cwd=repo, env=caller.environment, timeout=300, caller=caller.prefix, python=caller.python,
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_no_attempt_reaches_a_host_that_is_not_listed(
     wrong = {attempt: outcome for attempt, outcome in found.items()
              if outcome != ("reached" if attempt.startswith("control") else "held")}  # fmt: skip
     assert wrong == {}
-    assert {entry["address"] for entry in world.seen("connection")} == {"203.0.113.10"}
+    assert {entry["address"] for entry in world.seen("connection")} == {"10.99.112.10"}
     assert world.names() == {"files.example"}
 
 
@@ -81,5 +81,5 @@ def test_controls_see_that_the_list_alone_holds(
     reached = {attempt for attempt, outcome in found.items() if outcome == "reached"}
     assert reached >= REACHED_IF_LISTED
     assert {entry["address"] for entry in world.seen("connection")} == {
-        "203.0.113.10", "203.0.113.11",
+        "10.99.112.10", "10.99.112.11",
     }  # fmt: skip

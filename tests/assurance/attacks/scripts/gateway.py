@@ -150,8 +150,16 @@ attempt("listed by another name: host", lambda: send(GET.format(CLOSED)))
 attempt("second request with another host", lambda: keep_alive(CLOSED))
 attempt("name is resolved", lambda: name_in_the_way(CLOSED))
 
+PARTS = [int(part) for part in ADDRESS.split(".")]
+NUMBER = int.from_bytes(bytes(PARTS), "big")
 for number, literal in enumerate(
-    (ADDRESS, "0xcb.0x00.0x71.0x0b", "3405803787", "0313.0.0161.013", "203.0.28939")
+    (
+        ADDRESS,
+        ".".join(f"{part:#04x}" for part in PARTS),
+        str(NUMBER),
+        ".".join(f"0{part:o}" for part in PARTS),
+        f"{PARTS[0]}.{PARTS[1]}.{NUMBER & 0xFFFF}",
+    )
 ):
     attempt(f"address {number}", lambda at=literal: send(GET.format(CLOSED), host=at))
     attempt(f"address {number} with tls", lambda at=literal: tls(CLOSED, host=at))
@@ -213,7 +221,7 @@ attempt("dns: data in a name", lambda: has_answer(ask(f"secret.{CLOSED}", server
 attempt("dns: text record", lambda: has_answer(ask(f"txt.{CLOSED}", server=GATEWAY, kind=16)))
 attempt("dns: over tcp", lambda: has_answer(ask(CLOSED, server=GATEWAY, tcp=True)[2:]))
 attempt("dns: below a listed host", lambda: has_answer(ask(f"x.{LISTED}", server=GATEWAY)))
-attempt("dns: of the outside", lambda: has_answer(ask(CLOSED, server="203.0.113.53")))
+attempt("dns: of the outside", lambda: has_answer(ask(CLOSED, server="10.99.112.53")))
 attempt("dns: of the engine", lambda: has_answer(ask(CLOSED, server="127.0.0.11")))
 attempt("udp to another host", lambda: has_answer(ask(CLOSED, server=ADDRESS)))
 attempt("raw packets", lambda: raw_socket(socket.AF_INET, socket.IPPROTO_TCP))
@@ -226,6 +234,6 @@ for name, run in ATTEMPTS.items():
     except (OSError, ValueError, struct.error) as error:
         reply = b""
         print(f"{name}: {type(error).__name__} {error}", file=sys.stderr)  # noqa: T201
-    wanted = "203.0.113.10" if name.startswith("control") else ADDRESS
+    wanted = "10.99.112.10" if name.startswith("control") else ADDRESS
     outcome = "reached" if f"served {wanted}".encode() in (reply or b"") else "held"
     print(f"{name}: {outcome}", flush=True)  # noqa: T201
