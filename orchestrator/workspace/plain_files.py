@@ -118,14 +118,16 @@ class _Reader:
 
         By attributes that only root can read, the kernel marks a directory that hides the one
         below it or stands for another one, and a file whose content is still in the lower layer.
+        Moving an entry of the lower layer leaves another entry in its place, so the callers who
+        cannot read marks refuse every entry that covers one of the lower layer.
 
         Raises:
             _NotPlainError: The entry is marked, or the marks cannot be read.
         """
-        if not os.path.lexists(self.lower / path):
-            return
         if os.getuid() != 0:
-            raise _NotPlainError
+            if os.path.lexists(self.lower / path):
+                raise _NotPlainError
+            return
         marks = {name for name in os.listxattr(descriptor) if ".overlay." in name}
         if marks - _HARMLESS:
             raise _NotPlainError

@@ -94,6 +94,21 @@ def test_a_marked_entry_over_another_is_left_to_the_container(
     assert read_plain_files(upper, lower) is None
 
 
+@pytest.mark.parametrize("mark", ["redirect", "metacopy"])
+def test_an_entry_that_was_moved_is_left_to_the_container(
+    mark: str, layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upper, lower = layers
+    (upper / "moved").mkdir()
+    (upper / "src").write_text("in place of the directory\n")
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    marks = {(upper / "moved").stat().st_ino: [f"trusted.overlay.{mark}"]}
+    monkeypatch.setattr(os, "listxattr", lambda fd: marks.get(os.fstat(fd).st_ino, []))
+    assert read_plain_files(upper, lower) is None
+    marks.clear()
+    assert read_plain_files(upper, lower) is not None
+
+
 def test_an_entry_over_another_is_left_to_the_container_if_marks_are_hidden(
     layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
