@@ -103,14 +103,14 @@ def fetch(url: str) -> str:
             time.sleep(0.1)
 
 
-def test_four_workers_with_databases_and_web_servers(repo: Path, client: docker.APIClient) -> None:
+def test_two_workers_with_databases_and_web_servers(repo: Path, client: docker.APIClient) -> None:
     process = start(
-        *PARALLEL, SERVE, "--workers", "4", "--ports", "3000", "--timeout-per-worker", "300",
+        *PARALLEL, SERVE, "--workers", "2", "--ports", "3000", "--timeout-per-worker", "300",
         "--grace", "1", cwd=repo, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        urls = urls_of(process, 4)
-        assert len(set(urls.values())) == 4
+        urls = urls_of(process, 2)
+        assert len(set(urls.values())) == 2
         assert {number: fetch(url) for number, url in urls.items()} == {n: n for n in urls}
         assert reached(client, repo) == {}
     finally:
@@ -139,7 +139,7 @@ def reached(client: docker.APIClient, repo: Path) -> dict[str, str]:
         for one in containers(client, repo, **{ROLE: "guard"})
         for network in one["NetworkSettings"]["Networks"].values()
     }
-    assert len(addresses) == 4
+    assert len(addresses) == 2
     seen = {}
     with socket.create_server(("0.0.0.0", 0)) as machine:
         here = [f"{one}:{machine.getsockname()[1]}" for one in own_addresses()]
@@ -264,7 +264,7 @@ def test_timeout_removes_the_services(repo: Path, client: docker.APIClient) -> N
 
 ACROSS = """\
 psql -q "$DATABASE_URL" -c 'create table kept as select 7 as it'
-echo made; sleep 8; psql -tA "$DATABASE_URL" -c 'select it from kept'
+echo made; sleep 4; psql -tA "$DATABASE_URL" -c 'select it from kept'
 """
 
 
