@@ -28,7 +28,7 @@ def stage_access(config: ParallelConfig) -> StageAccess:
     ours = config.isolation
 
     def access(network: Network, own: tuple[str, ...] = ()) -> Access:
-        # The entries of an allow-list are none of an open network, and the reverse.
+        # Entries of an allow-list do not apply to an open network, and vice versa.
         differs = {network, ours.network} == {"allowlist", "open"}
         return Access(network, own or (() if differs else ours.allow))
 

@@ -43,7 +43,7 @@ class Limits(Model):
 
 Network = Literal["none", "allowlist", "open"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
-"""Values of `network`, the narrowest first."""
+"""Values of `network`, the most restricted first."""
 
 
 class Isolation(Model):

@@ -328,7 +328,7 @@ class ContainerEngine(Protocol):
         """
 
     def remove(self, leftover: Leftover) -> None:
-        """Remove one object; an object that is already gone is no error.
+        """Remove a container, network or volume if it still exists.
 
         Raises:
             EngineError: The engine refused.

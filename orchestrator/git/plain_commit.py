@@ -53,7 +53,7 @@ class PlainCommit:
 
 
 def takes_as_they_are(repository: Repository, rules: Git, paths: Sequence[str]) -> bool:
-    """Return whether `git add` would add these files, and convert none of them.
+    """Return whether `git add` would add these files without converting any of them.
 
     Args:
         repository: The user's repository.
@@ -87,7 +87,7 @@ def commit_plainly(
     remove_tree(scratch)
     make_bare(scratch, object_format=repository.object_format)
     try:
-        # Any number of objects is a pack, which the caller checks as it checks every pack.
+        # Git writes a pack even for a few objects, because the caller checks packs.
         config = {"fastimport.unpackLimit": "1"}
         git = Git(scratch, alternates=commit.objects, config=config, limits=UNTRUSTED)
         answer = git.run("fast-import", "--quiet", stdin=_stream(commit, *repository.identity()))
@@ -97,14 +97,14 @@ def commit_plainly(
         if old == new:
             return commit.start
         (written,) = (scratch / "objects" / "pack").glob("*.pack")
-        os.replace(written, pack)  # noqa: PTH105  # replaces what a dead process left
+        os.replace(written, pack)  # noqa: PTH105  # replaces the file of a process that died
         return made
     finally:
         remove_tree(scratch)
 
 
 def _stream(commit: PlainCommit, name: str, email: str) -> bytes:
-    """Return the input of `git fast-import`: questions about directories, then the commit."""
+    """Return the input of `git fast-import`: queries of directories, then the commit."""
     who = f"{_without_marks(name)} <{_without_marks(email)}> {int(time.time())} +0000"
     questions = "".join(f"ls {commit.start} {folder}\n" for folder in commit.plain.folders)
     head = (

@@ -170,7 +170,7 @@ class _Slots:
         return worker.cancel.asked or (self._run.resumed and _is_under_way(worker))
 
     def _all_that_wait_for_nobody(self) -> frozenset[int]:
-        """Return the waiting workers that need not wait, by one look at the run's directory."""
+        """Return the numbers of waiting workers that were stopped or have started before."""
         run = self._run
         if run.cancel.asked or run.resumed:
             waiting = (turn.worker for turn in self._waiting)
@@ -178,7 +178,7 @@ class _Slots:
         return run.directory.stop_requests()
 
     def _open_providers(self) -> Callable[[WorkerContext], bool]:
-        """Return whether a worker's provider accepts another worker, asked once for each."""
+        """Return a function that tells whether a worker's provider accepts another worker."""
         found: dict[tuple[str, str | None], bool] = {}
 
         def is_open(worker: WorkerContext) -> bool:

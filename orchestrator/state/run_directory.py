@@ -207,7 +207,7 @@ class RunDirectory:
         write_atomically(self.path / f"stop-{worker_id}", _KILL if kill else "")
 
     def stop_requests(self) -> frozenset[int]:
-        """Return the workers that another process asked to stop, by one look at the directory."""
+        """Return the workers that another process asked to stop."""
         names = (n.removeprefix("stop-") for n in entry_names(self.path) if n.startswith("stop-"))
         return frozenset(int(number) for number in names if number.isdecimal())
 

@@ -66,7 +66,7 @@ class DockerContainer:
         self.guard: DockerContainer | None = None
         """The container that owns the network namespace; removed together with this container."""
         self.gateway: Gateway | None = None
-        """What connects this container's network to others; removed together with it."""
+        """The gateway of this container's network; removed together with the container."""
         self._stream = None if adopted else self._attach()
 
     @property
@@ -215,7 +215,7 @@ class Gateway:
 
 @patient
 def remove_network(client: docker.APIClient, network: str) -> None:
-    """Remove a network; a network that is already gone is no error."""
+    """Remove a network if it still exists."""
     with translated("remove the network"), suppress(docker.errors.NotFound):
         client.remove_network(network)
 
@@ -256,7 +256,7 @@ def _moment(text: str) -> datetime | None:
 
 @patient
 def remove_container(client: docker.APIClient, container_id: str) -> None:
-    """Remove a container by force; a container that is already gone is no error."""
+    """Remove a container by force if it still exists."""
     with translated("remove the container"):
         try:
             client.remove_container(container_id, v=True, force=True)

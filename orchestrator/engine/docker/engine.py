@@ -214,7 +214,7 @@ class DockerEngine(DockerImages):
 
     @repeatable
     def remove(self, leftover: Leftover) -> None:
-        """Remove one object; an object that is already gone is no error."""
+        """Remove a container, network or volume if it still exists."""
         if leftover.kind == "container":
             remove_container(self._client, leftover.id)
             return

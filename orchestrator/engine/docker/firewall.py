@@ -41,15 +41,15 @@ _PIDS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a helper container is placed, beyond its specification."""
+    """Address and root file system of a helper container, which its specification lacks."""
 
     address: str
-    """Its address in its network."""
+    """Address of the container in its network."""
     writable: bool
-    """Whether it can write to its root file system."""
+    """Whether the container can write to its root file system."""
 
     def apply(self, arguments: dict[str, Any], client: docker.APIClient) -> None:
-        """Add the place to the arguments of `APIClient.create_container`."""
+        """Add these settings to the arguments of `APIClient.create_container`."""
         host_config = arguments["host_config"]
         endpoint = client.create_endpoint_config(ipv4_address=self.address)
         arguments["networking_config"] = client.create_networking_config(
@@ -116,7 +116,7 @@ def guard_spec(
     labels: Mapping[str, str] = MappingProxyType({}),
     **others: Any,  # noqa: ANN401  # other fields of the specification
 ) -> ContainerSpec:
-    """Return the specification of a helper in a worker's place: its network, and nothing else.
+    """Return the specification of a helper container that shares only a worker's network.
 
     Args:
         spec: The worker's container.
@@ -139,8 +139,7 @@ def guard_spec(
         spec,
         image=image,
         command=command,
-        # No code of a worker runs here. Capabilities take effect only for root, which has just
-        # these.
+        # No code of a worker runs here. Only root can use the capabilities of the container.
         user="0:0",
         workdir="/",
         labels={**spec.labels, ROLE: "guard", **labels},

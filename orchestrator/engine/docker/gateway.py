@@ -60,7 +60,7 @@ trap 'kill -USR1 %2; wait %2; exit' TERM
 echo guarded
 wait -n
 """
-# The guard's file for the name server is the worker's too, as is its network namespace.
+# The worker shares the guard's network namespace and its `/etc/resolv.conf`.
 _GUARD_SCRIPT = """\
 printf 'nameserver %s\\n' "$NAME_SERVER" > /etc/resolv.conf || exit
 printf %s "$RULES" | nft -f - && echo guarded && exec sleep infinity"""
@@ -134,7 +134,7 @@ def _start(guard: DockerContainer, gateway: DockerContainer) -> None:
         guard.start()
         await_ready(guard)
         await_ready(gateway)
-        # Nobody reads on; the daemon must not wait for a reader.
+        # The output is not read further, and the daemon must not wait for a reader.
         gateway.close()
     except BaseException:
         guard.remove()
@@ -188,7 +188,7 @@ def _create_network(
         try:
             created = _create_internal(client, f"{spec.name}-gateway", subnet, options, labels)
         except EngineError as error:
-            # Another program has taken the subnet; the engine knows its networks only.
+            # Another program uses the subnet; the engine only knows its own networks.
             if "overlap" not in error.message:
                 raise
             problem = error.message

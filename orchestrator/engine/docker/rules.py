@@ -34,7 +34,7 @@ LOCAL_FLOWS = 4000
 QUESTIONS = 200
 """Sustained rate of packets from one worker to Docker's resolver, per second."""
 _ROUTES = Path("/proc/net/fib_trie")
-"""The addresses that the kernel routes, its own included."""
+"""The routing table of the kernel, with the addresses of this machine."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 _WAYS = ("udp", "tcp")
 
