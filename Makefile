@@ -5,7 +5,8 @@
 # make docs    build the documentation as a site
 # make demo    see it work                               make bench   measure
 # make agents  every agent program in each way to fail (a quarter of an hour)
-# make attacks every hostile task as root and as an ordinary user (ten minutes)
+# make attacks every hostile task as root and as an ordinary user, with overlays and without
+#              (twenty minutes)
 # make faults  kill, stop, starve and interrupt real runs, 220 times at random and at every step
 #              (half an hour)
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
