@@ -1,12 +1,13 @@
 # make setup   a Docker engine that answers, a virtual environment, the images
 # make test-fast  tests without processes and containers, for every save (seconds)
-# make test    all tests, real containers included       make check   everything but tests
+# make test    what a change can break, real containers included  (CI runs check and test)
+# make check   everything but tests
 # make test-all   test, agents, attacks, faults, fuzz and mutation (hours)
 # make docs    build the documentation as a site
 # make demo    see it work                               make bench   measure
 # make agents  every agent program in each way to fail (a quarter of an hour)
 # make attacks every hostile task as root and as an ordinary user, with overlays and without
-#              (twenty minutes)
+#              (ten minutes)
 # make faults  kill, stop, starve and interrupt real runs, 220 times at random and at every step
 #              (half an hour)
 # make mutation   take every protection away in turn, and see that a test notices (half an hour)
