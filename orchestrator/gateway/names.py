@@ -20,7 +20,7 @@ def _settings(plan: GatewayPlan) -> list[str]:
         "no-resolv",
         "no-hosts",
         "no-poll",
-        # It is started as the right user already.
+        # The container already starts it as an unprivileged user.
         "user=",
         "pid-file=",
         f"port={NAME_SERVER}",

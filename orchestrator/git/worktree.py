@@ -21,7 +21,7 @@ from orchestrator.worker_spec import WorkerSpec
 
 CHECKOUT_TIMEOUT = 120.0
 """Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
-# More memory than UNTRUSTED, because the index lists every file of the user's.
+# A checkout needs more memory than other commands: the index lists every file of the user.
 _LIMITS = replace(UNTRUSTED, memory=2 * 1024**3)
 _ACCEPTING = {
     **SIZE_AND_TIME,
