@@ -1,4 +1,4 @@
-"""Owners of trees: changed in the tree alone, in either of two ways."""
+"""Tests of changing the owner of directory trees, with `chown` and with Python."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ THEIRS = (20_001, 20_001) if os.getuid() == 0 else (os.getuid(), os.getgid())
 
 @pytest.fixture(params=["chown", "python"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The program, or what is done without it."""
+    """Use `chown`, or Python without `chown`."""
     if request.param == "python":
         monkeypatch.setenv("PATH", "")
     return str(request.param)
@@ -37,7 +37,7 @@ def test_change_of_owner_does_not_leave_the_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_a_worktree_stays_the_callers_at_its_top(tmp_path: Path) -> None:
+def test_top_of_a_worktree_keeps_its_owner(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in (".git", "-file", "folder/.git"):
         (tmp_path / name).touch()
@@ -48,9 +48,7 @@ def test_a_worktree_stays_the_callers_at_its_top(tmp_path: Path) -> None:
     assert {path.lstat().st_uid for path in changed} == {THEIRS[0]}
 
 
-def test_a_file_that_is_gone_by_now_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_file_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(
         "orchestrator.files.owner._changed", lambda *_: (tmp_path / "file").unlink()

@@ -1,4 +1,4 @@
-"""Ordinary files are committed on top of a commit, as `git add` and `git commit` would."""
+"""Tests of commits of ordinary files without a work tree, compared with those of git."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def committed(repo: Path, scratch: Path, *files: PlainFile, folders: tuple[str, 
     return tip
 
 
-def test_the_commit_is_that_of_git(repo: Path, tmp_path: Path) -> None:
+def test_commit_equals_that_of_git(repo: Path, tmp_path: Path) -> None:
     git(repo, "config", "user.name", "Ann <the> author")
     files = (
         PlainFile("a.txt", False, b"changed\n"),
@@ -55,17 +55,17 @@ def test_the_commit_is_that_of_git(repo: Path, tmp_path: Path) -> None:
     assert git(repo, *form, str(tip)) == git(repo, *form, "HEAD")
 
 
-def test_the_same_content_is_no_commit(repo: Path, tmp_path: Path) -> None:
+def test_unchanged_content_makes_no_commit(repo: Path, tmp_path: Path) -> None:
     head = git(repo, "rev-parse", "HEAD").strip()
     content = (repo / "a.txt").read_bytes()
     assert committed(repo, tmp_path, PlainFile("a.txt", False, content)) == head
 
 
-def test_a_directory_in_place_of_a_file_is_refused(repo: Path, tmp_path: Path) -> None:
+def test_directory_in_place_of_a_file_is_refused(repo: Path, tmp_path: Path) -> None:
     assert committed(repo, tmp_path, PlainFile("a.txt/b", False, b"b"), folders=("a.txt",)) is None
 
 
-def test_a_directory_in_place_of_a_submodule_is_refused(repo: Path, tmp_path: Path) -> None:
+def test_directory_in_place_of_a_submodule_is_refused(repo: Path, tmp_path: Path) -> None:
     commit = git(repo, "rev-parse", "HEAD").strip()
     git(repo, "update-index", "--add", "--cacheinfo", f"160000,{commit},sub")
     git(repo, "commit", "-qm", "submodule")
@@ -77,14 +77,14 @@ def takes(repo: Path, *paths: str) -> bool:
     return takes_as_they_are(Repository(repo), rules, paths)
 
 
-def test_ignored_files_are_not_taken(repo: Path) -> None:
+def test_ignored_files_are_not_accepted(repo: Path) -> None:
     assert takes(repo, "a.txt", "new/b.log")
     (repo / ".gitignore").write_text("*.log\n")
     assert takes(repo, "a.txt")
     assert not takes(repo, "a.txt", "new/b.log")
 
 
-def test_files_with_attributes_are_not_taken(repo: Path) -> None:
+def test_files_with_attributes_are_not_accepted(repo: Path) -> None:
     (repo / ".gitattributes").write_text("*.bin filter=lfs\n")
     assert takes(repo, "a.txt")
     assert not takes(repo, "a.txt", "b.bin")
@@ -99,9 +99,7 @@ def test_files_with_attributes_are_not_taken(repo: Path) -> None:
         ("core.sparseCheckout", "true"),
     ],
 )
-def test_no_file_is_taken_under_a_setting_that_converts_files(
-    repo: Path, key: str, value: str
-) -> None:
+def test_no_file_is_accepted_if_a_setting_converts_files(repo: Path, key: str, value: str) -> None:
     assert takes(repo, "a.txt")
     git(repo, "config", key, value)
     assert not takes(repo, "a.txt")

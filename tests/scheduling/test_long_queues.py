@@ -1,4 +1,4 @@
-"""The cost of a worker does not grow with the number of workers that wait: counted, not timed."""
+"""Tests that the cost of a worker does not grow with the number of waiting workers."""
 
 import threading
 from collections import Counter
@@ -22,7 +22,7 @@ from tests.support.runs import configured
 _WORKERS = 60
 
 
-def test_each_worker_is_looked_at_a_few_times(
+def test_each_waiting_worker_is_checked_only_a_few_times(
     repo: Path, local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def test_each_worker_is_looked_at_a_few_times(
     assert max(fds for _, fds in end) <= max(fds for _, fds in middle) + 8
 
 
-def test_a_row_of_the_status_table_is_rendered_when_it_changes(
+def test_row_of_the_status_table_is_rendered_only_when_it_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rendered: list[str] = []

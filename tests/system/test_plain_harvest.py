@@ -1,4 +1,4 @@
-"""A few ordinary files are harvested without a container, with the same result as with one."""
+"""Tests of the harvest of a few ordinary files without a container."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def trees(repo: Path, result: RunResult) -> list[str]:
     return [git(repo, "log", "-1", form, worker.branch) for worker in result.results]
 
 
-def test_a_few_ordinary_files_need_no_container(
+def test_few_ordinary_files_are_harvested_without_a_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Recording()
@@ -80,7 +80,7 @@ def test_a_few_ordinary_files_need_no_container(
     engine.close()
 
 
-def test_everything_else_needs_the_container(
+def test_other_files_are_harvested_in_a_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Recording()
@@ -96,7 +96,7 @@ def test_everything_else_needs_the_container(
     engine.close()
 
 
-def test_the_container_replaces_what_the_host_packed(
+def test_container_replaces_the_pack_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = harvest.pack_plainly

@@ -1,4 +1,4 @@
-"""A program of `in_container` as one text: complete, and short enough to be an argument."""
+"""Tests of the programs of `in_container` as one text that fits into an argument."""
 
 import errno
 import subprocess
@@ -12,18 +12,18 @@ HEADROOM = 24 * 1024
 """Bytes that the harvest's program may still grow before it must be passed in another way."""
 
 
-def test_the_harvest_fits_into_an_argument() -> None:
+def test_harvest_program_fits_into_an_argument() -> None:
     assert len(bundle("pack_work").encode()) < MOST_BYTES - HEADROOM
 
 
-def test_the_limit_is_that_of_the_system() -> None:
+def test_limit_of_an_argument_is_that_of_the_system() -> None:
     assert subprocess.run(["true", "x" * MOST_BYTES], check=False).returncode == 0
     with pytest.raises(OSError, match="Argument list too long") as caught:
         subprocess.run(["true", "x" * (MOST_BYTES + 1)], check=False)
     assert caught.value.errno == errno.E2BIG
 
 
-def test_a_python_without_the_package_runs_the_harvest() -> None:
+def test_python_without_the_package_runs_the_harvest() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", bundle("pack_work"), *("/nowhere",) * 9],
         check=False, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""Each moment of a worker is counted as one step, and each result has the steps."""
+"""Tests of the time of each step of a worker."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_each_moment_belongs_to_the_step_begun_last() -> None:
     assert times.read() == Timings(prepare=3.0, agent=5.0, harvest=1.0)
 
 
-def test_the_end_of_a_stopped_agent_counts_as_stop() -> None:
+def test_end_of_a_stopped_agent_counts_as_stop() -> None:
     clock = Clock()
     times = StepTimes(clock)
     times.begin("agent")
@@ -40,7 +40,7 @@ def test_the_end_of_a_stopped_agent_counts_as_stop() -> None:
     assert times.read() == Timings(agent=7.0, stop=4.0)
 
 
-def test_an_attempt_begins_at_zero() -> None:
+def test_attempt_starts_at_zero() -> None:
     clock = Clock()
     times = StepTimes(clock)
     times.begin("agent")
@@ -51,7 +51,7 @@ def test_an_attempt_begins_at_zero() -> None:
     assert times.read() == Timings()
 
 
-def test_a_result_has_the_steps_that_were_taken(repo: Path, local_engine: LocalEngine) -> None:
+def test_result_has_the_times_of_completed_steps(repo: Path, local_engine: LocalEngine) -> None:
     wrote = shell_run(
         repo, local_engine, "echo x > x", setup=("true",), checks=(Check(run="true"),)
     )
@@ -64,7 +64,7 @@ def test_a_result_has_the_steps_that_were_taken(repo: Path, local_engine: LocalE
     assert sum(steps.values()) <= wrote.duration
 
 
-def test_a_stopped_worker_spent_time_on_stopping(repo: Path, local_engine: LocalEngine) -> None:
+def test_stopped_worker_has_a_time_for_the_stop(repo: Path, local_engine: LocalEngine) -> None:
     task = "trap 'while [ ! -e /dev/null/x ]; do sleep 0.01; done' TERM; sleep 60 & wait"
     (worker,) = shell_run(
         repo, local_engine, task, timeout_per_worker=1, limits=Limits(grace=0.5)

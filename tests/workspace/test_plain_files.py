@@ -1,4 +1,4 @@
-"""Only what is certainly a few ordinary files is read for a commit by the host."""
+"""Tests of the files that the host reads for a commit without a container."""
 
 import os
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def _touched(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", UNUSUAL)
-def test_anything_else_is_left_to_the_container(what: str, layers: tuple[Path, Path]) -> None:
+def test_other_files_are_left_to_the_container(what: str, layers: tuple[Path, Path]) -> None:
     upper, lower = layers
     (upper / "ordinary").write_text("x")
     UNUSUAL[what](upper)
@@ -79,7 +79,7 @@ def test_anything_else_is_left_to_the_container(what: str, layers: tuple[Path, P
 
 
 @pytest.mark.parametrize("mark", ["opaque", "redirect", "metacopy", "whiteout", "new"])
-def test_a_marked_entry_over_another_is_left_to_the_container(
+def test_marked_entry_over_an_existing_path_is_left_to_the_container(
     mark: str, layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upper, lower = layers
@@ -95,7 +95,7 @@ def test_a_marked_entry_over_another_is_left_to_the_container(
 
 
 @pytest.mark.parametrize("mark", ["redirect", "metacopy"])
-def test_an_entry_that_was_moved_is_left_to_the_container(
+def test_moved_entry_is_left_to_the_container(
     mark: str, layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upper, lower = layers
@@ -109,7 +109,7 @@ def test_an_entry_that_was_moved_is_left_to_the_container(
     assert read_plain_files(upper, lower) is not None
 
 
-def test_an_entry_over_another_is_left_to_the_container_if_marks_are_hidden(
+def test_entry_over_an_existing_path_is_left_to_the_container_if_marks_are_hidden(
     layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upper, lower = layers

@@ -1,4 +1,4 @@
-"""How the harvest runs git, and what it says when git fails."""
+"""Tests of the harvest's git commands in the container, and of their errors."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def host_git(repo: Path, out: Path) -> HostGit:
     return HostGit(Places(str(repo), str(repo), str(repo / ".git"), objects, str(out)))
 
 
-def test_a_full_disk_is_named_when_a_pack_is_written(repo: Path, tmp_path: Path) -> None:
+def test_full_disk_is_named_when_a_pack_is_written(repo: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "pack").symlink_to("/dev/full")
@@ -33,7 +33,7 @@ def test_a_full_disk_is_named_when_a_pack_is_written(repo: Path, tmp_path: Path)
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A repository on a disk that has room for the file in it and for no object of git."""
+    """A repository on a disk with room for one file, but not for its git object."""
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "disk", disk], check=True)
@@ -49,7 +49,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", ["add new.txt", "read-tree -m HEAD"])
-def test_git_commands_on_a_full_disk_are_no_ordinary_failures(
+def test_full_disk_is_distinguished_from_other_git_errors(
     full_disk: Path, tmp_path: Path, command: str
 ) -> None:
     with pytest.raises(DiskFullError):

@@ -1,4 +1,4 @@
-"""What is left of a worker's git store before git reads it."""
+"""Tests of the cleanup of a worker's git store before git reads it."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_objects_alone_are_left_in_a_store(store: Path, tmp_path: Path) -> None:
+def test_store_keeps_only_objects(store: Path, tmp_path: Path) -> None:
     objects = store / "objects"
     git(store, "repack", "-adq", "--write-bitmap-index")
     git(store, "commit-graph", "write", "--reachable")
@@ -36,7 +36,7 @@ def test_objects_alone_are_left_in_a_store(store: Path, tmp_path: Path) -> None:
     assert {path.suffix for path in (objects / "pack").iterdir()} == {".idx", ".pack"}
 
 
-def test_a_link_in_the_place_of_all_objects_is_not_followed(store: Path, tmp_path: Path) -> None:
+def test_link_in_place_of_the_object_directory_is_not_followed(store: Path, tmp_path: Path) -> None:
     objects = store / "objects"
     trap = tmp_path / "trap"
     trap.mkdir()
