@@ -157,9 +157,13 @@ def harvest(request: HarvestRequest) -> Harvested:
         with meanwhile(partial(dismiss, container)), meanwhile(reclaim_worktree):
             kept = _keep(request)
             try:
-                return _accept(request, kept)
+                harvested = _accept(request, kept)
             except HarvestRefusedError as error:
                 refusal = error
+            else:
+                if container is None:
+                    workspace.forget_written()
+                return harvested
     return _accept_rest(request, kept, refusal)
 
 

@@ -225,6 +225,15 @@ class Workspace:
         if overlay and self.confined_to:
             make_scratch(self.store, len(self.confined_to), self.user)
 
+    def forget_written(self) -> None:
+        """Remove the files that the worker wrote to an overlay: its branch has all of them.
+
+        The directory stays, because cleanup knows by it that the worker ran.
+        """
+        with suppress(OSError):
+            for path in list(self.store.upper.iterdir()):
+                remove_tree(path)
+
     def discard_scratch(self) -> None:
         """Remove temporary files after a finished harvest; the worker's written files are kept."""
         store = self.store

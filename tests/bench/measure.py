@@ -96,12 +96,14 @@ def fill(root: Path, files: int, size: int) -> None:
         path.write_text(line * max(size // len(line), 1))
 
 
-def cpu_of(*command: str, env: Mapping[str, str] | None = None) -> float:
+def cpu_of(
+    *command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> float:
     """Run a command and return the CPU seconds of the command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        command, env={**os.environ, **(env or {})}, check=False, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command, cwd=cwd, env={**os.environ, **(env or {})}, check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

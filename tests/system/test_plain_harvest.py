@@ -73,6 +73,9 @@ def test_few_ordinary_files_are_harvested_without_a_container(
     engine = Recording()
     repo, result = run(tmp_path / "plain", engine, *PLAIN)
     assert engine.roles == {str(number): {"worker"} for number in range(1, len(PLAIN) + 1)}
+    uppers = list((repo / ".git" / "orchestrator" / "runs").glob("*/worker-*/upper"))
+    assert len(uppers) == len(PLAIN)
+    assert not any(list(upper.iterdir()) for upper in uppers)
     monkeypatch.setattr(harvest, "pack_plainly", lambda _: False)
     other, expected = run(tmp_path / "container", engine, *PLAIN)
     assert engine.roles["1"] == {"worker", "harvest"}

@@ -1,0 +1,57 @@
+"""Measure everything side by side, and write the tables of docs/performance.md.
+
+A part of the page stands between `<!-- measured: NAME -->` and `<!-- end -->`. Run it with
+`python tests/bench/bench_all.py [--rounds 5] [NAME ...]`, on a machine that does nothing else.
+"""
+
+import argparse
+import os
+import platform
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import measure
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "performance.md"
+PARTS: dict[str, tuple[str, ...]] = {
+    "trivial": ("bench_trivial.py", "--no-reference"),
+    "start": ("bench_start.py",),
+    "growth": ("bench_growth.py",),
+}
+_HEADING = re.compile(r"^### (.*)$", re.MULTILINE)
+
+
+def measured(name: str, rounds: int) -> str:
+    """Run one program and give its tables, with the circumstances."""
+    program, *arguments = PARTS[name]
+    load = os.getloadavg()[0]
+    printed = measure.run(
+        sys.executable, str(HERE / program), *arguments, "--rounds", str(rounds), cwd=HERE
+    )
+    tables = _HEADING.sub(r"**\1**", printed.strip())
+    where = (
+        f"{os.cpu_count()} CPUs, load {load:.1f} at the start, Python {platform.python_version()}"
+    )
+    return f"{datetime.now(UTC):%Y-%m-%d}, {where}, medians of {rounds}.\n\n{tables}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="NAME", help=", ".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    for name in options.parts or PARTS:
+        text = measured(name, options.rounds)
+        page = PAGE.read_text(encoding="utf-8")
+        part = re.compile(rf"(?<=<!-- measured: {name} -->\n).*?(?=<!-- end -->)", re.DOTALL)
+        if not part.search(page):
+            sys.exit(f"{PAGE.name} has no part `{name}`")
+        PAGE.write_text(part.sub(lambda _, text=text: f"{text}\n", page), encoding="utf-8")
+        measure.note(text)
+
+
+if __name__ == "__main__":
+    main()
