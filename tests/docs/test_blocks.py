@@ -45,7 +45,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     **{
         f".venv/bin/python tests/bench/{command}": (f"tests/bench/{command.split()[0]}", "main()")
         for command in (
-            "bench_all.py",
+            "all.py",
             "bench_trivial.py --rounds 5",
             "bench_repository.py --rounds 3",
             "bench_logs.py --rounds 3",

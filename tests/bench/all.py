@@ -1,7 +1,7 @@
 """Measure everything side by side, and write the tables of docs/performance.md.
 
 A part of the page stands between `<!-- measured: NAME -->` and `<!-- end -->`. Run it with
-`python tests/bench/bench_all.py [--rounds 5] [NAME ...]`, on a machine that does nothing else.
+`python tests/bench/all.py [--rounds 5] [NAME ...]`, on a machine that does nothing else.
 """
 
 import argparse
