@@ -232,7 +232,10 @@ class Workspace:
         """
         with suppress(OSError):
             for path in list(self.store.upper.iterdir()):
-                remove_tree(path)
+                if path.is_dir():
+                    remove_tree(path)
+                else:
+                    path.unlink()
 
     def discard_scratch(self) -> None:
         """Remove temporary files after a finished harvest; the worker's written files are kept."""
