@@ -28,6 +28,8 @@ _OF_GIT_DIRECTORIES = frozenset({"head", "objects", "refs", "commondir"})
 """Names, in lower case, by which git recognises a git directory."""
 _HARMLESS = frozenset({"trusted.overlay.origin", "trusted.overlay.impure"})
 """Attributes with which the kernel marks an upper layer's files, and that do not change a file."""
+_NEW = frozenset({"trusted.overlay.opaque"})
+"""Attributes that change nothing where the lower layer has no entry."""
 
 
 class _NotPlainError(Exception):
@@ -124,10 +126,12 @@ class _Reader:
         Raises:
             _NotPlainError: The entry is marked, or the marks cannot be read.
         """
+        covers = os.path.lexists(self.lower / path)
         if os.getuid() != 0:
-            if os.path.lexists(self.lower / path):
+            if covers:
                 raise _NotPlainError
             return
         marks = {name for name in os.listxattr(descriptor) if ".overlay." in name}
-        if marks - _HARMLESS:
+        # The kernel marks every new directory as one that hides the directory below it.
+        if marks - _HARMLESS - (frozenset() if covers else _NEW):
             raise _NotPlainError

@@ -16,8 +16,11 @@ COMMANDS = {
     "parallel --help": (*measure.ORCHESTRATOR, "parallel", "--help"),
     "ls": (*measure.ORCHESTRATOR, "ls"),
     "completion of `parallel --`": (
-        "env", "_ORCHESTRATOR_COMPLETE=complete_bash", "COMP_CWORD=2",
-        "COMP_WORDS=orchestrator parallel --", *measure.ORCHESTRATOR,
+        "env",
+        "_ORCHESTRATOR_COMPLETE=complete_bash",
+        "COMP_CWORD=2",
+        "COMP_WORDS=orchestrator parallel --",
+        *measure.ORCHESTRATOR,
     ),
     "parallel --dry-run": (*measure.ORCHESTRATOR, "parallel", "true", "--dry-run"),
     "doctor": (*measure.ORCHESTRATOR, "doctor"),

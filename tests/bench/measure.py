@@ -96,9 +96,7 @@ def fill(root: Path, files: int, size: int) -> None:
         path.write_text(line * max(size // len(line), 1))
 
 
-def cpu_of(
-    *command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> float:
+def cpu_of(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> float:
     """Run a command and return the CPU seconds of the command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(

@@ -109,6 +109,18 @@ def test_moved_entry_is_left_to_the_container(
     assert read_plain_files(upper, lower) is not None
 
 
+def test_new_directory_is_ordinary_though_it_is_marked_to_hide_others(
+    layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upper, lower = layers
+    (upper / "new").mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setattr(os, "listxattr", lambda _: ["trusted.overlay.opaque"])
+    assert read_plain_files(upper, lower) is not None
+    (upper / "new").rename(upper / "src")
+    assert read_plain_files(upper, lower) is None
+
+
 def test_entry_over_an_existing_path_is_left_to_the_container_if_marks_are_hidden(
     layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,9 +79,10 @@ def harvest() -> Iterator[Protection]:
         ("plain: few bytes", " or info.st_size > self._room:", ":"),
         ("plain: one name for a file", "info.st_nlink != 1 or ", ""),
         ("plain: no deep directory", 'if inside.count("/") >= _DEEPEST:', "if False:"),
-        ("plain: marks of overlays", "if marks - _HARMLESS:", "if False:"),
-        ("plain: marks of moved entries", "if marks - _HARMLESS:",
-         "if os.path.lexists(self.lower / path) and marks - _HARMLESS:"),
+        ("plain: marks of overlays", "if marks - _HARMLESS - (frozenset() if covers else _NEW):",
+         "if False:"),
+        ("plain: marks of moved entries", "if marks - _HARMLESS - (frozenset() if covers else",
+         "if covers and marks - _HARMLESS - (frozenset() if covers else"),
         ("plain: marks that are hidden", "if os.getuid() != 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
