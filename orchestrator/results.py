@@ -140,7 +140,7 @@ class WorkerResult(BaseModel):
     most 512 KiB. `files_total` counts all.
     """
     worktree_path: str
-    """Absolute path of the worktree."""
+    """Absolute path of the worktree; empty with `worktrees: none`."""
 
     name: str | None = None
     """Id of the worker's task, in a workflow."""

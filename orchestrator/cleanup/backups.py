@@ -6,9 +6,9 @@ The ref of worker N of a run is `<run>/<N>`; after a restore, the next is `<run>
 from itertools import count
 
 from orchestrator.cleanup.inventory import RecordedWorker, commit_of, head_of, is_reached
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import ATTEMPTS, BACKUPS, Repository, worker_refs
 from orchestrator.git.snapshot import NewCommit, Tree, snapshot
-from orchestrator.git.worktree import Worktree
 
 _EVERYWHERE = ("refs/heads", "refs/remotes", "refs/tags")
 
@@ -22,7 +22,10 @@ def work_to_keep(repository: Repository, worker: RecordedWorker, tip: str | None
         tip: The commit of the worker's branch.
     """
     worktree = worker.worktree()
-    kept = tip if worktree is None else _with_changes(repository, worker, worktree)
+    if worktree is None or worker.is_half_shown(worktree):
+        kept = tip
+    else:
+        kept = _with_changes(repository, worker, worktree)
     if kept is None or not worker.has_made(kept):
         return None
     if is_reached(repository, kept, *_EVERYWHERE):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import GitCommandError, RepositoryError
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.kept_refs import kept_prefix
 from orchestrator.git.repository import BASES, BRANCHES, DIRECTORIES, Repository
-from orchestrator.git.worktree import Worktree, open_worktree
+from orchestrator.git.worktree import open_worktree
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.listing import holders_of, is_left
 from orchestrator.state.run_directory import RunDirectory, all_runs
@@ -68,6 +69,12 @@ class RecordedWorker:
             return open_worktree(self.path, self.spec.branch, marked=self.spec.is_named)
         except RepositoryError:
             return None
+
+    def is_half_shown(self, worktree: Worktree) -> bool:
+        """Return whether a killed process left a late worktree before all of its files existed."""
+        late = self.record.config.worktrees == "end" and not Checkpoints(self.state).is_shown
+        # Git writes the index after the files.
+        return late and not (worktree.git_dir / "index").exists()
 
     @property
     def state(self) -> Path:
@@ -197,6 +204,8 @@ def worktrees(repository: Repository) -> frozenset[int]:
     found |= {worker.number for worker in named_workers(repository) if worker.path.exists()}
     for run in all_runs(repository.state_dir):
         record = read_record(run) if run.is_live() else None
+        if record is not None and record.config.worktrees == "none":
+            continue
         for spec in record.workers if record else ():
             if run.result(spec.worker_id) is None:
                 found.add(spec.worker_id)

@@ -9,7 +9,7 @@ from orchestrator.git.repository import Repository
 from orchestrator.text.redact import Redactor
 from orchestrator.worker.harvest import discard_scratch, harvest
 from orchestrator.worker.harvest_request import HarvestRequest
-from orchestrator.worker.prepare import ready_more, ready_objects, reopen
+from orchestrator.worker.prepare import checkouts_of, ready_more, ready_objects, reopen
 from orchestrator.workspace.shared_files import collect
 
 
@@ -29,7 +29,8 @@ def salvage(worker: RecordedWorker, repository: Repository, engine: ContainerEng
     finally:
         switch.close(forget=True)
     workspace = request.workspace
-    workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
+    if not workspace.is_shared:
+        workspace.worktree.update(repository, base=workspace.start, tip=harvested.tip, again=True)
     collect(worker.state, request.redactor)
     if harvested.refused is not None:
         raise HarvestRefusedError(harvested.refused)
@@ -53,7 +54,14 @@ def _request(
         switch=switch,
         directory=directory,
         spec=worker.spec,
-        workspace=reopen(repository, worker.state, worker.spec, base=worker.base, objects=objects),
+        workspace=reopen(
+            repository,
+            directory,
+            worker.spec,
+            base=worker.base,
+            objects=objects,
+            checkouts=checkouts_of(repository, directory, worker.record.config),
+        ),
         base=worker.base,
         shallow=shallow,
         limits=limits,

@@ -35,6 +35,7 @@ from orchestrator.state.history import named_run
 from orchestrator.state.run_directory import RunDirectory, all_runs
 from orchestrator.state.run_record import read_record
 from orchestrator.state.secret_files import forget
+from orchestrator.workspace.shared_checkout import prune_checkouts
 
 
 @dataclass(kw_only=True)
@@ -116,6 +117,8 @@ def cleanup(
         _clean_run(job, run)
     if run_id is None and job.wanted == Wanted():
         _remove_stray(job)
+        if not dry_run:
+            _remove_checkouts(job)
     return job.report()
 
 
@@ -221,6 +224,15 @@ def _remove_stray(job: _Cleanup) -> None:
     stuck = [] if job.dry_run or job.engine is None else remove_all(job.engine, found)
     job.removed += len(found) - len(stuck)
     job.problems += [str(one) for one in stuck]
+
+
+def _remove_checkouts(job: _Cleanup) -> None:
+    """Remove the shared checkouts that no run uses."""
+    try:
+        job.freed += prune_checkouts(job.repository, keep=0)
+    except (OrchestratorError, OSError) as error:
+        said = error.message if isinstance(error, OrchestratorError) else str(error)
+        job.problems.append(said)
 
 
 def _clean(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> CleanedWorker:

@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict
 from orchestrator.cleanup.backups import list_backups
 from orchestrator.cleanup.inventory import commit_of, owners, worker_refs
 from orchestrator.errors import ConfigError
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
-from orchestrator.git.worktree import Worktree, add_worktree
+from orchestrator.git.worktree import add_worktree, check_out
 from orchestrator.state.run_directory import all_runs
 from orchestrator.state.run_record import read_record
 from orchestrator.worker_spec import WorkerSpec
@@ -134,7 +135,7 @@ def _create(repository: Repository, number: int, run_id: str, ref: str) -> Workt
 def _fill(
     repository: Repository, number: int, worktree: Worktree, run_id: str, ref: str
 ) -> RestoredWorker:
-    worktree.check_out(repository, ref)
+    check_out(repository, worktree, ref)
     kept = (ref for run, worker, ref in list_kept(repository) if (run, worker) == (run_id, number))
     return RestoredWorker(
         run_id=run_id,

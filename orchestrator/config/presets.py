@@ -24,7 +24,7 @@ PRESETS: Mapping[Preset, Mapping[str, Mapping[str, object]]] = {
         "isolation": {"network": "none", "history": "shallow"},
     },
     "ci": {
-        "run": {"timeout_per_worker": 1800.0},
+        "run": {"timeout_per_worker": 1800.0, "worktrees": "end"},
         "limits": {
             "memory": 8 * _GIB,
             "pids": 2048,

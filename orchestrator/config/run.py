@@ -205,6 +205,12 @@ class ParallelConfig(Model):
     top, absolute, or starts with `~/`; it may be outside of the repository."""
     branch: Annotated[str, AfterValidator(check_branch), Option(Group.TASK, "TEMPLATE")] = BRANCH
     """Branch of each worker, as `solve/{id}`. `{n}` and `{id}` are as in `worktree_dir`."""
+    worktrees: Annotated[Literal["start", "end", "none"], Option(Group.TASK, "start|end|none")] = (
+        "start"
+    )
+    """When worktrees are created: at the `start`, at the `end` of each worker, or `none` at all.
+    With `end` and `none`, workers share one checkout, which none of them can change and later runs
+    use again. The work is on the branches in any case."""
     stagger: Annotated[float, Option(Group.TASK, "SECONDS")] = Field(default=0.0, ge=0)
     """Minimum seconds between the starts of two workers."""
     model: Annotated[

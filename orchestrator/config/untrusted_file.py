@@ -60,6 +60,8 @@ _REACH: Mapping[str, Callable[[Any], float]] = {
     "read_only": lambda read_only: not read_only,
     "checks": lambda checks: max([DEFAULT_TIMEOUT, *(check.timeout or inf for check in checks)]),
     "history": _OPEN.index,
+    # Workers that share a checkout have the same user, if the caller is root.
+    "worktrees": lambda when: when != "start",
 }
 """Convert a value to a number that grows with the permissions it grants, if it is not such a
 number itself."""
@@ -70,6 +72,7 @@ BOUNDED: tuple[FieldPath, ...] = (
     CONTAINER_FIELDS["check_network"],
     RUN_FIELDS["max_workers"],
     RUN_FIELDS["max_worktrees"],
+    RUN_FIELDS["worktrees"],
     PROJECT_FIELDS["setup_timeout"],
     PROJECT_FIELDS["checks"],
 )

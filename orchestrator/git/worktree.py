@@ -3,220 +3,17 @@
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache
 from itertools import count
 from pathlib import Path
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
-
 from orchestrator.errors import GitCommandError, RepositoryError
-from orchestrator.files.owner import change_owner
-from orchestrator.git.command import Git
-from orchestrator.git.defaults import SIZE_AND_TIME
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.disarm import keep_off
-from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import WORKER_MARK, Repository
 from orchestrator.worker_spec import WorkerSpec
 
-CHECKOUT_TIMEOUT = 120.0
-"""Seconds for writing a worker's files: patterns in `.gitattributes` can be slow without end."""
-# A checkout needs more memory than other commands: the index lists every file of the user.
-_LIMITS = replace(UNTRUSTED, memory=2 * 1024**3)
-_ACCEPTING = {
-    **SIZE_AND_TIME,
-    "core.ignoreStat": "true",
-    # Preloading marks unchanged files as done, and their stat data would not be recorded.
-    "core.preloadIndex": "false",
-}
 HALF_MADE = ".half-made-"
 """Suffix of a moved state directory; a number follows."""
-
-
-@cache
-def can_own(owner: tuple[int, int]) -> bool:
-    """Return whether git commands of this process can create files for another owner."""
-    try:
-        Git(None, owner=owner).run("version")
-    except RepositoryError:
-        # The caller is not root, `setpriv` (of util-linux) is missing, or a container lacks the
-        # capabilities.
-        return False
-    return True
-
-
-@dataclass(frozen=True)
-class Worktree:
-    """The directory `.architect-parallel-N`. No worker can write to it."""
-
-    path: Path
-    branch: str
-    git_dir: Path
-    """The worktree's own git directory, below `worktrees` of the repository."""
-
-    def unlock(self) -> None:
-        """Remove the index lock that a killed git process left behind."""
-        (self.git_dir / "index.lock").unlink(missing_ok=True)
-
-    def refresh(self, repository: Repository, *, again: bool = False) -> None:
-        """Refresh the stat data of the index, for files whose owner may have changed.
-
-        Args:
-            repository: The repository.
-            again: Whether a process that died may have started this before.
-
-        Raises:
-            GitCommandError: A git command of the user's holds the lock.
-        """
-        if again:
-            self.unlock()
-        # Without `-q`, git reports that the user's own git holds the lock, and the caller waits.
-        self._git(repository).succeeds("update-index", "--refresh")
-
-    def _git(self, repository: Repository) -> Git:
-        return Git(self.git_dir, work_tree=self.path, config=repository.without_filters())
-
-    def check_out(
-        self, repository: Repository, commit: str, *, owner: tuple[int, int] | None = None
-    ) -> None:
-        """Write the files of a commit into the empty worktree. The repository must not be locked.
-
-        Args:
-            repository: The repository.
-            commit: The commit of its branch.
-            owner: uid and gid of the files. Default: the caller's. The worktree's top directory and
-                its `.git` stay the caller's, whose git would not trust the worktree otherwise.
-
-        Raises:
-            RepositoryError: Git failed.
-        """
-        owned = owner is not None and can_own(owner)
-        config = repository.without_filters()
-        git = Git(self.git_dir, work_tree=self.path, config=config, owner=owner if owned else None)
-        git.run("read-tree", "--reset", "-u", commit)
-        if owned:
-            os.chown(self.git_dir / "index", os.getuid(), os.getgid())
-        elif owner is not None:
-            change_owner(self.path, owner, keep=self.path)
-            self.accept_owner(repository)
-        with repository.lock():
-            keep_off(repository, self.path, self.git_dir)
-
-    def accept_owner(self, repository: Repository) -> None:
-        """Update the stat data of the index after a change of the files' owner.
-
-        `git update-index --refresh` would read all files. Files whose size and time have changed
-        too are left for git to compare.
-
-        Args:
-            repository: The repository.
-
-        Raises:
-            RepositoryError: Git failed.
-        """
-        try:
-            lock = self._lock_index()
-        except FileExistsError:
-            # A git command of the user's is changing the index; later commands read the files
-            # again.
-            return
-        try:
-            config = {**repository.without_filters(), **_ACCEPTING}
-            git = Git(self.git_dir, work_tree=self.path, index=lock, config=config)
-            # With `core.ignoreStat`, git records the stat data of files that it finds unchanged,
-            # and marks them `assume-unchanged`, which the second command undoes.
-            git.succeeds("update-index", "--really-refresh")
-            paths = git.run("ls-files", "-z")
-            git.run("update-index", "--no-assume-unchanged", "-z", "--stdin", stdin=paths)
-            lock.replace(self.git_dir / "index")
-        except BaseException:
-            lock.unlink(missing_ok=True)
-            raise
-
-    @retry(
-        retry=retry_if_exception_type(FileExistsError),
-        stop=stop_after_attempt(6),
-        wait=wait_exponential(multiplier=0.1, max=2),
-        reraise=True,
-    )
-    def _lock_index(self) -> Path:
-        """Copy the index to its lock file, which only one process can create at a time.
-
-        Raises:
-            FileExistsError: A git command of the user's is changing the index.
-        """
-        index, lock = self.git_dir / "index", self.git_dir / "index.lock"
-        with lock.open("xb") as copy, index.open("rb") as current:
-            shutil.copyfileobj(current, copy)
-        # Git compares the content of files that are as young as the index.
-        shutil.copystat(index, lock)
-        return lock
-
-    def update(self, repository: Repository, *, base: str, tip: str, again: bool = False) -> None:
-        """Update files and the refreshed index from `base` to `tip`, the commit of its branch.
-
-        Args:
-            repository: The repository.
-            base: The commit that the files are at.
-            tip: The commit that the files are updated to.
-            again: Whether a process that died may have started this before.
-
-        Raises:
-            GitCommandError: The user changed a file that differs; nothing was overwritten.
-            RepositoryError: Git was killed after `CHECKOUT_TIMEOUT`, perhaps over a worker's
-                attributes.
-        """
-        if tip == base:
-            return
-        git = self._git(repository).within(_LIMITS)
-        if again:
-            self._take_in(git, base=base, tip=tip)
-        self._check_out(git, base, tip)
-
-    def _check_out(self, git: Git, base: str, tip: str) -> None:
-        try:
-            git.run("read-tree", "-m", "-u", base, tip, timeout=CHECKOUT_TIMEOUT)
-        except GitCommandError:
-            raise
-        except RepositoryError:
-            self.unlock()
-            raise
-
-    def _take_in(self, git: Git, *, base: str, tip: str) -> None:
-        """Add files that already equal those of `tip` to the index: a killed git wrote them."""
-        raw = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=d")
-        fields = git.run(*raw, base, tip).split(b"\0")
-        # `:old_mode new_mode old new status`, NUL, path, NUL.
-        written = dict(zip(fields[1::2], (line.split(b" ") for line in fields[::2]), strict=False))
-        unlike = self._unlike(git, tip)
-        for path in unlike & written.keys():
-            self._drop_if_cut_short(git, path, written[path][3].decode())
-        lines = (
-            b"%b %b\t%b\0" % (mode, blob, path)
-            for path, (_, mode, _, blob, _) in written.items()
-            if path not in unlike
-        )
-        git.run("update-index", "--add", "-z", "--index-info", stdin=b"".join(lines))
-
-    def _unlike(self, git: Git, tip: str) -> frozenset[bytes]:
-        """Return the files of `tip` whose content in the worktree differs."""
-        index = self.git_dir / "index.take-in"
-        env = {"GIT_INDEX_FILE": str(index)}
-        try:
-            git.run("read-tree", tip, env=env)
-            git.run("update-index", "-q", "--refresh", env=env, timeout=CHECKOUT_TIMEOUT)
-            return frozenset(git.run("diff-files", "-z", "--name-only", env=env).split(b"\0"))
-        finally:
-            index.unlink(missing_ok=True)
-
-    def _drop_if_cut_short(self, git: Git, path: bytes, blob: str) -> None:
-        """Remove a file that a killed git wrote only in part."""
-        file = self.path / os.fsdecode(path)
-        if file.is_symlink() or not file.is_file() or file.parent.resolve() != file.parent:
-            return
-        begun, whole = file.read_bytes(), git.run("cat-file", "blob", blob)
-        if len(begun) < len(whole) and whole.startswith(begun):
-            file.unlink()
 
 
 def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
@@ -234,6 +31,31 @@ def add_worktree(repository: Repository, spec: WorkerSpec) -> Worktree:
     if spec.is_named:
         (worktree.git_dir / WORKER_MARK).touch()
     return worktree
+
+
+def check_out(
+    repository: Repository,
+    worktree: Worktree,
+    commit: str,
+    *,
+    owner: tuple[int, int] | None = None,
+) -> None:
+    """Write the files of a commit into a new worktree. The repository must not be locked.
+
+    Git will run no program from these files.
+
+    Args:
+        repository: The repository.
+        worktree: The worktree, which has no files.
+        commit: The commit of its branch.
+        owner: uid and gid of the files. Default: the caller's.
+
+    Raises:
+        RepositoryError: Git failed.
+    """
+    worktree.write_files(repository, commit, owner=owner)
+    with repository.lock():
+        keep_off(repository, worktree.path, worktree.git_dir)
 
 
 def make_parent(path: Path) -> None:
@@ -295,7 +117,7 @@ def ensure_worktree(
         with suppress(GitCommandError):  # git may have forgotten the worktree, too
             remove_worktree(repository, path)
         worktree = add_worktree(repository, spec)
-    worktree.check_out(repository, f"refs/heads/{spec.branch}", owner=owner)
+    check_out(repository, worktree, f"refs/heads/{spec.branch}", owner=owner)
     return worktree
 
 
@@ -309,13 +131,28 @@ def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None
         OSError: A directory could not be moved.
         GitCommandError: Git could not remove its record of the worktree.
     """
-    aside = next(
-        path
-        for number in count(1)
-        if not (path := directory.with_name(f"{directory.name}{HALF_MADE}{number}")).exists()
-    )
     clear_place(repository, spec, directory)
-    directory.rename(aside)
+    directory.rename(_free(directory))
+
+
+def put_worktree_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
+    """Undo an interrupted creation of a worktree at a worker's end. The caller holds the lock.
+
+    Like `put_aside`, but the worker's state directory stays.
+
+    Raises:
+        OSError: The directory could not be moved.
+        GitCommandError: Git could not remove its record of the worktree.
+    """
+    aside = _free(directory)
+    if (repository.top / spec.directory).exists():
+        aside.mkdir()
+    clear_place(repository, spec, aside)
+
+
+def _free(directory: Path) -> Path:
+    paths = (directory.with_name(f"{directory.name}{HALF_MADE}{number}") for number in count(1))
+    return next(path for path in paths if not path.exists())
 
 
 def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:

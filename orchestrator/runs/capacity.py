@@ -26,6 +26,8 @@ def check_worktrees(repository: Repository, config: ParallelConfig) -> None:
     Raises:
         ConfigError: The limit would be exceeded; the message lists worktrees that could be removed.
     """
+    if config.worktrees == "none":
+        return
     wanted, most = min(job_count(config), config.workers), config.max_worktrees
     taken = worktrees(repository)
     if len(taken) + wanted <= most:
@@ -88,8 +90,11 @@ def check_disk(
     if checkout is None:
         return
     jobs = job_count(config)
-    copies = 0 if overlay else min(config.workers, jobs)
-    needed = (checkout + copied) * (jobs + copies) + _history(repository, config) + ROOM
+    shown = 0 if config.worktrees == "none" else jobs
+    shared = config.worktrees != "start"
+    # Untracked files cannot be added to a shared checkout.
+    copies = 0 if overlay and not (shared and copied) else min(config.workers, jobs)
+    needed = (checkout + copied) * (shown + copies + shared) + _history(repository, config) + ROOM
     places = (repository.top, repository.common_dir, place_of_worktrees(repository, config))
     free = min(shutil.disk_usage(place).free for place in places)
     if needed > free:

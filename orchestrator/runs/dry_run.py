@@ -17,6 +17,7 @@ class RunPlan(BaseModel):
     base: str
     top: Path
     workers: tuple[WorkerSpec, ...]
+    worktrees: str
     image: str
     timeout: float | None
     preset: Preset | None

@@ -105,6 +105,7 @@ class ParallelRunner:
             base=base,
             top=repository.top,
             workers=workers,
+            worktrees=config.worktrees,
             image=settings.image,
             timeout=config.timeout,
             preset=config.preset,

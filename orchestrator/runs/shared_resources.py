@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from orchestrator.cleanup.orphans import remove_all
@@ -16,19 +16,22 @@ from orchestrator.execution.ports import PortBlocks
 from orchestrator.execution.start_throttle import StartThrottle
 from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.lfs import find_content
+from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import ready_submodules
 from orchestrator.runs.claimed_run import ClaimedRun
 from orchestrator.runs.recorder import Recorder
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
 from orchestrator.state.secret_files import forget
+from orchestrator.threads import meanwhile
 from orchestrator.worker.checked_run import CheckedRun
 from orchestrator.worker.context import RunContext
-from orchestrator.worker.prepare import ready_objects
+from orchestrator.worker.prepare import checkouts_of, ready_objects
 from orchestrator.worker.services import HOLDER_ROLE, SERVICE_ROLE
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import find_caches
 from orchestrator.workspace.overlay_probe import choose_mode
+from orchestrator.workspace.shared_checkout import KEPT_UNUSED, Checkouts, prune_checkouts
 from orchestrator.workspace.shared_files import INPUTS_PLACE, Shared
 
 _TAKING_OVER = 60.0
@@ -50,17 +53,20 @@ def release_shared(
         yield
     finally:
         if not claimed.outcome.resumable:
-            _clean_up(engine, claimed.directory, recorder)
+            _clean_up(engine, claimed, recorder)
         recorder.close()
         claimed.directory.release()
 
 
-def _clean_up(engine: ContainerEngine, directory: RunDirectory, recorder: Recorder) -> None:
+def _clean_up(engine: ContainerEngine, claimed: ClaimedRun, recorder: Recorder) -> None:
+    directory = claimed.directory
     for problem in _sweep(engine, directory.run_id):
         # The results are kept; later, cleanup finds the leftovers by their labels.
         recorder(Notice(message=f"some leftovers could not be removed ({problem})"))
     directory.drop_objects()
     remove_tree(directory.path / INPUTS_PLACE)
+    with suppress(OrchestratorError, OSError):
+        prune_checkouts(Repository(claimed.record.top), keep=KEPT_UNUSED)
     forget(directory.run_id, os.environ)
 
 
@@ -87,7 +93,9 @@ def prepare_shared(
     repository, config, base = request.repository, request.settings.config, record.base
     switch = _switch(checked, directory, record.workers if resumed else ())
     history = config.isolation.history
-    shallow = ready_objects(repository, directory, base, history=history)
+    checkouts = checkouts_of(repository, directory, config)
+    with meanwhile(lambda: _make_checkout(checkouts, base)):
+        shallow = ready_objects(repository, directory, base, history=history)
     submodules = ready_submodules(repository, base, directory.objects, history=history)
     content = find_content(repository, base, directory.path / "index")
     caches = find_caches(
@@ -120,10 +128,16 @@ def prepare_shared(
         pace=StartThrottle(config.stagger, config.providers, just_started=resumed),
         ports=PortBlocks(directory, repository.common_dir),
         shared=shared,
+        checkouts=checkouts,
         switch=switch,
         resumed=resumed,
     )
     return _with_network(run)
+
+
+def _make_checkout(checkouts: Checkouts | None, base: str) -> None:
+    if checkouts is not None:
+        checkouts.take(base, "")
 
 
 def _with_network(run: RunContext) -> RunContext:

@@ -11,6 +11,7 @@ In the worker's state directory, each file is written atomically before the step
     teardown.json   how the teardown ended; before its container is removed
     harvest.json    the new commit of the branch; before the branch moves
     checks.json     the finished checks of that commit
+    shown           the worktree that appears at the end is complete
     attempt.json    the attempt's result, if there will be another attempt
 """
 
@@ -92,6 +93,15 @@ class Checkpoints:
             return (self._directory / "prepared").read_text()
         except OSError:
             return None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the worktree that the user sees was created after the worker's end."""
+        return (self._directory / "shown").exists()
+
+    def note_shown(self) -> None:
+        """Record that the worktree was created after the worker's end."""
+        write_atomically(self._directory / "shown", "")
 
     def launch(self) -> Launch | None:
         """Return the recorded container of the task, or None."""

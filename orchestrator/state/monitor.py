@@ -130,7 +130,11 @@ def changed_files(store: Store, worktree: Path) -> int | None:
         made_at = (store.harvest / "index").stat().st_mtime_ns
     except OSError:
         return None
-    base, now = _files(worktree), _files(store.copy)
+    now = _files(store.copy)
+    if not worktree.is_dir():
+        # Without a worktree yet, what was removed is unknown.
+        return None if len(now) == MOST_FILES else sum(at > made_at for at in now.values())
+    base = _files(worktree)
     if MOST_FILES in (len(base), len(now)):
         return None
     changed = sum(path not in base or written > made_at for path, written in now.items())

@@ -21,6 +21,7 @@ from orchestrator.git.worktree import clear_place, open_worktree
 from orchestrator.results import Reason, WorkerResult
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.lifecycle import run_worker
+from orchestrator.worker.prepare import show_worktree
 from orchestrator.worker.result_builder import (
     cancelled,
     earlier_results,
@@ -91,7 +92,17 @@ def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:
             last = with_note(given_up, f"no further attempt ({error})")
             return with_attempts(last, earlier[:-1])
     result = run_worker(replace(worker, budget=left))
-    return _again(worker, result, earlier) or with_attempts(result, earlier)
+    again = _again(worker, result, earlier)
+    return again or with_attempts(_shown(worker, result), earlier)
+
+
+def _shown(worker: WorkerContext, result: WorkerResult) -> WorkerResult:
+    """Create the worktree that appears at the end of a worker's last attempt."""
+    try:
+        show_worktree(worker)
+    except (OrchestratorError, OSError) as error:
+        return with_note(result, f"the worktree could not be created ({error})")
+    return result
 
 
 def _again(
@@ -186,6 +197,8 @@ def _back_to_base(worker: WorkerContext, result: WorkerResult) -> None:
         with repository.lock():
             if repository.resolve(worker.branch_ref) != base:
                 repository.move_branch(spec.branch, new=base, old=commit)
+            if worker.run.checkouts is not None:
+                return
             try:
                 worktree = open_worktree(
                     repository.top / spec.directory, spec.branch, marked=spec.is_named

@@ -34,6 +34,7 @@ from orchestrator.worker.step_times import StepTimes
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workspace.caches import NO_CACHES, Caches
 from orchestrator.workspace.layout import Mode
+from orchestrator.workspace.shared_checkout import Checkouts
 from orchestrator.workspace.shared_files import Shared
 
 
@@ -66,6 +67,8 @@ class RunContext:
     pace: StartThrottle
     ports: PortBlocks
     shared: Shared
+    checkouts: Checkouts | None = None
+    """The checkouts that workers share; None if each has a worktree from the start."""
     switch: Switch = NO_SWITCH
     """Kills containers at their deadline if this process is gone."""
     resumed: bool = False

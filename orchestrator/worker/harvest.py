@@ -18,14 +18,13 @@ from orchestrator.git.kept_refs import NOTHING, Kept, Parts, import_kept, told
 from orchestrator.git.lfs import note_made, take_objects
 from orchestrator.git.quarantine import import_harvest
 from orchestrator.git.secret_scan import leak_notes, leaks
-from orchestrator.git.worktree import ensure_worktree
 from orchestrator.results import Reason, Status
 from orchestrator.threads import meanwhile
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.harvest_request import HarvestRequest
 from orchestrator.worker.pack import DEATH, dismiss, harvest_container, pack
 from orchestrator.worker.plain_harvest import pack_plainly
-from orchestrator.worker.prepare import tree_owner
+from orchestrator.worker.prepare import ensure_tree
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.submodules import keep_patches
 
@@ -42,9 +41,7 @@ def harvest_worker(
     request = _request(worker, workspace)
     try:
         # The user may have deleted the worktree during the run; it is the overlay's lower layer.
-        owner = tree_owner(workspace.mode, worker.spec)
-        worktree = ensure_worktree(worker.run.repository, worker.spec, owner=owner)
-        workspace = replace(workspace, worktree=worktree)
+        workspace = replace(workspace, worktree=ensure_tree(worker, workspace))
         request = replace(request, workspace=workspace)
         harvested = harvest(request)
     except (EngineError, ImageNotFoundError, OSError) as error:
@@ -75,6 +72,8 @@ def _of_refused(verdict: Verdict, harvested: Harvested, workspace: Workspace) ->
 def _shown(worker: WorkerContext, workspace: Workspace, harvested: Harvested) -> Harvested:
     """Update the worktree that the user sees to the accepted commit."""
     run = worker.run
+    if workspace.is_shared:
+        return harvested
     try:
         workspace.worktree.update(
             run.repository, base=workspace.start, tip=harvested.tip, again=run.resumed

@@ -6,18 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import RepositoryError
 from orchestrator.files.owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.object_packs import pack_since
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import (
-    Worktree,
     add_worktree,
+    check_out,
     clear_place,
     ensure_worktree,
     open_worktree,
     put_aside,
+    put_worktree_aside,
 )
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.run_directory import RunDirectory
@@ -31,6 +34,7 @@ from orchestrator.workspace.layout import Mode
 from orchestrator.workspace.mounts import Workspace
 from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.private_git import StoreOptions, base_objects, make_store
+from orchestrator.workspace.shared_checkout import Checkouts, shared_user
 
 
 def ready_objects(
@@ -109,8 +113,9 @@ def _ready(worker: WorkerContext) -> Workspace:
     repository, checkpoints = worker.run.repository, worker.checkpoints
     if checkpoints.prepared:
         return reopen(
-            repository, worker.directory, worker.spec, base=worker.base, objects=worker.objects
-        )
+            repository, worker.run.directory, worker.spec, base=worker.base, objects=worker.objects,
+            checkouts=worker.run.checkouts,
+        )  # fmt: skip
     if worker.directory.exists():
         with repository.lock():
             put_aside(repository, worker.spec, worker.directory)
@@ -125,29 +130,40 @@ def _prepare(worker: WorkerContext) -> Workspace:
     again = bool(worker.attempts())
     # For a retry, an earlier step decided whether the branch is back at the base.
     start = run.repository.resolve(worker.branch_ref) if again else worker.base
-    user = worker_user(worker.number)
-    worktree = _worktree(worker, start, again=again)
+    extras = Extras(
+        copies=run.request.copies,
+        added=frozenset(filter(None, [worker.config.project.dotenv])),
+        submodules=run.submodules,
+        content=worker.content,
+        shown=run.checkouts is None,
+    )
+    mode = run.mode
+    if run.checkouts is None:
+        worktree = _worktree(worker, start, again=again)
+    else:
+        worktree = run.checkouts.take(start, worker.spec.branch)
+        # Nothing may be added to a shared checkout, so the worker gets its own.
+        if not extras.are_none or confined_to(worker.config):
+            mode = "bind"
+    user = user_of(worker.spec, mode, shared=run.checkouts is not None)
     options = StoreOptions(
         base=worker.base,
         start=start,
         run_base=run.base,
         shallow=run.shallow,
-        mode=run.mode,
+        mode=mode,
+        is_shared=run.checkouts is not None,
         owner=user,
         excluded=worker.agent.ignored_files,
-        extras=Extras(
-            copies=run.request.copies,
-            added=frozenset(filter(None, [worker.config.project.dotenv])),
-            submodules=run.submodules,
-            content=worker.content,
-        ),
+        extras=extras,
     )
     store = make_store(run.repository, worktree, root, options)
     workspace = Workspace(
         worktree=worktree,
+        is_shared=run.checkouts is not None,
         store=store,
         objects=worker.objects,
-        mode=run.mode,
+        mode=mode,
         user=user,
         start=start,
         confined_to=confined_to(worker.config),
@@ -173,7 +189,7 @@ def _worktree(worker: WorkerContext, start: str, *, again: bool) -> Worktree:
                 return worktree
         worktree = add_worktree(repository, spec)
     # The lock is released before, so that several worktrees are written at the same time.
-    worktree.check_out(repository, start, owner=owner)
+    check_out(repository, worktree, start, owner=owner)
     return worktree
 
 
@@ -184,24 +200,86 @@ def tree_owner(mode: Mode, spec: WorkerSpec) -> tuple[int, int] | None:
     return user if mode == "overlay" and user[0] != os.getuid() else None
 
 
-def reopen(
-    repository: Repository, directory: Path, spec: WorkerSpec, *, base: str, objects: Path
-) -> Workspace:
-    """Open the files of a worker that another process created.
+def user_of(spec: WorkerSpec, mode: Mode, *, shared: bool) -> tuple[int, int]:
+    """Return the user of a worker's processes, who also owns the lower layer of its overlay."""
+    return shared_user() if shared and mode == "overlay" else worker_user(spec.worker_id)
 
-    `objects` is an object directory with the objects that `base` reaches, the commit that the
-    worker's first attempt starts from.
+
+def ensure_tree(worker: WorkerContext, workspace: Workspace) -> Worktree:
+    """Return the worktree or shared checkout of a worker, created again if the user deleted it.
 
     Raises:
         RepositoryError: The path of the worktree is no longer a worktree.
     """
-    store = Store(root=directory)
+    checkouts = worker.run.checkouts
+    return _tree(worker.run.repository, worker.spec, workspace.mode, workspace.start, checkouts)
+
+
+def _tree(
+    repository: Repository,
+    spec: WorkerSpec,
+    mode: Mode,
+    start: str,
+    checkouts: Checkouts | None,
+) -> Worktree:
+    if checkouts is not None:
+        return checkouts.take(start, spec.branch)
+    return ensure_worktree(repository, spec, owner=tree_owner(mode, spec))
+
+
+def reopen(
+    repository: Repository,
+    directory: RunDirectory,
+    spec: WorkerSpec,
+    *,
+    base: str,
+    objects: Path,
+    checkouts: Checkouts | None,
+) -> Workspace:
+    """Open the files of a worker that another process created.
+
+    `objects` is an object directory with the objects that `base` reaches, the commit that the
+    worker's first attempt starts from; `checkouts` are those of a run without worktrees.
+
+    Raises:
+        RepositoryError: The path of the worktree is no longer a worktree.
+    """
+    store = Store(root=directory.worker(spec.worker_id))
     mode: Mode = "bind" if store.copy.is_dir() else "overlay"
+    start = Checkpoints(store.root).start() or base
     return Workspace(
-        worktree=ensure_worktree(repository, spec, owner=tree_owner(mode, spec)),
+        worktree=_tree(repository, spec, mode, start, checkouts),
+        is_shared=checkouts is not None,
         store=store,
         objects=objects,
         mode=mode,
-        user=worker_user(spec.worker_id),
-        start=Checkpoints(store.root).start() or base,
+        user=user_of(spec, mode, shared=checkouts is not None),
+        start=start,
     )
+
+
+def checkouts_of(
+    repository: Repository, directory: RunDirectory, config: ParallelConfig
+) -> Checkouts | None:
+    """Return the shared checkouts of a run; None if each worker has a worktree from the start."""
+    return None if config.worktrees == "start" else Checkouts(repository, directory)
+
+
+def show_worktree(worker: WorkerContext) -> None:
+    """Create the worktree of a worker that has ended, if its run shows worktrees at the end.
+
+    Raises:
+        OrchestratorError: It could not be created; the work is on the branch.
+        OSError: The disk is full.
+    """
+    run, checkpoints = worker.run, worker.checkpoints
+    if run.config.worktrees != "end" or not checkpoints.prepared or checkpoints.is_shown:
+        return
+    repository, spec = run.repository, worker.spec
+    with repository.lock():
+        if run.resumed:
+            # A process that died may have written a part of it.
+            put_worktree_aside(repository, spec, worker.directory)
+        worktree = add_worktree(repository, spec)
+    check_out(repository, worktree, worker.branch_ref)
+    checkpoints.note_shown()

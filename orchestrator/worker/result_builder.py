@@ -59,7 +59,7 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
         duration=round(ending.duration, 3),
         files_modified=list(changes.files),
         files_total=changes.total,
-        worktree_path=str(worker.run.repository.top / spec.directory),
+        worktree_path=_worktree_path(worker),
         name=spec.name,
         required=spec.required,
         task=spec.task,
@@ -88,6 +88,12 @@ def finished(worker: WorkerContext, finish: Finish) -> WorkerResult:
     )
 
 
+def _worktree_path(worker: WorkerContext) -> str:
+    """Return the path of the worker's worktree, which may not exist yet; empty if it never will."""
+    run = worker.run
+    return "" if run.config.worktrees == "none" else str(run.repository.top / worker.spec.directory)
+
+
 def failed(
     worker: WorkerContext, reason: Reason | None, message: str, *, status: Status = Status.FAILED
 ) -> WorkerResult:
@@ -104,7 +110,7 @@ def failed(
         branch=spec.branch,
         model=spec.model_name,
         status=status,
-        worktree_path=str(worker.run.repository.top / spec.directory),
+        worktree_path=_worktree_path(worker),
         name=spec.name,
         required=spec.required,
         task=spec.task,

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.lfs import NO_CONTENT, Content, Pointer, is_written, tell_index, write_content
 from orchestrator.git.lfs import write_record as write_pointers
 from orchestrator.git.repository import Repository
 from orchestrator.git.submodules import Submodule
-from orchestrator.git.worktree import Worktree
 from orchestrator.workspace.copy_untracked import copy_in, rules, write_record
 from orchestrator.workspace.submodules import (
     SubmoduleGitDir,

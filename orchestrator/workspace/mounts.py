@@ -17,9 +17,9 @@ from orchestrator.engine.spec import BindMount, OverlayMount
 from orchestrator.errors import OrchestratorError
 from orchestrator.files.owner import change_owner
 from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.lfs import tell_index_again
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import Worktree
 from orchestrator.state.worker_directory import Store
 from orchestrator.workspace.confined import (
     VIEW,
@@ -48,6 +48,9 @@ class Workspace:
     """The files of one worker on the host."""
 
     worktree: Worktree
+    """The worktree that the user sees, or the checkout that workers share in its place."""
+    is_shared: bool = False
+    """Whether `worktree` is a shared checkout, which nothing may change."""
     store: Store
     objects: Path
     mode: Mode
@@ -188,7 +191,7 @@ class Workspace:
 
     def hand_over(self) -> None:
         """Make the worker's user the owner of the worktree again, for another harvest."""
-        if self.mode == "overlay" and self.user[0] != os.getuid():
+        if self.mode == "overlay" and self.user[0] != os.getuid() and not self.is_shared:
             change_owner(self.worktree.path, self.user, keep=self.worktree.path)
 
     def reclaim_worktree(self, repository: Repository, *, again: bool = False) -> None:
@@ -198,6 +201,8 @@ class Workspace:
             repository: The repository.
             again: Whether a process that died may have started this before.
         """
+        if self.is_shared:
+            return
         if again:
             self.worktree.unlock()
         if self.mode == "bind" or self.user[0] == os.getuid():

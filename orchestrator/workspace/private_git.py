@@ -15,26 +15,25 @@ directory is outside every work tree and contains:
 
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from orchestrator.files.owner import change_owner
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.git_directory import make_bare
 from orchestrator.git.object_packs import pack_commit
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import Worktree
 from orchestrator.state.worker_directory import Store
 from orchestrator.threads import meanwhile
 from orchestrator.workspace.copy_untracked import rules
 from orchestrator.workspace.furnish import NO_EXTRAS, Extras, Target, WorktreeFiller
 from orchestrator.workspace.layout import OBJECTS, STORE, WORKSPACE
+from orchestrator.workspace.settle import settle
 from orchestrator.workspace.submodules import SubmoduleGitDir
 
 # Settings that make line endings and file modes mean the same in the container. None of them names
@@ -67,12 +66,6 @@ def base_objects(
     return pack_commit(repository.git, repository.common_dir, base, directory, history=history)
 
 
-_FEW = 5_000
-"""Most files that git reads again in less time than it takes to wait for the next second."""
-_CLOCK_TICK = 0.02
-"""Seconds by which the time of a file may be behind the clock."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
     """How to create a worker's store."""
@@ -85,6 +78,8 @@ class StoreOptions:
     """The commit in which the extras were found."""
     shallow: frozenset[str]
     mode: Literal["overlay", "bind"]
+    is_shared: bool = False
+    """Whether the worktree is a shared checkout, which nothing may change."""
     owner: tuple[int, int]
     """uid and gid of the worker."""
     excluded: tuple[str, ...]
@@ -119,7 +114,8 @@ def make_store(
     if options.mode == "bind" or not options.extras.are_none:
         theirs.append(tree)
     with meanwhile(partial(_give_away, theirs, worktree, options)):
-        settle(repository, tree, index)
+        if tree != worktree.path or not options.is_shared:
+            settle(repository, tree, index)
     furnishing.tell(_inside(repository, settings))
     patterns = worktree.git_dir / "info" / "sparse-checkout"
     for git_dir in (store.git, store.harvest):
@@ -241,39 +237,6 @@ def _checkout(
     if mode == "overlay":
         return worktree.path, worktree.git_dir / "index"
     return store.copy, store.root / "index"
-
-
-def settle(repository: Repository, tree: Path, index: Path) -> None:
-    """Make all files older than the index, by whole seconds.
-
-    Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
-    `git add` would read all files and write all their objects again.
-    """
-    now = int(time.time())
-    found = (path for path in _files_since(tree, now) if not path.endswith("/.git"))
-    young = list(islice(found, _FEW + 1))
-    if len(young) > _FEW:
-        # Git would read every file whose time is set back; waiting for the next second is shorter.
-        time.sleep(max(0.0, now + 1 + _CLOCK_TICK - time.time()))
-        # No task has started, so no file has changed since it was written.
-        os.utime(index)
-        return
-    for path in young:
-        os.utime(path, (now - 1, now - 1), follow_symlinks=False)
-    if young:
-        config = {**repository.without_filters(), **SIZE_AND_TIME}
-        git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
-        # Without `-q`, git reports that the user's git holds the lock, and the caller waits.
-        git.succeeds("update-index", "--refresh")
-
-
-def _files_since(tree: Path, moment: int) -> Iterator[str]:
-    """Yield the files of a tree created by the host that are not older than `moment`."""
-    for folder, _, files in os.walk(tree):
-        # No file is newer than the last change of the directory in which it was created.
-        if os.stat(folder).st_mtime >= moment:  # noqa: PTH116  # 20,000 files
-            paths = (os.path.join(folder, name) for name in files)  # noqa: PTH118
-            yield from (path for path in paths if os.lstat(path).st_mtime >= moment)
 
 
 def _give_away(paths: Iterable[Path], worktree: Worktree, options: StoreOptions) -> None:

@@ -17,7 +17,7 @@ import measure
 
 from orchestrator.config.container import Isolation
 from orchestrator.config.run import ParallelConfig
-from orchestrator.git.worktree import Worktree
+from orchestrator.git.checkout import Worktree
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.worker import harvest as homecoming
 from orchestrator.worker import lifecycle as worker

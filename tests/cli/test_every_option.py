@@ -73,6 +73,7 @@ SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "tokens_total": (["--tokens-total", "6"], ("tokens_total",), 6),
     "base": (["--base", "HEAD"], ("base",), "HEAD"),
     "worktree_dir": (["--worktree-dir", "../wt/{n}"], ("worktree_dir",), "../wt/{n}"),
+    "worktrees": (["--worktrees", "end"], ("worktrees",), "end"),
     "branch": (["--branch", "solve/{id}"], ("branch",), "solve/{id}"),
     "include_uncommitted": (["--include-uncommitted"], ("include_uncommitted",), True),
     "retries": (["--retries", "1"], ("retries",), 1),

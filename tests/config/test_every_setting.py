@@ -132,6 +132,7 @@ SETTINGS: dict[tuple[str, ...], Look | str] = {
     ("base",): lambda seen: (seen.result.results[0].summary or "").endswith("a"),
     ("worktree_dir",): lambda seen: "/.worktrees/" in seen.result.results[0].worktree_path,
     ("branch",): lambda seen: seen.result.results[0].branch.startswith("solve/"),
+    ("worktrees",): "tests/runs/test_worktrees_setting.py::*",
     ("include_uncommitted",): f"{RUNNER}::test_uncommitted_files_are_included_if_requested",
     ("context",): "tests/workspace/test_shared_files.py::test_context_is_provided_to_every_worker",
     ("closed_stages",): (

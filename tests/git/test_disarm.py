@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.disarm import keep_off
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import Worktree, add_worktree
+from orchestrator.git.worktree import add_worktree, check_out
 from orchestrator.worker_spec import WorkerSpec
 from tests.support.repository import git, make_repository
 
@@ -17,7 +18,7 @@ def worktree_of(repo: Path) -> Worktree:
     with repository.lock():
         repository.claim([spec.branch], git(repo, "rev-parse", "HEAD"))
         worktree = add_worktree(repository, spec)
-    worktree.check_out(repository, "HEAD")
+    check_out(repository, worktree, "HEAD")
     return worktree
 
 

@@ -9,10 +9,11 @@ from tenacity import stop_after_attempt
 
 from orchestrator.errors import RepositoryError
 from orchestrator.files.owner import change_owner
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import Worktree, add_worktree
+from orchestrator.git.worktree import add_worktree, check_out
 from orchestrator.worker_spec import WorkerSpec
-from orchestrator.workspace.private_git import settle
+from orchestrator.workspace.settle import settle
 from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run
@@ -47,7 +48,7 @@ def worktree(repo: Path, base: str, tip: str) -> Worktree:
     with repository.lock():
         repository.claim([spec.branch], base)
         worktree = add_worktree(repository, spec)
-    worktree.check_out(repository, base)
+    check_out(repository, worktree, base)
     repository.move_branch(spec.branch, new=tip, old=base)
     return worktree
 
@@ -132,7 +133,7 @@ def test_slow_attributes_end_at_the_timeout(
         blob = git(repo, "hash-object", "-w", "--no-filters", name)
         git(repo, "update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
     slow = git(repo, "commit-tree", git(repo, "write-tree"), "-p", base, "-m", "slow")
-    monkeypatch.setattr("orchestrator.git.worktree.CHECKOUT_TIMEOUT", 1.0)
+    monkeypatch.setattr("orchestrator.git.checkout.CHECKOUT_TIMEOUT", 1.0)
 
     with pytest.raises(RepositoryError, match="took longer"):
         update(repo, worktree, base, slow)
@@ -180,8 +181,8 @@ def test_files_belong_to_the_worker_and_git_reads_none_again(
 ) -> None:
     """Whether git creates the files with their owner, or cannot and the owner is changed."""
     if created == "changed":
-        monkeypatch.setattr("orchestrator.git.worktree.can_own", lambda _: False)
-    empty.check_out(Repository(repo), base, owner=THEIRS)
+        monkeypatch.setattr("orchestrator.git.checkout.can_own", lambda _: False)
+    check_out(Repository(repo), empty, base, owner=THEIRS)
     assert owned_by(empty) == {THEIRS[0]}
     ours = (empty.path, empty.path / ".git", empty.git_dir / "index")
     assert {path.lstat().st_uid for path in ours} == {os.getuid()}
@@ -223,7 +224,7 @@ def test_an_index_that_the_users_git_holds_is_left_alone(
 def test_many_young_files_are_made_old_by_waiting(
     repo: Path, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.workspace.private_git._FEW", 1)
+    monkeypatch.setattr("orchestrator.workspace.settle._FEW", 1)
     index = worktree.git_dir / "index"
     files = [worktree.path / name for name in ("a.txt", "src/app.py")]
     for file in files:

@@ -22,7 +22,7 @@ _STEPS = [
     ("orchestrator.worker.attempts:_archive_attempt", 1),
     ("orchestrator.worker.attempts:_back_to_base", 1),
     ("orchestrator.git.repository:Repository.move_branch", 2),
-    ("orchestrator.git.worktree:Worktree.update", 2),
+    ("orchestrator.git.checkout:Worktree.update", 2),
     ("orchestrator.state.checkpoints:Checkpoints.note_given_up", 2),
     ("orchestrator.worker.prepare:make_store", 2),
     ("orchestrator.state.checkpoints:Checkpoints.note_prepared", 2),

@@ -10,7 +10,7 @@ from orchestrator.config.run import ParallelConfig, Triggers
 from orchestrator.engine.labels import ROLE
 from orchestrator.engine.spec import BindMount, ContainerSpec, OverlayMount
 from orchestrator.errors import ConfigError, OrchestratorError
-from orchestrator.git.worktree import Worktree
+from orchestrator.git.checkout import Worktree
 from orchestrator.runs.runner import ParallelRunner
 from orchestrator.state.worker_directory import Store
 from orchestrator.text.path_patterns import directories

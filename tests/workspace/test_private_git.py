@@ -10,9 +10,10 @@ from typing import Literal
 import pytest
 
 from orchestrator.engine.spec import BindMount, TmpfsMount
+from orchestrator.git.checkout import Worktree
 from orchestrator.git.command import Git
 from orchestrator.git.repository import Repository
-from orchestrator.git.worktree import Worktree, open_worktree
+from orchestrator.git.worktree import open_worktree
 from orchestrator.state.worker_directory import Store
 from orchestrator.workspace.layout import HARVEST, OBJECTS, OUT, STORE, WORKSPACE, WRITTEN, Mode
 from orchestrator.workspace.mounts import Workspace

@@ -6,15 +6,20 @@ from orchestrator.cli.output.formats import duration, size, table
 from orchestrator.cli.output.report import terminal_width
 from orchestrator.runs.dry_run import RunPlan
 from orchestrator.text.sanitize import one_line
+from orchestrator.worker_spec import WorkerSpec
 
 _HEADING = ("WORKER", "TASK", "MODEL", "BRANCH", "WORKTREE")
+
+
+def _worktree(plan: RunPlan, spec: WorkerSpec) -> str:
+    return "" if plan.worktrees == "none" else str(plan.top / spec.directory)
 
 
 def plan_table(plan: RunPlan) -> str:
     """Return the output of `--dry-run`."""
     rows = [_HEADING]
     for spec in plan.workers:
-        worktree = str(plan.top / spec.directory)
+        worktree = _worktree(plan, spec) or "-"
         task, model = one_line(spec.task), one_line(spec.model_name)
         rows.append((str(spec.worker_id), task, model, spec.branch, worktree))
     timeout = "none" if plan.timeout is None else duration(plan.timeout)
@@ -60,7 +65,7 @@ def plan_json(plan: RunPlan) -> str:
             "task": spec.task,
             "model": spec.model_name,
             "branch": spec.branch,
-            "worktree_path": str(plan.top / spec.directory),
+            "worktree_path": _worktree(plan, spec),
         }
         for spec in plan.workers
     ]

@@ -257,6 +257,9 @@ def _diffstat(worker: WorkerResult) -> str:
 
 def _locations(result: RunResult) -> str:
     first, last = result.results[0], result.results[-1]
+    if not first.worktree_path:
+        last_branch = "" if first is last else f" to {last.branch}"
+        return f"the work is on branch {first.branch}{last_branch}"
     if first is last:
         return f"the work is in {first.worktree_path}, branch {first.branch}"
     return (

@@ -25,6 +25,8 @@ class Point:
     """Whether it has a setup and a teardown."""
     pause: float = 0.0
     """Seconds in which other threads go on first."""
+    worktrees: str = "start"
+    """When worktrees appear."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,7 @@ class GitPoint:
     """Whether git is killed too, as by the machine's restart; else it goes on after a while."""
     many_in_base: bool
     """Where many files make it slow: in the base, or in what the tasks write."""
+    worktrees: str = "start"
 
 
 def _around(
@@ -46,8 +49,12 @@ def _around(
     nth: int = 1,
     argument: str | None = None,
     stages: bool = False,
+    worktrees: str = "start",
 ) -> tuple[Point, Point]:
-    before = Point(target=target, when="before", nth=nth, argument=argument, stages=stages)
+    before = Point(
+        target=target, when="before", nth=nth, argument=argument, stages=stages,
+        worktrees=worktrees,
+    )  # fmt: skip
     return before, replace(before, when="after")
 
 
@@ -97,8 +104,8 @@ POINTS = _named(
     close_host=_around("orchestrator.engine.docker.engine:close_host"),
     add_worktree=_around("orchestrator.worker.prepare:add_worktree"),
     second_worktree=_around("orchestrator.worker.prepare:add_worktree", nth=2),
-    check_out=_around("orchestrator.git.worktree:Worktree.check_out"),
-    accept_owner=_around("orchestrator.git.worktree:Worktree.accept_owner"),
+    check_out=_around("orchestrator.worker.prepare:check_out"),
+    accept_owner=_around("orchestrator.git.checkout:Worktree.accept_owner"),
     make_store=_around("orchestrator.worker.prepare:make_store"),
     note_prepared=_around(f"{_NOTES}note_prepared"),
     lay_out=_around("orchestrator.state.secret_files:_write_files"),
@@ -147,9 +154,9 @@ POINTS = _named(
     accept_pack=_around("orchestrator.git.quarantine:accept_pack"),
     note_harvested=_around(f"{_NOTES}note_harvested"),
     move_branch=_around("orchestrator.git.repository:Repository.move_branch"),
-    update=_around("orchestrator.git.worktree:Worktree.update"),
+    update=_around("orchestrator.git.checkout:Worktree.update"),
     update_behind_scratch=Point(
-        target="orchestrator.git.worktree:Worktree.update", when="before", pause=2.0
+        target="orchestrator.git.checkout:Worktree.update", when="before", pause=2.0
     ),
     scratch=_around("orchestrator.worker.harvest:discard_scratch"),
     handover=_around("orchestrator.workspace.artifacts:take"),
@@ -163,6 +170,24 @@ POINTS = _named(
     sweep=_around("orchestrator.runs.shared_resources:_sweep"),
     forget=_around("orchestrator.runs.shared_resources:forget"),
 )  # fmt: skip
+
+_SHARED = "orchestrator.workspace.shared_checkout:"
+POINTS |= _named(
+    make_checkout=_around(f"{_SHARED}_make", worktrees="end"),
+    seal_checkout=_around(f"{_SHARED}_seal", worktrees="end"),
+    take_checkout=_around(f"{_SHARED}Checkouts.take", nth=2, worktrees="end"),
+    shared_store=_around("orchestrator.worker.prepare:make_store", worktrees="end"),
+    shared_output=Point(
+        target="orchestrator.execution.output:WorkerLog.write", when="after", worktrees="end"
+    ),
+    shared_pack=_around("orchestrator.worker.pack:pack", worktrees="end"),
+    shared_branch=_around("orchestrator.git.repository:Repository.move_branch", worktrees="end"),
+    show_worktree=_around("orchestrator.worker.attempts:show_worktree", worktrees="end"),
+    shown_worktree=_around("orchestrator.worker.prepare:check_out", worktrees="end"),
+    note_shown=_around(f"{_NOTES}note_shown", worktrees="end"),
+    prune_checkouts=_around("orchestrator.runs.shared_resources:prune_checkouts", worktrees="end"),
+)
+"""Where only runs come whose worktrees appear at the end, or never."""
 
 FLOW_POINTS = _named(
     flow_merge=_around("orchestrator.scheduling.dependencies:integrate", nth=4),
@@ -187,6 +212,14 @@ GIT_POINTS = {
     ),
     "checkout-dies": GitPoint(
         command=_WORKTREE, files=".architect-parallel-*/many/*", dies=True, many_in_base=True
+    ),
+    "sharing-goes-on": GitPoint(
+        command=_WORKTREE, files=".git/orchestrator/checkouts/.half/tree/many/*", dies=False,
+        many_in_base=True, worktrees="end",
+    ),
+    "sharing-dies": GitPoint(
+        command=_WORKTREE, files=".git/orchestrator/checkouts/.half/tree/many/*", dies=True,
+        many_in_base=True, worktrees="end",
     ),
     "update-goes-on": GitPoint(
         command=("read-tree", "-m"), files=".architect-parallel-*/new/many-*", dies=False,

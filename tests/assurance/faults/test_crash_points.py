@@ -81,5 +81,7 @@ def crash_run(point: str, root: Path, counts: Tally) -> World:
     private = point not in POINTS or POINTS[point].private
     nap = _LONG_NAP if "output" in point else 0.3
     stages = point in POINTS and POINTS[point].stages
-    world.crash(point, world.parallel(nap=nap, private=private, stages=stages))
+    worktrees = (GIT_POINTS.get(point) or POINTS[point]).worktrees
+    rest = ("--worktrees", worktrees)
+    world.crash(point, world.parallel(nap=nap, private=private, stages=stages, rest=rest))
     return world

@@ -262,8 +262,9 @@ class World:
 
 def scratch(state: Path) -> list[str]:
     """List what is left in a run's state besides records, logs and handed-over files."""
-    kept = {"lock", "overlay", "runs"}
+    kept = {"lock", "overlay", "runs", "checkouts"}
     found = [path.name for path in state.glob("*") if path.name not in kept]
+    found += [path.name for path in state.glob("checkouts/*") if path.name != "lock"]
     inside = (p for p in state.glob("runs/*/*/*") if p.is_dir() and p.name != "artifacts")
     beside = (p for p in state.glob("runs/*/*") if p.is_dir() and not p.name[-1].isdigit())
     odd = (path for path in state.glob("runs/*/*half-made*"))

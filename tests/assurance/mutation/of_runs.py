@@ -101,6 +101,30 @@ def workspace() -> Iterator[Protection]:
         ("no root inside", "if os.getuid() == 0:", "if False:"),
     )  # fmt: skip
     yield from patches(
+        "workspace/shared_checkout.py", ("tests/workspace/test_shared_checkout.py",),
+        ("a changed checkout is not shared", "if not c.exists() or is_intact(c)", "if True"),
+        ("change times are compared", "(info.st_mtime_ns, info.st_ctime_ns)",
+         "(info.st_mtime_ns,)"),
+        ("owners are compared", "info.st_ino, info.st_uid, info.st_gid,", "info.st_ino,",
+         "a change of owner changes the change time: defence in depth"),
+        ("the index is compared", 'hashlib.sha256((worktree.git_dir / "index").read_bytes())',
+         "hashlib.sha256()"),
+        ("only the caller enters", "or info.st_mode & 0o077", ""),
+        ("settings decide which checkout is shared", '        "settings": settings,\n', ""),
+        ("attributes decide which checkout is shared",
+         '        repository.common_dir / "info" / "attributes",\n', ""),
+        ("a checkout in use is kept", "and path.name not in used", ""),
+        ("what a killed process left is not shared", "    remove_tree(half)\n", ""),
+    )  # fmt: skip
+    yield from patches(
+        "worker/prepare.py workspace/mounts.py",
+        ("tests/system/test_shared_checkouts.py -k 'overlay'",),
+        ("nothing is added to a shared checkout",
+         "if not extras.are_none or confined_to(worker.config):", "if False:"),
+        ("the owner of a shared checkout stays",
+         "        if self.is_shared:\n            return\n", ""),
+    )  # fmt: skip
+    yield from patches(
         "files/owner.py", ("tests/files/test_owner.py",),
         ("owners changed without following links", '"-h", "-R", "-P"', '"-R", "-L"'),
         ("owners changed without following links, by hand",
@@ -122,15 +146,16 @@ def workspace() -> Iterator[Protection]:
          '        index=store.root / "index",\n'),
     )  # fmt: skip
     yield from patches(
-        "git/worktree.py",
+        "git/checkout.py git/worktree.py",
         ("tests/git/test_worktree.py", "tests/git/test_disarm.py", RUNS,
          f"{ACCEPTANCE} -k filters"),
         ("filters off when files are checked out",
-         "        config = repository.without_filters()\n", "        config = {}\n"),
+         "config = {**repository.without_filters(), **repository.settings(_SPARSE)}",
+         "config = repository.settings(_SPARSE)"),
         ("filters off when it is updated", "return Git(self.git_dir, work_tree=self.path, "
          "config=repository.without_filters())",
          "return Git(self.git_dir, work_tree=self.path)"),
-        ("programs of the tree kept off", "keep_off(repository, self.path, self.git_dir)\n",
+        ("programs of the tree kept off", "keep_off(repository, worktree.path, worktree.git_dir)\n",
          "pass\n"),
         ("an index that the user's git changes is left alone",
          'lock.open("xb")', 'lock.open("wb")'),

@@ -1,0 +1,49 @@
+"""Make the files of a fresh checkout older than its index, so that git need not read them again."""
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from orchestrator.git.command import Git
+from orchestrator.git.defaults import SIZE_AND_TIME
+from orchestrator.git.repository import Repository
+
+_FEW = 5_000
+"""Most files that git reads again in less time than it takes to wait for the next second."""
+_CLOCK_TICK = 0.02
+"""Seconds by which the time of a file may be behind the clock."""
+
+
+def settle(repository: Repository, tree: Path, index: Path) -> None:
+    """Make all files older than the index, by whole seconds.
+
+    Git assumes that a file as new as the index may have changed unnoticed. So the worker's first
+    `git add` would read all files and write all their objects again.
+    """
+    now = int(time.time())
+    found = (path for path in _files_since(tree, now) if not path.endswith("/.git"))
+    young = list(islice(found, _FEW + 1))
+    if len(young) > _FEW:
+        # Git would read every file whose time is set back; waiting for the next second is shorter.
+        time.sleep(max(0.0, now + 1 + _CLOCK_TICK - time.time()))
+        # No task has started, so no file has changed since it was written.
+        os.utime(index)
+        return
+    for path in young:
+        os.utime(path, (now - 1, now - 1), follow_symlinks=False)
+    if young:
+        config = {**repository.without_filters(), **SIZE_AND_TIME}
+        git = Git(repository.git_dir, work_tree=tree, index=index, config=config)
+        # Without `-q`, git reports that the user's git holds the lock, and the caller waits.
+        git.succeeds("update-index", "--refresh")
+
+
+def _files_since(tree: Path, moment: int) -> Iterator[str]:
+    """Yield the files of a tree created by the host that are not older than `moment`."""
+    for folder, _, files in os.walk(tree):
+        # No file is newer than the last change of the directory in which it was created.
+        if os.stat(folder).st_mtime >= moment:  # noqa: PTH116  # 20,000 files
+            paths = (os.path.join(folder, name) for name in files)  # noqa: PTH118
+            yield from (path for path in paths if os.lstat(path).st_mtime >= moment)

@@ -1,0 +1,221 @@
+"""Checkouts that workers share as the read-only lower layer of their overlays.
+
+Runs whose worktrees appear at the end, or never, use them instead of worktrees. A checkout is kept
+for later runs of the same files. `checkouts/` in the state directory, which only the caller may
+enter, contains:
+
+    lock             held while a checkout is chosen, made or removed
+    KEY-NUMBER/tree  the files
+    KEY-NUMBER/git   git directory of the tree, with its index; no worker sees it
+    KEY-NUMBER/seal  hash of the metadata of all files, from when they were written
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from operator import itemgetter
+from pathlib import Path
+
+from orchestrator.errors import RepositoryError
+from orchestrator.files.disk_usage import disk_use
+from orchestrator.files.remove_tree import remove_tree
+from orchestrator.git.checkout import Worktree
+from orchestrator.git.repository import Repository
+from orchestrator.state.run_directory import RunDirectory, all_runs
+from orchestrator.state.run_record import read_record
+from orchestrator.workspace.owner import worker_user
+from orchestrator.workspace.settle import settle
+
+KEPT_UNUSED = 2
+"""Checkouts kept for later runs, in addition to those in use."""
+_PLACE = "checkouts"
+_RECORD = "checkouts"
+"""File in a run's directory with the names of the checkouts that it uses, one per line."""
+_HALF, _GONE = ".half", ".gone"
+_MOST_FILES = 100_000
+"""Most files counted before a checkout is removed."""
+_SEAL = "seal"
+
+
+def shared_user() -> tuple[int, int]:
+    """Return uid and gid of the workers that share a checkout: a file has only one owner."""
+    return worker_user(0)
+
+
+class Checkouts:
+    """The shared checkouts that one run uses."""
+
+    def __init__(self, repository: Repository, directory: RunDirectory) -> None:
+        self._repository = repository
+        self._record = directory.path / _RECORD
+        self._known: dict[str, Path] = {}
+        self._threads = threading.Lock()
+
+    def take(self, commit: str, branch: str) -> Worktree:
+        """Return a checkout of a commit, which is kept until the run has ended.
+
+        Args:
+            commit: The commit.
+            branch: The branch of the worker that uses the checkout.
+
+        Raises:
+            OrchestratorError: It could not be made.
+            OSError: The disk is full.
+        """
+        with self._threads:
+            root = self._known.get(commit)
+            if root is None or not root.is_dir():
+                root = self._known[commit] = self._find(commit)
+        return _opened(root, branch)
+
+    def _find(self, commit: str) -> Path:
+        repository = self._repository
+        with _locked(repository) as place:
+            key = _key(repository, commit)
+            candidates = (place / f"{key}-{number}" for number in count(1))
+            # A checkout that was changed is not repaired: workers of another run may be using it.
+            root = next(c for c in candidates if not c.exists() or is_intact(c))
+            if not root.exists():
+                _make(repository, commit, place, root)
+            os.utime(root)
+            with self._record.open("a") as record:
+                record.write(f"{root.name}\n")
+        return root
+
+
+def _opened(root: Path, branch: str) -> Worktree:
+    return Worktree(path=root / "tree", branch=branch, git_dir=root / "git")
+
+
+@contextmanager
+def _locked(repository: Repository) -> Iterator[Path]:
+    """Hold the lock of the checkouts, and yield their directory.
+
+    Raises:
+        RepositoryError: Others may enter the directory, so that its files cannot be trusted.
+    """
+    place = repository.state_dir / _PLACE
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = place.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
+        raise RepositoryError(
+            f"{place} is not a directory of yours that only you may enter",
+            hint="remove it: it is made again, with the files of the base",
+        )
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # If this process is killed, the lock is held until the last git command it started has
+        # ended.
+        os.set_inheritable(lock.fileno(), True)
+        yield place
+
+
+def _key(repository: Repository, commit: str) -> str:
+    """Return a name for everything that decides which files a checkout consists of."""
+    settings = {k: v for k, v in repository.configured.items() if k.startswith("core.")}
+    files = (
+        repository.git_dir / "info" / "sparse-checkout",
+        repository.common_dir / "info" / "attributes",
+    )
+    parts = {
+        "tree": repository.git.text("rev-parse", f"{commit}^{{tree}}"),
+        "owner": shared_user(),
+        "settings": settings,
+        "files": [file.read_text("latin-1") if file.is_file() else None for file in files],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _make(repository: Repository, commit: str, place: Path, root: Path) -> None:
+    """Check out a commit at `root`, which appears when all files are written."""
+    half = place / _HALF
+    remove_tree(half)
+    worktree = _opened(half, "")
+    worktree.path.mkdir(parents=True)
+    (worktree.git_dir / "info").mkdir(parents=True)
+    (worktree.git_dir / "HEAD").write_text(f"{commit}\n")
+    (worktree.git_dir / "commondir").write_text(f"{repository.common_dir}\n")
+    patterns = repository.git_dir / "info" / "sparse-checkout"
+    if patterns.is_file():
+        (worktree.git_dir / "info" / patterns.name).write_bytes(patterns.read_bytes())
+    owner = shared_user()
+    worktree.write_files(repository, commit, owner=owner if owner[0] != os.getuid() else None)
+    # Docker would create a missing mount point itself, as root.
+    (worktree.path / ".git").touch()
+    settle(repository, worktree.path, worktree.git_dir / "index")
+    (half / _SEAL).write_text(_seal(half))
+    half.rename(root)
+
+
+def is_intact(root: Path) -> bool:
+    """Return whether a checkout is as it was made.
+
+    Only metadata is read: no program can set the time at which the kernel saw the last change of a
+    file's content, owner or mode.
+    """
+    try:
+        return (root / _SEAL).read_text() == _seal(root)
+    except OSError:
+        return False
+
+
+def _seal(root: Path) -> str:
+    """Return a hash of the metadata of all files and directories, and of the index."""
+    worktree = _opened(root, "")
+    digest = hashlib.sha256((worktree.git_dir / "index").read_bytes())
+    for path, info in sorted(_entries(worktree.path, ""), key=itemgetter(0)):
+        numbers = (info.st_mode, info.st_ino, info.st_uid, info.st_gid, info.st_size)
+        times = (info.st_mtime_ns, info.st_ctime_ns)
+        digest.update(b"%s\0%s\n" % (os.fsencode(path), repr((numbers, times)).encode()))
+    return digest.hexdigest()
+
+
+def _entries(folder: Path | str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = prefix + entry.name
+            yield path, entry.stat(follow_symlinks=False)
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(entry.path, f"{path}/")
+
+
+def prune_checkouts(repository: Repository, *, keep: int) -> int:
+    """Remove checkouts that no run uses, but the `keep` newest; return their size in bytes.
+
+    A run uses its checkouts until it has ended and all of its workers have results.
+
+    Raises:
+        RepositoryError: The directory of the checkouts is not the caller's.
+    """
+    if not (repository.state_dir / _PLACE).exists():
+        return 0
+    with _locked(repository) as place:
+        used = {name for run in all_runs(repository.state_dir) for name in _used_by(run)}
+        found = [path for path in place.iterdir() if path.is_dir() and path.name not in used]
+        left = [path for path in found if path.name.startswith(".")]
+        whole = [path for path in found if path not in left]
+        whole.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        going = [*left, *whole[keep:]]
+        freed = disk_use(going, most_files=_MOST_FILES).size
+        for path in going:
+            # Nobody may take a checkout that is partly removed.
+            gone = place / f"{_GONE}-{path.name.removeprefix('.')}"
+            path.rename(gone)
+            remove_tree(gone)
+    return freed
+
+
+def _used_by(run: RunDirectory) -> list[str]:
+    try:
+        names = (run.path / _RECORD).read_text().splitlines()
+    except OSError:
+        return []
+    record = read_record(run)
+    ended = record is not None and all(run.result(one.worker_id) for one in record.workers)
+    return [] if ended and not run.is_live() else names

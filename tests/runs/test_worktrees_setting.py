@@ -1,0 +1,63 @@
+"""When the worktrees of a run appear: at the start, at the end, or never."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cleanup.remove import cleanup
+from orchestrator.errors import ConfigError
+from orchestrator.results import Status
+from tests.support.local_engine import LocalEngine
+from tests.support.repository import fingerprint, git
+from tests.support.runs import shell_run, show
+
+
+@pytest.mark.parametrize("worktrees", ["start", "end", "none"])
+def test_the_worktree_appears_when_it_should(
+    repo: Path, local_engine: LocalEngine, worktrees: str
+) -> None:
+    before = fingerprint(repo)
+    place = repo / ".architect-parallel-1"
+    task = f"test -e {place} && echo there; echo w > w; rm a.txt"
+    (worker,) = shell_run(repo, local_engine, task, worktrees=worktrees).results
+    assert (worker.status, worker.message) == (Status.SUCCESS, None)
+    assert (worker.summary == "there") == (worktrees == "start")
+    assert worker.files_modified == ["a.txt", "w"]
+    assert show(repo, "architect/parallel-1:w") == "w"
+    assert place.exists() == (worktrees != "none")
+    assert worker.worktree_path == ("" if worktrees == "none" else str(place))
+    if place.exists():
+        assert git(place, "status", "--porcelain") == ""
+        assert git(place, "rev-parse", "HEAD") == worker.commit
+        assert git(place, "symbolic-ref", "HEAD") == "refs/heads/architect/parallel-1"
+    assert fingerprint(repo) == before
+
+
+def test_files_at_the_path_of_a_late_worktree_are_left_alone(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    place = repo / ".architect-parallel-1"
+    task = f"mkdir {place}; echo mine > {place}/mine; echo w > w"
+    (worker,) = shell_run(repo, local_engine, task, worktrees="end").results
+    assert worker.status is Status.SUCCESS
+    assert "the worktree could not be created" in str(worker.message)
+    assert (place / "mine").read_text() == "mine\n"
+    assert show(repo, "architect/parallel-1:w") == "w"
+
+
+def test_a_run_without_worktrees_needs_no_room_for_them(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    with pytest.raises(ConfigError, match="max_worktrees"):
+        shell_run(repo, local_engine, "true", "true", worktrees="end", max_worktrees=1)
+    run = shell_run(repo, local_engine, "true", "true", worktrees="none", max_worktrees=1)
+    assert run.status is Status.SUCCESS
+
+
+def test_a_backup_of_a_run_without_worktrees_has_all_of_its_work(
+    repo: Path, local_engine: LocalEngine
+) -> None:
+    (worker,) = shell_run(repo, local_engine, "echo w > w", worktrees="none").results
+    (cleaned,) = cleanup(repo, engine=local_engine).workers
+    assert cleaned.problem is None
+    assert git(repo, "rev-parse", str(cleaned.backup)) == worker.commit
