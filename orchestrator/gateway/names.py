@@ -20,14 +20,14 @@ def _settings(plan: GatewayPlan) -> list[str]:
         "no-resolv",
         "no-hosts",
         "no-poll",
-        # The container already starts it as an unprivileged user.
+        # The container already starts `dnsmasq` as an unprivileged user.
         "user=",
         "pid-file=",
         f"port={NAME_SERVER}",
         f"listen-address={plan.address}",
         "bind-interfaces",
         f"local-ttl={_TTL}",
-        # Everything is answered here, also where no record of this type exists.
+        # All queries are answered here, even if no record of the type exists.
         "local=/#/",
         "log-queries=extra",
         "log-async=100",

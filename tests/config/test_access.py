@@ -1,4 +1,4 @@
-"""What each stage of a worker reaches."""
+"""Tests of the networks and hosts that each stage of a worker may reach."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the settings of a worker open, with an allow-list."""
+"""Tests of the hosts that the settings of a worker open, with an allow-list."""
 
 from typing import Any
 

@@ -142,7 +142,7 @@ def test_slow_attributes_end_at_the_timeout(
 
 
 def owned_by(worktree: Worktree) -> set[int]:
-    """Give the owners of all that the worker may change."""
+    """Return the owners of all files that the worker may change."""
     inside = {path for path in worktree.path.rglob("*") if path.name != ".git"}
     return {path.lstat().st_uid for path in inside}
 

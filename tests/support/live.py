@@ -70,7 +70,7 @@ class LiveRun:
         return f"while [ ! -e {self._gate} ]; do sleep 0.02; done"
 
     def open_gate(self) -> None:
-        """Let the waiting tasks continue."""
+        """Create the file that the waiting tasks wait for."""
         self._gate.touch()
 
     @contextmanager

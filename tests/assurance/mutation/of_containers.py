@@ -145,7 +145,7 @@ network), network=network)", "    return replace(run, network=network)"),
 
 
 def _gateway() -> Iterator[Protection]:
-    """Give what confines a worker to the hosts of its list."""
+    """Return the protections that confine a worker to the hosts of its allow-list."""
     yield from patches(
         "gateway/filters.py", (CONFIGURATIONS, GATEWAY),
         ("worker sends to its gateway alone",

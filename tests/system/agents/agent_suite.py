@@ -1,4 +1,4 @@
-"""What every agent program must do, told once: the same tasks, and each way to fail.
+"""Tests that every agent program must pass: the same tasks, and each kind of failure.
 
 A program's own module says how its model gets a command run, and names its suite:
 
