@@ -81,8 +81,7 @@ attacks: images
 	$(BIN)/pytest --every-caller tests/assurance/attacks
 
 faults: images
-	$(BIN)/pytest -n 4 --faults 220 tests/assurance/faults tests/worker/test_attempts_killed.py \
-	  tests/runs/test_random_workflows.py
+	$(BIN)/pytest -n 4 --faults 220 tests/assurance/faults tests/worker/test_attempts_killed.py
 
 fuzz: images
 	$(BIN)/pytest -n 3 --fuzz-cases 2000 tests/assurance/fuzz
