@@ -28,6 +28,7 @@ from orchestrator.workspace.mounts import Workspace
 PARTS: tuple[tuple[object, str, str], ...] = (
     (preparation, "base_objects", "objects of the base"),
     (preparation, "add_worktree", "worktree add"),
+    (preparation, "check_out", "its files"),
     (preparation, "make_store", "prepare"),
     (worker, "harvest_worker", "harvest and finish"),
     (homecoming, "pack", "of it: pack"),
