@@ -157,7 +157,7 @@ class TestCommands:
         assert run(["logs", "--raw", "1"]) == 3
         shown = capsysbinary.readouterr()
         assert shown.out == b""
-        assert b"`--raw` in a CI job" in shown.err
+        assert b"`--raw` is refused in a CI job" in shown.err
         assert run(["logs", "--raw", "--force", "1"]) == 0
         assert b"\n##vso[task.prependpath]/tmp/evil\n" in capsysbinary.readouterr().out
         assert run(["logs", "--force", "1"]) == 3
