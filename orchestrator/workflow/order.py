@@ -83,9 +83,25 @@ class Order:
         for task in self._workflow.tasks:
             if len(round_.started) >= free or round_.closed:
                 break
-            if task.id in waiting and fates.keys() >= {*task.depends_on}:
+            if task.id in waiting and self._have_sources_ended(task, fates):
                 round_.consider(task)
         return round_.started
+
+    def _have_sources_ended(self, task: Task, fates: TaskOutcomes) -> bool:
+        """Return whether the tasks whose commits a task starts from have ended.
+
+        A task is skipped as soon as one of its dependencies fails, while others may still run. The
+        dependencies of a skipped task take its place.
+        """
+        pending, seen = [*task.depends_on], set[str]()
+        while pending:
+            name = pending.pop()
+            if name not in fates:
+                return False
+            if name not in seen and fates[name] is TaskOutcome.SKIPPED:
+                pending.extend(self._workflow.by_id[name].depends_on)
+            seen.add(name)
+        return True
 
 
 class _Round:

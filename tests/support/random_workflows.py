@@ -75,7 +75,7 @@ def _check_task(
         assert task.when == "on_success", task
         assert failed, task
     else:
-        assert result.reason is Reason.CONFLICT, result
+        assert result.reason is Reason.CONFLICT, result.message
         assert len(task.depends_on) > 1, task
 
 

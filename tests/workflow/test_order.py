@@ -124,6 +124,16 @@ def test_when_determines_the_effect_of_a_failure() -> None:
     assert skipped(flow, "after", {"a": GOOD, "b": GOOD, "mend": TaskOutcome.UNNEEDED}) == {}
 
 
+def test_task_waits_for_the_dependencies_of_a_skipped_one() -> None:
+    flow = workflow(
+        task("bad"), task("slow"), task("skipped", "bad", "slow"),
+        task("report", "skipped", when="always"),
+    )  # fmt: skip
+    fates = {"bad": BAD, "skipped": TaskOutcome.SKIPPED}
+    assert started(flow, waiting="report", running="slow", fates=fates) == ""
+    assert started(flow, waiting="report", fates={**fates, "slow": GOOD}) == "report"
+
+
 @pytest.mark.parametrize("critical", [True, False, None])
 def test_only_critical_failures_stop_independent_tasks(critical: bool | None) -> None:
     flow = workflow(task("a", critical=critical), task("b"), task("tidy", "a", when="always"))
