@@ -48,6 +48,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
             "all.py",
             "bench_trivial.py --rounds 5",
             "bench_repository.py --rounds 3",
+            "bench_worktrees.py --rounds 5",
             "bench_logs.py --rounds 3",
             "bench_shapes.py --rounds 3",
             "bench_start.py",

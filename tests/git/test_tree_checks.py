@@ -150,8 +150,8 @@ def test_each_tree_is_read_once(
 @pytest.mark.parametrize(
     ("bound", "value", "said"),
     [
-        ("MAX_TREES", 12 * 36 - 1, "the directories are too large"),
-        ("MAX_TREE", 35, "the directories are too large"),
+        ("MAX_TREES", 12 * 36 - 1, "directories of the new commits are too large"),
+        ("MAX_TREE", 35, "directories of the new commits are too large"),
         ("MAX_PATHS", 767, "the paths of a commit have more than 767 bytes"),
         ("MAX_COMMITS", 13, "printed more than 533 bytes"),
         ("MAX_OBJECTS", 26, "more than 26 new objects"),
