@@ -15,8 +15,10 @@ from tests.assurance.attacks.table import PAGE, Table
 
 CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
 Group = tuple[Attack, ...]
-_BY_ONE = (("attacks/test_killed", "[root]"), ("attacks/test_terminal", "[user]"))
-"""What is made by the other caller, where not each makes all."""
+_IN_FULL = (("attacks/test_gateway", ""), ("attacks/test_killed", ""))
+"""Files of which `make test` runs nothing."""
+_BY_ROOT = (("attacks/test_terminal", "[user]"),)
+"""Tests that root alone runs, unless every caller makes every attack."""
 Run = Callable[[str, str, tuple[Attack, ...]], Campaign]
 
 
@@ -49,9 +51,9 @@ def each_attack(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [] if each_caller(config) or len(CALLERS) == 1 else list(_BY_ONE)
+    left_out: list[tuple[str, str]] = []
     if not each_caller(config):
-        left_out.append(("attacks/test_gateway", ""))
+        left_out += [*_IN_FULL, *(_BY_ROOT if len(CALLERS) > 1 else ())]
     if not config.getoption("measure_plain", default=False):
         left_out.append(("test_plain", ""))
     items[:] = [

@@ -22,7 +22,6 @@ PHASES = {
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 _IN_SHORT = (
     ("start", ("SIGINT",)),
-    ("clean-up", ("SIGHUP",)),
     ("running", ("SIGTERM", "SIGTERM")),
 )
 """Phases and signals that are tried in `make test`; `make faults` tries all of them."""

@@ -7,7 +7,7 @@ import pytest
 from tests.support.model_script import Rule, Scenario, ToolCall, Turn
 from tests.system.agents.conftest import Orchestrator
 
-pytestmark = [pytest.mark.docker, pytest.mark.e2e]
+pytestmark = [pytest.mark.agents, pytest.mark.docker, pytest.mark.e2e]
 
 APPEND = ToolCall(name="run_command", arguments={"command": "echo again >> log.txt"})
 LONG = "All of it at once. " * 2000
@@ -40,7 +40,6 @@ def test_each_outcome_has_its_status_and_reason(orchestrator: Orchestrator) -> N
     assert [result["files_modified"] for result in results] == [[], [], [], ["log.txt"]]
 
 
-@pytest.mark.agents
 def test_failed_authentication_has_its_exit_code(orchestrator: Orchestrator) -> None:
     done = orchestrator("parallel", "no key", "--workers", "1", "--quiet")
 
@@ -48,7 +47,6 @@ def test_failed_authentication_has_its_exit_code(orchestrator: Orchestrator) -> 
     assert "auth" in done.stdout
 
 
-@pytest.mark.agents
 def test_spent_budget_has_its_exit_code(orchestrator: Orchestrator) -> None:
     done = orchestrator(
         "parallel", "spend", "--workers", "1", "--quiet", "--budget-per-worker", "0.05"

@@ -106,7 +106,7 @@ EXAMPLES = [
     pytest.param(MODELS, id="models"),
     pytest.param(TASKS, id="tasks", marks=pytest.mark.agents),
     pytest.param(LIMITS, id="limits", marks=pytest.mark.agents),
-    pytest.param(PAIR, id="pair"),
+    pytest.param(PAIR, id="pair", marks=pytest.mark.agents),
 ]
 
 
