@@ -127,8 +127,8 @@ def test_a_link_in_place_of_the_directory_is_not_followed(repo: Path, base: str)
 
 
 def test_what_a_killed_process_left_is_no_checkout(repo: Path, base: str) -> None:
-    place = take(repo, base).parent.parent
-    prune_checkouts(Repository(repo), keep=0)
+    place = Repository(repo).state_dir / "checkouts"
+    place.mkdir(mode=0o700, parents=True)
     half = place / ".half" / "tree"
     half.mkdir(parents=True)
     (half / "planted").touch()

@@ -118,7 +118,7 @@ def workspace() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "worker/prepare.py workspace/mounts.py",
-        ("tests/system/test_shared_checkouts.py -k 'overlay'",),
+        ("tests/system/test_shared_checkouts.py -k overlay",),
         ("nothing is added to a shared checkout",
          "if not extras.are_none or confined_to(worker.config):", "if False:"),
         ("the owner of a shared checkout stays",
