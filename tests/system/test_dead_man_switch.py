@@ -11,12 +11,12 @@ import docker
 import pytest
 
 from tests.support.cli import orchestrator, start
-from tests.support.live import eventually
+from tests.support.live import PATIENCE, eventually
 from tests.support.repository import git
 
 pytestmark = pytest.mark.docker
 DEADLINE, GRACE = 6, 1
-LATE = 60
+LATE = min(60.0, PATIENCE)
 """Seconds after both by which all is dead on a machine that has much else to do."""
 STUBBORN = (
     "trap '' TERM; echo begun > work.txt; printf 'Go on? (y/n) '; while :; do sleep 0.1; done"

@@ -125,6 +125,7 @@ class Copy:
         command += ["-p", "no:cacheprovider", "--basetemp", str(scratch)]
         command += ["-o", f"timeout={_TEST_TIMEOUT}"]
         env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
+        env["TEST_PATIENCE"] = "20"
         try:
             done = subprocess.run(
                 [*command, *tests], cwd=self.root, env=env, capture_output=True,
