@@ -94,6 +94,7 @@ def test_certificates_of_the_host_are_not_in_the_image(
     assert "PIP_" not in steps
 
 
+@pytest.mark.agents
 @pytest.mark.timeout(600)
 def test_certificates_of_the_host_are_not_in_an_npm_image(
     builder: ImageBuilder, docker_client: docker.DockerClient, scratch: str

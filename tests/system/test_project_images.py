@@ -122,6 +122,7 @@ def test_image_without_python_is_reported_for_python_agents(
     assert "`python3`" in (caught.value.hint or "")
 
 
+@pytest.mark.agents
 def test_image_in_which_the_program_cannot_start_is_reported(
     docker_engine: DockerEngine, shop: Path
 ) -> None:
