@@ -277,10 +277,13 @@ class TestTheProcess:
         os.kill(process, signal.SIGTERM)
         switch.running(2, 300)
         eventually(lambda: not pending(process), "its reading of the signal")
-        assert (pid_of(killer), killer.killed) == (process, []), "it was not for us: we are there"
+        # The kill of an overdue worker shows that the switch has acted since.
+        switch.running(3, 0.1)
+        eventually(lambda: killer.killed, "the kill of the overdue worker")
+        assert (pid_of(killer), killer.killed) == (process, ["3"]), "the run's process lives"
         switch.close(forget=False)
-        eventually(lambda: killer.killed, "the kill")
-        assert killer.killed == ["1", "2"]
+        eventually(lambda: len(killer.killed) == 3, "the other kills")
+        assert killer.killed == ["3", "1", "2"]
 
 
 def pending(process: int) -> bool:
