@@ -75,7 +75,7 @@ def sharing() -> Iterator[Protection]:
     )  # fmt: skip
     yield from patches(
         "workflow/checks.py",
-        ("tests/runs/test_workflows.py",),
+        ("tests/workflow/test_checks.py",),
         ("no results in a command", 'config.agent_cli == "shell" and task.results_at', "False"),
     )  # fmt: skip
     yield from patches(

@@ -1,0 +1,26 @@
+"""Tests of the checks that compare a workflow's tasks with the settings of the run."""
+
+import pytest
+
+from orchestrator.config.run import ParallelConfig
+from orchestrator.errors import ConfigError
+from orchestrator.workflow.checks import check_results
+from orchestrator.workflow.model import Task
+
+
+def config(agent: str) -> ParallelConfig:
+    return ParallelConfig.model_validate({"tasks": ("-",), "agent_cli": agent, "workers": 1})
+
+
+def task(*, inserted: tuple[int, ...]) -> Task:
+    return Task(id="sum", task="echo {{results}}", results_at=inserted)
+
+
+def test_results_are_not_inserted_into_a_shell_command() -> None:
+    with pytest.raises(ConfigError, match="a shell would execute what other workers printed"):
+        check_results(config("shell"), [task(inserted=(0,))])
+
+
+def test_results_are_inserted_into_a_prompt_and_escaped_marks_stay() -> None:
+    check_results(config("claude"), [task(inserted=(0,))])
+    check_results(config("shell"), [task(inserted=())])
