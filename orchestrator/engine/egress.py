@@ -118,7 +118,7 @@ def _egress(access: Access, urls: Sequence[str]) -> Egress:
     if not hosts:
         raise ConfigError(
             "the network is `allowlist`, but the list of allowed hosts is empty",
-            hint="name each host that workers need: `--allow pypi.org`; or use `--network none`",
+            hint="name each host that workers need: `--allow HOST`; or use `--network none`",
         )
     ports = sorted({host.port for host in hosts if host.name == HOST})
     return Egress(image=BASE_IMAGE, allowed=tuple((HOST, port) for port in ports), hosts=hosts)

@@ -30,7 +30,7 @@ _NAME_SERVER = 53
 _LARGEST = 8
 """Shortest prefix of a network that an entry opens."""
 _HINT = (
-    "use the full name of a host or `*.DOMAIN`, with or without `:PORT`: `--allow pypi.org`, "
+    "use the full name of a host or `*.DOMAIN`, with or without `:PORT`: `--allow a.example.net`, "
     "`--allow '*.example.com:8443'`, `--allow http://mirror.example.com`"
 )
 
