@@ -144,7 +144,7 @@ def check_nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.
         left = [
             leftover
             for leftover in engine.leftovers({MANAGED: "true"})
-            # Others work with the same daemon: only repositories below our own directory count.
+            # The daemon may be shared: only repositories in the directory of this session count.
             if leftover.labels.get(REPOSITORY, "").startswith(f"{root}/")
         ]
         told = [_describe(leftover) for leftover in left]

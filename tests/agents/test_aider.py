@@ -72,7 +72,7 @@ RETRY = "Retrying in 0.2 seconds...\n"
         (BROKE + RETRY + LIMITED, FAILED, Reason.RATE_LIMITED),
         (LIMITED + RETRY + ANSWER, SUCCESS, None),
         (ANSWER + LIMITED, FAILED, Reason.RATE_LIMITED),
-        # What was to write the commit's message failed; something else wrote it.
+        # The request for a commit message failed, but aider committed with another message.
         (ANSWER + "Applied edit to a.txt\n" + BROKE + "Commit 2343853 docs: a\n", SUCCESS, None),
         (ANSWER + "Commit 2343853 docs: a\n" + LIMITED, FAILED, Reason.RATE_LIMITED),
         (
@@ -99,7 +99,7 @@ def test_last_message_determines_the_outcome(
         (LIMITED + RETRY, 1, Reason.RATE_LIMITED),
         (ANSWER, 1, Reason.AGENT_ERROR),
         (LIMITED + RETRY + ANSWER, 1, Reason.AGENT_ERROR),
-        # What was said before a signal is not why it ended.
+        # An error before a signal is not the reason for the end.
         (LIMITED + RETRY, 143, Reason.AGENT_ERROR),
     ],
 )

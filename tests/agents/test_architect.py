@@ -44,7 +44,7 @@ def spec(task: str = "fix it", model: str | None = None) -> WorkerSpec:
 
 
 def test_a_report_within_the_debug_log_of_litellm_is_found(tmp_path: Path) -> None:
-    log = (RECORDED / "ok-nolitellmlog.out").read_bytes() * 25  # 147 kB were seen
+    log = (RECORDED / "ok-nolitellmlog.out").read_bytes() * 25  # real logs had up to 147 kB
     after = b"23:56:57 - LiteLLM:DEBUG: logging_worker.py:582 - [LoggingWorker] atexit: No queue\n"
     stdout = tmp_path / "out"
     stdout.write_bytes(log + b"\n" + (RECORDED / "ok.out").read_bytes() + after)

@@ -28,7 +28,7 @@ GIST = {
 }
 
 
-# What stands for the program: it keeps the arguments, leaves a trajectory and ends as it is told.
+# A stand-in for `mini`: records its arguments, writes a trajectory, and ends with `ending`.
 STAND_IN = """#!/bin/sh
 printf '%s\\n' "$@" "$PWD" > "$HOME/arguments"
 for last; do :; done

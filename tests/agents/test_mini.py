@@ -60,7 +60,7 @@ ERROR = "litellm.{0}: {0}: OpenAIException - no"
         (1, {"exit_status": "InternalServerError"}, FAILED, Reason.AGENT_ERROR,
          "InternalServerError"),
         (0, {"exit_status": "Something new"}, FAILED, Reason.AGENT_ERROR, "Something new"),
-        # Its last words were written between two steps.
+        # A program stopped between two steps leaves a trajectory without an exit status.
         (143, {"exit_status": ""}, FAILED, Reason.AGENT_ERROR, "ended by SIGTERM"),
         (0, {"exit_status": ["Submitted"]}, PARTIAL, Reason.NO_REPORT, UNREPORTED),
     ],
@@ -95,7 +95,7 @@ def test_command_contains_every_setting() -> None:
         *("-l", "0.5", "-c", "agent.wall_time_limit_seconds=90"),
         *("-m", "anthropic/claude-x", "-t", "--help me"),
     )
-    # A budget cannot be kept for a model without a price: the program is to fail then.
+    # With cost tracking, `mini` fails for a model without a price instead of ignoring the budget.
     assert "MSWEA_COST_TRACKING" not in asked.env
 
 

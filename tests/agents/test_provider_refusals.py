@@ -74,7 +74,7 @@ def test_reset_event_of_claude_overrides_its_text(tmp_path: Path) -> None:
     got = judge_text("claude", tmp_path, said, exit_code=1)
     assert got.retry_after is not None
     assert 490 < got.retry_after < 501
-    # One that was let in after all says nothing of the end.
+    # A request that was accepted later makes the earlier refusal irrelevant.
     fine = json_text(event("rejected", 500), event("allowed", 9000), {**REPORT, "is_error": False})
     assert judge_text("claude", tmp_path, fine, exit_code=0).retry_after is None
 
@@ -87,7 +87,7 @@ def test_tokens_of_claude_count_once_per_answer() -> None:
     read = load_agent("claude").progress_reader()
     assert read(answer("a", 10)) == AgentProgress(steps=1, tokens=16)
     assert read(answer("a", 10)) is None
-    # What a helper takes is paid for, and no step of its own.
+    # Tokens of a subagent count, but its answers are not steps.
     assert read(answer("b", 20, parent_tool_use_id="t")) == AgentProgress(steps=1, tokens=42)
     assert read(answer("c", 30)) == AgentProgress(steps=2, tokens=78)
 

@@ -25,7 +25,7 @@ _HEADING = re.compile(r"^### (.*)$", re.MULTILINE)
 
 
 def measured(name: str, rounds: int) -> str:
-    """Run one program and give its tables, with the circumstances."""
+    """Run one benchmark, and return its tables with a description of the machine."""
     program, *arguments = PARTS[name]
     load = os.getloadavg()[0]
     printed = measure.run(

@@ -33,7 +33,7 @@ def resident() -> int:
 
 
 def queue(tasks: int) -> list[list[str]]:
-    """Run a queue and give a row for each tenth of it."""
+    """Run a queue of tasks, and return a table row for each tenth of it."""
     step = max(tasks // 10, 1)
     rows: list[list[str]] = []
     clocks = [time.perf_counter(), time.process_time()]
@@ -63,7 +63,7 @@ def queue(tasks: int) -> list[list[str]]:
 
 
 def old_runs(root: Path, runs: int) -> None:
-    """Make a repository with the records of many runs whose worktrees were cleaned up."""
+    """Create a repository with the records of many runs whose worktrees were cleaned up."""
     with tempfile.TemporaryDirectory() as scratch:
         first = shell_run(root, LocalEngine(Path(scratch) / "engine"), "echo x > x", "true").run_id
     measure.run(*measure.ORCHESTRATOR, "parallel-cleanup", "--purge", cwd=root)
@@ -76,7 +76,7 @@ def old_runs(root: Path, runs: int) -> None:
 
 
 def commands(runs: int, rounds: int) -> list[list[str]]:
-    """Give the CPU of commands without and with old runs."""
+    """Return the CPU time of commands in repositories without and with old runs."""
     rows = []
     with measure.repository() as empty, measure.repository() as full:
         old_runs(full, runs)

@@ -27,7 +27,7 @@ for _ in range(%d // len(chunk)):
     sys.stdout.buffer.write(chunk)
 """,
 }
-# A process of its own, so that its peak is of this run alone.
+# A separate process, so that its peak memory is that of this run alone.
 _OURS = """
 import json, resource, sys, time
 from pathlib import Path

@@ -24,7 +24,7 @@ from orchestrator.worker import lifecycle as worker
 from orchestrator.worker import prepare as preparation
 from orchestrator.workspace.mounts import Workspace
 
-# Module or class, function, the part of the story that it is.
+# Module or class, name of the measured function, name of the step in the table.
 PARTS: tuple[tuple[object, str, str], ...] = (
     (preparation, "base_objects", "objects of the base"),
     (preparation, "add_worktree", "worktree add"),
@@ -37,7 +37,7 @@ PARTS: tuple[tuple[object, str, str], ...] = (
     (Worktree, "update", "files"),
 )
 BEYOND = ("prepare", "harvest and finish")
-# git's own commit takes 200 edits, half of them committed by the worker, the rest left to us.
+# The worker commits half of the edits and leaves the others to the harvest.
 CHANGE = """set -e
 edit() { git ls-files 'src/*' | sed -n "$1" | while read -r f; do echo changed >> "$f"; done; }
 edit '1~{step}p'
@@ -90,7 +90,7 @@ def tasks(files: int, changed: int) -> dict[str, tuple[str, int]]:
     step = max(files * 2 // changed, 2)
     return {
         f"{changed} changed": (CHANGE.replace("{step}", str(step)), len(range(0, files, step)) * 2),
-        # Reads the index and leaves something behind, so that the harvest is not skipped.
+        # Reads the index, and writes an object so that the harvest is not skipped.
         "git status only": ("git status > /tmp/s; git hash-object -w /tmp/s; true", 0),
         "nothing at all": ("true", 0),
     }
@@ -113,7 +113,7 @@ def compare(root: Path, work: dict[str, tuple[str, int]], rounds: int) -> list[l
     watch = Stopwatch()
     for owner, name, part in PARTS:
         watch.watch(owner, name, part)
-    # The first run in a repository finds out whether overlays work there.
+    # The first run in a repository tests whether overlays work there.
     run_one(root, "true", 0)
     found: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in work}
     for number in range(rounds):

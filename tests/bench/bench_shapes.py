@@ -17,7 +17,7 @@ from pathlib import Path
 import measure
 
 Shape = dict[str, tuple[float, tuple[str, ...]]]
-"""Seconds and what it depends on, by task."""
+"""Duration in seconds, and dependencies, of each task."""
 
 INDEPENDENT: Shape = {f"agent-{number}": (5.0, ()) for number in range(3)}
 DEPENDENT: Shape = {
@@ -34,10 +34,10 @@ SHAPES = {
     "5 with dependencies": (DEPENDENT, 3, 1.85),
     "10 simple, 1 s each": (SIMPLE, 4, 3.3),
     "10 simple, 1 s each, ten slots": (SIMPLE, 10, 3.9),
-    # Its longest is 4 s: whoever waits for whole batches takes 5 and more.
+    # The longest task takes 4 s; a scheduler that waits for whole batches needs at least 5 s.
     "1, 1, 4, 1, 1, 1 s": (UNEVEN, 3, 2.0),
 }
-"""Tasks, slots, and the wanted speed-up over one command of ours for each task."""
+"""Tasks, slots, and the expected speed-up over one `orchestrator` command per task."""
 
 
 def manifest(shape: Shape) -> str:

@@ -20,7 +20,7 @@ from orchestrator.workspace.overlay_probe import choose_mode
 
 REFERENCE_IMAGE = "orchestrator/worker:architect"
 TASKS = {"nothing": "true", "one file": "echo work > work.txt"}
-# What anybody would write: worktree, container on it, commit; all workers at once.
+# A simple script for comparison: worktree, container and commit, all workers at once.
 _LOOP = r"""
 for i in $(seq "$WORKERS"); do (
   git worktree add -q --no-track -b "raw-$i" ".raw-$i" &&
@@ -33,7 +33,7 @@ for i in $(seq "$WORKERS"); do (
 wait
 test "$(git for-each-ref refs/heads/raw-\* | wc -l)" = "$WORKERS"
 """
-# Runs in the reference's container: its runner alone, and its command line from the outside.
+# Runs in the container of the reference program: its Python API, or its command line.
 _REFERENCE = r"""
 import json, os, subprocess, sys, tempfile, time
 workers = int(sys.argv[1])

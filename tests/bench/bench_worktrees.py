@@ -53,7 +53,7 @@ class Bench:
         self._workers = workers
 
     def git_alone(self) -> None:
-        """One worktree; then as many as there are workers, all at once; then their containers."""
+        """Measure git alone: one worktree, a worktree per worker at once, and their containers."""
         one = measure.timed(lambda: self._script(_ADDS, workers=1))
         self._script(_UNDO, workers=1)
         with disk_of(self.root) as used:
@@ -65,7 +65,7 @@ class Bench:
         self.found["git"][_DISK] += used
 
     def ours(self, worktrees: str, *, fresh: bool) -> None:
-        """A run of ours; `fresh`: without a checkout that an earlier run left."""
+        """Measure a run; with `fresh`, without a shared checkout from an earlier run."""
         if fresh:
             cleanup(self.root, engine=None)
         config = ParallelConfig(
@@ -83,7 +83,7 @@ class Bench:
         self.found[name][_FIRST].append(last - started)
         self.found[name][_DISK] += used
         measure.note(f"{name}: {seconds:.2f} s, first commands {last - started:.2f} s")
-        # What stays is a checkout for later runs.
+        # The cleanup keeps a checkout for later runs.
         cleanup(self.root, engine=None, run_id=self._run_id())
 
     def _run_id(self) -> str:
@@ -99,7 +99,7 @@ class Bench:
 
 @contextmanager
 def disk_of(root: Path) -> Iterator[list[float]]:
-    """Give the MB by which the file system grew at most, as a list of one, after the block."""
+    """Yield a list, to which the largest growth of the file system in MB is added at the end."""
     found: list[float] = []
     before, peak, ended = used(root), [0], threading.Event()
 
@@ -132,7 +132,7 @@ def main() -> None:
     with measure.repository(options.files, options.size) as root:
         measure.run("git", "repack", "-adq", "--window=0", cwd=root)
         bench = Bench(root, options.workers)
-        bench.ours("start", fresh=True)  # this one finds out whether overlays work
+        bench.ours("start", fresh=True)  # not measured: tests whether overlays work
         bench.found.clear()
         for _ in range(options.rounds):
             bench.git_alone()

@@ -19,7 +19,7 @@ LABEL = "orchestrator.managed=true"
 ORCHESTRATOR = (sys.executable, "-m", "orchestrator")
 
 Way = Callable[[], float]
-"""Does the thing once and gives the seconds it took, without its preparation."""
+"""Executes one variant once, and returns the seconds it took, without preparation."""
 
 
 def interleaved(ways: Mapping[str, Way], rounds: int) -> dict[str, list[float]]:
@@ -77,7 +77,7 @@ def repository(files: int = 1, size: int = 40) -> Iterator[Path]:
         run("git", "init", "-q", "-b", "main", str(root))
         run("git", "config", "user.email", "bench@localhost", cwd=root)
         run("git", "config", "user.name", "bench", cwd=root)
-        # A collection in the background would run on while others are measured.
+        # Automatic garbage collection would run in the background of later measurements.
         run("git", "config", "gc.auto", "0", cwd=root)
         fill(root, files, size)
         run("git", "add", "-A", cwd=root)

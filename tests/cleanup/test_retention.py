@@ -77,7 +77,7 @@ def test_run_removes_old_merged_workers(workers: Path, local_engine: LocalEngine
     again("6h")
     assert git(workers, "rev-parse", "architect/parallel-2") == pushed
     again("4h")
-    # Its number was free again, and the new run took it.
+    # Worker 2 was removed, so the new run used its number again.
     assert git(workers, "rev-parse", "architect/parallel-2") == git(workers, "rev-parse", "HEAD")
     assert (workers / ".architect-parallel-1" / "note.txt").exists(), "what is dirty never goes"
     assert (workers / ".architect-parallel-4").exists()

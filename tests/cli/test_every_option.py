@@ -25,7 +25,7 @@ from orchestrator.errors import ConfigError
 from tests.support.named_tests import missing_tests
 
 MIB = 1024**2
-# --- Options: each arrives in the settings, or is seen by the test that is named.
+# --- Options: the resulting settings, or the test that checks the effect.
 
 FLOW = "tasks: [{id: one, task: 'true'}]"
 SETTINGS_OF_OPTIONS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
@@ -120,7 +120,7 @@ FORMER = {
     "paths": "--paths",
     "on_trigger": "--on-trigger",
 }
-"""Settings whose option had another name, which is still accepted."""
+"""Former names of options, which are still accepted."""
 
 
 def names(command: str) -> set[str]:
@@ -193,7 +193,7 @@ def test_every_former_name_is_tested() -> None:
     assert {key: option.former for key, option in OPTIONS.items() if option.former} == FORMER
 
 
-# --- Help: in groups, every text fits and is understood without the others.
+# --- Help: options are in groups, and every text fits.
 
 
 @pytest.mark.parametrize("command", ["parallel", "spec run", "run-one"])
@@ -235,7 +235,7 @@ def test_declared_options_exist_in_both_commands() -> None:
     assert declared - {"tasks", "models"} <= names("spec run")
 
 
-# --- Options that modify others are refused by themselves.
+# --- Options that have no effect without another option are refused.
 
 
 @pytest.mark.parametrize("name", NEEDS)
@@ -244,7 +244,7 @@ def test_option_without_effect_is_refused(
 ) -> None:
     monkeypatch.chdir(repo)
     words, _, _ = SETTINGS_OF_OPTIONS[name]
-    # A rate-limited worker is started again, too, unless nothing may wait for its provider.
+    # Without `rate_limit_wait: 0`, retry options also apply to rate-limited workers.
     (repo / "no-wait.yaml").write_text("parallel_runs: {rate_limit_wait: 0}")
     shell = ["parallel", "true", "--agent-cli", "shell", "--dry-run", "--config", "no-wait.yaml"]
     assert run([*shell, *words]) == 3
@@ -254,7 +254,7 @@ def test_option_without_effect_is_refused(
     assert run([*command, "--config", "mine.yaml"]) == 0, "a file may wait for the other option"
 
 
-# --- What does not go together is refused.
+# --- Contradictory options are refused.
 
 
 @pytest.mark.parametrize(

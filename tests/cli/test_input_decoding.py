@@ -11,7 +11,7 @@ from orchestrator.cli.app import run
 from tests.support.cli import orchestrator
 
 BAD = "\udcff"
-"""What Python makes of a byte that is no UTF-8."""
+"""Character with which Python represents a byte that is not UTF-8."""
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_only_new_items_and_their_dependents_run(world: World) -> None:
     )
     second = world.run(reading.workflow)
     assert show(world.repo, f"{second.results[1].branch}:sum") == "a\nb\nc\nx"
-    # One item less: the task that depends on them is all that is left to do.
+    # With one item less, only the task that depends on the items runs again.
     assert names(world.after(first, EACH % "[c, a]")) == ["sum"]
     with pytest.raises(ConfigError, match="no task is left to run") as caught:
         world.after(first, EACH % "[a, b, c]")
@@ -107,7 +107,7 @@ def test_results_are_reused_across_several_runs(world: World) -> None:
     assert world.done(second) == {"two": "success", "both": "failed"}
     third = world.after(second, FLOW % ("1", "true", "true"))
     assert names(third) == ["both"]
-    # What the first run made was removed meanwhile.
+    # The state of the first run was removed.
     shutil.rmtree(world.repo / ".git" / "orchestrator" / "runs" / first.run_id)
     with pytest.raises(ConfigError, match=r"result of task `one` in run .* was removed") as caught:
         world.after(second, FLOW % ("1", "true", "true"))

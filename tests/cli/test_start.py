@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 LARGE = {"pydantic", "docker", "rich", "yaml", "humanize", "importlib.metadata"}
-"""Modules that cost more than the rest of `orchestrator parallel --help` together."""
+"""Modules whose import takes longer than the rest of `orchestrator parallel --help`."""
 PROGRAM = """
 import sys
 from orchestrator.cli.app import run

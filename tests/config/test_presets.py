@@ -36,7 +36,7 @@ def test_every_value_of_a_preset_is_valid_and_applied(name):
             field = FIELDS[key]
             assert len(field) == 1 if part == "run" else field[0] == part
             assert value_of(config, field) == value
-    # The models themselves refuse what is out of range, of the wrong type or unknown.
+    # Validation refuses unknown values, and values of a wrong type or out of range.
     checked = ParallelConfig.model_validate_json(config.model_dump_json())
     assert checked == config
 

@@ -204,9 +204,9 @@ def test_every_setting_is_classified_for_discovered_files():
         "model", "models", "on_trigger", "paths", "ports", "preset", "prompts", "repeated_errors",
         "retries", "retry_delay", "retry_from", "retry_on", "setup", "silence", "stagger",
         "teardown", "timeout_per_worker", "workers",
-        # Removes only workers that are merged and clean: nothing is lost by it.
+        # Removes only merged and clean workers, so no work is lost.
         "retention",
-        # New names alone, and no directory outside of the repository (`_leads_outside`).
+        # Only for new names; directories outside of the repository are refused (`_leads_outside`).
         "branch", "worktree_dir",
     }  # fmt: skip
     judged = {*NAMED_ONLY, *BOUNDED}

@@ -24,7 +24,7 @@ import yaml
 from tests.docs.markdown import Block
 
 REPOSITORY = "/home/ann/shop"
-"""Where the repository is in the documentation."""
+"""Path of the repository in the documentation."""
 ASK_STATUS = "echo $?"
 
 
@@ -35,7 +35,7 @@ class Step:
     place: str
     command: str
     expected: str = ""
-    """What it prints; empty when nothing is compared."""
+    """Expected output of the command; empty to accept any output."""
 
 
 def steps(block: Block) -> Iterator[Step]:
@@ -91,7 +91,7 @@ def ci_scripts(document: Any) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    # As shlex.quote, but always quoted: a script may be one word.
+    # Unlike shlex.quote, quote single words too.
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
@@ -101,7 +101,7 @@ def run_session(
     """Run a session, and return the differences from the page."""
     scratch.mkdir()
     script = "".join(_shell(step, scratch / str(i)) for i, step in enumerate(session))
-    # Bash reads the script as it goes: from a file, no command can eat what comes after it.
+    # A script in a file, because a command could read the rest of a script on stdin.
     (scratch / "script").write_text(script)
     command = ["bash", str(scratch / "script")]
     subprocess.run(command, cwd=repository, env=env, stdin=subprocess.DEVNULL, check=False)

@@ -41,7 +41,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
     ".venv/bin/python docs/demo/record.py": ("tests/system/agents/test_demo.py", "record.py"),
     "make docs": ("tests/docs/test_site.py", '"mkdocs", "build"'),
     "make bench": ("Makefile", "tests/bench/bench_*.py"),
-    # Measurements take minutes, and mean nothing on a machine that does something else.
+    # Measurements take minutes, and are useless on a busy machine.
     **{
         f".venv/bin/python tests/bench/{command}": (f"tests/bench/{command.split()[0]}", "main()")
         for command in (
@@ -82,7 +82,7 @@ COVERED: Mapping[str, tuple[str, str]] = {
         '"--from", str(shop)',
     ),
 }
-"""Commands that another test runs: the file, and words of it that show so."""
+"""Commands that another file runs: the file, and its text that runs the command."""
 
 ANSWER = ToolCall(name="write_file", arguments={"path": "NOTES.md", "content": "Three modules.\n"})
 SCENARIO = Scenario((Rule(turns=(Turn(calls=(ANSWER,)), Turn(text="Wrote NOTES.md."))),))
@@ -124,7 +124,7 @@ def test_commands_of_a_page_print_what_it_says(page: str, tmp_path: Path, shop: 
     forks = tmp_path / "forks"
     with ModelServer(SCENARIO, host=bridge_gateway()) as server, fork_program(forks):
         env = {**caller_environment(tmp_path, server.url), "COLUMNS": "160"}
-        # One page is carried out with the program that users start.
+        # The commands of one page run the installed program, not a fork.
         first = [] if page == "README.md" else [str(forks)]
         env["PATH"] = os.pathsep.join([*first, str(Path(sys.executable).parent), env["PATH"]])
         env["PYTHONPATH"] = str(ROOT)
@@ -176,7 +176,7 @@ def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
         Draft202012Validator(manifest_schema()).validate(document)
         return
 
-    # Services and allow-lists are for a file that is named.
+    # Services and allow-lists are only accepted from a file given with `--config`.
     needs_name = "services" in document or "allow" in document.get("container", {})
     named = file if needs_name else None
     config = load_config(options={"tasks": ("a task",)}, environ={}, top=tmp_path, file=named)
@@ -214,7 +214,7 @@ PYTEST = sorted({s.command for p in pages() for b in blocks(p) for s in steps(b)
 @pytest.mark.parametrize("command", PYTEST)
 def test_pytest_selections_of_a_page_select_tests(command: str) -> None:
     arguments = shlex.split(command)[1:]
-    # A folder that has tests of every kind: to collect them all would take a minute of a processor.
+    # A folder with tests of every kind: collecting all tests takes a minute of CPU time.
     folder = [] if any(Path(ROOT, word).is_dir() for word in arguments) else ["tests/engine"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments, *folder],

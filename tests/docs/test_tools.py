@@ -118,5 +118,5 @@ def test_drawing_places_each_package_above_its_imports(tmp_path: Path) -> None:
 def test_arrow_implied_by_a_longer_path_is_not_drawn(tmp_path: Path) -> None:
     drawing = ET.fromstring(tool("rooms").draw(package(tmp_path, PACKAGE)))
 
-    # cli > runs and runs > git; cli > git is implied, and everything may import errors.
+    # Drawn: cli > runs and runs > git; cli > git is implied, and errors has no arrows.
     assert len([path for path in drawing.iter(f"{SVG}path") if path.get("class") == "arrow"]) == 2

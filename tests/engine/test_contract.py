@@ -84,7 +84,7 @@ def test_wait_for_a_removed_container_is_an_error(start: Starter) -> None:
 
 
 def test_sigterm_ends_the_container_and_is_repeatable(start: Starter) -> None:
-    # A signal that comes before the program does may meet one that is deaf to it.
+    # Wait for the program: the process before its start may ignore signals.
     container = start("sh", "-c", "echo ready; exec sleep 300")
     next(container.logs())
     container.kill("SIGTERM")

@@ -79,7 +79,7 @@ def test_command_with_its_own_terminal(enter) -> None:
     process = enter("sh", "-c", "stty size; read line; stty size; echo got $line", terminal=SIZE)
     with closing(process):
         output = process.output()
-        # A terminal's size follows its start.
+        # The engine may set the size of the terminal after the command has started.
         said = read_until(output, b"\n")
         assert said.strip() in (b"31 97", b"0 0")
         process.resize(TerminalSize(rows=11, columns=22))
@@ -91,7 +91,7 @@ def test_command_with_its_own_terminal(enter) -> None:
 
 
 def test_ctrl_c_interrupts_the_command(enter) -> None:
-    # A shell that starts a program at the very moment waits for its end all the same.
+    # A shell handles a signal only after the current program, so the programs are short.
     command = "trap 'exit 130' INT; echo ready; while :; do sleep 0.1; done"
     process = enter("sh", "-c", command, terminal=SIZE)
     with closing(process):

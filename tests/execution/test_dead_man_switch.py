@@ -202,7 +202,7 @@ class TestTheProcess:
         launch = subprocess.run
 
         def run(words: list[str], **rest: object) -> "subprocess.CompletedProcess[bytes]":
-            # The words before these are the interpreter, the program, the lease and the log.
+            # The preceding words are the interpreter, the program, the lease and the log.
             at = words.index("-P") - 1
             return launch([*words[:at], *killer.command], **rest)  # type: ignore[call-overload,no-any-return]
 
@@ -277,7 +277,7 @@ class TestTheProcess:
         os.kill(process, signal.SIGTERM)
         switch.running(2, 300)
         eventually(lambda: not pending(process), "its reading of the signal")
-        # The kill of an overdue worker shows that the switch has acted since.
+        # The kill of an overdue worker proves that the switch has acted since the signal.
         switch.running(3, 0.1)
         eventually(lambda: killer.killed, "the kill of the overdue worker")
         assert (pid_of(killer), killer.killed) == (process, ["3"]), "the run's process lives"

@@ -69,7 +69,7 @@ def test_keeping_directories_unreadable_stops_the_worker(monkeypatch: pytest.Mon
     seen: list[int] = []
 
     def measured(*_: object, **__: object) -> DiskUse:
-        # Locked twice, for a moment; then for good.
+        # Unreadable in two measurements, readable in one, and unreadable from then on.
         seen.append(0 if len(seen) == 2 else 1)
         return DiskUse(size=0, files=0, hidden=seen[-1])
 

@@ -219,7 +219,7 @@ def test_output_over_the_limit_is_counted_but_not_written(tmp_path: Path, heard:
 def test_secrets_are_redacted_in_files_and_events(
     tmp_path: Path, heard: Heard, make_chunk: Callable[[bytes], LogChunk]
 ) -> None:
-    # At the end of the log the one might still have become the other.
+    # One value is a prefix of the other: it is held back until the log ends.
     redactor = Redactor({"API": b"correct-horse", "LONG": b"correct-horse-battery"})
     log = WorkerLog(
         tmp_path,

@@ -91,7 +91,7 @@ def test_resumed_run_keeps_its_blocks(tmp_path: Path, made: list[PortBlocks]) ->
     first = died.first_port(1)
     died.release(1)
     crowd.release(1)
-    # Something listens there: its container may run on.
+    # A listener on the port may be the container of the dead run, which keeps its block.
     with socket.create_server(("127.0.0.1", first)):
         assert another(tmp_path, made).first_port(1) == first
 
@@ -173,7 +173,7 @@ def test_ended_worker_releases_its_block(repo: Path, local_engine: LocalEngine) 
     isolation = Isolation.model_validate({"ports": [3000]})
     runs = [shell_run(repo, local_engine, "true", isolation=isolation) for _ in range(2)]
     firsts = [run.results[0].ports[3000] for run in runs]
-    # Worker 1 and worker 2: side by side.
+    # The blocks are adjacent, or the second is the first block of the range.
     assert firsts[1] - firsts[0] in (SIZE, SIZE - 32_760 + LOWEST)
 
 

@@ -26,7 +26,7 @@ def test_starts_are_staggered(repo: Path, local_engine: LocalEngine) -> None:
     result = shell_run(repo, local_engine, "true", "true", "sleep 2", "true", stagger=GAP)
     assert result.status is Status.SUCCESS
     assert len(gaps(result.results)) == 3
-    # Rounded as the engine tells them.
+    # The engine reports rounded times.
     assert min(gaps(result.results)) > GAP - 0.01
 
 

@@ -27,7 +27,7 @@ def test_change_of_owner_does_not_leave_the_tree(tmp_path: Path) -> None:
     (outside / "file").touch()
     tree = tmp_path / "tree"
     (tree / "folder").mkdir(parents=True)
-    # To an ordinary user, following the first would be an error; to root, a change of the second.
+    # Following the links is an error for an ordinary user, and changes `outside` for root.
     (tree / "theirs").symlink_to("/etc/passwd" if os.getuid() else outside / "file")
     (tree / "folder" / "directory").symlink_to(outside)
     (tree / "folder" / "-file").touch()

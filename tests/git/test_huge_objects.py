@@ -15,9 +15,9 @@ from tests.support.quarantine import Handover
 from tests.support.repository import git
 
 OURS = 60
-"""MiB that the reading process may have at most; it needs 23 to start."""
+"""Maximum memory of the importing process in MiB; it needs 23 MiB to start."""
 OTHERS = 300
-"""MiB of any process that it starts."""
+"""Maximum memory of each git process that it starts, in MiB."""
 SECONDS = 60.0
 READ = """
 import json, resource, sys

@@ -144,7 +144,7 @@ def test_staged_ignored_files_are_harvested(repo: Path, local_engine: LocalEngin
         "git update-index --skip-worktree b.txt; echo other > b.txt",
         "git sparse-checkout set --no-cone src; ls > src/list",
         "git update-index --split-index; echo x > x; git add x; echo y > y",
-        # Git in the container compares sizes and times alone, also when it commits.
+        # Git in the container compares only sizes and times, even when it commits.
         "echo c > c.txt; touch -r a.txt c.txt; cp -p c.txt a.txt; git add -A; git commit -qm c; "
         "git status --short > /dev/null; git stash -q; git reset -q --hard",
     )

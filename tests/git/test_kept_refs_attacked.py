@@ -133,7 +133,7 @@ def test_165_refs_to_unreadable_objects_are_reported(repo: Path, local_engine: L
         f"git checkout -qb side; {commit('side')}; id=$(git rev-parse HEAD); "
         "git checkout -q -; f=$GIT_DIR/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); "
         "chmod u+w $f; : > $f",
-        # One is damaged, and 1,050 others stand beside it.
+        # One damaged ref beside 1,050 others.
         "git checkout -q --detach; for n in $(seq 1050); do "
         "echo commit refs/heads/b$n; echo committer a '<a>' $n +0000; echo data ${#n}; echo $n; "
         "echo from $(git rev-parse HEAD); done | git fast-import --quiet; "

@@ -51,9 +51,9 @@ def test_equal_merges_give_equal_commits(world: World) -> None:
     one, two = world.commit({"one": "1\n"}), world.commit({"two": "2\n"})
     (world.scratch / "merge" / "git" / "refs" / "heads").mkdir(
         parents=True
-    )  # a process that died left it
+    )  # left by a process that died
     first = world.merged(one, two)
-    time.sleep(1.1)  # the wall clock has gone on
+    time.sleep(1.1)  # the next commit would have another time
     assert world.merged(one, two) == first
 
 

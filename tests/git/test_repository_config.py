@@ -52,7 +52,7 @@ def _attributes(repo: Path, command: str) -> None:
 def _submodule(repo: Path, command: str) -> None:
     inner = make_repository(repo / "inner")
     git(repo, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
-    # Of a filter, unlike of what monitors files, our settings say nothing that goes down there.
+    # The orchestrator's git settings do not disable filters of a submodule.
     git(inner, "config", "filter.evil.clean", f"{command}; cat")
     (inner / ".gitattributes").write_text("* filter=evil\n")
     (inner / "a.txt").write_text("b\n")
@@ -114,10 +114,10 @@ def test_no_configured_program_runs(
     repo: Path, mark: Path, tempt: Callable[[Path, str], None], arguments: tuple[str, ...]
 ) -> None:
     tempt(repo, f"touch '{mark}'")
-    with suppress(GitCommandError):  # an external diff that is none is an error
+    with suppress(GitCommandError):  # a disabled external diff is an error
         ours(repo).run(*arguments)
     assert not mark.exists()
-    # The temptation is one: the user's own git does run it.
+    # Control: the user's git runs the program.
     subprocess.run(["git", *arguments], cwd=repo, check=False, capture_output=True)
     assert mark.exists()
 
@@ -130,7 +130,7 @@ def test_no_pager_runs_on_a_terminal(repo: Path, mark: Path, key: str) -> None:
         with os.fdopen(ends[1], "wb", closefd=False) as terminal:
             ours(repo).run("log", "-1", stdout=terminal)
             assert not mark.exists()
-            # The temptation is one.
+            # Control: the user's git runs the pager.
             subprocess.run(["git", "log", "-1"], cwd=repo, stdout=terminal, check=True)
             assert mark.exists()
     finally:
@@ -190,7 +190,7 @@ def test_memory_for_a_large_file_is_bounded(repo: Path, tmp_path: Path) -> None:
     with (tmp_path / "pack").open("wb+") as pack:
         ours(repo).run("pack-objects", "-q", "--stdout", stdin=blob.encode(), stdout=pack)
         pack.seek(0)
-        # Git dies of asking for more than this at once.
+        # Git fails if it allocates more than this at once.
         ours(repo).run("index-pack", "--stdin", stdin=pack, env={"GIT_ALLOC_LIMIT": "100m"})
 
 

@@ -19,7 +19,7 @@ from tests.support.repository import git
 from tests.support.runs import shell_run
 
 THEIRS = (20_002, 20_002) if os.getuid() == 0 else (os.getuid(), os.getgid())
-"""A worker's user, as far as the caller can choose one."""
+"""User of the worker: another user if the tests run as root."""
 
 
 @pytest.fixture
@@ -124,11 +124,11 @@ def test_unrelated_files_of_the_user_are_kept(
 def test_slow_attributes_end_at_the_timeout(
     repo: Path, worktree: Worktree, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What ends otherwise than all that a star could stand for is tried in every way there is.
+    # For a name that does not match, git tries every way to match the stars: exponential time.
     long = "a" * 200 + "1"
     (repo / long).write_text("x\n")
     (repo / ".gitattributes").write_text("*a" * 30 + "b -text\n")
-    # Plumbing alone: whoever looks for attributes here is as slow.
+    # Only plumbing commands, because commands that read attributes would be as slow.
     for name in (long, ".gitattributes"):
         blob = git(repo, "hash-object", "-w", "--no-filters", name)
         git(repo, "update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")

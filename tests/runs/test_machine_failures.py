@@ -97,7 +97,7 @@ def test_result_that_cannot_be_written_is_reported(
 
 
 def test_unwritable_event_log_does_not_stop_workers(repo: Path, local_engine: LocalEngine) -> None:
-    # `/dev/full` says that the disk is full to whoever is root, too.
+    # A write to `/dev/full` fails with ENOSPC, even for root.
     task = f"cd {repo}/.git/orchestrator/runs/*/ && ln -sf /dev/full events.ndjson; exit 0"
     (worker,) = shell_run(repo, local_engine, task).results
     assert worker.status is Status.SUCCESS
@@ -193,7 +193,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_a_full_disk(self: WorkerLog, *arguments: Any, **options: Any) -> None:
         made(self, *arguments, **options)
         self._files["stdout"].close()
-        self._files["stdout"] = Path("/dev/full").open("wb", 0)  # noqa: SIM115  # its own to close
+        self._files["stdout"] = Path("/dev/full").open("wb", 0)  # noqa: SIM115  # the log closes it
 
     monkeypatch.setattr(WorkerLog, "__init__", on_a_full_disk)
 

@@ -57,13 +57,13 @@ def test_taken_numbers_are_skipped(repo: Path, local_engine: LocalEngine) -> Non
     assert [one.branch for one in results] == ["solve/issue-3", "solve/issue-4"]
     assert show(repo, "solve/issue-4:done.txt") == "done"
     assert (repo / ".worktrees" / "issue-3" / "done.txt").read_text() == "done\n"
-    # They are kept out of the status, and are no place to run from.
+    # The worktrees do not appear in `git status`, and no run can start in one of them.
     assert git(repo, "status", "--porcelain") == ""
     assert not Repository(repo).is_dirty()
     with pytest.raises(ConfigError, match="is a worker's worktree"):
         Repository(repo / ".worktrees" / "issue-3")
     assert {".worktrees/issue-3", ".worktrees/issue-4"} <= held_back(repo)
-    # A later run with the default has other numbers: a number stands for one worker.
+    # Later runs, with default names too, use free numbers: a number names one worker.
     (later,) = shell_run(repo, local_engine, COMMIT).results
     assert later.branch == "architect/parallel-1"
     (more,) = shell_run(repo, local_engine, COMMIT, **INSIDE).results
@@ -88,7 +88,7 @@ def test_task_ids_as_names_outside_of_the_repository(repo: Path, local_engine: L
     assert ".worktrees" not in exclude
     listed = list_runs(Repository(repo)).runs[0].workers
     assert [one.worktree_path for one in listed] == [path for _, path in names]
-    # The same tasks again: their names are taken, whatever the numbers are.
+    # Running the same tasks again is refused, because the names from their ids exist.
     again = planned_flow(repo, local_engine, "two", **OUTSIDE)
     assert "solve/two" in again.message
     shutil.rmtree(place / "two")
@@ -110,13 +110,13 @@ def test_cleanup_uses_the_recorded_names(
     (worker,) = shell_run(repo, local_engine, COMMIT, **names).results
     worktree = Path(worker.worktree_path)
     (worktree / "note.txt").write_text("mine")
-    # No configuration of today names it.
+    # The current configuration does not contain these names.
     (cleaned,) = cleanup(repo, engine=None, wanted=Wanted(workers=(1,))).workers
     assert (cleaned.problem, cleaned.branch) == (None, worker.branch)
     assert not worktree.exists()
     assert git(repo, "for-each-ref", "refs/heads/solve") == ""
     assert show(repo, f"{cleaned.backup}:note.txt") == "mine"
-    # Another run has the number meanwhile, and is cleaned up; then the first one comes back.
+    # The worker can only be restored once another run's worker of its number is removed.
     shell_run(repo, local_engine, COMMIT)
     with pytest.raises(ConfigError, match=r"worker 1 of run .* exists"):
         restore(repo, workers=(1,), run_id=cleaned.run_id)
@@ -172,7 +172,7 @@ def test_commits_only_on_workers_branches_are_not_merged(
 def test_worker_cannot_add_files_at_worktree_paths(
     repo: Path, local_engine: LocalEngine, write: str
 ) -> None:
-    # Of any run: this one has the default names.
+    # The refused worker belongs to a run with default names.
     shell_run(repo, local_engine, COMMIT, **INSIDE)
     (worker,) = shell_run(repo, local_engine, f"{write}; echo y > y").results
     listed = git(repo, "ls-tree", "-r", "--name-only", worker.branch)

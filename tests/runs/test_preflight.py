@@ -200,7 +200,7 @@ class TestMachine:
         assert error.message == "service `db` may use more CPUs or memory than the machine has"
 
     def test_single_large_worker_causes_a_notice(self):
-        # The default, or a preset's value, is no wish to be refused.
+        # A default or a preset's value causes only a notice, not an error.
         assert crowding(config(), machine(memory=2 * GIB)) == (
             "a worker may use 4.0 GiB, but the machine has 2.0 GiB RAM: reduce it with `--memory`"
         )

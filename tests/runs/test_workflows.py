@@ -66,7 +66,7 @@ def test_task_starts_after_all_its_dependencies(
 def test_free_slot_is_used_at_once(repo: Path, local_engine: LocalEngine, tmp_path: Path) -> None:
     place = tmp_path / "ended"
     place.mkdir()
-    # It ends when all others have, which takes the slots beside it twice and more.
+    # The long task waits for five others, which must use the other slots one after another.
     wait = f"until [ $(ls {place} | wc -l) = 5 ]; do sleep 0.05; done"
     others = (task(f"t{number}", f"touch {place}/{number}") for number in range(5))
     done = run_workflow(repo, local_engine, task("long", wait), *others)

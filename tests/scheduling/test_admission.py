@@ -63,7 +63,7 @@ def test_requested_resources_never_exceed_the_machine(machine: EngineFeatures) -
 
 
 def test_auto_reserves_all_limits_of_workers(machine: EngineFeatures) -> None:
-    # Four CPUs and 8 GiB; a worker is given 2 CPUs and 4 GiB unless it says otherwise.
+    # The machine has 4 CPUs and 8 GiB; the default limits of a worker are 2 CPUs and 4 GiB.
     assert admitted(machine, task("a"), task("b"), auto=True) == (True, [])
     assert admitted(machine, task("a"), task("b"), task("c"), auto=True) == (
         False, [

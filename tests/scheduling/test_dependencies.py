@@ -27,7 +27,7 @@ def test_task_starts_from_the_commits_of_its_dependencies(
     )  # fmt: skip
     assert {one.status for one in done.values()} == {Status.SUCCESS}
     assert show(repo, f"{done['last'].branch}:last.txt") == "1\n2"
-    # What others made is not counted as its own.
+    # The files of dependencies are not listed as modified by the task.
     assert done["both"].files_modified == ["both.txt"]
     assert done["last"].files_modified == ["last.txt", "one.txt"]
     parents = git(repo, "rev-parse", f"{done['both'].commit}^^@").split()

@@ -47,7 +47,7 @@ def test_each_waiting_worker_is_checked_only_a_few_times(
     assert len(held) == _WORKERS
     assert calls["stop_asked"] <= 5 * _WORKERS
     assert calls["is_open"] <= 5 * _WORKERS
-    # The first workers start the threads of the slots.
+    # Compare from the middle on: the first workers start the threads of the slots.
     middle, end = held[_WORKERS // 2 :: 2][:5], held[-5:]
     assert max(end)[0] <= max(middle)[0] + 2
     assert max(fds for _, fds in end) <= max(fds for _, fds in middle) + 8

@@ -22,7 +22,7 @@ from tests.support.runs import configured
 
 OUTAGE = 5.0
 SLACK = 0.3
-"""Seconds that the engine itself may take longer for one start than for another."""
+"""Maximum difference, in seconds, between the times that two starts take the engine."""
 REFUSED = """echo '{"status": "failed", "reason": "rate_limited"%s}'; exit 1"""
 
 

@@ -81,7 +81,7 @@ class TestBucket:
         assert bench.governor.wait("p", 100.4) == pytest.approx(0.6)
         bench.start(1, now=101)
         assert bench.governor.wait("p", 101) == pytest.approx(1)
-        # It holds no more than its capacity, however long nobody came.
+        # However long no worker starts, the bucket holds no more tokens than its capacity.
         bench.start(1, now=10_000)
         bench.start(1, now=10_000)
         assert bench.governor.wait("p", 10_000) == pytest.approx(1)

@@ -21,7 +21,7 @@ from tests.support.runs import branches, configured, shell_run
 ROOT = Path(__file__).parents[2]
 COUNT = 'cd "$SYNC"; touch run-$ORCHESTRATOR_WORKER_ID; ls | grep -c ^run- >> counts; '
 LEAVE = "; rm run-$ORCHESTRATOR_WORKER_ID"
-# Given up after five seconds, so that a failure is a failure and not a time-out.
+# Gives up after five seconds, so that a bug fails the test before its timeout.
 WAIT = "for i in $(seq 100); do test -e go && break; sleep 0.05; done; test -e go"
 
 

@@ -39,7 +39,7 @@ def test_usage_of_a_running_worker(live: LiveRun, repo: Path, local_engine: Loca
         gauge.look()
 
         def works() -> bool:
-            # Processes are billed by the hundredth of a second.
+            # Long enough: CPU time is counted in hundredths of a second.
             time.sleep(0.3)
             gauge.look()
             return (told[-1].cpus or 0) > 0.05

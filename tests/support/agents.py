@@ -12,7 +12,7 @@ from orchestrator.engine.protocol import ExitStatus
 from orchestrator.worker_spec import WorkerSpec
 
 RECORDED = Path(__file__).parents[1] / "data" / "agents"
-"""What the real programs printed, in a directory for each adapter."""
+"""Recorded output of the real programs, in a directory for each adapter."""
 
 
 def judge(agent: str, stdout: Path, stderr: Path, exit_code: int) -> AgentOutcome:

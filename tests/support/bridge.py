@@ -35,5 +35,5 @@ def bridge_gateway() -> str:
     finally:
         connection.close()
     pool = network["IPAM"]["Config"][0]
-    # Docker leaves the gateway out where it chose it: the subnet's first address.
+    # Docker omits a gateway that it chose itself: the first address of the subnet.
     return pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))

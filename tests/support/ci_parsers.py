@@ -20,7 +20,7 @@ GITHUB_COMMANDS = frozenset(
 )
 _IGNORED = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10)}
 _IGNORED |= {*range(0x180B, 0x1810), *range(0xE0000, 0xE1000)}
-# `TrimStart` takes these away.
+# Characters that `TrimStart` of .NET removes.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -36,9 +36,9 @@ class GitHubRunner:
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, str]] = []
-        """Name and data."""
+        """Name and data of each command that was found."""
         self.stops = 0
-        """How often commands were switched off."""
+        """Number of `stop-commands` commands."""
         self._registered = set(GITHUB_COMMANDS)
         self._token: str | None = None
 
@@ -161,4 +161,4 @@ HOSTILE_LINES = (
     *("\x1b[0Ksection_start:1:a[collapsed=true]\r\x1b[0Kforged", "section_end:1:a\r\x1b[0K"),
     *("travis_fold:start:a", "\x1b]1338;url='http://a.example/x'\x07", "##" + "x" * 200_000),
 )
-"""What a worker may print to steer one of them."""
+"""Lines that contain a command for at least one CI system."""

@@ -23,7 +23,7 @@ class Completed:
     stderr: str
     seconds: float
     peak_memory: int
-    """Bytes of resident memory, at most."""
+    """Peak resident memory, in bytes."""
 
     @property
     def json(self) -> Any:
@@ -108,7 +108,7 @@ def start(
 
 
 _overlays: list[str] = []
-"""What a run notes of an engine that mounts overlays."""
+"""Content of the file in which a run records that overlays work; empty if unknown."""
 
 
 def learn_of_overlays(repo: Path) -> None:

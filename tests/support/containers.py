@@ -11,7 +11,7 @@ from orchestrator.engine.spec import BindMount, ContainerSpec
 
 USER = 20_001
 Run = Callable[..., tuple[ExitStatus, bytes, bytes]]
-"""Starts a container and reads it to its end: how it ended, its stdout, its stderr."""
+"""Runs a container to its end, and returns its exit status, stdout and stderr."""
 
 
 class Starter:

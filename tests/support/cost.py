@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = ("docker", "e2e", "bench", "agents", "process")
 _FOLDERS = ("assurance", "bench", "docs", "system")
-"""Folders of tests that are about no package."""
+"""Folders of tests that do not belong to one package."""
 _STARTERS = frozenset({"subprocess", "multiprocessing", "docker", "pty", "http", "socket"})
 """Modules that start processes or open connections."""
 _EVENTS = frozenset({
@@ -25,7 +25,7 @@ _EVENTS = frozenset({
     "pty.spawn", "socket.connect", "socket.bind",
 })  # fmt: skip
 _guarded: list[str] = []
-"""The fast test that runs now."""
+"""Name of the running fast test; empty if no fast test is running."""
 
 
 @functools.cache
@@ -115,7 +115,7 @@ def guarded(item: pytest.Item) -> Iterator[None]:
 
 @functools.cache
 def _watch() -> None:
-    # There is no way to take such a hook away again.
+    # Python cannot remove an audit hook, so it is added only once.
     sys.addaudithook(_refuse)
 
 

@@ -26,16 +26,16 @@ if not code:
     os.execv({str(_REAL)!r}, [{str(_REAL)!r}, *sys.argv[1:]])
 sys.exit(int(code))
 """
-"""Hands its arguments, directory, environment and output to the tests, and ends as the fork does.
+"""Passes its arguments, directory, environment and output to the tests, and exits like the fork.
 
-Where no fork would do, it becomes the real program.
+If a fork would behave differently, it is replaced by the real program.
 """
 
 
 @contextmanager
 def fork_program(folder: Path) -> Iterator[None]:
     """Write the program into a folder, and serve it for as long as this is entered."""
-    # A name in the kernel: a path in the file system may be too long for a socket.
+    # An abstract address, because a path may be too long for a socket.
     name = b"\0orchestrator-tests-" + secrets.token_hex(8).encode()
     folder.mkdir()
     (folder / "orchestrator").write_text(_PROGRAM.replace("NAME", repr(name)))
@@ -62,7 +62,7 @@ def _serve(listening: socket.socket) -> None:
 
 
 def _carry_out(caller: socket.socket) -> None:
-    """Run one command, and tell the program its exit code; nothing where no fork would do."""
+    """Run one command as a fork, and send its exit code; send nothing if a fork cannot be used."""
     with caller:
         head, streams, _, _ = socket.recv_fds(caller, 4, 2)
         try:

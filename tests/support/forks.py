@@ -28,7 +28,7 @@ from typing import IO, Any
 _ROOT = Path(__file__).resolve().parents[2]
 _MOST = 16 << 20
 STARTED_WITH = ("LC_", "LANG", "PYTHON")
-"""Variables that are read once, by the interpreter as it starts."""
+"""Variables that the interpreter reads only when it starts."""
 
 
 def can_fork(env: Mapping[str, str], streams: Mapping[str, object]) -> bool:
@@ -100,7 +100,7 @@ class Fork:
     def communicate(self, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
         """Read both streams to their end, and wait for the end of the process."""
         until = None if timeout is None else time.monotonic() + timeout
-        # A stream that the test has closed has nothing more to say, as for `subprocess`.
+        # Ignore streams that the test has closed, as `subprocess` does.
         streams = {one.fileno(): one for one in self._streams if one and not one.closed}
         places = [one.fileno() if one and not one.closed else None for one in self._streams]
         read = {number: bytearray() for number in streams}
@@ -111,7 +111,7 @@ class Fork:
             if not ready:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
             for number in ready:
-                # What was read ahead is in the stream's own buffer.
+                # `read1` also returns bytes that were already in the stream's buffer.
                 piece = streams[number].read1(65536)  # type: ignore[attr-defined]
                 read[number] += piece
                 left -= set() if piece else {number}
@@ -204,7 +204,7 @@ class _Client:
         self._process.wait()
 
 
-# What follows runs in the process that is forked, and in forks.
+# The functions below run in the server process and in its forks.
 
 
 def _serve(requests: socket.socket) -> Mapping[str, Any] | None:
@@ -277,7 +277,7 @@ def _import_all() -> None:
 def main() -> None:
     """Serve requests; in a fork, run the requested module."""
     _import_all()
-    # No fork looks through what is imported for garbage, which would copy all its memory.
+    # Garbage collections in forks would copy the memory of all imported modules.
     gc.collect()
     gc.freeze()
     requests = socket.socket(fileno=int(sys.argv[1]))

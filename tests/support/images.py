@@ -28,7 +28,7 @@ def build_agent_image(engine: ImageEngine, agent: str) -> str:
     """Build the image of `agent` unless it is up to date, and return its name."""
     lock = Path(tempfile.gettempdir()) / f"orchestrator-test-images-{os.getuid()}.lock"
     with lock.open("w") as file:
-        # One at a time: what two of them share would be made twice.
+        # One build at a time: concurrent builds would repeat the layers that they share.
         fcntl.flock(file, fcntl.LOCK_EX)
         builder = ImageBuilder(engine=engine, environ=os.environ, progress=lambda _: None)
         builder.build_base()

@@ -20,9 +20,9 @@ from tests.support.runs import shell_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = float(os.environ.get("TEST_PATIENCE", "180"))
-"""Seconds that tests wait for what must happen; `make mutation` waits less, as much fails there."""
+"""Seconds to wait for an expected event; fewer in `make mutation`, where many tests fail."""
 LATE = min(30.0, PATIENCE)
-"""Seconds by which a busy machine may be late; what a test excludes would take far longer."""
+"""Accepted delay on a busy machine, in seconds, far below the delay by a bug."""
 _CODE = """
 import sys
 from pathlib import Path
@@ -78,7 +78,7 @@ class LiveRun:
     def going_on(
         self, engine: ContainerEngine, *tasks: str, running: int = 1, **rest: Any
     ) -> Iterator[None]:
-        """Run the tasks during the block, which is entered when `running` of them run."""
+        """Run the tasks during the block, which begins when `running` of them are running."""
 
         def execute() -> None:
             self.result = shell_run(self.repo, engine, *tasks, **rest)
@@ -97,7 +97,7 @@ class LiveRun:
 def killed_run(repo: Path, scratch: Path, *tasks: str) -> None:
     """Leave behind a run that was killed after each of its tasks had printed something."""
     scratch.mkdir()
-    # A session of its own, and so a process group.
+    # Each task leads a process group, and records its id so that it can be killed.
     noted = [f"echo $$ > {scratch / f'task-{i}'}; {task}" for i, task in enumerate(tasks)]
     process = subprocess.Popen(
         [sys.executable, "-c", _CODE, str(repo), str(scratch), *noted], cwd=ROOT

@@ -48,7 +48,7 @@ from tests.support.local_process import LocalProcess
 
 _CHUNK = 64 * 1024
 _DEATH = 10.0
-# The machine's own /tmp stays visible: host paths that tests hand to a task are below it.
+# /tmp of the machine stays visible, because tests pass paths below it to tasks.
 _SHARED = "/tmp"
 
 
@@ -210,12 +210,12 @@ class LocalContainer:
         self._removed = False
         self._read = False
         self._users = 1
-        """Of the pipes: ourselves until the removal, and whoever reads."""
+        """Number of users of the pipes: the container until it is removed, and each reader."""
         self._counting = threading.Lock()
         self._history: list[LogChunk] = []
         self._state = ContainerState(started_at=None, ended_at=None)
         self._process: subprocess.Popen[bytes] | None = None
-        # Whoever reads the output sleeps on the pipes; that of the end is one of them.
+        # Readers of the output wait for all pipes; this pipe signals the end of the process.
         self._end_seen, self._end = os.pipe()
 
     def start(self) -> None:
@@ -240,8 +240,8 @@ class LocalContainer:
         return self._state
 
     def _reap(self, process: "subprocess.Popen[bytes]") -> None:
-        # Not waited for yet, so the group's id cannot be given to another meanwhile.
-        with suppress(ChildProcessError):  # whoever asked after it has waited for it
+        # WNOWAIT keeps the process id, so no other group can get the id before the kill.
+        with suppress(ChildProcessError):  # another thread has already waited for the process
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         process.wait()
@@ -270,7 +270,7 @@ class LocalContainer:
         with self._counting:
             if self._users == 0:
                 raise EngineError(f"no such container: {self.id}")
-            # From here on a removal leaves the pipes open, for they are being read.
+            # While the pipes are being read, a removal leaves them open.
             self._users += 1
         try:
             open_pipes: dict[Stream, int] = {
@@ -339,7 +339,7 @@ class LocalContainer:
         if signal == "SIGKILL":
             self._signal_group(_SIGKILL)
         else:
-            # `send_signal` would wait for a process that has ended, and `_reap` find none.
+            # `send_signal` would reap an ended process, so that `_reap` would not find it.
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, _SIGTERM)
 
@@ -396,7 +396,7 @@ def _words(spec: ContainerSpec, paths: Mapping[str, Path]) -> list[str]:
     words = [_translated(word, paths) for word in spec.command]
     if words[0] == "python3":
         words[0] = sys.executable
-    # The shell says 127 and 126 where a program is missing or no program, as containers do.
+    # Like a container, the shell exits with 127 or 126 if a program is missing or not executable.
     return ["/bin/sh", "-c", 'exec "$@"', "sh", *words]
 
 

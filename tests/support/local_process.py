@@ -36,7 +36,7 @@ class LocalProcess:
             self._pipes = {self._screen: "stdout"}
             ends = (into, into, into)
             self.resize(terminal)
-            # The first terminal that the leader of a session opens is the one whose keys reach it.
+            # The first terminal that a session leader opens becomes its controlling terminal.
             command = ("/bin/sh", "-c", 'exec < "$0"; exec "$@"', os.ttyname(into), *command)
         self._process = subprocess.Popen(
             command, cwd=cwd, env=env, stdin=ends[0], stdout=ends[1], stderr=ends[2],
@@ -53,7 +53,7 @@ class LocalProcess:
             while selector.get_map():
                 for key, _ in selector.select():
                     data = b""
-                    # A terminal whose other end is closed is an error and no end.
+                    # Linux reports the end of a terminal as an error.
                     with suppress(OSError):
                         data = os.read(key.fd, _CHUNK)
                     if data:

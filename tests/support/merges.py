@@ -13,7 +13,7 @@ from orchestrator.git.repository import Repository
 from tests.support.repository import git
 
 Content = str | bytes | tuple[str, str] | None
-"""Text, or mode and text (of a submodule, its commit); None deletes."""
+"""Text, or mode and text, of a file (commit of a submodule); None deletes the file."""
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NUMBERS = "".join(f"{number}\n" for number in range(30))
 

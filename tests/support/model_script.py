@@ -9,7 +9,7 @@ from typing import Any, Self
 Json = dict[str, Any]
 
 _CLOSING_TEXT = "Stopped before the task was done."
-"""What a request without tools gets where the script has tool calls: it asks for a summary."""
+"""Answer to a request without tools at a turn with tool calls: it asks for a summary."""
 _NO_SUCH_TASK = "the script has no answer for this model and task"
 
 
@@ -85,7 +85,7 @@ class Exchange:
 
     path: str
     key: str
-    """The API key it came with, or an empty string."""
+    """API key of the request, or an empty string."""
     model: str
     task: str
     number: int
@@ -116,7 +116,7 @@ class Asked:
     model: str
     task: str
     number: int
-    """How many answers it already carries."""
+    """Number of answers that the request already contains."""
     tools: frozenset[str]
 
 

@@ -66,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             self.send_header("Content-Type", kind)
             if status != 200:
-                # Whoever tries again by this header does not wait for seconds.
+                # Keeps the waits of clients short that honour this header.
                 self.send_header("Retry-After-Ms", "100")
             self.end_headers()
             for part in parts:

@@ -16,7 +16,7 @@ from tests.support.repository import git
 DATA = Path(__file__).parents[1] / "data"
 _RECORDED_AT = b"/home/ann/shop"
 _FIRST_USER = 20_000
-"""The user id of worker N is N more, where root runs the orchestrator."""
+"""User id of worker 0: if root runs the orchestrator, N is added for worker N."""
 _OF_THE_WORKER = ("git", "handed", "harvest", "out", "pointer", "upper")
 
 

@@ -25,7 +25,7 @@ NETWORK = "10.99.112.0/24"
 PRIVATE = "10.99.113.0/24"
 NAME_SERVER = "10.99.112.53"
 OWN = "10.99.112.1"
-"""This machine's address towards the outside."""
+"""Address of this machine in the network of the outside."""
 _DEVICE = "orch-outside"
 _ADDRESSES = (*(f"10.99.112.{n}" for n in (10, 11, 12, 53)), "10.99.113.10")
 RECORDS = {
@@ -39,7 +39,7 @@ RECORDS = {
     "machine.example": [OWN],
     "changing.example": ["10.99.112.10", "10.99.113.10"],
 }
-"""Addresses by name; of several, each answer has the next."""
+"""Addresses by name; with several addresses, successive answers take turns."""
 _LOCK = Path(tempfile.gettempdir()) / "orchestrator-test-outside.lock"
 
 
@@ -118,7 +118,7 @@ def outside(folder: Path) -> Iterator[Outside]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _ip("link", "delete", _DEVICE, check=False)  # left by a session that was killed
         for network in (NETWORK, PRIVATE):
-            # Wherever the device is gone, no packet finds another way out.
+            # Without the device, this route drops the packets: they never leave the machine.
             _ip("route", "replace", "blackhole", network, "metric", "4000")
             stack.callback(_ip, "route", "delete", "blackhole", network, "metric", "4000")
         namespace = f"orchestrator-outside-{secrets.token_hex(3)}"

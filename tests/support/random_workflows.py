@@ -22,7 +22,7 @@ def random_workflow(chance: random.Random, count: int) -> Workflow:
 
 def _task(chance: random.Random, name: str, before: Sequence[str]) -> Task:
     wanted = chance.choice([0, 0, 1, 1, 2, 3])
-    # Of those a moment ago, so that there are long chains and no task with a hundred ancestors.
+    # Dependencies are recent tasks, which creates long chains.
     near = before[-8:]
     file = "shared.txt" if chance.random() < 0.06 else f"{name}.txt"
     code = 1 if chance.random() < 0.08 else 0
@@ -65,7 +65,7 @@ def _check_task(
     if task.id in ran:
         assert task.when != "on_success" or not failed, task
         assert task.when != "on_failure" or failed, task
-        # A start is told to the millisecond.
+        # Start times are rounded to milliseconds.
         for name in task.depends_on:
             if name in ran:
                 assert ran[name][1] <= ran[task.id][0] + timedelta(milliseconds=2), (name, task.id)

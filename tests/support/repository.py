@@ -20,7 +20,7 @@ def git(repo: Path, *arguments: str) -> str:
 def make_repository(path: Path) -> Path:
     """Create a repository with two commits and a few files."""
     shutil.copytree(_template(), path, symlinks=True, dirs_exist_ok=True)
-    # The index knows files by their inodes.
+    # The index contains inodes, which differ after the copy.
     git(path, "update-index", "-q", "--refresh")
     return path
 
@@ -65,7 +65,7 @@ def _ours(repo: Path, path: Path) -> bool:
         return True
     if relative.parts[0] != ".git":
         return False
-    # What git itself keeps for worktrees and branches, our own records, and the exclude file.
+    # Git's data on worktrees and branches, the orchestrator's state, and the exclude file.
     return relative.parts[1] in {"worktrees", "objects", "orchestrator", "logs", "refs"} or (
         relative.parts[1:] in {("info", "exclude"), ("packed-refs",)}
     )

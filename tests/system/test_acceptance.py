@@ -41,7 +41,7 @@ def test_five_tasks_in_three_slots_refill_at_once(repo: Path, client: docker.API
     times = task_times(done.results)
     for moment, _ in times:
         assert sum(begun <= moment < ended for begun, ended in times) <= 3
-    # Worker 2 naps on: 4 and 5 must have begun before it ended, as 1 and 3 made room.
+    # Workers 4 and 5 use the slots of 1 and 3, so they start before worker 2 ends.
     assert times[3][0] < times[1][1]
     assert times[4][0] < times[1][1]
     assert ours(client, repo) == []
@@ -85,7 +85,7 @@ def test_limits_end_only_their_worker(repo: Path, client: docker.APIClient) -> N
     assert results[4]["status"] == "success"
     assert done.returncode == 1
     assert ours(client, repo) == []
-    # What the deaf one wrote before its deadline is on its branch.
+    # The file that worker 3, which ignores SIGTERM, wrote before its deadline is on its branch.
     assert git(repo, "show", "architect/parallel-3:started.txt") == "started"
     assert results[3]["files_modified"] == ["started.txt"]
 
@@ -131,7 +131,7 @@ rm src/app.py; mkdir -p new/dir; echo x > new/dir/untracked; ln -s a.txt link
     assert {path.lstat().st_uid for path in worktree.rglob("*")} == {os.getuid()}
     assert fingerprint(repo) == before
     git(repo, "fsck", "--strict")
-    # The seed's own way to clean up by hand.
+    # The user can clean up with plain git.
     git(repo, "worktree", "remove", ".architect-parallel-1")
     git(repo, "branch", "-D", "architect/parallel-1")
 
@@ -222,7 +222,7 @@ def test_disk_log_inodes_and_silence_each_end_one_worker(
     done = orchestrator(
         *SHELL,
         "--task", "echo kept > kept; head -c 300m /dev/zero > big; sleep 100",
-        # It says something now and then: how fast files are made is the machine's affair.
+        # Prints lines to stay below the silence limit, however slowly files are created.
         "--task", "mkdir m; cd m; seq 9000 | xargs -n 300 sh -c 'echo; touch $@' x; sleep 99",
         "--task", "yes | head -c 100m; sleep 100",
         "--task", "echo once; sleep 100",

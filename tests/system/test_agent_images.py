@@ -10,7 +10,7 @@ from orchestrator.engine.labels import MANAGED
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
-# What it prints, and the most the image may take, in MB.
+# Command, its expected output, and the maximum size of the image in MB.
 AGENTS = {
     "architect": (["architect", "--version"], "architect, version 1.1.0", 400),
     "codex": (["codex", "--version"], "codex-cli 0.169.0", 600),
@@ -21,7 +21,7 @@ AGENTS = {
     "aider": (["aider", "--version"], "aider 0.86.2", 900),
 }
 
-# The task's `python3` is the system's, and a `node` of the agent's is not the task's.
+# Tasks see the system's `python3`, and not the agent's `node`.
 SCRIPT = """"$@"
 for program in git python3 node npm pip; do command -v $program || echo "no $program"; done
 """
@@ -31,7 +31,7 @@ def test_every_agent_is_tested() -> None:
     assert set(AGENTS) == set(INSTALLERS)
 
 
-# The others are built by `make agents`: a fresh machine takes minutes for them.
+# Other images are only built by `make agents`, because their first build takes minutes.
 FIRST = ("architect", "codex", "claude")
 
 

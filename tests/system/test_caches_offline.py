@@ -16,7 +16,7 @@ from tests.support.cli import orchestrator
 from tests.support.repository import git, make_repository
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
-# An overlay takes no path with a comma.
+# Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 DOCKERFILE = f"""FROM {BASE_IMAGE}
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-venv

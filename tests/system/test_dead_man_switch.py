@@ -17,7 +17,7 @@ from tests.support.repository import git
 pytestmark = pytest.mark.docker
 DEADLINE, GRACE = 6, 1
 LATE = min(60.0, PATIENCE)
-"""Seconds after both by which all is dead on a machine that has much else to do."""
+"""Accepted delay of the kill after deadline and grace on a busy machine, in seconds."""
 STUBBORN = (
     "trap '' TERM; echo begun > work.txt; printf 'Go on? (y/n) '; while :; do sleep 0.1; done"
 )

@@ -55,7 +55,7 @@ class Screen:
         self.resize(rows=30, columns=90)
         self.before = termios.tcgetattr(self._end)
         self.said = b""
-        # The first terminal that the leader of a session opens is its own.
+        # The first terminal that a session leader opens becomes its controlling terminal.
         enter = ("/bin/sh", "-c", 'exec < "$0"; exec "$@"', os.ttyname(other))
         self.process = subprocess.Popen(
             [*enter, sys.executable, "-m", "orchestrator", *arguments],
@@ -81,7 +81,7 @@ class Screen:
     def _read(self) -> bytes:
         said = b""
         if select.select([self._end], [], [], 0.1)[0]:
-            # Linux tells the end of a terminal by an error.
+            # Linux reports the end of a terminal as an error.
             with suppress(OSError):
                 said = os.read(self._end, 65536)
         self.said += said
@@ -173,7 +173,7 @@ class TestShell:
 
     def test_shell_follows_the_window_size(self, shell: Screen) -> None:
         shell.resize(rows=12, columns=34)
-        # The size goes a way of its own, which may be longer than that of the keys.
+        # The new size may arrive after the typed keys.
         shell.type("until stty size | grep '^12 34$'; do sleep 0.1; done\r")
         shell.read_until(r"[\r\n]12 34\r\n")
         shell.type("exit\r")
@@ -186,8 +186,8 @@ class TestShell:
         shell.type("\x03")
         shell.read_until(r"[$#] ")
         shell.type("echo $?\r")
-        # The key that ends the shell counts at the prompt alone: while the shell changes the
-        # terminal's mode, it is lost.
+        # Ctrl-D must be typed at the prompt: while the shell changes the terminal's mode, the key
+        # is lost.
         shell.read_until(r"(?s)130\r\n.*[$#] ")
         shell.type("\x04")
         assert shell.finish() == 0

@@ -68,10 +68,10 @@ def test_only_listed_hosts_are_reached(
         "https://a.wide.example/": served("10.99.112.12"),
     }
     closed_urls = (
-        # Not on the list: a port, the domain itself, an address.
+        # Not on the allow-list: other ports, the domain of a wildcard, an address.
         "https://other.example/", "http://files.example/",
         "https://files.example:8443/", "https://wide.example/", "https://10.99.112.10/",
-        # On the list, but at an address that no entry opens.
+        # On the allow-list, but with an address that is always blocked or not allowed.
         "https://metadata.example/", "https://loopback.example/", "https://machine.example/",
         "https://private.example/",
     )  # fmt: skip

@@ -20,11 +20,11 @@ from orchestrator.errors import ImageBuildError, ImageNotFoundError
 
 pytestmark = pytest.mark.docker
 
-# Always the same, so that the daemon keeps one build of it and not one for each test run.
+# A constant, so that the daemon caches one build instead of one per test run.
 MARKER = "# only in the bundle of the machine that builds\n"
 WORKER = "orchestrator/test-images:worker"
 SCRATCH = "orchestrator/test-images:scratch"
-# Put together by the shell, for a process that searches finds its own command line.
+# Split by quotes, so that grep does not find its own command line in /proc.
 SEARCH = (
     'grep -rlF "# only in the bundle"" of the machine" /etc /home /opt /root /run /tmp /usr /var'
 )
@@ -172,7 +172,7 @@ def test_failed_step_shows_its_last_lines(
     assert len(lines) == 15
     assert "  the reason is 42" in lines
     assert engine.image_id(scratch) is None
-    # As the daemon lists them: an inspection of each would race with other tests' ends.
+    # The low-level list: inspecting containers of other tests would race with their removal.
     assert [c for c in docker_client.api.containers(all=True) if command in c["Command"]] == []
 
 

@@ -83,7 +83,7 @@ def test_written_file_is_valid_and_the_run_works(tmp_path, image, files, setup, 
     assert (made.returncode, made.stdout) == (0, f"{project}/orchestrator.yaml\n"), made.stderr
     assert plain(project)["setup"] == setup
     assert plain(project)["checks"] == checks
-    # What has a setup is only of use when it is named: the file is a stranger's otherwise.
+    # A file with `setup` is only accepted if it is named with `--config`.
     file = ("orchestrator.yaml",) if setup else ()
     chosen = ("--config", *file) if setup else ("--agent-cli", "shell")
     assert f"`orchestrator parallel {' '.join(chosen)} --image {image} " in made.stderr

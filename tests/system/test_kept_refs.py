@@ -8,7 +8,7 @@ from tests.support.cli import orchestrator
 from tests.support.repository import git, make_repository
 
 pytestmark = pytest.mark.docker
-# An overlay takes no path with a comma.
+# Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 PLANT = (
     "mkdir -p fake/refs; echo x > fake/HEAD; echo x > fake/refs/x; git add -A; git commit -qm fake"

@@ -11,7 +11,7 @@ from tests.support.repository import fingerprint, git
 from tests.support.runs import show
 
 pytestmark = pytest.mark.docker
-# An overlay takes no path with a comma.
+# Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 CONTENT = b"content\n" * 50_000
 

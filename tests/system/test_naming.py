@@ -36,7 +36,7 @@ def test_killed_run_with_worktrees_outside_is_resumed_and_cleaned_up(tmp_path: P
     assert [one["branch"] for one in found] == ["solve/one", "solve/two"]
     places = [tmp_path / ".worktrees" / name for name in ("one-1", "two-2")]
     assert [Path(one["worktree_path"]) for one in found] == places
-    # In its container each is at the same place as ever, and the second began with the first's.
+    # The path in containers does not depend on the names; task two starts with one's files.
     log = (Path(found[0]["log"]) / "stdout.log").read_text()
     assert str(tmp_path) not in log
     assert log.splitlines()[-1] == "a"

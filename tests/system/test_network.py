@@ -72,7 +72,7 @@ def log_of(result: dict) -> str:
 def test_worker_does_not_reach_the_machine(repo: Path, host_port: int) -> None:
     places = [f"{address}:{host_port}" for address in machine_addresses()]
     assert f"{bridge_gateway()}:{host_port}" in places
-    # The gateway of its own network is only known inside.
+    # The gateway of the worker's network is only known inside the container.
     task = f"{TRY}{GATEWAY}\npython3 /tmp/try.py $GW:{host_port} " + " ".join(
         [f"host.docker.internal:{host_port}", *places]
     )
@@ -92,7 +92,7 @@ def test_only_allowed_destinations_are_reached(repo: Path, host_port: int) -> No
     assert log_of(by_name.results[1]).count("reached") == 2
     other_port = orchestrator(
         *SHELL, task, "--workers", "1", "--allow", f"{bridge_gateway()}:1",
-        # No variable of a model's API: it opens nothing.
+        # Not a variable of a model's API, so its host is not allowed.
         "--env", f"DATABASE_URL=http://{bridge_gateway()}:{host_port}", cwd=repo,
     )  # fmt: skip
     assert "reached" not in log_of(other_port.results[2])
@@ -114,7 +114,7 @@ def test_workers_do_not_reach_each_other(repo: Path, client: docker.APIClient) -
     for result in done.results.values():
         lines = log_of(result).splitlines()
         assert lines[0].endswith("reached")
-        assert sum(line.endswith("reached") for line in lines[1:]) == 1, lines  # itself alone
+        assert sum(line.endswith("reached") for line in lines[1:]) == 1, lines  # only itself
     assert ours(client, repo) == []
 
 

@@ -23,11 +23,11 @@ def test_recorded_killed_run_is_resumed_retried_cleaned_up_and_restored(shop: Pa
 
     found = {one: (result["status"], result["reason"]) for one, result in resumed.results.items()}
     assert found == {7: ("success", None), 8: ("failed", "engine_error"), 9: ("success", None)}
-    # The recording has no container: what worker 8 wrote before is brought in all the same.
+    # The container of worker 8 is gone, but its earlier work is harvested.
     assert "container is gone" in resumed.results[8]["message"]
     assert show(shop, "architect/parallel-8:two.txt") == "two"
     assert show(shop, "architect/parallel-9:three.txt") == "three"
-    # What was done before the run was killed is not done again.
+    # A worker that ended before the kill is not repeated.
     assert resumed.results[7]["commit"] == before
 
     retried = orchestrator("retry", "7", "--json", cwd=shop)

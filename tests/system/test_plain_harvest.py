@@ -35,7 +35,7 @@ OTHERS = (
     "rm -r src; mkdir src; echo x > src/x.txt",
     "mkdir sub; git -C sub init -q; echo x > sub/x.txt",
 )
-"""Tasks that leave something else as well."""
+"""Tasks that leave more than ordinary files, such as links, commits or deletions."""
 
 
 class Recording(DockerEngine):

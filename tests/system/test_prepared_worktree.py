@@ -105,5 +105,5 @@ def test_read_only_worker_cannot_write(repo: Path, tmp_path: Path) -> None:
     assert (result["files_modified"], result["commit"]) == ([], git(repo, "rev-parse", "HEAD"))
     said = (Path(result["log"]) / "stderr.log").read_text()
     assert said.count("Read-only file system") >= 4
-    # No container had to look for what it wrote.
+    # No harvest was needed: the worktree is read-only.
     assert not (Path(result["log"]) / "out").exists()

@@ -54,8 +54,8 @@ def shop(tmp_path: Path, docker_client: docker.DockerClient) -> Iterator[Path]:
     yield top
     built = docker_client.images.list(filters={"label": "orchestrator.project"})
     ours = [image for image in built if image.labels["orchestrator.project"].startswith(f"{top}/")]
-    # The engine refuses to remove what another image stands on. What a failed build left has no
-    # tag and nothing on it; of the others the tags go, which ends each when its last one went.
+    # The engine refuses to remove an image that others are based on: remove images without a
+    # tag, left by failed builds, and then all tags. An image disappears with its last tag.
     for image in sorted(ours, key=lambda image: bool(image.tags)):
         for name in image.tags or [image.id]:
             docker_client.images.remove(name, force=True)
@@ -183,12 +183,12 @@ def test_image_contains_no_private_files_of_the_checkout(
         done.stdout.strip(), ["find", "/all", "-type", "f"], network_mode="none", remove=True
     )
     names = {line.removeprefix("/all/") for line in listed.decode().split()}
-    # What a new repository has beside: a file, and a folder with one.
+    # Ordinary and private files, also in a folder.
     assert {"Dockerfile", ".npmrc", "kept.txt"} <= names
     private = {".env", "run.log", "sub/.env.local", "sub/id_rsa", "ignored"}
     assert not private & names
     assert not [name for name in names if name.startswith((".git/", ".architect-"))]
-    # The first stage has no name, and goes; so does what a second build takes the name of.
+    # Builds leave no unnamed image: neither the first stage nor an image that was replaced.
     assert unnamed(docker_client, tmp_path) == []
     old = docker_client.images.get(done.stdout.strip()).id
     again = ["image", "build", "--agent", "shell", "--no-cache", "--from"]

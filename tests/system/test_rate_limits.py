@@ -19,7 +19,7 @@ pytestmark = pytest.mark.docker
 OUTAGE = 5.0
 CAPACITY, RATE = 4, 4.0
 SLACK = 1.0
-"""Seconds from the decision to start a worker to its event, at most."""
+"""Maximum time, in seconds, from the decision to start a worker to its event."""
 ASK = """
 import json, sys, urllib.error, urllib.request
 body = {"model": "m", "messages": [{"role": "user", "content": "do it"}]}

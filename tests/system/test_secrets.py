@@ -165,7 +165,7 @@ def test_two_workers_have_their_own_directories(repo: Path, client: docker.APICl
     sources = set()
     for container in containers:
         assert inside(client, container, "cat /run/secrets/*") == VALUE
-        # Neither the directory above nor another worker's is to be seen from inside.
+        # A worker sees neither the parent directory nor the files of another worker.
         assert inside(client, container, "ls /run/secrets") == "DEPLOY_TOKEN\n"
         assert inside(client, container, "ls -d /dev/shm/*").endswith("No such file or directory\n")
         mounts = client.inspect_container(container)["Mounts"]

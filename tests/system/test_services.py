@@ -36,7 +36,7 @@ services:
     variables:
       DATABASE_URL: "postgres://postgres:local-only@{{host}}:{{port}}/postgres"
 """
-# The number of the worker goes into its database, and from there to whoever asks its web server.
+# Stores the worker's number in its database; the web server reads it from there.
 SERVE = """\
 psql -q "$DATABASE_URL" -c "create table who as select $ORCHESTRATOR_WORKER_ID as id"
 cat > server.py <<'P'
@@ -257,7 +257,7 @@ def test_timeout_removes_the_services(repo: Path, client: docker.APIClient) -> N
         "--grace", "0", "--json", cwd=repo,
     )  # fmt: skip
     assert done.results[1]["status"] == "timeout"
-    # The time that the database took to get ready is not the worker's.
+    # The start of the database does not count towards the worker's duration.
     assert 2 <= done.results[1]["duration"] < 2 + LATE
     assert ours(client, repo) == []
 

@@ -13,7 +13,7 @@ from tests.support.live import eventually, states
 from tests.support.repository import fingerprint, git, make_repository
 
 pytestmark = pytest.mark.docker
-# An overlay takes no path with a comma.
+# Overlay options cannot contain a comma, so the mode `bind` is used there.
 PLACES = {"overlay": "plain", "bind": "with,comma"}
 TASK = (
     "set -e; cat a.txt; echo w > a.txt; rm -r src; chmod +x a.txt; echo new > new; "

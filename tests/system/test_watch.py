@@ -63,7 +63,7 @@ def test_watch_shows_the_workers_and_ends_with_the_run(tmp_path: Path) -> None:
             env={"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "", "LINES": ""},
         )  # fmt: skip
         os.close(terminal.theirs)
-        # One file changed, CPU time used, memory, disk, and the last line made harmless.
+        # Changed files, CPU, memory, disk, and the last line without control characters.
         measured = r"running +\d.* 1 +[1-9]\d*% +[\d.]+[KM] +[\d.]+[KM] +look \ufffd\[2J"
         terminal.read_until(lambda: any(re.search(measured, row) for row in terminal.rows(1)))
         terminal.read_until(lambda: any(" failed " in row for row in terminal.rows(2)))

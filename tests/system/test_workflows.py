@@ -154,7 +154,7 @@ def test_task_manifest_runs(repo: Path, client: docker.APIClient, scripted: str)
     assert files(repo, found["integration-tests"]["branch"]) == {
         "setup-db.txt", "backend.txt", "frontend.txt", "integration-tests.txt",
     }  # fmt: skip
-    # A worker's changes are its own alone.
+    # Files of dependencies are not listed as modified by the task.
     assert found["integration-tests"]["files_modified"] == ["integration-tests.txt"]
 
 
@@ -301,7 +301,7 @@ tasks:
     assert [one["id"] for one in json.loads(told.removeprefix("all of "))] == [
         "review-1", "review-2",
     ]  # fmt: skip
-    # What ran the command that gave the items left nothing.
+    # The command that lists the items is not recorded as a run.
     assert len(orchestrator("ls", "--json", cwd=repo).json["runs"]) == 2
 
 

@@ -51,7 +51,7 @@ def test_every_encoding_is_found_across_chunk_boundaries(name: str) -> None:
     data = b"before " + spelt + b"\nafter"
     whole = redactor.data(data)
     assert b"[redacted:API]" in whole
-    # Of base64 a character at either end may say something of the neighbours too.
+    # In base64, the first and last character may also encode bits of neighbouring bytes.
     assert len(whole) <= len(data) - len(spelt) + len(b"[redacted:API]") + 24
     assert whole.startswith(b"before ")
     assert whole.endswith(b"\nafter")
@@ -87,7 +87,7 @@ def test_other_data_is_neither_changed_nor_held_back() -> None:
     redactor = Redactor({"API": b"correct horse battery"})
     fed = redactor.stream()
     for _ in range(200):
-        # No first letter of a value, nor of any spelling of it, but in words that go on otherwise.
+        # Random bytes without the value's first letter, then a text that begins like the value.
         chunk = random.randbytes(random.randint(0, 300)).replace(b"c", b"") + b"correct hat\n"
         assert fed.feed(chunk) == chunk
     assert fed.flush() == b""
@@ -144,7 +144,7 @@ def test_end_of_a_base64_value_is_redacted_completely(
         start, found, end = shown.partition(b"[redacted:API]")
         assert found
         assert len(start) == (len(before) * 8 + 5) // 6
-        # What follows is of the line's end alone: of another value it is the same.
+        # The text after the marker reveals nothing of the value: it is the same for another value.
         assert said.endswith(end)
         assert end == encode(before + bytes(length) + after)[len(said) - len(end) :]
         assert len(end) <= len(encode(after)) + 2

@@ -43,7 +43,7 @@ class TestAttempts:
         assert (worker.status, worker.attempts, worker.reason) == (Status.SUCCESS, 3, None)
         assert (count(tally), worker.files_modified) == (3, ["a.txt", "of-3"])
         assert retried(events) == [(1, 2, "agent_failed", 0.0), (1, 3, "agent_failed", 0.0)]
-        # From the base each time.
+        # Each attempt started from the base.
         assert show(repo, "architect/parallel-1:a.txt") == "a\n3"
         assert git(repo, "rev-parse", "architect/parallel-1") == worker.commit
         assert git(repo / ".architect-parallel-1", "status", "--porcelain") == ""
@@ -205,7 +205,7 @@ class TestChangedByTheUser:
             "changed meanwhile" in note and "continues with the changes" in note for note in notes
         )
         assert (tree / "of-1").read_text() == "mine\n"
-        # The second attempt went on from what is in the worktree, so its branch did too.
+        # The second attempt continued in the changed worktree, so its branch continues too.
         first = kept(repo)["1/1"]
         assert git(repo, "merge-base", first, worker.branch) == first
         assert git(repo, "rev-parse", worker.branch) == worker.commit
@@ -241,7 +241,7 @@ class TestWaiting:
         assert (worker.status, worker.reason) == (Status.FAILED, Reason.CANCELLED)
         assert (worker.attempts, count(tally)) == (1, 1)
         assert worker.message == "cancelled before attempt 2; attempt 1: agent_failed: attempt 1"
-        # What it wrote is where it was, the branch.
+        # The work of the first attempt stays on the branch.
         assert show(repo, "architect/parallel-1:of-1") == "1"
         assert worker.commit == git(repo, "rev-parse", "architect/parallel-1")
 

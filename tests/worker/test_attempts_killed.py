@@ -34,7 +34,7 @@ _KEPT = [
     *(step for step in _STEPS if not step[0].endswith(_OF_BASE_ALONE)),
     ("orchestrator.git.repository:Repository.move_branch", 2),
 ]
-"""Steps of a run whose next attempt goes on from what the last one left."""
+"""Steps of a run in which each attempt continues the work of the previous one."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -64,7 +64,7 @@ class TestKilled:
         engine = LocalEngine(tmp_path / "again")
         (worker,) = ResumedRun(state_of(repo), engine=engine).execute().results
         if target.endswith("note_ending") and when == "before":
-            # A container of this engine is lost with its process, and that is an attempt too.
+            # The local engine loses the container with the run's process: the attempt is repeated.
             assert (worker.status, worker.attempts, count(tally)) == (Status.SUCCESS, 3, 3)
             return
         assert (worker.status, worker.attempts, count(tally)) == (Status.SUCCESS, 3, 3)

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.worker.bundle import MOST_BYTES, bundle
 
 HEADROOM = 24 * 1024
-"""Bytes that the harvest's program may still grow before it must be passed in another way."""
+"""Minimum distance, in bytes, between the program's size and the limit of an argument."""
 
 
 def test_harvest_program_fits_into_an_argument() -> None:
@@ -28,6 +28,6 @@ def test_python_without_the_package_runs_the_harvest() -> None:
         [sys.executable, "-I", "-S", "-c", bundle("pack_work"), *("/nowhere",) * 9],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
-    # All its modules were found, and it began to work.
+    # The error shows that all modules were found and the program began to work.
     assert "FileNotFoundError" in done.stderr
     assert "/nowhere" in done.stderr

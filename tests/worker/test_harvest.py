@@ -9,7 +9,7 @@ from tests.support.local_engine import LocalEngine
 from tests.support.repository import git
 from tests.support.runs import shell_run, show
 
-# A worker's git finds its store by variables here; a nested repository must not.
+# Variables lead the worker's git to its store; a nested repository needs git without them.
 ALONE = "env -u GIT_DIR -u GIT_WORK_TREE -u GIT_ALTERNATE_OBJECT_DIRECTORIES "
 KEPT = "; echo kept > kept.txt"
 

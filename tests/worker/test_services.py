@@ -291,7 +291,7 @@ def test_specification_of_a_services_container(repo: Path, tmp_path: Path, netwo
     service = described(
         command=("sleep", "60"), cpus=0.5, memory="64m", pids=20, tmpfs=("/data",), env={"A": "b"}
     )
-    # There is an open network in either case.
+    # Setup uses the open network in both cases.
     isolation = Isolation.model_validate({"network": network, "setup_network": "open"})
     project = Project(services={"db": service}, setup=("true",))
     config = configured("true", project=project, isolation=isolation)

@@ -292,5 +292,5 @@ def test_stages_get_no_untrusted_or_agent_variables(
         assert ("pass-word" in str(spec.env)) == (not closed)
     networks = {role: spec.egress is not None for role, spec in seen.items()}
     opened = not closed
-    # The last setup is that of the checks; a check has no network of its own accord.
+    # The last setup container belongs to the checks; checks have no network by default.
     assert networks == {"setup": opened, "teardown": opened, "check": False}

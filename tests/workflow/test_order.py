@@ -84,7 +84,7 @@ def test_limits_of_complexities_can_be_set() -> None:
     flow = workflow(*tasks).model_copy(update={"complexity": AtOneTime(high=2, low=3)})
     assert started(flow, waiting="high0 high1 high2", free=9) == "high0 high1"
     assert started(flow, waiting="low0 low1 low2 low3", free=9) == "low0 low1 low2"
-    # A half and a third leave no room for another third.
+    # Tasks take 1/2 and 1/3 of the capacity, which leaves no room for another 1/3.
     assert started(flow, waiting="low0 low1", running="high0", free=9) == "low0"
 
 

@@ -70,7 +70,7 @@ def test_collection_may_be_repeated(place: Path) -> None:
     (place / "findings.md").write_text("first\n")
     (place / "artifacts" / "a").write_text("a")
     first = taken(place)
-    # A process that takes over makes the place anew.
+    # A process that takes over the run creates the directory again.
     again = make_place(place.parent, USER)
     (again / "findings.md").write_text("nobody's\n")
     (again / "artifacts" / "b").write_text("b")

@@ -35,7 +35,7 @@ READ = 'cat "$npm_config_cache/deep/a" > found.txt'
 def warmed(repo: Path, engine: LocalEngine, setup: str = FILL) -> Status:
     wishes = configured("any", setup=(setup,), caches=("npm",), teardown=("exit 9",))
     wishes = warming_config(wishes.model_copy(update={"agent_cli": "shell"}))
-    # The local engine has no networks.
+    # The local engine does not support networks.
     isolation = wishes.isolation.model_copy(update={"setup_network": "none"})
     wishes = wishes.model_copy(update={"isolation": isolation})
     return Warming(wishes, repo, engine=engine).execute().results[0].status
@@ -99,7 +99,7 @@ def test_links_are_copied_as_links(tmp_path: Path) -> None:
     (kept / "link").symlink_to(secret)
     caches = Caches(("npm",), generation=kept.parent)
     owner = (os.getuid(), os.getgid())
-    for _ in range(2):  # what is there already stays
+    for _ in range(2):  # the second call keeps existing files
         (mount,) = ready_caches(caches, tmp_path / "worker", owner, "bind")
         assert isinstance(mount, BindMount)
         assert (mount.source / "link").is_symlink()
@@ -171,7 +171,7 @@ def test_only_regular_files_are_published(repo: Path, tmp_path: Path) -> None:
     (made / "locked").chmod(0o500)
     os.mkfifo(made / "fifo")
     repository, base = Repository(repo), git(repo, "rev-parse", "HEAD")
-    for _ in range(2):  # by a process that died behind it, and the next one
+    for _ in range(2):  # repeated, as by a process that takes over the run
         publish(Caches(("npm",), warms=True), repository, base, "run", root)
     (newest,) = generations(repository)
     found = {path.name: path.lstat().st_mode & 0o777 for path in (newest / "npm").rglob("*")}

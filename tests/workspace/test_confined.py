@@ -64,7 +64,7 @@ def test_only_the_paths_are_writable(repo: Path, tmp_path: Path) -> None:
     (result,) = ParallelRunner(config, repo, engine=engine).execute().results
     assert result.files_modified == ["new/deep/made", "src/made"], result.message
     assert [engine.writable(role) for role in ("worker", "setup", "teardown")] == [CONFINED] * 3
-    # A check has a checkout of its own, and the harvest commits what there is.
+    # Checks run in a separate checkout, and the harvest reads the whole worktree.
     assert engine.writable("check") == engine.writable("harvest") == {WORKSPACE: True}
 
 
@@ -105,7 +105,7 @@ def test_each_path_has_its_own_upper_layer(tmp_path: Path) -> None:
     assert len({mount.work for mount in (view, *parts)}) == 3
     whole, *swept = (m for m in workspace.harvest_mounts() if isinstance(m, OverlayMount))
     assert (whole.lower, whole.upper, whole.target) == (tree, state.upper, WORKSPACE)
-    # The daemon empties the scratch directories of root's, which nobody else could remove.
+    # Mounted so that the daemon empties the overlay's work directories, which belong to root.
     assert {mount.work for mount in swept} == {mount.work for mount in (view, *parts)}
     assert all(mount.target.startswith(SWEPT) and mount.read_only for mount in swept)
 

@@ -113,5 +113,5 @@ def test_files_of_the_base_are_not_read_again(repo: Path, tmp_path: Path, mode: 
     found = [path for path in files.rglob("*") if path.is_file() and path.name != ".git"]
     assert found
     assert all(int(path.lstat().st_mtime) < oldest for path in found)
-    # By their times and sizes alone it knows that none has changed.
+    # Git sees from times and sizes that no file has changed, without reading any.
     assert Git(store.harvest, work_tree=files).run("diff-files") == b""

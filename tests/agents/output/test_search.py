@@ -239,7 +239,7 @@ print(peak() - before, found is not None)
         ([PRINTED + b"\n", (b"x", 150 * MIB)], True, 8),
         ([(LINE, 50 * MIB), b"\n" + PRINTED + b"\n", (LINE, 50 * MIB)], True, 8),
         ([(b'{"status":1,"stop_reason":1,\n', 50 * MIB)], False, 16),
-        # The worst of all: every mebibyte is a valid object of 340,000 empty ones.
+        # The worst case: every mebibyte is a valid object with 340,000 empty objects.
         (
             [(b'{"status":1,"stop_reason":1,"a":{"steps":[' + b"{}," * 340_000 + b"{}]}}\n", MIB)],
             False,

@@ -17,23 +17,23 @@ class Attack:
     what: str
     script: str
     repository: str = ""
-    """What the repository it needs is like: `submodule`, `tracked_hooks`, ..."""
+    """Kind of repository that the attack needs, as in `make_target`."""
     options: tuple[str, ...] = ()
     """Further options of the run."""
     group: str = ""
-    """Attacks of one group, or of none, share a run."""
+    """Attacks with the same group share a run."""
     honest: bool = True
-    """Whether it commits honest work first, which must arrive."""
+    """Whether the attack commits honest work first, which must be on the branch afterwards."""
     status: str = "success"
     reason: str | None = None
     refused: str | None = None
-    """What the message says when not all of it is let in."""
+    """Text of the message if the harvest must be refused."""
     note: str | None = None
-    """What the message says of what was left out."""
+    """Text of the message about files that must be left out."""
     within: float | None = None
-    """Seconds until it is dead."""
+    """Seconds within which the worker must be dead."""
     most: dict[str, int] = field(default_factory=dict)
-    """Numbers that it reports, and how high they may be."""
+    """Maximum of each number that the attack reports."""
     never: str = NONE
     always: tuple[str, ...] = ()
 

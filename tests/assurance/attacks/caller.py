@@ -43,7 +43,7 @@ class Caller:
         """The beginning of a command line that runs a command as this user."""
         if self.uid == os.getuid():
             return []
-        # Their groups come from the system: the daemon's socket is the docker group's.
+        # `--init-groups` adds the docker group, which may use the daemon's socket.
         return ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--init-groups"]
 
     @property
@@ -68,7 +68,7 @@ class Caller:
             try:
                 stdout, stderr = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:
-                # Git that waits for a FIFO waits for ever, and so would we, for it.
+                # A git that opened a FIFO never ends, and `with` would wait for it.
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
         assert process.returncode == 0, f"{command}: {stderr.decode(errors='replace')}"
@@ -111,7 +111,7 @@ def _interpreter(caller: Caller) -> str:
     tried = (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}")
     for python in tried:
         try:
-            # By way of a shell: setpriv itself still starts what only root may.
+            # A shell starts the interpreter: setpriv itself could start one that only root may.
             start = f"exec {python} -c 'import orchestrator.cli.app, docker'"
             caller.run("sh", "-c", start, cwd=caller.home)
         except (AssertionError, OSError):

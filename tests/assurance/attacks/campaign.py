@@ -26,14 +26,14 @@ LIMITS = ("--memory", "256m", "--pids", "128", "--cpus", "1")
 TIME = ("--timeout-per-worker", "120", "--grace", "1")
 NETWORK = ("--network", "none")
 SIDE_BY_SIDE = 10
-"""Workers of a run at the same time; the others wait for a place."""
+"""Maximum number of workers of a run at the same time."""
 LONGEST = 600.0
-"""Seconds by which every run must have ended."""
+"""Maximum duration of a run, in seconds."""
 MOST_MEMORY = 600 * 1024**2
-"""KiB that we, or a git of ours, may ever hold."""
+"""Maximum memory of the orchestrator, in bytes."""
 _ADDRESS_SPACE = 12 * 1024**3
 _SIBLING = "sleep 2; echo done > sibling.txt; git add sibling.txt; git commit -qm sibling"
-# What steers a terminal: C0 but the newline, DEL, C1, and the characters that change direction.
+# Control characters: C0 without the newline, DEL, C1, and bidirectional controls.
 RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -43,9 +43,9 @@ class Observation:
 
     attack: Attack
     harms: list[str] = field(default_factory=list)
-    """What it did to the host, the repository, its siblings or our report."""
+    """Damage to the host, the repository, other workers or the printed report."""
     outcome: str = ""
-    """Status, reason and message of its worker."""
+    """Status, reason and message of the attacking worker."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Campaign:
 
     observations: list[Observation]
     harms: list[str] = field(default_factory=list)
-    """What cannot be laid at one attacker's door."""
+    """Damage that cannot be attributed to one attack."""
     seconds: float = 0.0
     mode: str = ""
     """How the work tree was mounted: `overlay` or `bind`."""
@@ -69,7 +69,7 @@ def run_campaign(caller: Caller, place: Path, attacks: tuple[Attack, ...]) -> Ca
     traps = [set_trap(marks, attack) for attack in attacks]
     caller.own(marks)
     before = [trap_times(trap) for trap in traps]
-    # Where there is no network there is nobody to look for them.
+    # Attacks without a network cannot look for services of the host.
     is_open = "open" in attacks[0].options
     with host_services() if is_open else nullcontext(dict[str, str]()) as told:
         tasks = [attack.task(told | variables(target, marks, attack)) for attack in attacks]
@@ -105,7 +105,7 @@ def set_trap(marks: Path, attack: Attack) -> Path:
     (trap / "secret").write_text("CANARY-host-secret\n")
     now = time.time()
     for path in (trap / "secret", trap / "below", trap):
-        # Read before it was written: file systems that note a first look only note this one.
+        # Accessed before modified: `relatime` file systems then record the next access.
         os.utime(path, (now - 1000, now - 500))
     return trap
 
@@ -125,7 +125,7 @@ class _Done:
 
 def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> _Done:
     arguments = [word for task in tasks for word in ("--task", task)]
-    # Where a bomb does go off, it must not take this machine with it.
+    # A bomb that succeeds must not exhaust the memory of this machine.
     bound = ("prlimit", f"--as={_ADDRESS_SPACE}")
     command = [
         *bound, target.caller.python, "-m", "orchestrator", "parallel",
@@ -135,7 +135,7 @@ def _orchestrate(target: Target, tasks: list[str], options: tuple[str, ...]) -> 
     ]  # fmt: skip
     harms: list[str] = []
     out, err = (target.path.parent / f"{target.path.name}.{name}" for name in ("out", "err"))
-    # Looked at where there is one alone: it asks the engine for every container, over and over.
+    # Only for attacks on the secret, because the watcher constantly inspects all containers.
     watched = secret.watched_engine if secret.NAME in options else _unwatched
     with out.open("wb") as stdout, err.open("wb") as stderr, watched(target.path, harms):
         process = target.caller.popen(command, target.path, stdout=stdout, stderr=stderr)

@@ -16,9 +16,9 @@ from tests.assurance.attacks.table import PAGE, Table
 CALLERS = ("root", "user") if os.getuid() == 0 else ("user",)
 Group = tuple[Attack, ...]
 _IN_FULL = (("attacks/test_gateway", ""), ("attacks/test_killed", ""))
-"""Files of which `make test` runs nothing."""
+"""Files that `make test` skips completely."""
 _BY_ROOT = (("attacks/test_terminal", "[user]"),)
-"""Tests that root alone runs, unless every caller makes every attack."""
+"""Tests that only root runs, unless every caller makes every attack."""
 Run = Callable[[str, str, tuple[Attack, ...]], Campaign]
 
 
@@ -112,6 +112,6 @@ def campaigns(everyone: dict[str, Caller], table: Table, request: pytest.Fixture
 
 
 def _attack(caller: Caller, mode: str, attacks: tuple[Attack, ...]) -> Campaign:
-    # A comma in the path: an overlay's options cannot be told it, so a checkout is mounted.
+    # Overlay options cannot contain a comma, so such a path gets a mounted checkout.
     folder = "with,comma" if mode == "bind" else "plain"
     return run_campaign(caller, caller.home / folder / attacks[0].name, attacks)

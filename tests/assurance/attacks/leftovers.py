@@ -19,7 +19,7 @@ def clean_up(target: Target, harms: list[str]) -> None:
     left += left_worker_directories(target)
     harms += [f"left after clean-up: {name}" for name in left]
     harms += [f"left in the engine: {name}" for name in left_in_engine(target)]
-    # Python's own would recurse too deeply.
+    # `shutil.rmtree` would exceed the recursion limit on deep trees.
     subprocess.run(["rm", "-rf", str(target.path)], check=True)
 
 

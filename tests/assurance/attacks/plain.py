@@ -30,9 +30,9 @@ from tests.assurance.attacks.target import Target, make_target
 
 IMAGE = "orchestrator/base:latest"
 DEADLINE = 25.0
-"""Seconds that a task may take."""
+"""Maximum duration of a task, in seconds."""
 _PATIENCE = 12.0
-"""Seconds that a command of git may take afterwards."""
+"""Maximum duration of each git command after the task, in seconds."""
 _MANAGED = ("--label", "orchestrator.managed=true")
 _BOUNDS = (
     "--memory", "1g", "--memory-swap", "1g", "--pids-limit", "600",
@@ -65,7 +65,7 @@ def attack_plain(caller: Caller, place: Path, attack: Attack) -> Observation:
     with _network(attack) as (network, told):
         task = attack.task(told | variables(target, marks, attack))
         output = _run(target, task, network, observation)
-    # What moves on its own branch is its own affair.
+    # The task may move its own branch.
     target.refs.pop("refs/heads/architect/parallel-1", None)
     harms = _afterwards(target, attack, output)
     if (marks / attack.name).exists():
@@ -149,7 +149,7 @@ def _afterwards(target: Target, attack: Attack, output: str) -> list[str]:
         try:
             harms += look()
         except subprocess.TimeoutExpired:
-            # One is enough: the next would wait for the same.
+            # The other commands would hang in the same way.
             return [*harms, "git does not come back"]
         except RecursionError:
             harms.append("too deep for programs to walk")

@@ -13,7 +13,7 @@ NAME = "ATTACK_TOKEN"
 VALUE = "watchword-7f3c+not/for=you"
 _TURN = 0.3
 _MOST = 50 << 20
-"""Bytes of a file of ours that are read at most."""
+"""Maximum number of bytes read from a file of the run."""
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from tests.support.bridge import bridge_gateway
 
 CANARY = b"CANARY-host-service\n"
 _TURN = 0.2
-"""Seconds after which a listener looks whether it is still wanted."""
+"""Interval, in seconds, at which a listener checks whether the test has ended."""
 
 
 @contextmanager

@@ -14,11 +14,11 @@ UNHARMED = "unharmed"
 _FIRST = "| attack | what it does | "
 _GOOD, _NONE = "✓", "-"
 _SHOWN = 2
-"""Harms that a cell names."""
+"""Maximum number of harms in a cell."""
 _LONGEST = 80
-"""Characters of a harm in a cell."""
+"""Maximum number of characters of a harm in a cell."""
 _SAID = {"fsck:": "git finds bad objects", "git is broken:": "git is broken"}
-"""What takes many words."""
+"""Long descriptions of harms, and their short forms for a cell."""
 _HEAD = """# Hostile tasks and what they do
 
 `pytest tests/assurance/attacks --measure-plain --write-table` writes this page; it takes minutes

@@ -31,7 +31,7 @@ _PROGRAMS = {
     "hook.attack.command": "tools/hook.sh",
     "hook.attack.event": "pre-commit",
 }
-"""What names a program, one way or another, with files of the tree."""
+"""Git settings that run a file of the tree as a program."""
 _HOOK = "#!/bin/sh\nexit 0\n"
 _FILTER = "#!/bin/sh\nexec cat\n"
 
@@ -45,7 +45,7 @@ class Target:
     refs: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     patience: float = 300
-    """Seconds that one command of git may take."""
+    """Maximum duration of each git command, in seconds."""
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
         """Run git as the caller, and return its stdout."""
@@ -90,7 +90,7 @@ class Target:
         harms += [f"{ref} is new" for ref in now if ref not in self.refs and ref not in mine]
         kept = dict(self._fingerprints())
         changed = {name for name, _ in kept.items() ^ self.files.items()}
-        # The extension is the product's own doing, where drivers of the tree are to be kept off.
+        # The orchestrator sets `extensions.worktreeConfig` to disable drivers of the tree.
         if "worktreeconfig = true" in (self.path / ".git" / "config").read_text().lower():
             changed.discard(".git/config")
         return harms + _changed(sorted(changed))

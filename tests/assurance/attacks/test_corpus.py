@@ -13,9 +13,9 @@ from tests.assurance.attacks.conftest import Group, Run, each_attack, each_calle
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 SIZE = 27
-"""Attacks of one run at most: a run of nine costs half of one of 27."""
+"""Maximum number of attacks in a run: 9 attacks take half the time of 27."""
 ATTACKS = [attack for attack in every() if attack.group != "limits"]
-# What differs where the worker has a checkout of its own: everything it does to files.
+# Attacks on files, whose outcome may differ if the worker has a checkout instead of an overlay.
 BIND = (20, 21, 31, 32, 37, 39, 40, 44, 45, 46, 102, 117, 138, 150)
 
 
@@ -38,7 +38,7 @@ def _bound(config: pytest.Config) -> list[Attack]:
     if config.getoption("write_table"):
         return ATTACKS
     tried = [attack for attack in ATTACKS if attack.number in BIND]
-    # One alone in its kind of repository would have a run to itself.
+    # An attack that needs a special repository would need a separate run.
     return tried if each_caller(config) else [one for one in tried if not one.repository]
 
 

@@ -16,7 +16,7 @@ TASK = "echo work > work; git add -A; git commit -qm work; mkdir -m 000 locked; 
 @pytest.mark.parametrize("who", ["root", "user"])
 def test_run_does_not_change_the_callers_checkout(everyone: dict[str, Caller], who: str) -> None:
     if who not in everyone:
-        # Only root can be somebody else.
+        # Only root can run commands as another user.
         assert set(everyone) == {"user"}
         return
     caller = everyone[who]

@@ -86,14 +86,14 @@ def test_cleanup_after_a_killed_hostile_run_harms_nothing(
     everyone: dict[str, Caller], who: str
 ) -> None:
     if who not in everyone:
-        # Only root can be somebody else.
+        # Only root can run commands as another user.
         assert set(everyone) == {"user"}
         return
     killed = killed_run(everyone[who])
     target, workers = killed.target, len(ATTACKS)
     assert len(left_in_engine(target)) >= workers
 
-    # One first: its container lives, and so do all others.
+    # Remove one worker while all containers are running.
     one = killed.orchestrator("parallel-cleanup", "1")
     rest = killed.orchestrator("parallel-cleanup")
     restored = killed.orchestrator("restore")

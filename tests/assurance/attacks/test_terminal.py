@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 ATTACKS = ("46-names", "67-binary-output", "68-terminal", "144-markup", "154-live-board")
 DEADLINE = 300.0
 _COLUMNS, _ROWS = 180, 50
-# Hide and show the cursor, a line up, erase a line, and the colours of the board and no others.
+# Sequences of the board: hide or show the cursor, move up, erase a line, and its colours.
 _OURS = re.compile(r"\x1b\[(?:\?25[lh]|1A|2K|(?:[01]|3[123]|1;3[123])?m)|\r(?=\n|\x1b\[(?:2K|1A))")
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -42,7 +42,7 @@ def run_on_terminal(caller: Caller, command: list[str], cwd: Path) -> bytes:
         try:
             return b"".join(_read(ours))
         finally:
-            # Ended by itself long ago, unless it hangs.
+            # The output has ended, so the process ends soon unless it hangs.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5)
             process.kill()
@@ -56,7 +56,7 @@ def _read(descriptor: int) -> Iterator[bytes]:
             try:
                 chunk = os.read(descriptor, 1 << 16)
             except OSError:
-                # The kernel's way to say that nobody has the other side open any more.
+                # Linux reports EIO once no process has the other end open.
                 return
             yield chunk
     raise AssertionError(f"the run still went on after {DEADLINE:.0f} s")
@@ -79,7 +79,7 @@ def test_only_control_characters_of_the_board_reach_the_terminal(
     everyone: dict[str, Caller], who: str
 ) -> None:
     if who not in everyone:
-        # Only root can be somebody else.
+        # Only root can run commands as another user.
         assert set(everyone) == {"user"}
         return
     target, tasks = make_terminal_target(everyone[who])
@@ -97,7 +97,7 @@ def test_only_control_characters_of_the_board_reach_the_terminal(
     )
 
     shown = said.decode("utf-8", "strict")
-    # The board was there, and showed what they wrote while they wrote it.
+    # The board was shown, with output of the workers while they ran.
     assert "LAST LINE" in shown
     assert "colour" in shown
     assert "WORKER  TASK" in shown, "no table"

@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 _IN_FULL = ("test_at_once.py", "test_many_tasks.py", "test_random_faults.py")
-"""Files of which `make test` runs nothing."""
+"""Files that `make test` skips completely."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

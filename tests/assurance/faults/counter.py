@@ -63,7 +63,7 @@ def tally(address: str | None = None, network: Path | None = None) -> Iterator[T
 
         def handle(self) -> None:
             counts.add(self.rfile.readline(200).decode().strip())
-            # Only now does the task go on.
+            # The task waits for this answer, so it continues only after it was counted.
             self.wfile.write(b"counted\n")
 
     def listen() -> _Server:
@@ -71,7 +71,7 @@ def tally(address: str | None = None, network: Path | None = None) -> Iterator[T
             _enter(network)
         return _Server((address or bridge_gateway(), 0), Handler)
 
-    # A namespace is a thread's own: that of the socket stays when this one is gone.
+    # Only this thread enters the namespace; the socket stays in it after the thread has ended.
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(listen).result()
     with made as server:

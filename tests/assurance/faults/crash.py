@@ -22,9 +22,9 @@ from orchestrator.git import command as git
 from tests.assurance.faults.points import FLOW_POINTS, GIT_POINTS, POINTS, GitPoint, Point
 
 _BETWEEN = 0.3
-"""Seconds between two signals, and before the process goes on."""
+"""Seconds after each signal, before the next signal or the next step."""
 _PAUSE = 1.0
-"""Seconds after our death at which a git that was stopped goes on."""
+"""Seconds between the death of this process and the continuation of a stopped git."""
 
 
 def die() -> NoReturn:

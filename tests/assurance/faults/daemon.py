@@ -21,7 +21,7 @@ class Daemon:
     """A daemon that shares no socket, image, network or firewall rule with the machine's daemon."""
 
     address = "172.17.0.1"
-    """Of its default bridge, in its network namespace."""
+    """Address of the default bridge, in the network namespace of the daemon."""
 
     def __init__(self, root: Path, *, keeps_containers: bool) -> None:
         """Store the settings of the daemon.
@@ -31,7 +31,7 @@ class Daemon:
             keeps_containers: Whether containers outlive the daemon.
         """
         self.url = f"unix://{root / 'docker.sock'}"
-        # With one of the same namespace, the first to restart deletes the other's bridge.
+        # Daemons in one network namespace delete each other's bridge when they restart.
         self._namespace = f"orc-{secrets.token_hex(4)}"
         self.network = Path("/run/netns") / self._namespace
         self._root = root
@@ -62,7 +62,7 @@ class Daemon:
         deadline = time.monotonic() + _PATIENCE
         while not self._answers():
             assert time.monotonic() < deadline, (self._root / "log").read_text()[-2000:]
-            # After a crash its containerd may take longer than it waits for; an init tries again.
+            # After a crash, dockerd may give up waiting for containerd: start it again.
             if self._process is None or self._process.poll() is not None:
                 (self._root / "pid").unlink(missing_ok=True)
                 with (self._root / "log").open("ab") as log:

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Outcome = Literal["whole", "nothing", "unbegun", "refused"]
-"""What `resume` makes of it: all results; no run at all; a run that never began; no private values.
-"""
+"""Outcome of `resume`: all results; no run; a run that never began; missing private values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +16,14 @@ class Point:
     when: Literal["before", "after"]
     nth: int = 1
     argument: str | None = None
-    """Only calls with this text in one of their arguments count."""
+    """Count only calls with this text in an argument."""
     outcome: Outcome = "whole"
     private: bool = True
-    """Whether the run is given what its record may not have."""
+    """Whether the run gets a secret, which must not be in its record."""
     stages: bool = False
-    """Whether it has a setup and a teardown."""
+    """Whether the run has a setup and a teardown."""
     pause: float = 0.0
-    """Seconds in which other threads go on first."""
+    """Seconds between the call and the kill, in which other threads continue."""
     worktrees: str = "start"
     """When worktrees appear."""
 
@@ -35,11 +34,11 @@ class GitPoint:
 
     command: tuple[str, ...]
     files: str
-    """A pattern in the repository; the first that matches shows that it writes."""
+    """Pattern of paths in the repository: the first match shows that git is writing."""
     dies: bool
-    """Whether git is killed too, as by the machine's restart; else it goes on after a while."""
+    """Whether git is killed too, as by a restart of the machine, or continues after a pause."""
     many_in_base: bool
-    """Where many files make it slow: in the base, or in what the tasks write."""
+    """Whether many files that slow git down are in the base, or are written by the tasks."""
     worktrees: str = "start"
 
 
@@ -187,7 +186,7 @@ POINTS |= _named(
     note_shown=_around(f"{_NOTES}note_shown", worktrees="end"),
     prune_checkouts=_around("orchestrator.runs.shared_resources:prune_checkouts", worktrees="end"),
 )
-"""Where only runs come whose worktrees appear at the end, or never."""
+"""Points that are only reached by runs whose worktrees appear at the end or never."""
 
 FLOW_POINTS = _named(
     flow_merge=_around("orchestrator.scheduling.dependencies:integrate", nth=4),
@@ -203,7 +202,7 @@ FLOW_POINTS = _named(
     ),
     flow_result=Point(target=f"{_RECORD}RunDirectory.write_result", when="after", nth=2),
 )
-"""Where only workflows come."""
+"""Points that only workflows reach."""
 
 _WORKTREE = ("read-tree", "--reset")
 GIT_POINTS = {

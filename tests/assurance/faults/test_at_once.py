@@ -67,8 +67,8 @@ def test_run_resumed_during_its_cleanup_loses_no_work(tmp_path: Path, counts: Ta
     world.check_nothing_left()
     world.orchestrator("resume", "--json", "--quiet")
     begun = [world.said("begin", number) for number in (1, 2)]
-    # One had printed something when the run was killed; the other may have been taken away by
-    # the cleanup before it ever ran.
+    # One worker had printed something when the run was killed; the cleanup may have removed
+    # the other worker before its task began.
     assert begun in ([1, 1], [1, 0], [0, 1])
     done = world.orchestrator("parallel-cleanup")
     assert done.returncode == 0, done.stderr

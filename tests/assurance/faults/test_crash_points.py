@@ -67,7 +67,7 @@ def test_cleanup_after_a_kill_keeps_the_work(point: str, tmp_path: Path, counts:
     restored = world.orchestrator("restore")
     assert restored.returncode == 0 or not wrote, restored.stderr
     for number in wrote:
-        # One that is killed between its last file and the word that it has ended is not told of.
+        # A task may be killed after its last file, but before it reports its end.
         ended = bool(world.said("end", number))
         world.check_files(f"architect/parallel-{number}", ended=ended, at_least=True)
 

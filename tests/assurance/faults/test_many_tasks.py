@@ -56,6 +56,6 @@ def test_memory_and_threads_do_not_grow_with_completed_tasks(
     record_property("memory", f"{memory[0] / _MIB:.1f} MiB, then {memory[1] / _MIB:.1f} MiB")
     record_property("threads", f"{threads[0]}, then {threads[1]}")
     assert memory[1] < memory[0] + 4 * _MIB + tasks * 32 * 1024, memory
-    # Each worker has one more thread for a moment: which half sees it is a matter of chance.
+    # Each worker briefly has an additional thread, which either half of the samples may include.
     assert threads[1] <= threads[0] + workers, threads
     assert orchestrator("parallel-cleanup", "--purge", cwd=repo).returncode == 0

@@ -22,7 +22,7 @@ from tests.support.cli import start
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 WORKERS = 3
 _SPAN = 9.0
-"""Seconds from the start within which a fault comes; about as long as a run takes."""
+"""Seconds from the start within which a fault is injected: the duration of a run."""
 _ROOM = 1024**3
 _SIGNALS = {"SIGTERM": 143, "SIGHUP": 129, "SIGINT": 130}
 KINDS = (
@@ -44,7 +44,7 @@ class Fault:
         self._rng = rng
         self._root = root
         self.hit: set[int] = set()
-        """Workers that it may have cost their success."""
+        """Workers that may have failed because of the fault."""
 
     def inject(self, world: World, process: "subprocess.Popen[bytes]") -> None:
         """Inject the fault, and wait for the process to end."""
@@ -175,7 +175,7 @@ def check_recovery(world: World, hit: set[int], rng: random.Random, *, lossy: bo
             for number, result in done.results.items():
                 world.check_result(number, result, may_fail=number in hit, lossy=lossy)
         else:
-            # Killed before there was anything to go on with.
+            # The run was killed before it could be resumed.
             assert done.returncode == 3, done.stderr
             assert not begun_by, done.stderr
         world.check_nothing_left()

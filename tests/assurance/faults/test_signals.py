@@ -24,9 +24,9 @@ _IN_SHORT = (
     ("start", ("SIGINT",)),
     ("running", ("SIGTERM", "SIGTERM")),
 )
-"""Phases and signals that are tried in `make test`; `make faults` tries all of them."""
+"""Phases and signals that `make test` tests; `make faults` tests all of them."""
 _WHOLE = {"clean-up", "update", "harvest"}
-"""Phases in which a worker has ended already."""
+"""Phases after the end of a worker."""
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ class World:
         told = {
             "PORT": self.counts.port, "RUN/": f"{self._name}/", "NAP": nap, "MANY": self._many,
             "DEFAULT": GREETING,
-            # The secret itself would be redacted.
+            # Reversed, because the secret itself would be redacted.
             "TERCES": SECRET[::-1],
         }  # fmt: skip
         text = _TASK
@@ -119,7 +119,7 @@ class World:
         """Return a command that reports that it was run."""
         told = f"{name} {self._name}/$ORCHESTRATOR_WORKER_ID"
         say = f"exec 3<>/dev/tcp/host.docker.internal/{self.counts.port}; echo {told} >&3; read -u3"
-        # Setup is run for the checks too, where this is committed.
+        # Setup also runs before the checks, in a checkout that contains this committed file.
         return (
             f"bash -c '{say}'" if name != "setup" else f"test -e committed.txt || bash -c '{say}'"
         )

@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def seeds(request: pytest.FixtureRequest) -> Seeds:
     """The seeds to try."""
-    # The options are unknown when this directory was not named on the command line.
+    # pytest knows these options only if this directory is named on the command line.
     config = request.config
     return Seeds(
         cases=config.getoption("fuzz_cases", default=None),

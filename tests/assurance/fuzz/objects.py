@@ -9,7 +9,7 @@ from dataclasses import dataclass
 CODES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 OFS_DELTA, REF_DELTA = 6, 7
 Entry = tuple[bytes, bytes, str]
-"""Mode, name and id of something in a tree."""
+"""Mode, name and object id of a tree entry."""
 
 
 @dataclass(frozen=True)

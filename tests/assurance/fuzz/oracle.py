@@ -108,7 +108,7 @@ def _check_notes(harvested: Harvested) -> None:
 
 
 def _check_accepted(world: World, tip: str) -> None:
-    # The user's own hooks are for the user's git to run: ours must have left no mark by now.
+    # The user's git may run hooks from here on; the orchestrator's git must have run none.
     shutil.rmtree(world.repository.common_dir / "hooks")
     new = plain(world, "rev-list", tip, f"^{world.base}").split()
     plain(world, "merge-base", "--is-ancestor", world.base, tip)

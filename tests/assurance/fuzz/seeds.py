@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 _LONGEST = 60.0
-"""Seconds for one case; most take a tenth of one."""
+"""Maximum duration of a case, in seconds; most cases take 0.1 s."""
 _MOST_FAILURES = 5
 
 
@@ -32,7 +32,7 @@ class Seeds:
         """
         chosen = range(self.cases or ordinary) if self.only is None else [self.only]
         for seed in chosen:
-            # Should a case hang, this is the last line that pytest shows.
+            # If a case hangs, this is the last line that pytest shows.
             sys.stdout.write(f"seed {seed}\n")
             self._run_one(case, seed)
             if len(self.failures) >= _MOST_FAILURES:
@@ -45,7 +45,7 @@ class Seeds:
         started = time.monotonic()
         try:
             self.outcomes[case(seed)] += 1
-        except (Exception, pytest.fail.Exception):  # noqa: BLE001  # the other seeds are tried
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001  # continue with other seeds
             self.failures.append(f"--fuzz-seed {seed}\n{traceback.format_exc(limit=-6)}")
             return
         took = time.monotonic() - started

@@ -21,10 +21,10 @@ from tests.assurance.fuzz.workers import HostileWorker
 from tests.assurance.fuzz.world import BRANCH, World, add_store, make_world
 
 _USER = 20_001
-"""Who plays the worker where we are root: to root, no file is locked."""
+"""User id of the worker if the tests run as root, who could read locked files."""
 _LONGEST = 25
 _MEMORY = 1024**3
-"""Bytes, as the container has: some histories make git ask for all there are."""
+"""Memory limit in bytes, as in the container: some histories make git use all memory."""
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,7 @@ def test_hostile_work_trees_are_harvested_or_refused(
         try:
             worker.work()
             outcome = _harvest(world)
-            # Of trees that stand for billions of files git never sees the end: the run's own clock
-            # ends that, and the worker has but itself to blame.
+            # Git never finishes trees that represent billions of files: the timeout ends them.
             assert outcome != "late" or "bomb" in worker.what
         except BaseException as error:
             error.add_note(f"hostile by: {', '.join(worker.what)}")

@@ -39,7 +39,7 @@ class Trees:
         self.rng = rng
         self.things: dict[str, Thing] = {}
         self.what: list[str] = []
-        """Which hostile ways were taken."""
+        """Names of the hostile functions that were called."""
 
     def add(self, kind: str, body: bytes) -> str:
         """Create an object, and return its id."""

@@ -32,7 +32,7 @@ class HostileWorker:
         for _ in range(self.rng.choice((1, 1, 2, 3, 4))):
             way = self.rng.choice(WAYS)
             self.what.append(way.__name__)
-            # One way may be in the way of another.
+            # The files of one function may obstruct another function.
             with suppress(FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
                 way(self)
 
@@ -81,7 +81,7 @@ def names(worker: HostileWorker) -> None:
             continue
         path = worker.place() / os.fsdecode(raw)
         if path == worker.tree / ".git":
-            continue  # a mount point there
+            continue  # a mount point in the container
         if worker.rng.random() < 0.3:
             (path / "inside").mkdir(parents=True)
         else:

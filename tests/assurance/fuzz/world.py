@@ -27,11 +27,11 @@ class World:
     algorithm: str
     origin: Origin
     before: str | None
-    """The base's parent, where the worker has it."""
+    """The parent of the base, if the worker has it."""
     private: tuple[str, ...]
     """Objects of the repository that the worker was not given: commit, tree, blob, tag."""
     entries: tuple[Entry, ...]
-    """The base's tree."""
+    """Entries of the tree of the base."""
     sizes: tuple[tuple[str, int], ...]
     """Files of the base and their sizes."""
 

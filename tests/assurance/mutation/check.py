@@ -39,7 +39,7 @@ _CHANCES = 3
 _FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(\S+?)(\[[\w.-]+\])?(?:\[.*)?(?: - .*)?$", re.M)
 _NOTICED = re.compile(r"`([^`]+::[^`]+)`")
 _NO_TESTS = {4, 5}
-"""What pytest exits with when a file is not there, or nothing was chosen."""
+"""Exit codes of pytest for a missing file, and for no selected tests."""
 _HEAD = """# Protections
 
 `make mutation` removes each of these protections in a copy of the repository and runs tests until
@@ -60,9 +60,9 @@ class Verdict:
     area: str
     name: str
     noticed: str
-    """The test, or nothing."""
+    """Name of the test that failed; empty if no test failed."""
     remark: str = ""
-    """Why no test noticed; nothing where there is no excuse."""
+    """Accepted reason why no test failed; empty without such a reason."""
 
     @property
     def row(self) -> str:
@@ -107,7 +107,7 @@ class Copy:
                 found = self.first_failure([*_words(tests), *by_chance])
                 if not found:
                     break
-                # Where much else is going on, a test may fail by chance: not twice.
+                # On a busy machine a test may fail by chance, but hardly twice.
                 if self.first_failure([f"tests/{found}"]):
                     return found
                 by_chance.append(f"--deselect=tests/{found}")
@@ -119,7 +119,7 @@ class Copy:
         Raises:
             RuntimeError: The tests could not be run.
         """
-        # Without what protects from them, tests may leave trees that nothing else can remove.
+        # Without a protection, tests may leave trees that pytest cannot remove.
         scratch = self.root.with_name(f"{self.root.name}-tmp")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist"]
         command += ["-p", "no:cacheprovider", "--basetemp", str(scratch)]
@@ -207,7 +207,7 @@ def failing(verdicts: Iterable[Verdict], jobs: int) -> str:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="orchestrator-mutation-"))
-    # Some tests are run by another user.
+    # Some tests run as another user, who needs access.
     path.chmod(0o711)
     try:
         yield path
@@ -253,7 +253,7 @@ def main() -> int:
         verdicts.append(verdict)
         sys.stdout.write(f"{verdict.row}\n")
         sys.stdout.flush()
-        # At once: a run takes long, and may be cut off.
+        # Write the report after each verdict, because a long run may be interrupted.
         _report(options.report, verdicts)
     if failed := failing(verdicts, options.jobs):
         sys.stdout.write(f"fails as it is: {failed}\n")

@@ -19,7 +19,7 @@ class Protection:
     tests: tuple[str, ...]
     """Arguments for pytest, tried one after the other until one fails."""
     why_not: str = ""
-    """Why nothing can be expected to notice."""
+    """Reason why no test can notice that the protection is missing."""
 
 
 def patches(

@@ -13,7 +13,7 @@ from tests.assurance.mutation.protections import PROTECTIONS
 
 ALL = [(area, protection) for area, found in PROTECTIONS.items() for protection in found]
 NO_PROTECTIONS = {"protocol.file.allow", "GIT_ADVICE", "LC_ALL"}
-"""Settings of git that open something, or are about words alone."""
+"""Git settings that permit something, or only affect messages."""
 
 
 @pytest.mark.parametrize(("area", "protection"), ALL, ids=[f"{area}: {p.name}" for area, p in ALL])

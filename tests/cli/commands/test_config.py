@@ -93,7 +93,7 @@ class TestValidate:
         assert capsys.readouterr() == ("ok\n", "")
 
     def test_all_mistakes_of_a_file_are_listed(self, repository, capsys, monkeypatch):
-        # The environment has no say in whether a file is right.
+        # `config validate` ignores variables of the environment.
         monkeypatch.setenv("ORCHESTRATOR_WORKERS", "x")
         (repository / "orchestrator.yaml").write_text("parallel_runs: {workers: 0, agnt: x}")
         assert run(["config", "validate"]) == 3

@@ -48,7 +48,7 @@ def test_retry_uses_the_same_task_model_base_and_settings(repo, local_engine, ca
     flag.touch()
     assert run(["retry", "2", "--run", all_ids(repo)[0], "--quiet"]) == 0
     assert "architect/parallel-4" in git(repo, "branch", "--list", "architect/*")
-    # From the base of that time, without what came later.
+    # The retry starts from the base of the original run, without the later commit.
     assert show(repo, "architect/parallel-4:seen") == "a.txt\nseen\nsrc\nb"
     config = last_config(repo)
     assert (config.tasks, config.models, config.workers) == ((task,), ("b",), 1)

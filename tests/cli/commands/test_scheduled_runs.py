@@ -156,7 +156,7 @@ def test_fetch_updates_the_base_first(repository, tmp_path, capsys):
     git(other, "push", "-q", "origin", "HEAD:main")
     command = ["parallel", "true", *SHELL, "--network", "none"]
     before = git(repository, "rev-parse", "origin/main")
-    # The run ends for want of an engine, after the fetch.
+    # Without an engine, the run ends after the fetch.
     assert run([*command, "--base", "origin/main"]) == 7
     assert git(repository, "rev-parse", "origin/main") == before
     assert run([*command, "--base", "origin/main", "--fetch"]) == 7

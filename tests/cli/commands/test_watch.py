@@ -56,7 +56,7 @@ def test_failure_is_shown_without_delay(repo, tmp_path, local_engine):
         with newest(repo) as history:
             events = {e.result.worker_id: e for e in history.read() if isinstance(e, WorkerDone)}
     assert all(events[worker].result.reason == "agent_failed" for worker in seen)
-    # A machine that is busy delays some of them.
+    # A busy machine may delay some workers, so the fastest one is checked.
     assert min(seen[worker] - events[worker].at.timestamp() for worker in seen) < LATE
     ends = {worker: float((tmp_path / f"{worker}").read_text()) for worker in seen}
     assert min(seen[worker] - ends[worker] for worker in seen) < LATE

@@ -230,7 +230,7 @@ class TestWritten:
         path = self.file(tmp_path, text)
         check = check_file(path)
         assert check.problems == []
-        # Its setup is only of use where the file is named.
+        # A file with `setup` is only accepted with `--config`.
         assert [line.partition("`")[2] for line in check.named_only] == [
             "parallel_runs.agent_cli` is not accepted from a file that was found in the repository"
         ]

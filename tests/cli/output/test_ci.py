@@ -59,10 +59,10 @@ def test_parsers_find_commands_in_raw_output():
 @pytest.mark.parametrize("name", ["none", "github"])
 def test_guarded_lines_contain_no_command(name):
     for line in HOSTILE_LINES:
-        # The package shows text of workers after `one_line` or `lines` alone.
+        # The package passes all text of workers through `one_line` or `lines`.
         shown = guarded(lines(line), SYSTEMS[name], terminal=False)
         assert commands_in(shown) == [], line
-        # The other stream may end the protection that `stop-commands` gives to this one.
+        # Lines on the other stream could end the protection by `stop-commands`.
         bare = re.sub(r"^::(stop-commands::)?[0-9a-f]{32}(::)?$", "", shown, flags=re.MULTILINE)
         assert commands_in(bare) == [], line
 
@@ -217,7 +217,7 @@ def test_image_build_does_not_treat_a_job_log_as_a_terminal(monkeypatch, capsys)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     with _progress(quiet=False) as progress:
         progress("::add-mask::x")
-        # Drawn when the status ends, if not before.
+        # The status is drawn at the latest when it ends.
         progress("##[add-mask]x")
     shown = capsys.readouterr()
     assert commands_in(shown.out, shown.err) == []

@@ -56,7 +56,7 @@ def ports() -> Iterator[tuple[int, int]]:
 @pytest.fixture
 def network(
     docker_engine: DockerEngine,
-    docker_start: Starter,  # noqa: ARG001  # it removes what carries the labels
+    docker_start: Starter,  # noqa: ARG001  # removes objects with the labels
     labels: Mapping[str, str],
 ) -> str:
     """Return the network of a run."""
@@ -80,7 +80,7 @@ def test_host_rules_block_the_host_without_worker_rules(
     ]
 
     def tried() -> list[str]:
-        # Without a guard: nothing in its own network namespace closes anything.
+        # Without a guard, no rule in the container's own network namespace blocks anything.
         container = docker_start("python3", "-c", TRY, *places, network=network)
         return finish(container)[1].decode().split()
 

@@ -25,7 +25,7 @@ def meddling_image(client: docker.APIClient) -> Iterator[str]:
     source = client.create_container(BASE_IMAGE, "true", labels={MANAGED: "true"})["Id"]
     changes = ["VOLUME /volume", 'ENTRYPOINT ["/bin/echo", "entry"]', "HEALTHCHECK CMD /bin/true"]
     try:
-        # No change of a commit can name a signal; a configuration can.
+        # `changes` of a commit cannot set a stop signal, but its configuration can.
         said = {"changes": "\n".join(changes), "conf": {"StopSignal": "SIGQUIT"}}
         client.commit(source, repository=tag, **said)
     finally:

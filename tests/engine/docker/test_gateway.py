@@ -66,7 +66,7 @@ def test_programs_accept_the_configurations(docker_run: Run, plan: GatewayPlan) 
 @pytest.fixture
 def network(
     docker_engine: DockerEngine,
-    docker_start: Starter,  # noqa: ARG001  # removes what carries the labels
+    docker_start: Starter,  # noqa: ARG001  # removes objects with the labels
     labels: Mapping[str, str],
 ) -> str:
     """A network of a run."""
@@ -117,7 +117,7 @@ def test_gateway_and_guard_have_no_more_than_they_need(
     assert inside["Internal"]
     assert inside["Options"] == {"com.docker.network.bridge.inhibit_ipv4": "true"}
     assert set(inside["Containers"]) == {guard["Id"], gateway["Id"]}
-    # The machine has no address in this network.
+    # This machine has no address in the network between guard and gateway.
     gateways = {pool.get("Gateway", "") for pool in inside["IPAM"]["Config"]}
     assert not gateways & set(own_addresses())
     again = docker_engine.adopt(worker.id)
@@ -149,7 +149,7 @@ def test_worker_has_the_gateway_as_its_only_name_server(
 def test_failed_gateway_leaves_nothing(
     docker_engine: DockerEngine, docker_start: Starter, labels: Mapping[str, str], network: str
 ) -> None:
-    # No entry is parsed to such a name.
+    # The parser of entries accepts no such name, so it must be created directly.
     broken = AllowedHost(name="a.example\n  nonsense")
     with pytest.raises(EngineError, match="cannot block the worker's network"):
         docker_start("true", network=network, egress=Egress(image=BASE_IMAGE, hosts=(broken,)))
@@ -160,7 +160,7 @@ def test_subnets_overlap_with_no_route(tmp_path: Any) -> None:
     routes = tmp_path / "route"
     head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
     default = "eth0\t00000000\t010012C6\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
-    # 198.18.0.0/15
+    # A route to 198.18.0.0/15, as in /proc/net/route.
     taken = "eth0\t000012C6\t00000000\t0001\t0\t0\t0\t0000FEFF\t0\t0\t0\n"
     routes.write_text(head + default + taken)
     found = list(free_subnets((), routes))

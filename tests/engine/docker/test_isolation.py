@@ -231,7 +231,7 @@ def test_containers_of_a_network_do_not_reach_each_other(
     network = docker_engine.create_network(f"orchestrator-test-{secrets.token_hex(4)}", labels)
     server = docker_start(*SERVE, network=network)
     next(server.logs())
-    # The server answers: seen from this machine, which is on the bridge too.
+    # This machine, which is also on the bridge, can reach the server.
     assert _answers(address(server.id))
     neighbour = docker_start(*python(CONNECT), address(server.id), network=network)
     status, _, stderr = finish(neighbour)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.docker
 
 FAMILIES = {"unix": 1, "inet": 2, "inet6": 10, "netlink": 16, "packet": 17, "alg": 38, "vsock": 40}
 OPEN = {"unix", "inet", "inet6", "netlink"}
-# By number: `socket.socket` knows no such families, and none of the high half of an argument.
+# System calls by number: `socket.socket` cannot set the upper half of an argument.
 SOCKETS = """
 import ctypes, errno, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -41,7 +41,7 @@ for name in ("unix", "vsock"):
     found[f"pair {name}"] = call(PAIR, json.loads(sys.argv[1])[name], 1, 0, ctypes.addressof(pair))
 print(json.dumps(found))
 """
-# A 32-bit system call out of a 64-bit program: number, and two arguments.
+# Make a 32-bit system call, given its number and two arguments, from a 64-bit program.
 OLD = """
 import ctypes, json, mmap, sys
 MAP_32BIT = 0x40
@@ -77,7 +77,7 @@ def test_only_four_socket_families_are_allowed(docker_run: Run) -> None:
     for name, kind in (("unix", 1), ("unix", 2), ("inet", 1), ("inet6", 2), ("netlink", 3)):
         assert said[f"{name} {kind}"] == "made"
     assert (said["pair unix"], said["pair vsock"]) == ("made", "EPERM")
-    # Contexts of io_setup are counted for the whole machine: fs.aio-max-nr.
+    # Contexts of io_setup would count against a limit of the whole machine, fs.aio-max-nr.
     assert (said["io_uring"], said["io_setup"]) == ("ENOSYS", "ENOSYS")
 
 
@@ -87,7 +87,7 @@ def test_only_three_netlink_protocols_are_allowed(docker_run: Run) -> None:
     route, audit = 0, 9
     assert {n for n in range(32) if said[f"protocol {n}"] == "made"} == {route, 4, 12}
     assert said["protocol high"] == "EPERM"
-    # What useradd and others take for a kernel without it.
+    # Programs such as useradd take this error for a kernel without auditing.
     assert said[f"protocol {audit}"] == "EPROTONOSUPPORT"
 
 

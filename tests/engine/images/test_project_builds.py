@@ -49,7 +49,7 @@ def test_agent_is_installed_on_the_projects_image(engine: ShelfEngine, shop: Pat
     assert base.dockerfile == str(shop / "Dockerfile")
     assert base.files == {"Dockerfile": "FROM debian AS dev\n"}
     assert worker.tag == tag == base.tag.replace(":", ":claude-")
-    # The project's image need have no npm; it must have what a Python program runs with.
+    # npm comes from the builder image; Python must be in the project's own image.
     assert worker.args["BUILDER"] == BASE_IMAGE
     build(engine, shop, "mini")
     assert "BUILDER" not in engine.builds[-1].args

@@ -41,7 +41,7 @@ class Task:
     command: str
     files: tuple[str, ...]
     subject: str | None = None
-    """Of the commit that the agent makes by itself."""
+    """Message of the commit that the agent creates."""
 
 
 TASKS = (
@@ -54,7 +54,7 @@ TASKS = (
     ),
     Task("Make two files", "mkdir d && echo 1 > d/one && echo 2 > two", ("d/one", "two")),
 )
-# What is asked for, by the failure that it leads to.
+# Task that causes each failure.
 FAILURES = {
     "wrong key": "Show your key",
     "rate limit": "Ask too often",
@@ -84,7 +84,7 @@ def scenario(run: Callable[[str], ToolCall | Turn], done: Turn | None = DONE) ->
 
     again = turn("echo again >> log.txt", "Once more.", delay=0.5)
     hungry = turn("tail /dev/zero", "All of it.")
-    # OpenAI's own words for it: some programs go by them.
+    # The messages of OpenAI, because some programs interpret them.
     errors = {
         "wrong key": Turn(status=401, text="Incorrect API key provided: sk-wrong"),
         "rate limit": Turn(status=429, text="Rate limit reached"),
@@ -121,7 +121,7 @@ def seen(result: Mapping[str, Any]) -> str:
     return f"{result['status']} `{result['reason']}` {code}"
 
 
-@pytest.mark.timeout(900)  # of seconds on a machine that has nothing else to do
+@pytest.mark.timeout(900)  # the tests take seconds on an idle machine
 class TaskSuite:
     """Tests of the tasks that every program does; a subclass names the program."""
 
@@ -129,7 +129,7 @@ class TaskSuite:
     model: ClassVar[str]
     tells_cost: ClassVar[bool]
     commits: ClassVar[str | None] = None
-    """The message of its commit, where it commits everything by itself."""
+    """Commit message of a program that commits all changes by itself."""
 
     def asked(self, task: Task) -> str:
         """Return the text of a task for the program."""
@@ -183,13 +183,13 @@ class AgentSuite(TaskSuite):
     """Tests of a program with a model, including its failures."""
 
     most_memory: ClassVar[str] = "700m"
-    """What it can work in."""
+    """Memory limit with which the program works."""
     patience: ClassVar[int] = 15
-    """Seconds within which it has asked its model."""
+    """Maximum time, in seconds, until the first request to the model."""
     deadline: ClassVar[int] = 100
-    """Seconds within which every end has come that comes by itself."""
+    """Maximum duration, in seconds, of each task that ends without a timeout."""
     outage: ClassVar[int] = 60
-    """Seconds within which it gives up a model that it cannot reach."""
+    """Maximum time, in seconds, until the program gives up an unreachable model."""
 
     @pytest.mark.agents
     def test_outcomes_are_as_documented(

@@ -15,19 +15,19 @@ def _edit(path: str, new: str, old: str = "") -> str:
 
 
 HUGE = "x" * 120_000_000
-# What stands for the command that the models of other programs have run.
+# Edits with the effect of the commands that the models of other programs run.
 EDITS: Mapping[str, str] = {
     "echo hello > hello.txt": _edit("hello.txt", "hello\n"),
     "echo more >> README.md && git commit -qam 'Say more'": _edit("README.md", "more\n"),
     "mkdir d && echo 1 > d/one && echo 2 > two": _edit("d/one", "1\n") + _edit("two", "2\n"),
-    # The second one cannot be done: it is told so, and answers again.
+    # The second edit fails, so aider asks the model again.
     "echo again >> log.txt": _edit("log.txt", "again\n") + _edit("log.txt", "new\n", "not there\n"),
     "tail /dev/zero": HUGE,
     "echo 1 >> log.txt": _edit("log.txt", "1\n"),
 }
-# Another request, of a smaller model, writes the message of its commit.
+# aider requests the commit message from a smaller model.
 MESSAGE = Rule(model="gpt-4o-mini", turns=(Turn(text="docs: say it"),))
-# Asked to edit a file that is there, it first asks again, with the whole of it.
+# If the task names an existing file, aider repeats the request with its content.
 SCENARIO = Scenario((MESSAGE, *scenario(lambda command: Turn(text=EDITS[command]), None).rules))
 
 

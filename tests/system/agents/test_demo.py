@@ -46,7 +46,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     where = tmp_path_factory.mktemp("demo")
     done = _run_demo(where)
     if "2 success, 1 timeout" not in done.stdout:
-        # On a busy machine workers 1 and 2 take longer; the agent of worker 3 gives up after 240 s.
+        # On a busy machine, repeat with a longer timeout, below the 240 s of worker 3's agent.
         _clean_up(where)
         done = _run_demo(where, "150")
     assert done.returncode == 0, done.stdout + done.stderr

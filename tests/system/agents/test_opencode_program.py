@@ -5,7 +5,7 @@ import pytest
 from tests.support.model_script import ToolCall
 from tests.system.agents.agent_suite import AgentSuite, scenario
 
-# It tries an address that nobody listens on for a minute, and starts slowly on a busy machine.
+# opencode retries an unreachable address for a minute, and starts slowly on a busy machine.
 pytestmark = [
     pytest.mark.agents,
     pytest.mark.docker,
@@ -15,7 +15,7 @@ pytestmark = [
 
 
 def _bash(command: str) -> ToolCall:
-    # Of a command that was killed for memory it may not notice the end: 2 minutes by itself.
+    # opencode may miss the end of a command killed for memory, and waits for this timeout.
     arguments = {"command": command, "description": "Do it", "timeout": 30_000}
     return ToolCall(name="bash", arguments=arguments)
 

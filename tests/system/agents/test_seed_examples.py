@@ -23,7 +23,7 @@ PRICES = {
     "claude-sonnet-4-6": (3.0, 15.0),
     "deepseek-chat": (0.27, 1.10),
 }
-"""USD for a million tokens in and out, by the agent's own table."""
+"""Prices in USD for a million input and output tokens, as in the agent's table."""
 KEYS = {
     "gpt-4o": "key-of-openai",
     "claude-sonnet-4-6": "key-of-anthropic",
@@ -56,9 +56,9 @@ class Example:
 
     command: str
     rows: tuple[tuple[str, str, str], ...]
-    """Task, model, file."""
+    """Task, model, and the file that the worker changes."""
     notices: int = 0
-    """How often it is said that a task is repeated."""
+    """Number of expected notices that a task is repeated."""
 
 
 MODELS = Example(
@@ -129,7 +129,7 @@ def test_example_works_as_documented(
     _check_table(_succeed(done), example)
     repeats = [line for line in done.stderr.splitlines() if "first task runs" in line]
     assert len(repeats) == example.notices, done.stderr
-    # The same run, told once more: two tell nothing that one does not.
+    # `wait` returns the result of the same run, so one run is enough.
     run = json.loads(_succeed(orchestrator("wait", "--json")))
     assert run["status"] == "success"
     assert run["base"] == run_git(shop, "rev-parse", "HEAD").strip()

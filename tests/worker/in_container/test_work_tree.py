@@ -15,7 +15,7 @@ def test_only_the_upper_layer_of_an_overlay_is_searched(tmp_path: Path) -> None:
         os.mkfifo(path / "pipe")
     (tree / "new" / ".git").mkdir()
     (upper / "new" / ".git").mkdir()
-    # What the base had and the worker deleted: in the tree there is nothing.
+    # A whiteout: the worker deleted a file of the base, so the tree does not have it.
     os.mknod(upper / "gone", stat.S_IFCHR)
     notes = Notes(str(tree))
     WorkTree(str(tree), notes, submodules=()).tidy(str(upper), since=-1)

@@ -89,11 +89,11 @@ class Tracer:
                 continue
             arms = ARMS[character]
             if character == "│" and heading == EAST:
-                waiting.append((x + 1, y, EAST))  # it passes below
+                waiting.append((x + 1, y, EAST))  # the line crosses below the vertical line
                 continue
             is_start = (x, y) in {(at, row) for _, at, row in self.starts}
             assert BACK[heading] in arms or is_start, f"a line ends in the air at {x}, {y}"
-            # From left to right: no line goes back to where others come from.
+            # Lines go from left to right, never back.
             turns = [arm for arm in arms if arm not in (BACK[heading], WEST)]
             waiting += [(x + arm[0], y + arm[1], arm) for arm in turns]
         return ends

@@ -16,7 +16,7 @@ from pathlib import Path
 
 LISTED, CLOSED = "files.example", "other.example"
 ADDRESS = sys.argv[1]
-"""Address of the host that is not on the list."""
+"""Address of the host that is not on the allow-list."""
 MACHINE = sys.argv[2]
 GATEWAY = Path("/etc/resolv.conf").read_text().split()[1]
 ATTEMPTS: dict[str, Callable[[], object]] = {}
