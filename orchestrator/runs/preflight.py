@@ -17,6 +17,7 @@ from orchestrator.agents.checks import (
     inherited,
     missing_keys,
 )
+from orchestrator.config.access import stage_access
 from orchestrator.config.loading import check_contradictions
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.egress import (
@@ -154,6 +155,7 @@ def _check_worker(
         config=config,
         agent=agent,
         image=image,
+        access=stage_access(config),
         egress={} if egress.failed else egress.value,
         inherited_env=inherited_env,
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.agents.base import Agent
-from orchestrator.config.access import Access
+from orchestrator.config.access import Access, StageAccess
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.protocol import ContainerEngine, EngineFeatures
 from orchestrator.engine.spec import Egress
@@ -22,6 +22,8 @@ class CheckedSettings:
     config: ParallelConfig
     agent: Agent
     image: str
+    access: StageAccess
+    """What the containers of each stage may reach."""
     egress: Mapping[Access, Egress]
     """Filters of the networks that the worker's containers have; without those of network `none`.
     """

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.config.access import stage_access
 from orchestrator.config.project import Check
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.execution.verdict import Verdict, judge_checks
@@ -109,7 +108,8 @@ class _Checks:
         config, cancel = self.worker.config, self.worker.cancel
         if not config.project.setup or cancel.asked:
             return None
-        job = replace(setup_job(config), stage="check", name="check-setup", title="setup")
+        setup = setup_job(self.worker.settings)
+        job = replace(setup, stage="check", name="check-setup", title="setup")
         work = Work(self.worker, fresh, job, cancel)
         problem = work.problem(work.done())
         return None if problem is None else f"the setup for the checks failed: {problem}"
@@ -137,7 +137,7 @@ class _Checks:
             name=f"check-{number}",
             commands=(one.run,),
             timeout=one.timeout or None,
-            access=stage_access(self.worker.config).checks,
+            access=self.worker.settings.access.checks,
             title=self.worker.run.redactor.text(one.title),
             closed="checks" in self.worker.config.closed_stages,
         )

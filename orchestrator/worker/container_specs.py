@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.agents.base import AgentCommand, AgentSettings
-from orchestrator.config.access import Access, stage_access
+from orchestrator.config.access import Access
 from orchestrator.config.run import ParallelConfig
 from orchestrator.engine.spec import BindMount, ContainerSpec, TmpfsMount
 from orchestrator.events import Stage
@@ -47,7 +47,7 @@ def worker_container(
     """
     config, limits, settings = worker.config, worker.config.limits, worker.settings
     command = _agent_command(worker, config)
-    egress = settings.egress.get(access or stage_access(config).task)
+    egress = settings.egress.get(access or settings.access.task)
     return ContainerSpec(
         name=worker.name,
         image=settings.image,

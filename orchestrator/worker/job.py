@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.agents.output.fields import describe_exit
-from orchestrator.config.access import Access, stage_access
-from orchestrator.config.run import ParallelConfig
+from orchestrator.config.access import Access
 from orchestrator.errors import EngineUnavailableError, OrchestratorError
 from orchestrator.events import WorkerStageDone
 from orchestrator.execution.cancel import CancelButton
@@ -20,6 +19,7 @@ from orchestrator.files.tail import last_line
 from orchestrator.state.endings import Ending
 from orchestrator.state.secret_files import Secrets
 from orchestrator.text.sanitize import one_line
+from orchestrator.worker.checked_run import CheckedSettings
 from orchestrator.worker.container_specs import Job, job_container, job_limits
 from orchestrator.worker.context import WorkerContext
 from orchestrator.worker.services import Services
@@ -31,18 +31,19 @@ _SHOWN = 100
 """Characters of a command that a message shows."""
 
 
-def setup_job(config: ParallelConfig) -> Job:
+def setup_job(settings: CheckedSettings) -> Job:
     """Return the job that prepares a worktree."""
-    return _stage_job(config, "setup", config.project.setup, stage_access(config).setup)
+    return _stage_job(settings, "setup", settings.config.project.setup, settings.access.setup)
 
 
-def teardown_job(config: ParallelConfig) -> Job:
+def teardown_job(settings: CheckedSettings) -> Job:
     """Return the job that runs after the agent."""
-    return _stage_job(config, "teardown", config.project.teardown, stage_access(config).teardown)
+    commands = settings.config.project.teardown
+    return _stage_job(settings, "teardown", commands, settings.access.teardown)
 
 
 def _stage_job(
-    config: ParallelConfig,
+    settings: CheckedSettings,
     stage: Literal["setup", "teardown"],
     commands: tuple[str, ...],
     access: Access,
@@ -51,9 +52,9 @@ def _stage_job(
         stage=stage,
         name=stage,
         commands=commands,
-        timeout=config.project.setup_timeout or None,
+        timeout=settings.config.project.setup_timeout or None,
         access=access,
-        closed=stage in config.closed_stages,
+        closed=stage in settings.config.closed_stages,
     )
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Self
 
-from orchestrator.config.access import stage_access
 from orchestrator.config.project import Service, variable_prefix
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.labels import SERVICE
@@ -55,7 +54,7 @@ class Services:
         self._wanted = worker.config.project.services
         self._holder: Container | None = None
         self._sidecars: list[Sidecar] = []
-        self._egress = worker.settings.egress.get(stage_access(worker.config).task)
+        self._egress = worker.settings.egress.get(worker.settings.access.task)
         self._network = "none" if self._egress is None else worker.run.network
 
     def __enter__(self) -> Self:

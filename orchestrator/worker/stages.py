@@ -46,7 +46,7 @@ def set_up(worker: WorkerContext, workspace: Workspace, services: Services) -> V
     known = checkpoints.stage("setup")
     if not worker.config.project.setup or (known is None and cancel.asked):
         return None
-    work = Work(worker, workspace, setup_job(worker.config), cancel, services)
+    work = Work(worker, workspace, setup_job(worker.settings), cancel, services)
     ending = known or work.done(lambda ending: checkpoints.note_stage("setup", ending))
     problem = work.problem(ending)
     if problem is None:
@@ -73,7 +73,7 @@ def tear_down(worker: WorkerContext, workspace: Workspace, services: Services) -
     cancel = _KilledAlone(worker.cancel)
     if known is None and cancel.asked:
         return ("the teardown was not run: the worker was killed",)
-    work = Work(worker, workspace, teardown_job(worker.config), cancel, services)
+    work = Work(worker, workspace, teardown_job(worker.settings), cancel, services)
     try:
         ending = known or work.done(lambda ending: checkpoints.note_stage("teardown", ending))
     except OSError as error:

@@ -232,7 +232,7 @@ def services() -> Iterator[Protection]:
         ("five capabilities", '"SETGID", "SETUID")', '"SETGID", "SETUID", "NET_ADMIN")'),
         ("network of the worker's", '"none" if self._egress is None else worker.run.network',
          "worker.run.network"),
-        ("rules of the worker's", "worker.settings.egress.get(stage_access(worker.config).task)",
+        ("rules of the worker's", "worker.settings.egress.get(worker.settings.access.task)",
          "None"),
         ("out of reach from another network",
          "self._holder is None or (spec.network, spec.egress) != (self._network, self._egress)",
