@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.app import app
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.images.builder import ImageBuilder, image_statuses
+from orchestrator.engine.images.builder import ImageBuilder, ImageStatus, image_statuses
 from orchestrator.engine.images.names import BASE_IMAGE
 from orchestrator.engine.images.project import ProjectImage, read_project
 from orchestrator.engine.labels import MANAGED
@@ -70,15 +70,15 @@ def at(top: Path, dockerfile: str) -> ProjectImage:
     return read_project(top / "Dockerfile")
 
 
-def test_agent_runs_in_the_image_of_a_devcontainer(
-    docker_engine: DockerEngine, docker_client: docker.DockerClient, shop: Path
-) -> None:
-    project = read_project(shop)
-    lines: list[str] = []
-    tag = builder(docker_engine, lines).build_worker("opencode", project=project)
+def statuses(engine: DockerEngine) -> dict[str, ImageStatus]:
+    return {status.tag: status for status in image_statuses(engine)}
+
+
+def run(docker_client: docker.DockerClient, image: str, command: str) -> list[str]:
+    """Return the lines that a command prints in a container like that of a worker."""
     output: bytes = docker_client.containers.run(
-        tag,
-        ["-ec", "opencode --version; cat /opt/shop/variant /opt/shop/requirements.txt; echo $PATH"],
+        image,
+        ["-ec", command],
         entrypoint="sh",
         user="20001:20001",
         read_only=True,
@@ -89,19 +89,46 @@ def test_agent_runs_in_the_image_of_a_devcontainer(
         labels={MANAGED: "true"},
         remove=True,
     )
-    version, variant, requirement, path = output.decode().splitlines()
+    return output.decode().splitlines()
+
+
+def test_image_of_a_devcontainer_is_built_once_and_again_when_it_changes(
+    docker_engine: DockerEngine, docker_client: docker.DockerClient, shop: Path
+) -> None:
+    project = read_project(shop)
+    lines: list[str] = []
+    tag = builder(docker_engine, lines).build_project(project)
+    assert run(docker_client, tag, "cat /opt/shop/variant /opt/shop/requirements.txt") == [
+        "blue",
+        f"# {shop.parent}",
+    ]
+    lines.clear()
+    assert builder(docker_engine, lines).build_project(project) == tag
+    assert lines == [f"{tag} is up to date"]
+    assert statuses(docker_engine)[tag].stale is False
+    assert statuses(docker_engine)[tag].project == str(project.source)
+    (shop / "requirements.txt").write_text("changed\n")
+    assert statuses(docker_engine)[tag].stale is True
+
+
+@pytest.mark.agents
+def test_agent_runs_in_the_image_of_a_devcontainer(
+    docker_engine: DockerEngine, docker_client: docker.DockerClient, shop: Path
+) -> None:
+    project = read_project(shop)
+    lines: list[str] = []
+    tag = builder(docker_engine, lines).build_worker("opencode", project=project)
+    version, variant, path = run(
+        docker_client, tag, "opencode --version; cat /opt/shop/variant; echo $PATH"
+    )
     assert (version, variant) == ("1.18.33", "blue")
-    assert requirement == f"# {shop.parent}"
     assert path == "/opt/agent/commands:/opt/shop/bin:/usr/bin:/bin"
     lines.clear()
     assert builder(docker_engine, lines).build_worker("opencode", project=project) == tag
     assert lines == [f"{tag.replace('opencode-', '')} is up to date", f"{tag} is up to date"]
-    statuses = {status.tag: status for status in image_statuses(docker_engine)}
-    assert statuses[tag].stale is False
-    assert statuses[tag].project == str(project.source)
+    assert statuses(docker_engine)[tag].stale is False
     (shop / "requirements.txt").write_text("changed\n")
-    statuses = {status.tag: status for status in image_statuses(docker_engine)}
-    assert statuses[tag].stale is True
+    assert statuses(docker_engine)[tag].stale is True
 
 
 def test_image_without_git_is_reported(docker_engine: DockerEngine, shop: Path) -> None:
