@@ -44,7 +44,7 @@ _COMMAND: Final = (
     "--no-gitignore",
 )
 _TAIL: Final = 4 * 1024 * 1024
-"""Bytes of output that are parsed. Enough: aider calls the model at most four times."""
+"""Bytes that are parsed at the end of the output: enough for the at most four model calls."""
 _FIGURE: Final = r"\d{1,6}(?:\.\d{1,9})?"
 _COST: Final = rf"Cost: \${_FIGURE} message, \$(?P<cost>{_FIGURE}) session\."
 # Printed after each answer of the model. An answer can forge such a line, but would only falsify

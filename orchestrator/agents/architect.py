@@ -44,7 +44,7 @@ _INHERITED: Final = (
 )
 
 _CLOSING_TIME: Final = 30.0
-"""Seconds: its clock starts up to 18 s late, and it makes one last model call after its timeout."""
+"""Seconds that the program needs after its timeout: it starts its clock late and asks once more."""
 _INTERRUPTED: Final = (130, 143)
 _SIGNALLED: Final = 128
 

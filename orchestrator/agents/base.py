@@ -13,7 +13,7 @@ from orchestrator.worker_spec import WorkerSpec
 LONGEST_WORD = 128 * 1024 - 1
 """Longest argument or variable of a program in bytes: Linux, `MAX_ARG_STRLEN`, without the NUL."""
 LONGEST_LINE = 1024**2
-"""Most bytes of all arguments and variables of a program, well below the limit of Linux."""
+"""Maximum size of all arguments and variables in bytes, well below the limit of Linux."""
 
 
 @dataclass(frozen=True, kw_only=True)

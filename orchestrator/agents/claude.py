@@ -72,7 +72,7 @@ _VERSION_PATH: Final = "/v1"
 _REPORT_KEYS: Final = frozenset({"is_error", "subtype", "num_turns"})
 _MARKS: Final = (b'"assistant"', b'"rate_limit_event"')
 _SYNTHETIC: Final = "<synthetic>"
-"""Model of messages that no model wrote; they report errors of the API."""
+"""Model name of messages that `claude` itself creates to report errors of the API."""
 
 _LIMITS: Final = {
     "error_max_turns": Reason.MAX_STEPS,
@@ -87,9 +87,9 @@ _PHRASES: Final = {
 _ACCOUNT_LIMIT: Final = re.compile(
     r"You've hit your (?:[\w-]+ ){0,3}limit\b|(?:Claude AI usage|[\w-]+) limit reached\b"
 )
-"""Limit of a subscription; the message has no HTTP status."""
+"""Message about an exhausted subscription, which has no HTTP status."""
 _REMEMBERED: Final = 256
-"""Most messages whose lines may be interleaved."""
+"""Maximum number of messages whose lines may be interleaved."""
 
 
 class _Usage(Claims):

@@ -74,9 +74,9 @@ _KEYS: Final = ("OPENAI_API_KEY", "CODEX_API_KEY")
 _ENDS: Final = (frozenset({"type", "usage"}), frozenset({"type", "error"}))
 _ITEM_MARK: Final = b'"item.'
 _WORDS: Final = frozenset({"agent_message", "reasoning", "error", "todo_list"})
-"""Kinds of items that are not steps."""
+"""Types of items that contain text or a plan, and do not count as steps."""
 _REMEMBERED: Final = 256
-"""Most items that may be in progress at the same time."""
+"""Maximum number of items that may be in progress at the same time."""
 
 _HTTP_STATUS: Final = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _PHRASES: Final = {

@@ -13,15 +13,15 @@ from types import FrameType
 from typing import Any
 
 LONGEST = 4000
-"""Most characters of a text that are passed on."""
+"""Maximum number of characters of a text that are passed on."""
 LARGEST = 256 * 1024 * 1024
 """Largest trajectory in bytes that is read: commands of the model can write to it too."""
 TRAJECTORY = ".mini-trajectory.json"
 LINE = 64 * 1024
 RETRIES = 6
-"""aider doubles the delay before each retry: after six retries the next delay would be 64 s."""
+"""Retries after which aider is stopped: aider doubles each delay, and the next would be 64 s."""
 NEAR = 20
-"""Most lines between an error and the line that announces a retry."""
+"""Maximum number of lines between an error and the line that announces a retry."""
 
 
 def run_mini(command: list[str]) -> int:
@@ -62,7 +62,7 @@ class Patience:
     """Counts aider's retries; text that the model writes is not counted."""
 
     def __init__(self) -> None:
-        """Start without retries."""
+        """Start with no counted retries."""
         self.over = False
         self.retries = 0
         self.near = 0

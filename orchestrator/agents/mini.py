@@ -44,7 +44,7 @@ _ENVIRONMENT: Final = {
 # Allows models without a known price; not set with a budget, which could not be enforced.
 _UNPRICED: Final = {"MSWEA_COST_TRACKING": "ignore_errors"}
 _CLOSING_TIME: Final = 10.0
-"""Seconds: the program checks its clock between commands, and a command takes at most 30 s."""
+"""Seconds that the program needs after its timeout: it first completes a command of up to 30 s."""
 
 
 class _Report(Claims):

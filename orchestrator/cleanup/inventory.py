@@ -71,7 +71,7 @@ class RecordedWorker:
             return None
 
     def is_half_shown(self, worktree: Worktree) -> bool:
-        """Return whether a killed process left a late worktree before all of its files existed."""
+        """Return whether a process died while it created the worktree after the worker's end."""
         late = self.record.config.worktrees == "end" and not Checkpoints(self.state).is_shown
         # Git writes the index after the files.
         return late and not (worktree.git_dir / "index").exists()

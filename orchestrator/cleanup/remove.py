@@ -1,7 +1,7 @@
 """Remove what finished runs left, without losing work and without touching live runs.
 
 Uncommitted or unmerged work of a worker is first kept as a backup, from which `restore` recreates
-worktree and branch. The lease of each run is held during its cleanup, so that nobody resumes it.
+worktree and branch. The lease of each run is held during its cleanup, so that it is not resumed.
 """
 
 import os
@@ -262,7 +262,7 @@ def _keep_and_remove(job: _Cleanup, worker: RecordedWorker) -> str | None:
     repository = job.repository
     with repository.lock():
         if not worker.still_owns_its_number(repository):
-            raise RepositoryError("another run uses the worker's number by now")
+            raise RepositoryError("another run now uses the worker's number")
         tip = commit_of(repository, worker.ref)
         kept = None if job.purge else work_to_keep(repository, worker, tip)
         backup = backup_ref(repository, worker, kept) if kept else None

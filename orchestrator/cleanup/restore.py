@@ -96,7 +96,8 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
     ways = {number: _in_the_way(repository, chosen[number][0], number) for number in chosen}
     for number in chosen:
         if not ways[number] and number in owned and owned[number].is_present(refs):
-            ways[number].append(f"worker {number} of run {owned[number].directory.run_id} exists")
+            run = owned[number].directory.run_id
+            ways[number].append(f"worker {number} of run {run} still exists")
     problems = [problem for number in chosen for problem in ways[number]]
     if problems:
         numbers = " ".join(str(number) for number, found in ways.items() if found)

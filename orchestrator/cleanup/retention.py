@@ -19,7 +19,7 @@ from orchestrator.workspace.shared_files import INPUTS_PLACE
 
 _ASIDE = ("upper", "copy", "overlay", "caches", HANDED)
 _MOST_FILES = 100_000
-"""Most files of a worker that are counted before they are removed."""
+"""Maximum number of files of a worker that are counted before they are removed."""
 _REFUSED = ("git", "harvest", "out", CHECKED)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from typer.completion import completion_init  # type: ignore[attr-defined]  # not exported, no other
 
 VARIABLE = "_ORCHESTRATOR_COMPLETE"
-"""Set by the scripts of `orchestrator completion`, with the words of the command line."""
+"""Set by the scripts of `orchestrator completion` to the words of the command line."""
 
 
 def complete(group: Any) -> int:  # noqa: ANN401

@@ -16,7 +16,7 @@ from orchestrator.workflow.parsing.reader import Reading
 from orchestrator.workflow.selection import missing, starting_at
 
 _NAMED = 10
-"""Most tasks that a message names."""
+"""Maximum number of tasks that a message names."""
 
 
 def earlier_run(named: str) -> RunRecord:

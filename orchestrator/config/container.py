@@ -29,12 +29,12 @@ class Limits(Model):
     tmp: Size = Field(default=1024**3, ge=1024**2)
     """Size in bytes of `/tmp` and of the home directory, each. Both count as memory."""
     disk: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=8 * 1024**3, ge=1024**2)
-    """Most data that each worker may write to disk, in bytes or as `2g`. Its worktree and its
-    git store count."""
+    """Maximum data of each worker on disk, in bytes or with a unit such as `2g`. Its worktree and
+    its git store count."""
     inodes: Annotated[int, Option(Group.LIMITS, "N")] = Field(default=1_000_000, ge=100)
     """Files and directories that each worker may create. Its worktree and its git store count."""
     log_limit: Annotated[Size, Option(Group.LIMITS, "SIZE")] = Field(default=1024**3, ge=64 * 1024)
-    """Most output of each worker, in bytes or with a unit such as `100m`."""
+    """Maximum output of each worker, in bytes or with a unit such as `100m`."""
     idle_timeout: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=0.0, ge=0)
     """Seconds without output after which a worker is stopped; 0 disables the check."""
     grace: Annotated[float, Option(Group.LIMITS, "SECONDS")] = Field(default=10.0, ge=0)
@@ -61,16 +61,15 @@ class Isolation(Model):
     the public internet. With `open`, workers do not reach this machine, private networks or other
     workers."""
     setup_network: Annotated[Network | None, Option(Group.ISOLATION, "none|allowlist|open")] = None
-    """Network of the setup commands. Default: same as `network`."""
+    """Network of the setup commands: `none`, `allowlist` or `open`. Default: same as `network`."""
     check_network: Annotated[Network, Option(Group.ISOLATION, "none|allowlist|open")] = "none"
-    """Network of the checks."""
+    """Network of the checks: `none`, `allowlist` or `open`."""
     allow: Annotated[
         tuple[str, ...],
         Option(
             Group.ISOLATION,
             "HOST[:PORT]",
-            help="Host on the allow-list, or private host to open with `--network open`; "
-            "repeatable.",
+            help="Host that workers may reach; with `--network open`, a private host; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -116,7 +115,7 @@ class Isolation(Model):
         Option(
             Group.ENVIRONMENT,
             "K[=V]",
-            help="Environment variable of workers; `K` alone takes your value; repeatable.",
+            help="Environment variable of workers; `K` alone passes on your variable; repeatable.",
             repeatable=True,
         ),
     ] = Field(default_factory=dict)
@@ -139,7 +138,7 @@ class Isolation(Model):
         Option(
             Group.ENVIRONMENT,
             "CSV",
-            help="Container ports to publish on 127.0.0.1, as `3000,3010`.",
+            help="Container ports to publish on 127.0.0.1, such as `3000,3010`.",
         ),
     ] = Field(default={})
     """Container ports to publish on 127.0.0.1, each at a different host port per worker: a list, or

@@ -263,7 +263,7 @@ def _members_in_words(schema: Mapping[str, Any]) -> str:
 
 
 _MOST_NAMES = 15
-"""Most keys that a message lists; objects with more have a table in the reference."""
+"""Maximum number of keys that a message lists; objects with more have a table in the reference."""
 _WORDS: Mapping[str, str] = {
     "integer": "a whole number",
     "number": "a number",

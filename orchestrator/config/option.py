@@ -35,6 +35,6 @@ class Option:
     """An earlier name, which is still accepted but not shown."""
     help: str | None = None
     default: str | None = None
-    """Shown in the help, where the field's default does not say it."""
+    """Default as shown in the help. Default: the field's default."""
     repeatable: bool = False
     """Whether the option is given once for each item, instead of once as `a,b,c`."""

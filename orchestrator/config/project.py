@@ -151,8 +151,7 @@ class Project(Model):
             Group.COMMON,
             "CMD",
             "--check",
-            help="Command on each worker's commit; if it fails, the worker is `partial`; "
-            "repeatable.",
+            help="Command to run on each worker's commit; a failure means `partial`; repeatable.",
             repeatable=True,
         ),
     ] = ()
@@ -187,7 +186,7 @@ class Project(Model):
         Option(
             Group.ENVIRONMENT,
             "FILE",
-            help="File of each worktree, such as `.env`, to write port and service variables to.",
+            help="File in each worktree, such as `.env`, for the variables of ports and services.",
         ),
     ] = None
     """Untracked file in each worktree, such as `.env`, to which the variables of the worker's ports

@@ -87,9 +87,9 @@ class Triggers(Model):
         tuple[Annotated[str, Field(min_length=1)], ...],
         Option(Group.ALERTS, "CSV", "--alert-outside", former="--paths"),
     ] = ()
-    """Alert when a worker changes files outside these paths, as `src,docs/*.md`. Patterns are as in
-    `.gitignore`. A worker that changes other files is `partial` with the reason `out_of_scope`.
-    Default: any path may be changed."""
+    """Alert when a worker changes files outside these paths, such as `src,docs/*.md`. Patterns
+    are as in `.gitignore`. A worker that changes other files is `partial` with the reason
+    `out_of_scope`. Default: any path may be changed."""
     enforce: Annotated[
         Literal["ro"] | None,
         Option(
@@ -180,7 +180,7 @@ class ParallelConfig(Model):
     agent_cli: Annotated[str, Option(Group.COMMON, "NAME")] = "architect"
     """Agent program to run, such as `claude`; `shell` runs each task as a command."""
     models: Annotated[tuple[str, ...], Option(Group.COMMON, "CSV")] = ()
-    """Models of workers 1, 2 and so on, as `a,b,c`. Workers beyond the end of the list use
+    """Models of workers 1, 2, 3 and so on, such as `a,b,c`. Workers beyond the end of the list use
     `model`."""
     timeout_per_worker: Annotated[float, Option(Group.COMMON, "SECONDS")] = Field(
         default=DEFAULT_TIMEOUT, ge=0
@@ -193,18 +193,18 @@ class ParallelConfig(Model):
     base: Annotated[str, Option(Group.TASK, "REF")] = "HEAD"
     """Commit that workers start from: a branch, a tag, a hash or another git revision."""
     include_uncommitted: Annotated[bool, Option(Group.TASK)] = False
-    """Start from the checkout with its uncommitted and untracked files."""
+    """Start workers from the checkout with its uncommitted changes and untracked files."""
     context: Annotated[str | None, Option(Group.TASK, "FILE")] = Field(default=None, min_length=1)
     """Text file that every worker can read at the path in `ORCHESTRATOR_CONTEXT`. In a
     configuration file, the path is relative to the repository's top."""
     worktree_dir: Annotated[
         str, AfterValidator(check_worktree_dir), Option(Group.TASK, "TEMPLATE")
     ] = WORKTREE_DIR
-    """Path of each worker's worktree, as `../.worktrees/{id}`. `{n}` is the worker's number, `{id}`
+    """Path of each worker's worktree, such as `../wt/{id}`. `{n}` is the worker's number, `{id}`
     the id of its task (`worker-N` outside of workflows). The path is relative to the repository's
     top, absolute, or starts with `~/`; it may be outside of the repository."""
     branch: Annotated[str, AfterValidator(check_branch), Option(Group.TASK, "TEMPLATE")] = BRANCH
-    """Branch of each worker, as `solve/{id}`. `{n}` and `{id}` are as in `worktree_dir`."""
+    """Branch of each worker, such as `solve/{id}`. `{n}` and `{id}` are as in `worktree_dir`."""
     worktrees: Annotated[Literal["start", "end", "none"], Option(Group.TASK, "start|end|none")] = (
         "start"
     )
@@ -235,8 +235,8 @@ class ParallelConfig(Model):
     """Input and output tokens that all workers together may use. Each worker that starts gets a
     share of what is left. Default: no limit."""
     max_worktrees: int = Field(default=20, ge=1)
-    """Workers' worktrees, including those of earlier runs, that may exist when a run starts; a run
-    that would exceed the limit is refused. Tasks that wait for a free worker do not count."""
+    """Maximum number of workers' worktrees, including those of earlier runs; a run that would
+    exceed the limit is refused. Tasks that wait for a free worker do not count."""
     retention: Age | None = None
     """Age after which merged workers without uncommitted changes are removed, at the start of a run
     and by `orchestrator gc`: `90s`, `15m`, `6h`, `2d`. Default: workers are kept."""
@@ -245,10 +245,10 @@ class ParallelConfig(Model):
     retry_delay: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(default=5.0, ge=0)
     """Seconds between a failure and the retry."""
     retry_on: Annotated[tuple[Reason, ...], Option(Group.RETRIES, "CSV")] = ()
-    """More reasons to retry a failed worker, as `timeout,oom`. Temporary failures are always
-    retried."""
+    """Further reasons to retry a failed worker, such as `timeout,oom`. Temporary failures are
+    always retried."""
     retry_from: Annotated[Literal["base", "keep"], Option(Group.RETRIES, "base|keep")] = "base"
-    """Where a retry starts: `base`, or `keep` for what the failed attempt committed."""
+    """Start of a retry: `base`, or `keep` for the commits of the failed attempt."""
     rate_limit_wait: Annotated[float, Option(Group.RETRIES, "SECONDS")] = Field(
         default=3600.0, ge=0, le=86_400
     )

@@ -17,7 +17,7 @@ _MEASURE_DISK = 0.25
 _SHARE = 0.1
 """Share of time spent on scanning the files of one worker."""
 _REST = 10.0
-"""Longest pause between two such scans, in seconds."""
+"""Longest pause between two scans of the written files, in seconds."""
 _LONGEST = 20.0
 """Longest scan of the written files, in seconds."""
 _PATIENCE = 3

@@ -17,16 +17,16 @@ from orchestrator.text.redact import RedactedStream, Redactor
 from orchestrator.text.sanitize import one_line
 
 _LINE = 64 * 1024
-"""Bytes stored of an unfinished line."""
+"""Maximum number of stored bytes of an unfinished line."""
 _READ = 100
-"""Lines of a chunk that are searched for progress; more only occur in a flood of output."""
+"""Maximum number of lines of a chunk that are searched; a flood of output has more."""
 _INTERVAL = 0.1
 """Seconds between two lines that are shown: people read no faster, and a flood stays cheap."""
 
 _RECORDED = 1.0
 """Shortest pause between two progress events of a worker, in seconds."""
 _RECORDED_SHARE = 0.01
-"""The same pause as a share of the container's running time."""
+"""Shortest pause between two progress events, as a share of the container's running time."""
 
 
 def log_files(directory: Path) -> tuple[Path, Path]:
@@ -52,7 +52,7 @@ class LogOptions:
     """How the output of a container is stored."""
 
     limit: int
-    """Most bytes on the disk."""
+    """Maximum number of bytes on the disk."""
     redactor: Redactor = field(default_factory=Redactor)
     triggers: Triggers = field(default_factory=Triggers)
     stage: str | None = None

@@ -147,7 +147,7 @@ class WorkerPorts:
 class _Block:
     first: int
     lock: socket.socket
-    """The block is reserved until this socket is closed."""
+    """Socket that reserves the block until it is closed."""
 
 
 def _reserve(first: int) -> _Block | None:

@@ -40,7 +40,7 @@ _DEATH = 15.0
 _LAST = 5.0
 """Seconds at the end for measurements and callbacks that are still running."""
 _MOST_NOTICED = 20
-"""Most findings in a worker's result; the latest are kept."""
+"""Maximum number of findings in a worker's result; the latest are kept."""
 _ASKED = 1.0
 """Seconds of silence after a question, for a stopped worker to count as waiting for an answer."""
 

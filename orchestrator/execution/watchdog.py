@@ -25,15 +25,15 @@ from orchestrator.text.path_patterns import outside
 from orchestrator.text.sanitize import one_line
 
 _LINE = 400
-"""Bytes of a line that are inspected."""
+"""Maximum number of inspected bytes of a line."""
 _LINES = 200
-"""Lines of one chunk that are inspected; fewer suffice to recognise a flood of errors."""
+"""Maximum number of inspected lines of a chunk: enough to recognise a flood of errors."""
 _KINDS = 64
-"""Different error lines that are counted at the same time."""
+"""Maximum number of different error lines that are counted at the same time."""
 _MOST_FILES = 20_000
 _NAMED = 5
 _MOST_TOLD = 100
-"""Most findings that are reported for one worker."""
+"""Maximum number of findings that are reported for one worker."""
 _REST = 10.0
 """The pause between two scans of the files is at least this many times the duration of the scan."""
 _INTERVAL = 2.0

@@ -24,7 +24,7 @@ def change_owner(root: Path, owner: tuple[int, int], *, keep: Path | None = None
 
 
 def _changed(paths: list[Path], owner: tuple[int, int]) -> bool:
-    """Change the owner of trees with `chown`, several times as fast as Python; return its success.
+    """Change the owner of trees with `chown`, faster than with Python; return whether it worked.
 
     Another process also leaves this process's other threads alone.
     """

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 _NEAR = 4
-"""Levels of nested directories that are emptied in place: moving one takes two more writes."""
+"""Levels of directories that are emptied in place: moving a directory takes two more writes."""
 
 
 def remove_tree(path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _PIECE = 1024**2
-"""Most bytes that are read at once."""
+"""Maximum number of bytes that are read at once."""
 _LONGEST_LAST = 4096
 
 
@@ -67,7 +67,7 @@ class LineTail:
 
         Args:
             path: The file.
-            longest: Most bytes of a line; longer lines are split.
+            longest: Maximum number of bytes of a line; longer lines are split.
         """
         self._tail = Tail(path)
         self._longest = longest

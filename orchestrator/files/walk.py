@@ -14,9 +14,9 @@ from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = 16
-"""Directories of a path that stay open; deeper ones are opened again from the last of these."""
+"""Number of directories of a path that stay open; deeper ones are opened again."""
 _GLANCE = 64
-"""Entries between two checks of the clock."""
+"""Number of entries between two checks of the clock."""
 
 
 class Walk:

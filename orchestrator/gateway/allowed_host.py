@@ -11,7 +11,7 @@ class AllowedHost:
     """A host, or all hosts below a domain, that a worker may reach at one port."""
 
     name: str
-    """In lower case and ASCII, without `*.`: only letters, digits, `.` and `-`."""
+    """Name in lower case and ASCII, without `*.`: only letters, digits, `.` and `-`."""
     below: bool = False
     """Whether the entry stands for all names below `name`, but not for `name` itself."""
     port: int = 443

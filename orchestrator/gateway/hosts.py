@@ -10,11 +10,11 @@ from orchestrator.gateway.allowed_host import DOCKER_HOST, AllowedHost
 from orchestrator.text.sanitize import one_line
 
 MOST_HOSTS = 200
-"""Entries of one allow-list."""
+"""Maximum number of entries in an allow-list."""
 MOST_PORTS = 10
-"""Different ports of one allow-list."""
+"""Maximum number of different ports in an allow-list."""
 _LONGEST_NAMES = 10_000
-"""Characters of all names together: a configuration is passed as one variable of 128 KiB."""
+"""Maximum length of all names together: the configuration is one variable of at most 128 KiB."""
 UNREACHABLE = (
     "0.0.0.0/8", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
 )  # fmt: skip

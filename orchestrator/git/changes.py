@@ -9,9 +9,9 @@ from orchestrator.git.limits import UNTRUSTED
 from orchestrator.git.repository import Repository
 
 MOST_FILES = 10_000
-"""Most paths listed for one worker."""
+"""Maximum number of paths listed for one worker."""
 MOST_BYTES = 512 * 1024
-"""Most bytes of the paths listed for one worker."""
+"""Maximum number of bytes of the paths listed for one worker."""
 # To count lines, git needs memory of 45 times the size of a file of empty lines: 180 MiB at 4 MiB.
 _LARGE_IS_BINARY = {"core.bigFileThreshold": "4m"}
 _FORM = ("--no-renames", "--no-textconv", "--no-ext-diff", "--ignore-submodules=none")

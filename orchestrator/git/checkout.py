@@ -61,7 +61,7 @@ class Worktree:
             again: Whether a process that died may have started this before.
 
         Raises:
-            GitCommandError: A git command of the user's holds the lock.
+            GitCommandError: A git command of the user holds the lock.
         """
         if again:
             self.unlock()
@@ -110,7 +110,7 @@ class Worktree:
         try:
             lock = self._lock_index()
         except FileExistsError:
-            # A git command of the user's is changing the index; later commands read the files
+            # A git command of the user is changing the index; later commands read the files
             # again.
             return
         try:
@@ -136,7 +136,7 @@ class Worktree:
         """Copy the index to its lock file, which only one process can create at a time.
 
         Raises:
-            FileExistsError: A git command of the user's is changing the index.
+            FileExistsError: A git command of the user is changing the index.
         """
         index, lock = self.git_dir / "index", self.git_dir / "index.lock"
         with lock.open("xb") as copy, index.open("rb") as current:

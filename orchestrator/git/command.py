@@ -34,11 +34,11 @@ MINIMUM_VERSION = (2, 30)
 TIMEOUT = 600.0
 """Default timeout of a command, in seconds."""
 MOST_OUTPUT = 64 * 1024**2
-"""Most output of a command that runs with limits, in bytes."""
+"""Maximum output of a command that runs with limits, in bytes."""
 _MOST_SAID = 8 * 1024
-"""Bytes kept of the beginning and of the end of a command's error output."""
+"""Bytes that are kept of both the beginning and the end of a command's error output."""
 LONGEST_RECORD = 16 * 1024
-"""Most bytes of a record in git's output: a path that can be checked out has at most 4096."""
+"""Maximum size of a record in git's output in bytes: paths that can be checked out have 4096."""
 _PIECE = 64 * 1024
 
 _LOCKED = re.compile(r"Unable to create '[^']*\.lock': File exists")
@@ -158,7 +158,7 @@ class Git:
 
         Args:
             arguments: The command and its arguments.
-            limit: Most bytes of output; memory stays bounded.
+            limit: Maximum number of bytes of output; memory stays bounded.
             timeout: Seconds. Default: TIMEOUT.
             answers: Exit codes that mean success.
             cut: Truncate longer output to `limit` bytes instead of raising an error.

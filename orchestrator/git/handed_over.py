@@ -71,5 +71,5 @@ def read_notes(out: Path) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         notes = None
     if not isinstance(notes, list):
-        return ("unknown what was left out: the harvest's notes are unreadable",)
+        return ("the harvest's notes are unreadable: files may have been left out",)
     return tuple(one_line(note) for note in notes[:20] if isinstance(note, str))

@@ -29,16 +29,16 @@ from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.text.redact import Redactor
 
 MOST_REFS = 200
-"""Most kept refs of one worker."""
+"""Maximum number of kept refs of one worker."""
 SEARCH_TIME = 120.0
 """Seconds for the search for the usable part of a refused harvest."""
 _MOST_COMMITS = 1024
-"""Most commits of a refused history that are considered."""
+"""Maximum number of commits of a refused history that are considered."""
 _LARGEST_LIST = 1 << 20
 _SHOWN = 5
 _LONGEST_PART, _MOST_PARTS = 60, 8
 _LONGEST_NAME = 200
-"""Characters of a flattened ref name: a file name has at most 255 bytes, and git adds `.lock`."""
+"""Maximum length of a flattened ref name: a file name has 255 bytes, and git adds `.lock`."""
 _OF_ATTEMPT = re.compile(r"attempt-\d+")
 """First path component in the names of a later attempt's refs; see `kept_prefix`."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,-]|\.\.+|^\.|\.$|\.lock$")
@@ -128,7 +128,7 @@ def _read(path: Path) -> tuple[str, list[tuple[str, str]]] | None:
         raise HarvestRefusedError("the harvest's list of commits to keep is unreadable") from error
     if not all(_OBJECT_ID.fullmatch(name) for name in (bundle, *(commit for _, commit in rows))):
         raise HarvestRefusedError(
-            "the harvest's list of commits to keep contains something else than commit ids"
+            "the harvest's list of commits to keep contains an entry that is not a commit id"
         )
     return bundle, rows
 
@@ -219,7 +219,7 @@ def _import_each(handed: HandedOver, wanted: dict[str, str]) -> tuple[dict[str, 
                 if last is not None:
                     found[name] = last
                 if refusal is not None:
-                    what = f"only its ancestor {last[:12]} is kept" if last else "no ref has it"
+                    what = f"only its ancestor {last[:12]} is kept" if last else "nothing is kept"
                     notes.append(f"`{name}` was refused ({refusal}); {what}")
     except HarvestRefusedError as error:
         notes.append(

@@ -44,7 +44,7 @@ _MADE = "lfs-made.json"
 _LONGEST = 1024
 """Largest size of a pointer, in bytes."""
 _BATCH = 10_000
-"""Files that are inspected at once."""
+"""Number of files that are inspected at once."""
 _SHOWN = 3
 _MOST = 10_000
 _OID = re.compile(r"[0-9a-f]{64}")

@@ -36,9 +36,9 @@ MINIMUM_VERSION = (2, 38)
 MERGE_TIMEOUT = 120.0
 """Seconds for all merges of one task."""
 MOST_FILES = 20
-"""Most files that a conflict message names."""
+"""Maximum number of files that a conflict message names."""
 _MOST_NAMES = 5
-"""Most tasks that the first line of a commit message names."""
+"""Maximum number of tasks that the first line of a commit message names."""
 _LISTING = 64 * 1024**2
 """Largest output of git about a conflict, in bytes."""
 _SEALED = {
@@ -104,7 +104,7 @@ def integrate(
 ) -> str:
     """Return the commit that a task starts from: a merge of `tips` in this order.
 
-    Equal arguments give an equal commit. No ref moves, and no file of the user's is touched.
+    Equal arguments give an equal commit. No ref moves, and no file of the user is touched.
 
     Args:
         repository: The user's repository, which receives the new objects.

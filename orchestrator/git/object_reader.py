@@ -26,7 +26,7 @@ def consult(git: Git, program: Sequence[str], order: bytes, *, most: int = 64 * 
         git: Runs git commands on the repository.
         program: The command line.
         order: Input of the program.
-        most: Most bytes that the program may print.
+        most: Maximum number of bytes that the program may print.
 
     Raises:
         GitCommandError: The program failed, or exceeded its limits.

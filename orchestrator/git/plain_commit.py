@@ -82,7 +82,7 @@ def commit_plainly(
 
     Returns:
         The commit; the parent if the files do not change its tree; None if the parent has
-        something else than a directory where a directory of the files is.
+        a file or link at the path of a directory of the files.
     """
     remove_tree(scratch)
     make_bare(scratch, object_format=repository.object_format)

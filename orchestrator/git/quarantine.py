@@ -38,13 +38,13 @@ from orchestrator.text.sanitize import one_line
 MAX_PACK = 1024**3
 """Largest pack of one worker, in bytes."""
 MAX_ENTRIES = 200_000
-"""Most files and directories of a tree; or twice those of the base, if that is more."""
+"""Maximum number of files and directories of a tree; twice those of the base if that is more."""
 MAX_CHECKOUT = 4 * 1024**3
 """Largest total size of all files that differ from the base, unpacked, in bytes."""
 MAX_COMMITS = 100_000
-"""Most new commits."""
+"""Maximum number of new commits."""
 MAX_OBJECTS = 2_000_000
-"""Most new objects."""
+"""Maximum number of new objects."""
 MAX_MESSAGE = 1024**2
 """Largest commit object in bytes; every tool that shows the history holds it in memory."""
 MAX_PATHS = 64 * 1024**2
@@ -56,7 +56,7 @@ MAX_TREES = 128 * 1024**2
 # A delta of a few bytes can stand for gigabytes, which git would unpack in memory.
 _FRUGAL = {"GIT_ALLOC_LIMIT": "256m"}
 _FEW = 100
-"""Below this number, objects are stored as loose files: git's own default for a fetch."""
+"""Number of objects from which a pack is kept; fewer become loose files, as in git's fetch."""
 _PATH_MAX = 4095
 _TRAILER = {"sha1": 20, "sha256": 32}
 """Bytes of the checksum at the end of a pack."""
@@ -263,7 +263,7 @@ def check_trees(
 
     Args:
         git: Repository with the commits' objects.
-        base: A commit of the user's; whatever it contains is allowed.
+        base: A commit of the user; all of its contents are allowed.
         tip: The last of the new commits.
         repository: The user's repository, for the paths of workers' worktrees.
         room: Largest total size of the files that differ from the base, checked out, in bytes.

@@ -313,7 +313,7 @@ class Repository:
             keep: Another ref to set to `base`.
 
         Raises:
-            ConfigError: A branch of the user's is in the way.
+            ConfigError: A branch of the user is in the way.
         """
         commands = "".join(f"create refs/heads/{branch} {base}\n" for branch in branches)
         if keep is not None:

@@ -17,11 +17,11 @@ from orchestrator.text.redact import Redactor
 from orchestrator.text.sanitize import one_line
 
 MAX_OBJECTS = 200_000
-"""Most new objects that are searched."""
+"""Maximum number of new objects that are searched."""
 MAX_BYTES = 256 * 1024**2
-"""Most bytes that are searched."""
+"""Maximum number of bytes that are searched."""
 MOST_PLACES = 5
-"""Most places that are listed for one secret."""
+"""Maximum number of places that are listed for one secret."""
 MAX_TIME = 30.0
 """Longest search, in seconds."""
 SMALL = 1024**2
@@ -30,7 +30,7 @@ files.
 """
 _PIECE = 1024**2
 _LONGEST_PATH = 300
-"""Bytes of a path that are kept to name the place of a secret."""
+"""Maximum number of bytes of a path in a message about a secret."""
 _HEADER = 2048
 _ASKED = "%(objectname) %(objecttype) %(objectsize) %(rest)"
 _PLACES = {

@@ -38,7 +38,7 @@ class Submodule(BaseModel):
     git_dir: Path
     """The user's git directory of the submodule."""
     number: int
-    """Names the submodule's directories, because the submodule's own name may be any path."""
+    """Number that names the submodule's directories, because its own name may be any path."""
     shallow: tuple[str, ...] = ()
     """Commits whose parents are not on this machine."""
     config: dict[str, str] = {}

@@ -19,9 +19,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 MAX_DEPTH = 1000
-"""Most nested directories; the system's limit for paths allows few more."""
+"""Maximum number of nested directories; the system's limit for paths allows few more."""
 _ASKED = 256
-"""Objects requested at once: so many requests fit into any pipe."""
+"""Number of objects requested at once: so many requests fit into any pipe."""
 _PATH_MAX = 4095
 _NAME_MAX = 255
 _KIND = 0o170000
@@ -62,8 +62,8 @@ class Objects:
             names: Ids of the objects.
             kind: Type that every object must have.
             most: Largest size of one object, in bytes.
-            total: Largest size of all objects together, in bytes; None for objects of the user's
-                base.
+            total: Largest size of all objects together, in bytes; None for objects of the
+                user's base.
 
         Raises:
             RefusedError: An object is missing, has another type, or is too large.

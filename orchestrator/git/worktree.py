@@ -81,7 +81,7 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
         path: The worktree.
         branch: Its branch.
         marked: Whether the worktree must have the mark of a worker whose names come from templates.
-            Without the mark, a worktree of the user's in the same place would be mistaken for it.
+            Without the mark, the user's own worktree in the same place would be mistaken for it.
 
     Raises:
         RepositoryError: `path` is no worktree, or lacks the mark.
@@ -89,11 +89,11 @@ def open_worktree(path: Path, branch: str, *, marked: bool = False) -> Worktree:
     try:
         pointer = (path / ".git").read_text().strip()
     except OSError as error:
-        raise RepositoryError(f"not a worktree: {path}") from error
+        raise RepositoryError(f"{path} is not a worktree") from error
     # Git chooses the name of a worktree's git directory, and may add a number to it.
     git_dir = Path(pointer.removeprefix("gitdir: "))
     if marked and not (git_dir / WORKER_MARK).exists():
-        raise RepositoryError(f"no longer a worker's worktree: {path}")
+        raise RepositoryError(f"{path} is no longer a worker's worktree")
     return Worktree(path=path, branch=branch, git_dir=git_dir)
 
 
@@ -124,7 +124,7 @@ def ensure_worktree(
 def put_aside(repository: Repository, spec: WorkerSpec, directory: Path) -> None:
     """Undo an interrupted creation of a worktree. The caller holds the repository lock.
 
-    The worktree may contain unknown files by now. So it is not deleted but moved, together with
+    The worktree may contain unknown files. So it is not deleted but moved, together with
     `directory`, the worker's incomplete state directory.
 
     Raises:
@@ -156,7 +156,7 @@ def _free(directory: Path) -> Path:
 
 
 def clear_place(repository: Repository, spec: WorkerSpec, into: Path) -> None:
-    """Move whatever is at a worktree's path elsewhere. The caller holds the repository lock.
+    """Move any file or directory away from a worktree's path. The caller holds the repository lock.
 
     Raises:
         OSError: The directory could not be moved.

@@ -78,7 +78,7 @@ def roominess(
     least = "" if len({*each}) == 1 else " at least"
     return (
         f"`--workers auto`: {_each_uses(each)}, the machine has {features.cpus} CPUs and "
-        f"{_gib(features.memory)} RAM: room for{least} {fit} at one time"
+        f"{_gib(features.memory)} RAM: room for{least} {fit} at the same time"
     )
 
 

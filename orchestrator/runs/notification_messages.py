@@ -8,9 +8,9 @@ from orchestrator.results import Reason, RunResult, Status, WorkerResult
 from orchestrator.text.sanitize import one_line
 
 MOST_LISTED = 100
-"""Most workers listed in the message of a run's end; `counts` includes all of them."""
+"""Maximum number of workers listed in the message of a run's end; `counts` includes all of them."""
 _LONGEST = 500
-"""Most characters of a worker's message."""
+"""Maximum number of characters of a worker's message."""
 _FAILURES = frozenset({Status.FAILED, Status.TIMEOUT})
 _NOT_OF_ITS_OWN = frozenset({Reason.CANCELLED, Reason.DEPENDENCY})
 """Reasons of workers that failed because of another; only the message of the run's end lists them.

@@ -18,7 +18,7 @@ _TIMEOUT = 10.0
 _LAST = 5.0
 """Seconds that the end of a run waits for pending notifications."""
 _MOST = 100
-"""Most pending notifications; when there are more, the oldest is dropped."""
+"""Maximum number of pending notifications; when there are more, the oldest is dropped."""
 Message = Mapping[str, object]
 
 
@@ -87,7 +87,7 @@ def send(target: str, message: bytes) -> str | None:
 
 
 def _post(address: str, message: bytes) -> None:
-    request = urllib.request.Request(  # noqa: S310  # of a kind that was looked at
+    request = urllib.request.Request(  # noqa: S310  # the scheme was checked
         address, message, {"Content-Type": "application/json"}, method="POST"
     )
     with urllib.request.urlopen(request, timeout=_TIMEOUT):  # noqa: S310

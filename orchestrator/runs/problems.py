@@ -13,7 +13,7 @@ from orchestrator.errors import (
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 50
-"""Problems that a message lists."""
+"""Maximum number of problems that a message lists."""
 _GRAVEST: tuple[type[OrchestratorError], ...] = (EngineError, AuthenticationError)
 
 

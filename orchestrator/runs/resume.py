@@ -156,7 +156,7 @@ def _claim_again(repository: Repository, directory: RunDirectory, record: RunRec
     """Create the branches that the dead process had not created yet.
 
     Raises:
-        ConfigError: Another run uses the numbers by now.
+        ConfigError: Another run now uses the numbers.
     """
     workers = [RecordedWorker(directory, record, spec) for spec in record.workers]
     waiting = [one for one in workers if directory.result(one.number) is None]

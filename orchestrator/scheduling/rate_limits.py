@@ -70,7 +70,7 @@ class RateLimiter:
 
     providers: Mapping[str, Provider]
     slots: int
-    """Most workers of the run at the same time."""
+    """Maximum number of workers of the run at the same time."""
     patience: float
     """Longest pause in seconds, so that one worker's output cannot delay the others for longer."""
     emit: Emit = ignore

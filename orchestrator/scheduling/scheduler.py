@@ -178,7 +178,7 @@ class _Slots:
         return run.directory.stop_requests()
 
     def _open_providers(self) -> Callable[[WorkerContext], bool]:
-        """Return a function that tells whether a worker's provider accepts another worker."""
+        """Return a function that returns whether a worker's provider accepts another worker."""
         found: dict[tuple[str, str | None], bool] = {}
 
         def is_open(worker: WorkerContext) -> bool:

@@ -47,7 +47,7 @@ class Launch(BaseModel):
     at: float
     """Time of the start in seconds since boot, which changes of the wall clock do not affect."""
     before: DiskUse
-    """Disk use of its directories before the start."""
+    """Disk use of the container's directories before the start."""
 
     @classmethod
     def now(cls, container: str, *, before: DiskUse) -> "Launch":

@@ -36,11 +36,11 @@ from orchestrator.worker_spec import WorkerSpec
 
 EVENTS = "events.ndjson"
 LONGEST_EVENT = 16 * 1024**2
-"""Most bytes of an event; a result lists changed files up to a limit. A longer event of an older
-version is skipped, since result files contain the same data.
+"""Maximum size of an event in bytes; a result lists changed files up to a limit. A longer event of
+an older version is skipped, since result files contain the same data.
 """
 _NAMED = 10
-"""Most runs that an error message names."""
+"""Maximum number of runs that an error message names."""
 
 
 class RunState(StrEnum):

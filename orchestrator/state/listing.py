@@ -18,7 +18,7 @@ from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 
 MOST_FILES = 100_000
-"""Most files counted for one worker; a listing must not take minutes."""
+"""Maximum number of files counted for one worker; a listing must not take minutes."""
 
 
 class _Listed(BaseModel):

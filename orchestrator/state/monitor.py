@@ -20,9 +20,9 @@ from orchestrator.worker_spec import WorkerSpec
 INTERVAL = 1.0
 """Seconds between two measurements."""
 MOST_FILES = 20_000
-"""Most files counted for each worker and measurement."""
+"""Maximum number of files counted for each worker and measurement."""
 _MOST_ENTRIES = 10 * MOST_FILES
-"""Most files and directories visited for each worker and measurement."""
+"""Maximum number of files and directories visited for each worker and measurement."""
 _REST = 2.0
 """The pause is at least this many times the duration of the file scan, up to `_LONGEST`."""
 _LONGEST = 5.0

@@ -12,7 +12,7 @@ WORKTREE_DIR = ".architect-parallel-{n}"
 BRANCH = "architect/parallel-{n}"
 """Default of `branch`."""
 LONGEST_ID = 100
-"""Most characters of a task's id."""
+"""Maximum number of characters of a task's id."""
 _FIELD = re.compile(r"\{(n|id)\}")
 _LONGEST = 300
 _FORBIDDEN_IN_PATHS = re.compile(r"""[\x00-\x20\x7f-\x9f*?\[\]\\,:;"'`$<>|&#!{}]""")

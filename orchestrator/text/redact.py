@@ -18,7 +18,7 @@ from pydantic import BaseModel
 SHORTEST = 8
 """Minimum bytes of a value: redacting shorter values would make logs unreadable."""
 _PIECE = 64
-"""Bytes of a value that are matched at once; longer values are matched in pieces."""
+"""Maximum size of a value in bytes to match it whole; longer values are matched in pieces."""
 _WORD = 8
 _FEW = 64
 _LONG = 2 * _WORD - 1
@@ -184,7 +184,7 @@ class RedactedStream:
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Add a chunk, and return the redacted data that is complete by now."""
+        """Add a chunk, and return the redacted data that is now complete."""
         clean, self._held = self._redactor.certain(self._held + chunk)
         return clean
 

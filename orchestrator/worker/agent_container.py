@@ -88,7 +88,7 @@ def run_task(
         services.look()
         ending = _noted(ending, log, checkpoints)
         if not worker.config.project.services:
-            # Services share the gateway, which goes on until they are removed.
+            # Services share the gateway, which runs until they are removed.
             worker.network_log.add(running.container)
         problem = _removed(running.container)
     return replace(ending, error=ending.error or problem)

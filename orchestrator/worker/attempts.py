@@ -64,7 +64,7 @@ RETRIED: Mapping[Reason, bool] = {
 
 
 MOST_REFUSALS = 20
-"""Most times that one worker waits for its provider."""
+"""Maximum number of times that one worker waits for its provider."""
 
 
 def attempt(worker: WorkerContext) -> WorkerResult | RetryLater:

@@ -8,7 +8,7 @@ from orchestrator.results import WorkerResult
 
 @dataclass(frozen=True)
 class BudgetShare:
-    """The most that a worker may spend; None: no limit."""
+    """Upper limits on what a worker may spend; None: no limit."""
 
     budget: float | None = None
     """Cost in USD; None for no limit."""

@@ -19,7 +19,7 @@ for name, text in {texts!r}.items():
     exec(compile(text, name, "exec"), module.__dict__)
 module.main(*sys.argv[1:])
 """
-"""Defines every module under its own name, where the imports of the next ones find it."""
+"""Source text that registers each module by its name, so that later modules can import it."""
 
 
 @cache
@@ -36,7 +36,7 @@ def bundle(program: str) -> str:
 
 
 def _add(module: str, texts: dict[str, str]) -> None:
-    """Add a module behind the modules that it imports."""
+    """Add a module after the modules that it imports."""
     text = files(PACKAGE).joinpath(f"{module}.py").read_text(encoding="utf-8")
     for imported in _IMPORT.findall(text):
         if f"{PACKAGE}.{imported}" not in texts:

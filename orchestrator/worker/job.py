@@ -26,9 +26,9 @@ from orchestrator.worker.services import Services
 from orchestrator.workspace.mounts import Workspace
 
 _PIECE = 64 * 1024
-"""Bytes of a log that are read at once."""
+"""Maximum number of bytes of a log that are read at once."""
 _SHOWN = 100
-"""Characters of a command that a message shows."""
+"""Maximum number of characters of a command in a message."""
 
 
 def setup_job(settings: CheckedSettings) -> Job:

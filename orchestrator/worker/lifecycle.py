@@ -27,7 +27,7 @@ from orchestrator.workspace.caches import publish
 
 _NOT_RUN = Ending(started_at=None, duration=0.0, exit_status=None)
 _SHOWN = 5
-"""Most files that a message names."""
+"""Maximum number of files that a message names."""
 
 
 def run_worker(worker: WorkerContext) -> WorkerResult:

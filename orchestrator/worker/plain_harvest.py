@@ -2,7 +2,7 @@
 
 Starting a container takes longer than all other steps of such a harvest together. The host copies
 the bytes of regular files into a commit; no program interprets them, and git reads nothing else
-that the worker wrote. What comes out is checked like the pack of a container. Everything that a
+that the worker wrote. The resulting pack is checked like that of a container. Everything that a
 worker did beyond that (a commit, a link, a deletion, a name that git treats specially, a converted
 or ignored file) is left to the container.
 """

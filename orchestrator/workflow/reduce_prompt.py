@@ -16,14 +16,14 @@ from orchestrator.workflow.parsing.templates import place
 from orchestrator.workflow.shared_findings import INPUTS
 
 LIMIT = 64 * 1024
-"""Most bytes of results that are inserted into a prompt."""
+"""Maximum number of bytes of results that are inserted into a prompt."""
 MOST = 120 * 1024
-"""Most bytes of a prompt. It is one argument of a program, which Linux limits to 128 KiB."""
+"""Maximum size of a prompt in bytes: it is one argument, which Linux limits to 128 KiB."""
 _PLACE = place("results")
 _FILES = 50
-"""Most files of each result that are listed."""
+"""Maximum number of files of each result that are listed."""
 _LONGEST_PATH = 1000
-"""Most characters of a file's path."""
+"""Maximum number of characters of a file's path."""
 _ENOUGH = 500
 """Characters of a summary that have priority over a list of files."""
 
@@ -41,7 +41,8 @@ def render_prompt(
         task: The prompt.
         results: Results of the other tasks, with their ids.
         places: Which occurrences of `{{results}}`, counted from 0, to replace.
-        limit: Most bytes to insert in total; the longest summaries are shortened first.
+        limit: Maximum size of the inserted text in bytes; the longest summaries are shortened
+            first.
     """
     if not places:
         return task

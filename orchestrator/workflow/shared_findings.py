@@ -9,7 +9,7 @@ from orchestrator.text.sanitize import lines, one_line
 INPUTS = "/run/orchestrator/inputs"
 """Directory in a worker's container that contains all results."""
 MOST_FINDINGS = 1024**2
-"""Most characters of all findings together; each task's findings are bounded before."""
+"""Maximum length of all findings together; the findings of each task are bounded before."""
 # Markers of quotes and lists that a line of Markdown may start with.
 _MARKS = r"^(?:[ \t>]|[-+*][ \t]|[0-9]{1,9}[.)][ \t])*"
 _HEADING = re.compile(rf"({_MARKS})#{{1,3}}(?=\s|$)", re.MULTILINE)

@@ -21,7 +21,7 @@ from orchestrator.workflow.model import Workflow
 
 _HEADING = "| Agent | Task | Status | Last Update |\n|-------|------|--------|-------------|\n"
 _LONGEST = 100
-"""Most characters of a task's text that are shown."""
+"""Maximum number of characters of a task's text that are shown."""
 _SPECIAL = {ord(char): f"\\{char}" for char in "\\`*_[]<>|~&"}
 _NEVER_RAN = frozenset({Reason.DEPENDENCY, Reason.CANCELLED})
 

@@ -27,9 +27,9 @@ FINDINGS = "findings.md"
 MOST_FINDINGS = 64 * 1024
 """Largest size of one worker's findings, in bytes."""
 MOST_LISTED = 1000
-"""Most artifacts that a result lists."""
+"""Maximum number of artifacts that a result lists."""
 _MARGIN = 4096
-"""Bytes read beyond the limit of the findings: a secret must not be cut in half and so missed."""
+"""Bytes read beyond the limit of the findings, so that no secret at the end is cut in half."""
 _LONGEST = 1024
 """Longest path of an artifact, in bytes; deeper files are hard to reach for programs."""
 

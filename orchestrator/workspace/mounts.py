@@ -208,7 +208,7 @@ class Workspace:
         if self.mode == "bind" or self.user[0] == os.getuid():
             return
         change_owner(self.worktree.path, (os.getuid(), os.getgid()), keep=self.worktree.path)
-        # If a git command of the user's holds the lock, the next change of files reports it.
+        # If a git command of the user holds the lock, the next change of files reports it.
         with suppress(OrchestratorError):
             self.worktree.accept_owner(repository)
             tell_index_again(repository, self.store.root, self.worktree.git_dir, self.worktree.path)

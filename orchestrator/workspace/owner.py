@@ -3,7 +3,7 @@
 import os
 
 _OWN_USERS = 20_000
-"""Added to the worker's number: user ids that ordinary systems do not use."""
+"""Added to the worker's number to get its user id; ordinary systems do not use such ids."""
 
 
 def worker_user(worker_id: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from orchestrator.files.safe_open import open_regular
 from orchestrator.git.plain_commit import PlainFile, PlainFiles
 
 MOST_ENTRIES = 200
-"""Most files and directories."""
+"""Maximum number of files and directories."""
 MOST_BYTES = 1024**2
 """Largest total size of the files."""
 _DEEPEST = 20

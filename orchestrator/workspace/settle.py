@@ -11,7 +11,7 @@ from orchestrator.git.defaults import SIZE_AND_TIME
 from orchestrator.git.repository import Repository
 
 _FEW = 5_000
-"""Most files that git reads again in less time than it takes to wait for the next second."""
+"""Number of files that git reads again faster than it takes to wait for the next second."""
 _CLOCK_TICK = 0.02
 """Seconds by which the time of a file may be behind the clock."""
 

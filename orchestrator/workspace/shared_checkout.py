@@ -33,13 +33,13 @@ from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.settle import settle
 
 KEPT_UNUSED = 2
-"""Checkouts kept for later runs, in addition to those in use."""
+"""Number of checkouts kept for later runs, in addition to those in use."""
 _PLACE = "checkouts"
 _RECORD = "checkouts"
 """File in a run's directory with the names of the checkouts that it uses, one per line."""
 _HALF, _GONE = ".half", ".gone"
 _MOST_FILES = 100_000
-"""Most files counted before a checkout is removed."""
+"""Maximum number of files counted before a checkout is removed."""
 _SEAL = "seal"
 
 
@@ -105,8 +105,8 @@ def _locked(repository: Repository) -> Iterator[Path]:
     info = place.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
         raise RepositoryError(
-            f"{place} is not a directory of yours that only you may enter",
-            hint="remove it: it is made again, with the files of the base",
+            f"{place} must be a directory that belongs to you and that only you can enter",
+            hint="remove it: the next run creates it again with the files of the base",
         )
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -204,7 +204,7 @@ def prune_checkouts(repository: Repository, *, keep: int) -> int:
         going = [*left, *whole[keep:]]
         freed = disk_use(going, most_files=_MOST_FILES).size
         for path in going:
-            # Nobody may take a checkout that is partly removed.
+            # No run may use a checkout that is partly removed.
             gone = place / f"{_GONE}-{path.name.removeprefix('.')}"
             path.rename(gone)
             remove_tree(gone)

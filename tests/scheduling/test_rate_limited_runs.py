@@ -130,7 +130,7 @@ class TestRequeue:
         (pause,) = [one for one in events if isinstance(one, ProviderPaused)]
         assert (pause.seconds, pause.known) == (3.0, True)
         said = (
-            "provider `shell` refuses further requests: no starts for 3.0 s "
+            "provider `shell` refuses further requests: no worker starts for 3.0 s "
             "(reported by the provider)"
         )
         assert alert_line(pause, None) == said

@@ -13,7 +13,7 @@ _MAX_COST: Final = 1e6
 _MAX_COUNT: Final = 10**12
 _MAX_TEXT: Final = 4096
 MOST_SAID: Final = 4000
-"""Most characters of an agent's summary."""
+"""Maximum number of characters of an agent's summary."""
 
 
 def _cost(value: object) -> float | None:

@@ -11,7 +11,7 @@ from orchestrator.text.sanitize import one_line
 
 _CHUNK: Final = 256 * 1024
 _OVERLAP: Final = 256
-"""Longer than any quoted key, so that a key at the boundary of two chunks is found."""
+"""Overlap of two chunks in bytes: longer than any quoted key, so that every key is found."""
 _WINDOWS: Final = (4 * 1024, 64 * 1024, 1024 * 1024)
 """Sizes in bytes that are tried, in turn, to parse one object; larger objects are ignored."""
 _LARGEST: Final = _WINDOWS[-1]
@@ -21,11 +21,11 @@ _LARGEST: Final = _WINDOWS[-1]
 _MAX_LINES: Final = 250_000
 _MAX_PARSED: Final = 16 * 1024 * 1024
 _MAX_STREAMED: Final = 64 * 1024 * 1024
-"""Most bytes of lines that are parsed in sequence: whole transcripts with the output of tools."""
+"""Maximum size in bytes of the lines that are parsed: whole transcripts with output of tools."""
 
 _TAIL: Final = 8 * 1024
 _LONGEST_TOKEN: Final = 16
-"""Parse errors so close to the end of a window may be caused by the cut: `-Infinity`, `\\ud83d`."""
+"""Bytes before the end of a window in which the cut may cause errors: `-Infinity`, `\\ud83d`."""
 # Characters that some programs draw around error messages.
 _FRAME: Final = " \t│╭─╮╰╯"
 # Possessive, because backtracking would scan long runs of blanks twice.

@@ -49,7 +49,10 @@ def warm(
 
 @app.command("ls")
 def list_caches(json: options.Json = False) -> None:
-    """List the caches, newest first. Workers use the newest cache that fits."""
+    """List the caches, newest first.
+
+    Workers use the newest cache for their lock files; without one, the newest cache.
+    """
     rows = _rows(generations(Repository(Path.cwd())))
     if json:
         caches = [{"generation": name, "cache": kind, "size": size} for name, kind, size in rows]

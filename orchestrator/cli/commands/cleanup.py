@@ -67,7 +67,7 @@ class CleanupOptions:
         typer.Option(
             "--older-than",
             metavar="AGE",
-            help="Remove only workers that ended at least this long ago, as `6h`.",
+            help="Remove only workers that ended at least this long ago, such as `6h`.",
         ),
     ] = None
     purge: Annotated[

@@ -89,7 +89,7 @@ class BuildOptions:
 @app.command()
 @with_options
 def build(options: BuildOptions) -> None:
-    """Build the image of an agent program and what it is based on, and print its name.
+    """Build the image of an agent program, with its base image, and print its name.
 
     Images that are up to date are kept.
     """

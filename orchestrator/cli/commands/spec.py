@@ -24,11 +24,11 @@ def schema() -> None:
 
 
 def summary(workflow: Workflow) -> str:
-    """Return a summary such as `Release: 7 tasks in 5 waves, at most 3 at one time`."""
+    """Return a summary such as `Release: 7 tasks in 5 waves, at most 3 at the same time`."""
     waves = [len(wave) for wave in workflow.waves()]
     tasks = _count(len(workflow.tasks), "task")
     name = one_line(workflow.name, limit=200)
-    return f"{name}: {tasks} in {_count(len(waves), 'wave')}, at most {max(waves)} at one time"
+    return f"{name}: {tasks} in {_count(len(waves), 'wave')}, at most {max(waves)} at the same time"
 
 
 def _count(number: int, what: str) -> str:

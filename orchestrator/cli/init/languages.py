@@ -48,7 +48,7 @@ _PYTHON: Mapping[str, tuple[str, str, str]] = {
     "Pipfile.lock": ("pipenv", "PIPENV_VENV_IN_PROJECT=1 pipenv sync --dev", "pipenv run"),
     "Pipfile": ("pipenv", "PIPENV_VENV_IN_PROJECT=1 pipenv install --dev", "pipenv run"),
 }
-"""Lock file, with its program, its install command and its prefix for commands."""
+"""Lock files of Python tools, each with the program, install command and command prefix."""
 _REQUIREMENTS = (
     "requirements.txt",
     "requirements-dev.txt",

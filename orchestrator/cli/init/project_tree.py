@@ -11,7 +11,7 @@ from orchestrator.git.repository import Repository
 
 _LIST_LIMIT = 64 * 1024**2
 _DEEPEST = 4
-"""Most components of a path; files deeper than this are ignored."""
+"""Maximum number of components of a path; files deeper than this are ignored."""
 _FOREIGN_DIRECTORIES = frozenset(
     {"node_modules", "vendor", "third_party", "site-packages", "testdata", "fixtures", "examples"}
 )

@@ -14,7 +14,7 @@ _MANIFESTS = (
     *("Cargo.toml", "Gemfile", "pom.xml", "build.gradle", "build.gradle.kts"),
 )
 _MOST = 12
-"""Most packages of a monorepo that are examined."""
+"""Maximum number of packages of a monorepo that are examined."""
 _IMAGES = ("Dockerfile", "devcontainer.json", ".devcontainer.json")
 _ENV_EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", "env.example")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")

@@ -33,7 +33,7 @@ def notice_line(message: str) -> str:
 def run_line(event: RunStarted) -> str:
     """Return the line for the start of a run."""
     workers = count(len(event.workers), "worker")
-    queue = f", {event.slots} at one time" if event.slots < len(event.workers) else ""
+    queue = f", {event.slots} at the same time" if event.slots < len(event.workers) else ""
     return f"run {event.run_id}: {workers}{queue}, base {event.base[:12]}"
 
 
@@ -79,13 +79,13 @@ def alert_line(event: Intervention | ProviderPaused | SlotsChanged, name: str | 
             return _pause_line(event)
         case SlotsChanged():
             provider = one_line(event.provider, limit=60)
-            return f"provider `{provider}`: {event.slots} of {event.most} workers at one time"
+            return f"provider `{provider}`: {event.slots} of {event.most} workers at the same time"
 
 
 def _pause_line(event: ProviderPaused) -> str:
     said = "reported by the provider" if event.known else "estimated"
     name, rest = one_line(event.provider, limit=60), duration(event.seconds)
-    return f"provider `{name}` refuses further requests: no starts for {rest} ({said})"
+    return f"provider `{name}` refuses further requests: no worker starts for {rest} ({said})"
 
 
 def stage_line(event: WorkerStage, name: str | None) -> str:

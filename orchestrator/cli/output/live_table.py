@@ -40,7 +40,7 @@ from orchestrator.worker_spec import WorkerSpec
 
 REFRESH = 4
 MAX_FINISHED = 10
-"""Most finished workers that are shown."""
+"""Maximum number of finished workers that are shown."""
 _COLUMNS = ("worker", "task", "model", "state", "elapsed", "cost")
 _LINE = "last line"
 _MEASURES = ("steps", "files", "cpu", "memory", "disk")

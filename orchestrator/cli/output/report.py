@@ -142,7 +142,7 @@ def time_lines(
         path = ", ".join(map(one_line, timing.critical_path))
         lines.append(f"critical path: {path} ({duration(timing.critical_seconds)})")
         used = f"{timing.utilisation:.0%} of {count(timing.slots, 'slot')} used"
-        lines.append(f"{used}, at most {timing.widest} at one time")
+        lines.append(f"{used}, at most {timing.widest} at the same time")
     return lines
 
 
@@ -209,7 +209,7 @@ def summary_line(result: RunResult) -> str:
 
 
 _NAMED = 3
-"""Most workers that the line names."""
+"""Maximum number of workers that the line names."""
 
 
 def _short_failure(worker: WorkerResult) -> str:

@@ -35,7 +35,7 @@ from orchestrator.errors import EngineError, ImageNotFoundError, UnsupportedErro
 _CONNECTIONS = 64
 _TIMEOUT = 60
 _VOLUME = 1024**3
-"""Bytes of each volume that an image declares; tmpfs volumes count against the worker's memory."""
+"""Size in bytes of each volume that an image declares; volumes count as the worker's memory."""
 
 
 class DockerEngine(DockerImages):

@@ -20,19 +20,19 @@ reachable, multicast, the former 6to4 relays (RFC 7526), and the address of Azur
 Other clouds serve metadata in 169.254.0.0/16, 100.64.0.0/10 or 192.0.0.0/24.
 """
 MOST_FLOWS = 1000
-"""Connections and flows that one worker may have open at the same time."""
+"""Maximum number of connections and flows of one worker at the same time."""
 NEW_FLOWS = 50
-"""Sustained rate of new connections and flows of one worker, per second. An ended connection stays
-in the host's connection table for up to two minutes.
+"""Maximum sustained rate of new connections and flows of one worker, per second. An ended
+connection stays in the host's connection table for up to two minutes.
 """
 BURST = 1000
-"""Connections and flows that a worker may open at once, before the rate applies."""
+"""Maximum number of connections and flows before the rate applies."""
 RESOLVER = "127.0.0.11"
 """Address of Docker's DNS resolver inside a container; the daemon outside answers the queries."""
 LOCAL_FLOWS = 4000
-"""Flows to Docker's resolver that one worker may have open at the same time."""
+"""Maximum number of flows of one worker to Docker's resolver at the same time."""
 QUESTIONS = 200
-"""Sustained rate of packets from one worker to Docker's resolver, per second."""
+"""Maximum sustained rate of packets of one worker to Docker's resolver, per second."""
 _ROUTES = Path("/proc/net/fib_trie")
 """The routing table of the kernel, with the addresses of this machine."""
 _RESOLV = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))

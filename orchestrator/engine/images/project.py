@@ -32,7 +32,7 @@ LOCK_FILES: Final = (
 _LARGEST: Final = 1024**2
 """Largest size of a devcontainer.json, in bytes."""
 _LARGEST_SOURCE: Final = 64 * 1024**2
-"""Bytes of a Dockerfile or lock file that enter the digest; the rest is ignored."""
+"""Maximum bytes of a Dockerfile or lock file that enter the digest; the rest is ignored."""
 _REFUSED: Final = {
     "features": "write the installation into a Dockerfile and name that file as `build.dockerfile`",
     "dockerComposeFile": "pass the Dockerfile of the service: `--from FILE`",
@@ -165,8 +165,8 @@ def _lock_files(folder: Path) -> Iterator[Path]:
 def leads_out(path: Path, folder: Path) -> bool:
     """Check whether symbolic links lead from a path below a folder to a place outside.
 
-    Such a file is hidden from a build: reading it could expose a file of the host or block for
-    ever.
+    Such a file is hidden from a build: reading it could expose a file of the host or block
+    forever.
     """
     return not path.resolve().is_relative_to(folder.resolve())
 

@@ -40,7 +40,7 @@ class History:
         on_base = [name for name in (head, own) if name and self._descends(name)]
         if not on_base:
             self._notes.add(
-                "the worker's history is not on top of its base; its branch has only its files"
+                "the worker's history is not on top of its base: its branch gets only its files"
             )
             return BranchTip(base, base)
         tip = on_base[0]

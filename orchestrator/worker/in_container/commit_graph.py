@@ -9,9 +9,9 @@ from orchestrator.worker.in_container.host_git import HostGit
 from orchestrator.worker.in_container.notes import Notes
 
 MOST_OBJECTS = 1_000_000
-"""Most objects of a store that are listed."""
+"""Maximum number of objects of a store that are listed."""
 MOST_COMMITS = 50_000
-"""Most commits of a store that are read."""
+"""Maximum number of commits of a store that are read."""
 LARGEST_COMMIT = 1 << 20
 """Largest commit or tag that is read, in bytes."""
 _PARENT = re.compile(rb"^parent ([0-9a-f]+)$", re.MULTILINE)

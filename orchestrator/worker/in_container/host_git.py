@@ -18,8 +18,8 @@ _FULL = (b"No space left on device", b"Out of diskspace")
 class DiskFullError(Exception):
     """The disk is full: the harvest ends, and can be repeated when there is room again.
 
-    No handler of a git command that failed for another reason may catch it: a harvest that goes on
-    without the files or commits for which there was no room would lose them.
+    No handler of a git command that failed for another reason may catch it: a harvest that
+    continues without the files or commits for which there was no room would lose them.
     """
 
 

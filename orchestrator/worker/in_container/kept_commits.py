@@ -19,13 +19,13 @@ from orchestrator.worker.in_container.whole_histories import WholeHistories
 from orchestrator.worker.in_container.worker_index import LARGEST_BLOB, WorkerIndex
 
 MOST_PARENTS = 1000
-"""Most parents of the commit that represents further commits."""
+"""Maximum number of parents of the commit that represents further commits."""
 PART_WAY = ("HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD")
 """Files in which git records the commits of unfinished operations."""
 
 
 class KeptCommits:
-    """The commits that are kept beside the worker's branch, by their names."""
+    """The commits that are kept besides the worker's branch, by their names."""
 
     def __init__(self, git: HostGit, notes: Notes, graph: CommitGraph, base: str) -> None:
         """Start without commits."""
@@ -105,7 +105,7 @@ class KeptCommits:
         """
         if not self._kept:
             return
-        said = "architect: all that is kept of a worker beside its branch"
+        said = "architect: all that is kept of a worker besides its branch"
         bundle = self._joined([self._base, *self._kept.values()], said)
         write_pack(self._git, "kept.pack", tip=bundle, base=self._base)
         kept = {"bundle": bundle, "refs": list(self._kept.items())}

@@ -4,7 +4,7 @@ import os
 
 MOST_NOTES = 20
 LONGEST_NOTE = 200
-"""Characters of a note, each up to 12 bytes as JSON: the host reads 64 KiB of notes."""
+"""Maximum length of a note; a character takes up to 12 bytes, and the host reads 64 KiB."""
 
 
 class Notes:

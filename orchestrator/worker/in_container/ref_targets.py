@@ -6,7 +6,7 @@ from orchestrator.worker.in_container.notes import Notes
 from orchestrator.worker.in_container.store_refs import MOST_NAMES, StoreRefs
 
 MOST_REFS = 100
-"""Most kept refs; further commits become the parents of one commit."""
+"""Maximum number of kept refs; further commits become the parents of one commit."""
 _KINDS = ("heads", "tags", "stash")
 
 

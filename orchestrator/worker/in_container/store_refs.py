@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from orchestrator.worker.in_container.safe_files import open_regular, read_start
 
 LARGEST_LIST = 256 << 20
-"""Bytes read of the list of packed refs, in all searches together."""
+"""Maximum bytes read of the list of packed refs, in all searches together."""
 MOST_NAMES = 2000
-"""Most refs of a store that are read."""
+"""Maximum number of refs of a store that are read."""
 _LOG = 1 << 20
 _PACKED = 4 << 20
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")

@@ -7,7 +7,7 @@ from orchestrator.worker.in_container.host_git import HostGit
 from orchestrator.worker.in_container.notes import Notes
 
 MOST_CHECKS = 1000
-"""Most searches for incomplete histories."""
+"""Maximum number of searches for incomplete histories."""
 
 
 class WholeHistories:

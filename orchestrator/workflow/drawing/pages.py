@@ -22,7 +22,7 @@ class Place:
     is_first: bool
     is_last: bool
     label: Callable[[Item], str]
-    """Returns the text of an item; empty for a lane."""
+    """Return the text of an item; empty for a lane."""
 
     def start(self, item: Item) -> Point:
         """Return the point where the line that leaves an item starts."""

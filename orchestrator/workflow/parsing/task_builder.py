@@ -19,7 +19,7 @@ from orchestrator.workflow.parsing.templates import Values, fill, fill_task, lef
 from orchestrator.workflow.parsing.variables import RESULTS
 
 LONGEST_TASK = 100_000
-"""Most bytes of a task's text. It becomes a program's argument, which Linux limits to 128 KiB."""
+"""Maximum size of a task's text in bytes: it becomes an argument, which Linux limits to 128 KiB."""
 _SETTINGS = frozenset(WorkerSettings.model_fields)
 
 

@@ -32,7 +32,7 @@ class TestValidate:
     def test_validate_prints_a_summary_and_warnings(self, file, capsys):
         assert run(["spec", "validate", file, "--var", "what=a=b"]) == 0
         shown = capsys.readouterr()
-        assert shown.out == "Release \ufffd[31m: 3 tasks in 3 waves, at most 1 at one time\n"
+        assert shown.out == "Release \ufffd[31m: 3 tasks in 3 waves, at most 1 at the same time\n"
         assert shown.err == (
             "the number of tasks of `each` is not known before the run\n"
             "warning: the lock `db` is used only by `tests`, so it has no effect\n"

@@ -130,7 +130,7 @@ def test_summary_names_failed_tasks_and_the_critical_path():
         "4 workers: 2 success, 2 failed; cost ?; 16.0 s",
         "sequential 15.0 s, wall 16.0 s, 0.9x",
         "critical path: design, backend (15.0 s)",
-        "47% of 2 slots used, at most 1 at one time",
+        "47% of 2 slots used, at most 1 at the same time",
         "Failed: W2 (backend) exit 1",
     ]
 

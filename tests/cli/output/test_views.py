@@ -80,7 +80,7 @@ class TestPlain:
             WorkerRetrying(worker_id=2, attempt=2, reason="agent_failed", delay=5),
             *(WorkerDone(result=worker) for worker in result.results),
         ) == [
-            "run run: 3 workers, 2 at one time, base 0123456789ab",
+            "run run: 3 workers, 2 at the same time, base 0123456789ab",
             "note: look",
             "worker 1 started: task 1 (gpt)",
             "worker 1: http://127.0.0.1:49160 -> 3000",
