@@ -78,6 +78,10 @@ COMMANDS: Mapping[str, _Command | _Group] = {
     "stop": _Command("commands.stop", "stop", "Stop workers of a run and keep what they wrote."),
     "exec": _Command("commands.exec", "exec_", "Run a command in a running worker's container."),
     "shell": _Command("commands.exec", "shell", "Open a shell in a running worker's container."),
+    "diff": _Command("commands.diff", "diff", "Show what workers of a run changed."),
+    "conflicts": _Command(
+        "commands.conflicts", "conflicts", "Show which workers of a run cannot be merged."
+    ),
     "parallel-cleanup": _Command(
         "commands.cleanup", "parallel_cleanup", "Remove worktrees, branches and containers of runs."
     ),

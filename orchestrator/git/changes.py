@@ -1,7 +1,9 @@
 """Compare two commits of a worker, with a git process that has limits."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
 from orchestrator.errors import RepositoryError
 from orchestrator.git.command import Git, records
@@ -64,10 +66,47 @@ def changed_paths(repository: Repository, *, base: str, tip: str) -> Iterator[st
             yield path.decode("utf-8", "backslashreplace")
 
 
+def changed_with_status(
+    repository: Repository, *, base: str, tip: str
+) -> Iterator[tuple[str, str]]:
+    """Yield every path that differs between two commits, after git's letter for the change.
+
+    Raises:
+        RepositoryError: Git failed.
+    """
+    form = ("diff-tree", "-r", "-z", "--name-status", *_FORM)
+    with _git(repository).reading(*form, base, tip) as output:
+        words = records(output, b"\0")
+        for letter, path in zip(words, words, strict=False):
+            yield letter.decode("ascii", "replace"), path.decode("utf-8", "backslashreplace")
+
+
 def patch(repository: Repository, *, base: str, tip: str, limit: int) -> bytes:
     """Return the first `limit` bytes of `git diff` between two commits."""
-    form = ("diff-tree", "-r", "-p", "--no-color", *_FORM)
-    return _git(repository).listing(*form, base, tip, limit=limit, cut=True)
+    return _git(repository).listing(*_PATCH, base, tip, limit=limit, cut=True)
+
+
+@contextmanager
+def patch_stream(repository: Repository, *, base: str, tip: str) -> Iterator[IO[bytes]]:
+    """Yield the output of `git diff` between two commits, which may have any length.
+
+    Raises:
+        RepositoryError: Git failed.
+    """
+    with _git(repository).reading(*_PATCH, base, tip) as output:
+        yield output
+
+
+def stat_lines(repository: Repository, *, base: str, tip: str) -> Iterator[tuple[int, int, str]]:
+    """Yield added lines, removed lines and path for every file that differs between two commits.
+
+    Raises:
+        RepositoryError: Git failed, perhaps because counting exceeds its limits.
+    """
+    return _rows(_git(repository), "--numstat", base, tip)
+
+
+_PATCH = ("diff-tree", "-r", "-p", "--no-color", *_FORM)
 
 
 def _git(repository: Repository) -> Git:

@@ -1,58 +1,38 @@
 """Merge the commits of several tasks into the commit that a dependent task starts from.
 
-Git merges in a quarantine that has no configuration, no attributes and no files, so that nothing
-a user or a worker wrote can name a program to run. The merge must keep the rules for a worker's own
-commits; a merge that breaks a rule is refused whole, and nothing of it is imported.
+Git merges in a quarantine (`merge_tree`). The merge must keep the rules for a worker's own commits;
+a merge that breaks a rule is refused whole, and nothing of it is imported.
 """
 
-import re
-import shutil
 import signal
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from os import devnull, fsdecode
+from os import fsdecode
 from pathlib import Path
 
 from orchestrator.errors import (
-    ConfigError,
     GitCommandError,
     OrchestratorError,
     OutputTooLongError,
     RepositoryError,
 )
-from orchestrator.git.command import Git, version
+from orchestrator.git.command import Git
 from orchestrator.git.disk_full import disk_full
-from orchestrator.git.git_directory import make_bare
 from orchestrator.git.handed_over import HarvestRefusedError
-from orchestrator.git.limits import UNTRUSTED
-from orchestrator.git.quarantine import accept_pack, check_merged, check_trees
+from orchestrator.git.merge_tree import merge_commits, quarantine, require_git
+from orchestrator.git.quarantine import check_trees
 from orchestrator.git.repository import Repository
+from orchestrator.git.sealed_commits import check_names, import_commits, signature, write_commit
 from orchestrator.text.sanitize import one_line
 
-MINIMUM_VERSION = (2, 38)
-"""First version of git that merges without a checkout."""
 MERGE_TIMEOUT = 120.0
 """Seconds for all merges of one task."""
 MOST_FILES = 20
 """Maximum number of files that a conflict message names."""
 _MOST_NAMES = 5
 """Maximum number of tasks that the first line of a commit message names."""
-_LISTING = 64 * 1024**2
-"""Largest output of git about a conflict, in bytes."""
-_SEALED = {
-    "GIT_CONFIG_GLOBAL": devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_ATTR_NOSYSTEM": "1",
-    # A delta of a few bytes can stand for gigabytes.
-    "GIT_ALLOC_LIMIT": "256m",
-}
-"""Environment without merge drivers, filters and renormalization, which are for merges by hand."""
-# Rename detection compares each new file with each deleted file: a second for a thousand of both.
-_BOUNDED = {"merge.renameLimit": "1000", "core.fsync": "none"}
-_SIDE = re.compile(rb"~(?:[0-9a-f]{64}|[0-9a-f]{40})(?:_[0-9]+)?$")
-"""Suffix that git adds to a name that is a file on one side and a directory on the other."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +69,10 @@ def check_git() -> None:
     Raises:
         ConfigError: Git is too old.
     """
-    found = version()
-    if found < MINIMUM_VERSION:
-        least, ours = (".".join(map(str, one)) for one in (MINIMUM_VERSION, found))
-        raise ConfigError(
-            f"git {ours} is too old for tasks that depend on several others, whose "
-            "commits must be merged",
-            hint=f"install git {least} or newer, or let each task depend on at most one other task",
-        )
+    require_git(
+        "for tasks that depend on several others, whose commits must be merged",
+        "let each task depend on at most one other task",
+    )
 
 
 def integrate(
@@ -123,14 +99,10 @@ def integrate(
     if len(tips) < 2:
         return tips[0].commit if tips else base
     check_git()
-    # A process that died may have left a quarantine.
-    shutil.rmtree(scratch, ignore_errors=True)
-    try:
-        merge = _Merge(repository, base, when, scratch)
+    with quarantine(repository, scratch) as git:
+        merge = _Merge(repository, git, base, when)
         commit = merge.all_of(tips)
-        merge.hand_in(commit, tips)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        merge.hand_in(commit, tips, scratch / "git")
     return commit
 
 
@@ -164,12 +136,11 @@ def _all_reach(repository: Repository, base: str, tips: Sequence[Tip]) -> bool:
 class _Merge:
     """Merges commits in a quarantine."""
 
-    def __init__(self, repository: Repository, base: str, when: datetime, scratch: Path) -> None:
+    def __init__(self, repository: Repository, git: Git, base: str, when: datetime) -> None:
         self._repository = repository
+        self._git = git
         self._base = base
-        self._scratch = scratch
-        self._git = _make_quarantine(repository, scratch)
-        self._signed = _signature(repository, when)
+        self._signed = signature(repository, when)
         self._deadline = time.monotonic() + MERGE_TIMEOUT
 
     def all_of(self, tips: Sequence[Tip]) -> str:
@@ -189,11 +160,8 @@ class _Merge:
 
     def _with(self, merged: str, tip: Tip, before: Sequence[Tip]) -> str:
         try:
-            said = self._git.listing(
-                "merge-tree", "--write-tree", "--name-only", "-z", merged, tip.commit,
-                limit=_LISTING, answers=(0, 1),
-                timeout=max(0.1, self._deadline - time.monotonic()),
-            )  # fmt: skip
+            timeout = max(0.1, self._deadline - time.monotonic())
+            result = merge_commits(self._git, merged, tip.commit, timeout=timeout)
         except OutputTooLongError as error:
             raise _refused(tip, before, error.message) from error
         except GitCommandError as error:
@@ -201,17 +169,14 @@ class _Merge:
                 slow = f"the merge took longer than {MERGE_TIMEOUT:.0f} s"
                 raise _refused(tip, before, slow) from error
             raise _of_git(error, tip, before) from error
-        tree, _, conflicts = said.partition(b"\0")
-        if conflicts:
-            raise self._conflict(tip, before, _paths(conflicts))
-        return tree.decode()
+        if result.paths:
+            raise self._conflict(tip, before, result.paths)
+        return result.tree
 
     def _commit(self, tree: str, parents: Iterable[str], message: bytes) -> str:
-        words = (word for parent in parents for word in ("-p", parent))
-        command = ("commit-tree", tree, *words, "-F", "-")
-        return self._git.run(*command, stdin=message, env=self._signed).decode().strip()
+        return write_commit(self._git, tree, parents, message, signed=self._signed)
 
-    def _conflict(self, tip: Tip, before: Sequence[Tip], paths: list[bytes]) -> MergeConflict:
+    def _conflict(self, tip: Tip, before: Sequence[Tip], paths: Sequence[bytes]) -> MergeConflict:
         shown = [one_line(fsdecode(path)) for path in paths[:MOST_FILES]]
         others = self._who_touched(paths[:MOST_FILES], before)
         where = ", ".join(f"`{name}`" for name in shown) or "the same files"
@@ -238,15 +203,15 @@ class _Merge:
         where = f":(top,literal){path}"
         return not self._git.succeeds(*diff, self._base, tip.commit, "--", where)
 
-    def hand_in(self, commit: str, tips: Sequence[Tip]) -> None:
+    def hand_in(self, commit: str, tips: Sequence[Tip], git_dir: Path) -> None:
         """Check a merge like a worker's commits, and import its objects into the repository."""
         last, before = tips[-1], tips[:-1]
         try:
             check_trees(self._git, base=self._base, tip=commit, repository=self._repository)
             self._check_names(commit, tips)
-            self._pack(commit, tips)
-            with self._repository.lock():
-                accept_pack(self._repository, self._scratch / "git")
+            import_commits(
+                self._repository, self._git, git_dir, commit, [tip.commit for tip in tips]
+            )
         except (HarvestRefusedError, OutputTooLongError) as error:
             raise _refused(last, before, error.message) from error
         except GitCommandError as error:
@@ -254,41 +219,7 @@ class _Merge:
 
     def _check_names(self, commit: str, tips: Sequence[Tip]) -> None:
         """Refuse names that differ only in case, unless one of the merged commits has them."""
-        before = self._trees([self._base, *(tip.commit for tip in tips)])
-        check_merged(self._git, before=before, merged=self._trees([commit]))
-
-    def _trees(self, commits: Iterable[str]) -> list[str]:
-        names = "".join(f"{commit}^{{tree}}\n" for commit in commits)
-        asked = ("cat-file", "--batch-check=%(objectname)")
-        return self._git.text(*asked, stdin=names.encode()).split()
-
-    def _pack(self, commit: str, tips: Sequence[Tip]) -> None:
-        wanted = "".join(f"{line}\n" for line in (commit, *(f"^{tip.commit}" for tip in tips)))
-        name = self._scratch / "git" / "objects" / "pack" / "pack"
-        made = self._git.text("pack-objects", "-q", "--revs", str(name), stdin=wanted.encode())
-        # Checked before the import. When git refuses the pack during the import, parts of it would
-        # stay.
-        self._git.run("index-pack", "--strict", "--threads=1", f"{name}-{made}.pack")
-
-
-def _make_quarantine(repository: Repository, scratch: Path) -> Git:
-    """Create a repository that reads the user's objects, without the user's configuration."""
-    git_dir, files = scratch / "git", scratch / "files"
-    make_bare(git_dir, object_format=repository.object_format)
-    (git_dir / "objects" / "info" / "alternates").write_text(f"{repository.objects_dir}\n")
-    cut = repository.shallow_commits()
-    if cut:
-        (git_dir / "shallow").write_text("".join(f"{commit}\n" for commit in sorted(cut)))
-    # Git reads attributes from the work tree, or from its current directory if there is none; this
-    # one is empty.
-    files.mkdir()
-    return Git(git_dir, work_tree=files, config=_BOUNDED, env=_SEALED, limits=UNTRUSTED)
-
-
-def _signature(repository: Repository, when: datetime) -> dict[str, str]:
-    name, email = repository.identity()
-    values = {"NAME": name, "EMAIL": email, "DATE": f"@{int(when.timestamp())} +0000"}
-    return {f"GIT_{who}_{key}": v for who in ("AUTHOR", "COMMITTER") for key, v in values.items()}
+        check_names(self._git, commit, [self._base, *(tip.commit for tip in tips)])
 
 
 def _message(tips: Sequence[Tip]) -> bytes:
@@ -297,24 +228,6 @@ def _message(tips: Sequence[Tip]) -> bytes:
         return f"architect: merge of {', '.join(names[:-1])} and {names[-1]}\n".encode()
     listed = "\n".join(f"- {name}" for name in names)
     return f"architect: merge of {len(names)} tasks\n\n{listed}\n".encode()
-
-
-def _paths(said: bytes) -> list[bytes]:
-    """Return the conflicting files in the output of `git merge-tree`.
-
-    Format: names, an empty name, then messages. A message is the number of names, the names, the
-    kind of conflict, and a text.
-    """
-    words = said.split(b"\0")
-    end = words.index(b"")
-    found, at = words[:end], end + 1
-    while at < len(words) and words[at].isdigit():
-        names = words[at + 1 : at + 1 + int(words[at])]
-        at += 1 + len(names)
-        if words[at].startswith(b"CONFLICT"):
-            found += names
-        at += 2
-    return sorted({_SIDE.sub(b"", name) for name in found})
 
 
 def _both(tip: Tip, others: Sequence[Tip]) -> str:

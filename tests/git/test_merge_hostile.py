@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.git import merge as integration
+from orchestrator.git import merge_tree
 from orchestrator.git.merge import Tip
 from tests.support.merges import NUMBERS, World
 from tests.support.repository import git
@@ -93,7 +94,7 @@ def test_merge_is_killed_at_its_timeout(world: World, monkeypatch: pytest.Monkey
 
 
 def test_output_about_a_conflict_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integration, "_LISTING", 100)
+    monkeypatch.setattr(merge_tree, "MOST_SAID", 100)
     one, two = ({f"file-{n}": f"{text}\n" for n in range(9)} for text in "xy")
     conflict = world.refused(world.commit(one), world.commit(two))
     assert "printed more than 100 bytes" in conflict.message
@@ -104,14 +105,14 @@ def _smaller(values: Mapping[str, str], large: str, small: str) -> dict[str, str
 
 
 def test_memory_for_large_files_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integration, "_SEALED", _smaller(integration._SEALED, "256m", "1m"))
+    monkeypatch.setattr(merge_tree, "_SEALED", _smaller(merge_tree._SEALED, "256m", "1m"))
     one, two = (world.commit({"large": text * (2 << 20)}) for text in "xy")
     assert "over limit 1048576" in world.refused(one, two).message
 
 
 def test_rename_detection_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rename detection compares all new with all deleted files, so it is limited."""
-    monkeypatch.setattr(integration, "_BOUNDED", _smaller(integration._BOUNDED, "1000", "3"))
+    monkeypatch.setattr(merge_tree, "_BOUNDED", _smaller(merge_tree._BOUNDED, "1000", "3"))
     old = {f"old-{number}": f"{number}\n{NUMBERS}" for number in range(4)}
     world.base = world.commit(old)
     moved = world.commit(

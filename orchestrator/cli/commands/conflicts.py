@@ -1,0 +1,104 @@
+"""`orchestrator conflicts`."""
+
+from collections.abc import Sequence
+from json import dumps
+from pathlib import Path
+
+import typer
+
+from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
+from orchestrator.cli.options import Json
+from orchestrator.cli.output.formats import count, table, titled
+from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.output.report import terminal_width
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import Branch, read_branches
+from orchestrator.landing.matrix import Conflicts, Pair, find_conflicts
+from orchestrator.text.sanitize import one_line
+
+FOUND = 1
+_ROWS = 40
+"""Maximum number of files in the table."""
+_FILES = 5
+"""Maximum number of files that are named for one pair."""
+_BASE = "base"
+
+
+def conflicts(words: RunAndWorkers = None, json: Json = False) -> None:
+    """Show which workers of a run changed the same files, and which cannot be merged.
+
+    Every branch is merged with every other and with the commit that is checked out, without
+    touching any file or ref. The exit code is 1 if there is a conflict.
+    """
+    wanted, numbers = run_and_workers(words)
+    repository = Repository(Path.cwd())
+    run = read_branches(repository, wanted, numbers)
+    changed = [branch for branch in run.branches if not branch.is_empty]
+    found = find_conflicts(repository, changed, run_id=run.run_id, base=repository.resolve("HEAD"))
+    if json:
+        show_json(dumps(found.model_dump(mode="json"), indent=2))
+    else:
+        _show(found)
+        _tell_others(run.branches)
+    if found.conflicting:
+        raise typer.Exit(FOUND)
+
+
+def _tell_others(branches: Sequence[Branch]) -> None:
+    empty = [str(branch.worker_id) for branch in branches if branch.is_empty]
+    if empty:
+        tell(f"without commits: worker {', '.join(empty)}")
+
+
+def _show(found: Conflicts) -> None:
+    if not found.workers:
+        tell(f"no worker of run {found.run_id} committed anything")
+        return
+    show("\n".join([_files(found), "", *_pairs(found), _sum(found)]))
+
+
+def _files(found: Conflicts) -> str:
+    """Return a table of files and workers: files that several workers changed come first."""
+    workers: dict[str, dict[int, str]] = {}
+    for one in found.changes:
+        for path, letter in one.files.items():
+            workers.setdefault(path, {})[one.worker_id] = letter
+    order = sorted(workers, key=lambda path: (-len(workers[path]), path))
+    names = {one.worker_id: titled(one.worker_id, one.name) for one in found.changes}
+    rows = [("FILE", *names.values())]
+    rows += [
+        (one_line(path), *(workers[path].get(number, "") for number in names))
+        for path in order[:_ROWS]
+    ]
+    if len(order) > _ROWS:
+        rows.append((f"and {count(len(order) - _ROWS, 'more file')}", *("" for _ in names)))
+    return table(rows, width=terminal_width(), shrink=0)
+
+
+def _pairs(found: Conflicts) -> list[str]:
+    shown = [pair for pair in found.pairs if pair.files or not pair.is_clean]
+    if not shown:
+        return []
+    rows = [("PAIR", "RESULT"), *((_names(pair), _result(pair)) for pair in shown)]
+    return [table(rows, width=terminal_width()), ""]
+
+
+def _names(pair: Pair) -> str:
+    return f"{pair.a or _BASE} + {pair.b}"
+
+
+def _result(pair: Pair) -> str:
+    if pair.kind == "unknown":
+        return "git could not merge the commits within its limits"
+    named = ", ".join(one_line(path) for path in pair.files[:_FILES])
+    more = f" and {len(pair.files) - _FILES} more" if len(pair.files) > _FILES else ""
+    if pair.is_clean:
+        return f"clean; both changed {named}{more}"
+    return f"conflict ({pair.kind}): {named}{more}"
+
+
+def _sum(found: Conflicts) -> str:
+    bad = len(found.conflicting)
+    return f"{count(len(found.workers), 'worker')}, {count(len(found.pairs), 'pair')}: " + (
+        "no conflicts" if not bad else count(bad, "conflict")
+    )

@@ -1,0 +1,207 @@
+"""Merge two commits without a checkout, in a repository that nobody can configure.
+
+The quarantine has no configuration, no attributes and no files, so that nothing a user or a worker
+wrote can name a program to run: no merge driver, no filter, no `rerere`. The result may therefore
+differ from the user's own `git merge`.
+"""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import devnull
+from pathlib import Path
+
+from orchestrator.errors import ConfigError, GitCommandError, RepositoryError
+from orchestrator.git.command import Git, version
+from orchestrator.git.git_directory import make_bare
+from orchestrator.git.limits import UNTRUSTED
+from orchestrator.git.repository import Repository
+
+MINIMUM_VERSION = (2, 38)
+"""First version of git that merges without a checkout."""
+_SINCE_BATCHES = (2, 39)
+"""First version of git that merges several pairs of commits in one process."""
+MOST_SAID = 64 * 1024**2
+"""Maximum output of git about conflicts, in bytes."""
+_SEALED = {
+    "GIT_CONFIG_GLOBAL": devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    # A delta of a few bytes can stand for gigabytes.
+    "GIT_ALLOC_LIMIT": "256m",
+}
+"""Environment without merge drivers, filters and renormalization, which are for merges by hand."""
+# Rename detection compares each new file with each deleted file: a second for a thousand of both.
+_BOUNDED = {"merge.renameLimit": "1000", "core.fsync": "none"}
+_SIDE = re.compile(rb"~(?:[0-9a-f]{64}|[0-9a-f]{40})(?:_[0-9]+)?$")
+"""Suffix that git adds to a name that is a file on one side and a directory on the other."""
+_CONFLICT = b"CONFLICT"
+_MOST_PROCESSES = 4
+"""Maximum number of processes that merge pairs at the same time, each with its own limit of memory."""
+_FEW = 8
+"""Fewer pairs than this are not worth another process."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The result of a merge of two commits."""
+
+    tree: str
+    """Id of the merged tree; with conflicts, files in it contain conflict markers."""
+    paths: tuple[bytes, ...] = ()
+    """The conflicting files, sorted; empty if the merge is clean."""
+    kinds: tuple[str, ...] = ()
+    """Git's names of the conflicts, such as `contents` or `modify/delete`."""
+
+
+def require_git(purpose: str, instead: str) -> None:
+    """Check that the installed git can merge without a checkout.
+
+    Args:
+        purpose: What the merge is for, as the end of an error message.
+        instead: How to do without the merge, as the end of a hint.
+
+    Raises:
+        ConfigError: Git is too old.
+    """
+    found = version()
+    if found < MINIMUM_VERSION:
+        least, ours = (".".join(map(str, one)) for one in (MINIMUM_VERSION, found))
+        raise ConfigError(
+            f"git {ours} is too old {purpose}", hint=f"install git {least} or newer, or {instead}"
+        )
+
+
+def make_quarantine(repository: Repository, scratch: Path) -> Git:
+    """Create a repository that reads the user's objects, without the user's configuration."""
+    git_dir, files = scratch / "git", scratch / "files"
+    make_bare(git_dir, object_format=repository.object_format)
+    (git_dir / "objects" / "info" / "alternates").write_text(f"{repository.objects_dir}\n")
+    cut = repository.shallow_commits()
+    if cut:
+        (git_dir / "shallow").write_text("".join(f"{commit}\n" for commit in sorted(cut)))
+    # Git reads attributes from the work tree, or from its current directory if there is none; this
+    # one is empty.
+    files.mkdir()
+    return Git(git_dir, work_tree=files, config=_BOUNDED, env=_SEALED, limits=UNTRUSTED)
+
+
+@contextmanager
+def quarantine(repository: Repository, scratch: Path) -> Iterator[Git]:
+    """Yield git in a new quarantine, and remove the quarantine afterwards.
+
+    Args:
+        repository: The user's repository, whose objects can be read.
+        scratch: Directory to create; what a dead process left there is removed.
+    """
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        yield make_quarantine(repository, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def merge_commits(git: Git, ours: str, theirs: str, *, timeout: float) -> Merged:
+    """Merge two commits.
+
+    Args:
+        git: Git in a quarantine.
+        ours: The first commit.
+        theirs: The second commit.
+        timeout: Seconds.
+
+    Raises:
+        GitCommandError: Git failed, or was killed after `timeout`.
+        OutputTooLongError: Git said more than MOST_SAID about conflicts.
+    """
+    said = git.listing(
+        "merge-tree", "--write-tree", "--name-only", "-z", ours, theirs,
+        limit=MOST_SAID, answers=(0, 1), timeout=timeout,
+    )  # fmt: skip
+    merged, _ = _parsed(said.split(b"\0"), 0)
+    return merged
+
+
+def merge_pairs(
+    git: Git, pairs: Sequence[tuple[str, str]], *, timeout: float
+) -> list[Merged | None]:
+    """Merge pairs of commits, each pair on its own.
+
+    Args:
+        git: Git in a quarantine.
+        pairs: The pairs of commits.
+        timeout: Seconds for all of them.
+
+    Returns:
+        A result for each pair; None where git failed or took too long.
+    """
+    width = max(1, min(_MOST_PROCESSES, os.cpu_count() or 1, len(pairs) // _FEW))
+    with ThreadPoolExecutor(width) as pool:
+        parts = pool.map(
+            lambda start: _merge_batch(git, pairs[start::width], timeout=timeout), range(width)
+        )
+        found = [*parts]
+    return [found[number % width][number // width] for number in range(len(pairs))]
+
+
+def _merge_batch(
+    git: Git, pairs: Sequence[tuple[str, str]], *, timeout: float
+) -> list[Merged | None]:
+    deadline = time.monotonic() + timeout
+    try:
+        if pairs and version() >= _SINCE_BATCHES:
+            return [*_in_one_process(git, pairs, timeout=timeout / 2)]
+    except RepositoryError:
+        # One pair that git cannot merge ends the process: the others are merged one by one.
+        pass
+    return [_alone(git, pair, deadline) for pair in pairs]
+
+
+def _alone(git: Git, pair: tuple[str, str], deadline: float) -> Merged | None:
+    left = deadline - time.monotonic()
+    try:
+        return merge_commits(git, *pair, timeout=left) if left > 0 else None
+    except RepositoryError:
+        return None
+
+
+def _in_one_process(
+    git: Git, pairs: Sequence[tuple[str, str]], *, timeout: float
+) -> Iterator[Merged]:
+    asked = "".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode()
+    form = ("merge-tree", "--write-tree", "--name-only", "--stdin")
+    with git.reading(*form, stdin=asked, timeout=timeout) as output:
+        said = output.read(MOST_SAID + 1)
+    words, at = said.split(b"\0"), 0
+    for _ in pairs:
+        if at + 2 >= len(words) or words[at] not in (b"0", b"1"):
+            raise GitCommandError(form, 0, "git merged fewer commits than it was asked to")
+        # A record begins with 1 for a clean merge, and with 0 for one with conflicts.
+        merged, at = _parsed(words, at + 1)
+        yield merged
+
+
+def _parsed(words: Sequence[bytes], at: int) -> tuple[Merged, int]:
+    """Parse the answer of `git merge-tree` that begins at a word; return where it ends.
+
+    Format: the tree, names of conflicting files, an empty name, messages, and a last word, which is
+    empty or advice about submodules. A message is the number of its names, the names, the kind of
+    conflict, and a text. The answer to a clean merge ends after the tree and an empty word.
+    """
+    tree = words[at].decode()
+    end = words.index(b"", at + 1)
+    found, kinds, at = set(words[at + 1 : end]), set(), end + 1
+    while found and at < len(words) and words[at].isdigit():
+        names = words[at + 1 : at + 1 + int(words[at])]
+        kind = words[at + 1 + len(names)]
+        if kind.startswith(_CONFLICT):
+            found.update(names)
+            kinds.add(kind.removeprefix(_CONFLICT).strip(b" ()").decode("utf-8", "replace"))
+        at += 3 + len(names)
+    paths = tuple(sorted({_SIDE.sub(b"", name) for name in found}))
+    return Merged(tree, paths, tuple(sorted(kinds))), at + 1 if found else at

@@ -1,0 +1,124 @@
+"""The branches of a run's workers, with the commits that they start from and point at."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import ConfigError, GitCommandError
+from orchestrator.git.repository import Repository
+from orchestrator.results import Status
+from orchestrator.state.history import RunHistory, choose_run
+from orchestrator.state.listing import holders_of
+from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.worker_spec import WorkerSpec
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The branch of one worker."""
+
+    worker_id: int
+    task: str
+    base: str
+    """The commit that the worker started from."""
+    commit: str
+    """The commit that the branch points at; if the branch is gone, the worker's result."""
+    status: Status | None
+    """Status of the worker; None while the worker has no result."""
+    title: str | None = None
+    """Id of the worker's task, in a workflow."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the worker committed nothing."""
+        return self.commit == self.base
+
+
+@dataclass(frozen=True)
+class RunBranches:
+    """A run and the branches of its workers."""
+
+    run_id: str
+    record: RunRecord
+    is_live: bool
+    branches: tuple[Branch, ...]
+    """The branches of the chosen workers whose commits still exist."""
+
+
+def read_branches(
+    repository: Repository, wanted: str | None, numbers: Sequence[int] = ()
+) -> RunBranches:
+    """Return the branches of a run.
+
+    Args:
+        repository: The repository.
+        wanted: The run's id, or the beginning of it. Default: the newest run that has the workers.
+        numbers: Numbers of the workers, in this order. Default: all.
+
+    Raises:
+        ConfigError: There is no such run or worker, or the commits of a named worker are gone.
+    """
+    first = numbers[0] if numbers else None
+    with choose_run(list(all_runs(repository.state_dir)), wanted, worker=first) as history:
+        return _read(repository, history, numbers)
+
+
+def _read(repository: Repository, history: RunHistory, numbers: Sequence[int]) -> RunBranches:
+    specs = {spec.worker_id: spec for spec in history.record.workers}
+    unknown = [number for number in numbers if number not in specs]
+    if unknown:
+        raise ConfigError(
+            f"run {history.run_id} has no worker {unknown[0]}",
+            hint=f"workers of the run: {', '.join(map(str, specs))}",
+        )
+    chosen = [specs[number] for number in dict.fromkeys(numbers)] or [*specs.values()]
+    live = history.directory.is_live()
+    found = {one.worker_id: one for one in _branches(repository, history, chosen, live=live)}
+    gone = [number for number in numbers if number not in found]
+    if gone:
+        raise ConfigError(
+            f"the commits of worker {gone[0]} of run {history.run_id} are gone",
+            hint=f"`orchestrator restore {gone[0]}` restores a branch that a cleanup removed",
+        )
+    return RunBranches(history.run_id, history.record, live, tuple(found.values()))
+
+
+def _branches(
+    repository: Repository, history: RunHistory, specs: Iterable[WorkerSpec], *, live: bool
+) -> Iterable[Branch]:
+    mine = _own_branches(repository, history)
+    while history.read():
+        pass
+    for spec in specs:
+        number = spec.worker_id
+        result = history.worker_result(number, live=live)
+        recorded = result.commit if result else None
+        tip = commit_of(repository, mine[number]) if number in mine else recorded
+        base = history.directory.base_of(number) or history.record.base
+        if tip is not None and commit_of(repository, tip) == tip:
+            status = result.status if result else None
+            yield Branch(number, spec.task, base, tip, status, spec.name)
+
+
+def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]:
+    """Return the existing branches of the run's workers; later runs may have reused numbers."""
+    refs = frozenset(
+        repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads").splitlines()
+    )
+    records = ((run, read_record(run)) for run in all_runs(repository.state_dir))
+    entries = [(run, record, spec) for run, record in records if record for spec in record.workers]
+    return {
+        number: ref
+        for number, (run, _, spec) in holders_of(entries, refs).items()
+        if run.run_id == history.run_id and (ref := f"refs/heads/{spec.branch}") in refs
+    }
+
+
+def commit_of(repository: Repository, name: str) -> str | None:
+    """Return the commit that a ref or an id names, or None if there is none."""
+    try:
+        return repository.git.text(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+        )
+    except GitCommandError:
+        return None

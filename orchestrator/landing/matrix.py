@@ -1,0 +1,169 @@
+"""Which branches of a run can be merged with each other and with the user's commit, and which not.
+
+Everything is computed in a quarantine: no file, index, ref or object of the repository changes.
+"""
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, islice
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.git.changes import changed_with_status
+from orchestrator.git.merge_tree import Merged, merge_pairs, quarantine, require_git
+from orchestrator.git.repository import Repository
+from orchestrator.landing.branches import Branch
+from orchestrator.landing.conflict_kinds import Kind, kind_of
+from orchestrator.text.sanitize import one_line
+
+MERGE_TIMEOUT = 120.0
+"""Seconds for all merges of a matrix."""
+MOST_FILES = 1000
+"""Maximum number of files that a pair names."""
+MOST_CHANGES = 10_000
+"""Maximum number of changed files of a worker that are compared with those of others."""
+_BASE = 0
+"""Number that stands for the base, beside the numbers of workers."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Pair(_Part):
+    """Two workers, or the base and a worker, and whether their commits can be merged."""
+
+    a: int
+    """Number of a worker; 0 for the base."""
+    b: int
+    """Number of a worker."""
+    kind: Kind
+    """`clean`, or the kind of the gravest conflict; `unknown` if git could not merge the two."""
+    files: tuple[str, ...] = ()
+    """The conflicting files; if `kind` is `clean`, the files that both changed. At most 1000."""
+    conflicts: tuple[str, ...] = ()
+    """Git's names of all conflicts of the two, such as `contents` or `modify/delete`."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the two can be merged."""
+        return self.kind == "clean"
+
+
+class WorkerChanges(_Part):
+    """What one worker changed."""
+
+    worker_id: int
+    name: str | None
+    """Id of the worker's task, in a workflow."""
+    task: str
+    commit: str
+    """The commit that is compared."""
+    files: dict[str, str]
+    """Git's letter for each changed path: `A` added, `M` modified, `D` deleted, `T` other type. At
+    most 10,000 paths.
+    """
+
+
+class Conflicts(_Part):
+    """The output of `orchestrator conflicts --json`."""
+
+    run_id: str
+    base: str
+    """The commit that the branches would be merged into."""
+    workers: tuple[int, ...]
+    """Numbers of the compared workers."""
+    changes: tuple[WorkerChanges, ...]
+    pairs: tuple[Pair, ...]
+    """Every pair of workers, and each worker with the base as `a: 0`."""
+
+    @property
+    def conflicting(self) -> tuple[Pair, ...]:
+        """The pairs that cannot be merged."""
+        return tuple(pair for pair in self.pairs if not pair.is_clean)
+
+
+def find_conflicts(
+    repository: Repository, branches: Sequence[Branch], *, run_id: str, base: str
+) -> Conflicts:
+    """Merge every pair of branches, and each branch with a commit, and report the conflicts.
+
+    Args:
+        repository: The user's repository.
+        branches: The branches; those without a change are compared too.
+        run_id: The run of the branches.
+        base: The commit that the branches would be merged into.
+
+    Raises:
+        ConfigError: The installed git is too old.
+        RepositoryError: Git failed.
+    """
+    require_git("to merge without a checkout", "merge the branches by hand")
+    by_number = {one.worker_id: one for one in branches}
+    places = [*((_BASE, number) for number in by_number), *combinations(by_number, 2)]
+    commits = {number: one.commit for number, one in by_number.items()} | {_BASE: base}
+    wanted = [(commits[a], commits[b]) for a, b in places]
+    with (
+        tempfile.TemporaryDirectory(prefix="orchestrator-") as directory,
+        quarantine(repository, Path(directory) / "merges") as git,
+    ):
+        merges = merge_pairs(git, wanted, timeout=MERGE_TIMEOUT)
+    changes = {n: _changes(repository, one.base, one.commit) for n, one in by_number.items()}
+    ours = {b: _since(repository, base, by_number[b].base) for b in by_number}
+    return Conflicts(
+        run_id=run_id,
+        base=base,
+        workers=tuple(by_number),
+        changes=tuple(_told(one, changes[one.worker_id]) for one in branches),
+        pairs=tuple(
+            _pair(place, merged, changes | {_BASE: ours[place[1]]})
+            for place, merged in zip(places, merges, strict=True)
+        ),
+    )
+
+
+def _told(branch: Branch, changes: Mapping[str, str]) -> WorkerChanges:
+    return WorkerChanges(
+        worker_id=branch.worker_id,
+        name=branch.title,
+        task=one_line(branch.task),
+        commit=branch.commit,
+        files=dict(changes),
+    )
+
+
+def _changes(repository: Repository, base: str, tip: str) -> dict[str, str]:
+    rows = islice(changed_with_status(repository, base=base, tip=tip), MOST_CHANGES)
+    return {path: letter for letter, path in rows}
+
+
+def _since(repository: Repository, base: str, start: str) -> dict[str, str]:
+    """Return what the user changed since a worker's start."""
+    return {} if base == start else _changes(repository, start, base)
+
+
+def _pair(
+    place: tuple[int, int], merged: Merged | None, changes: Mapping[int, Mapping[str, str]]
+) -> Pair:
+    a, b = place
+    if merged is None:
+        return Pair(a=a, b=b, kind="unknown")
+    if not merged.paths:
+        return Pair(a=a, b=b, kind="clean", files=_both(changes[a], changes[b]))
+    return Pair(
+        a=a,
+        b=b,
+        kind=kind_of(merged.kinds),
+        files=tuple(shown_path(path) for path in merged.paths[:MOST_FILES]),
+        conflicts=merged.kinds,
+    )
+
+
+def shown_path(path: bytes) -> str:
+    """Return a path in the form of `git.changes`, as UTF-8 text."""
+    return path.decode("utf-8", "backslashreplace")
+
+
+def _both(one: Iterable[str], other: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(islice(sorted(path for path in one if path in other), MOST_FILES))

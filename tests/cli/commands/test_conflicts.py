@@ -1,0 +1,170 @@
+"""Tests of `conflicts` and `diff`, which read the branches of a run."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.app import run
+from tests.support.landing import snapshot_of
+from tests.support.repository import git
+from tests.support.runs import shell_run
+
+
+@pytest.fixture(autouse=True)
+def _there(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo)
+
+
+EDIT_ONE = "echo one > a.txt"
+EDIT_TWO = "echo two > a.txt; echo new > new.txt"
+EDIT_OTHER = "echo more >> src/app.py"
+
+
+def test_conflicts_names_pair_and_file_and_changes_nothing(repo, local_engine, capsys):
+    shell_run(repo, local_engine, EDIT_ONE, EDIT_TWO, EDIT_OTHER)
+    before = snapshot_of(repo)
+    assert run(["conflicts"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        "FILE        1  2  3",
+        "a.txt       M  M",
+        "new.txt        A",
+        "src/app.py        M",
+        "",
+        "PAIR   RESULT",
+        "1 + 2  conflict (text): a.txt",
+        "",
+        "3 workers, 6 pairs: 1 conflict",
+    ]
+    assert shown.err == ""
+    assert run(["conflicts", "1", "3"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 workers, 3 pairs: no conflicts"
+    assert snapshot_of(repo) == before
+
+
+def test_conflicts_as_json(repo, local_engine, capsys):
+    result = shell_run(repo, local_engine, EDIT_ONE, EDIT_TWO)
+    assert run(["conflicts", result.run_id, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["run_id"], found["base"]) == (result.run_id, result.base)
+    assert found["workers"] == [1, 2]
+    assert found["pairs"][-1] == {
+        "a": 1, "b": 2, "kind": "text", "files": ["a.txt"], "conflicts": ["contents"],
+    }  # fmt: skip
+    assert [change["task"] for change in found["changes"]] == [EDIT_ONE, EDIT_TWO]
+
+
+def test_workers_without_commits_are_not_compared(repo, local_engine, capsys):
+    shell_run(repo, local_engine, EDIT_ONE, "true")
+    assert run(["conflicts"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[-1] == "1 worker, 1 pair: no conflicts"
+    assert shown.err == "without commits: worker 2\n"
+    shell_run(repo, local_engine, "true")
+    assert run(["conflicts"]) == 0
+    assert "committed anything" in capsys.readouterr().err
+
+
+def test_branch_of_a_later_run_with_the_same_number_is_not_taken(repo, local_engine, capsys):
+    first = shell_run(repo, local_engine, EDIT_ONE)
+    commit = first.results[0].commit
+    git(repo, "tag", "kept", commit)
+    git(repo, "worktree", "remove", "--force", ".architect-parallel-1")
+    git(repo, "branch", "-D", "architect/parallel-1")
+    shell_run(repo, local_engine, EDIT_OTHER)
+    assert run(["diff", first.run_id, "1"]) == 0
+    assert "+one" in capsys.readouterr().out
+    assert run(["diff", "1"]) == 0
+    assert "+more" in capsys.readouterr().out
+
+
+def test_removed_commits_are_an_error(repo, local_engine, capsys):
+    shell_run(repo, local_engine, EDIT_ONE)
+    git(repo, "worktree", "remove", "--force", ".architect-parallel-1")
+    git(repo, "branch", "-D", "architect/parallel-1")
+    git(repo, "reflog", "expire", "--expire=now", "--all")
+    git(repo, "gc", "-q", "--prune=now")
+    assert run(["diff", "1"]) == 3
+    assert "the commits of worker 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["9"], "no run has a worker 9"),
+        (["1", "9"], "has no worker 9"),
+        (["x", "y"], "`x` and `y` are not numbers of workers, and only one run can be named"),
+        (["0"], "workers are numbered from 1"),
+        (["2099"], "no run has a worker 2099"),
+        (["20990101-"], "no such run: `20990101-`"),
+    ],
+)
+def test_wrong_arguments_are_errors(repo, local_engine, capsys, arguments, said):
+    shell_run(repo, local_engine, EDIT_ONE)
+    for command in ("conflicts", "diff"):
+        assert run([command, *arguments]) == 3
+        assert said in capsys.readouterr().err
+
+
+def test_diff_prints_the_patch_of_each_worker(repo, local_engine, capsys):
+    shell_run(repo, local_engine, EDIT_ONE, EDIT_OTHER)
+    assert run(["diff", "2", "1"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line[0] in "w+"] == [
+        f"worker 2: {EDIT_OTHER}", "+more", f"worker 1: {EDIT_ONE}", "+one",
+    ]  # fmt: skip
+
+
+def test_raw_diff_is_a_patch_that_git_applies(repo, local_engine, capfdbinary, monkeypatch):
+    shell_run(repo, local_engine, r"printf 'a\033\377b\r\n' > a.txt; echo x > new")
+    capfdbinary.readouterr()
+    assert run(["diff", "--raw"]) == 0
+    patch = capfdbinary.readouterr().out
+    subprocess.run(["git", "apply"], cwd=repo, input=patch, check=True)
+    assert (repo / "a.txt").read_bytes() == b"a\033\377b\r\n"
+    assert run(["diff", "--raw", "--stat"]) == 3
+    monkeypatch.setenv("CI", "true")
+    assert run(["diff", "--raw"]) == 3
+    said = capfdbinary.readouterr()
+    assert b"refused in a CI job" in said.err
+    assert said.out == b""
+
+
+def test_diff_counts_lines(repo, local_engine, capsys):
+    shell_run(repo, local_engine, EDIT_TWO)
+    assert run(["diff", "--stat"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "FILE     ADDED  REMOVED",
+        "a.txt    +1     -1",
+        "new.txt  +1     -0",
+    ]
+
+
+def test_hostile_patch_is_harmless_on_a_terminal(repo, local_engine, capsys):
+    evil = r"printf 'a\033[2Jb\n' > a.txt; head -c 300000 /dev/zero | tr '\0' x > long.txt"
+    shell_run(repo, local_engine, evil)
+    assert run(["diff", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "+a\ufffd[2Jb" in out
+    assert out.replace("\n", "").count("x") >= 300_000
+
+
+def test_diff_runs_no_program_of_the_tree(repo, local_engine, tmp_path, capsys):
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    evil.chmod(0o755)
+    for key in ("diff.evil.textconv", "diff.evil.command", "diff.external", "merge.evil.driver"):
+        git(repo, "config", key, str(evil))
+    attributes = "* diff=evil merge=evil filter=evil"
+    shell_run(repo, local_engine, *(f"echo '{attributes}' > .gitattributes; {edit}"
+                                    for edit in (EDIT_ONE, EDIT_TWO)))  # fmt: skip
+    assert run(["diff"]) == 0
+    assert run(["diff", "--stat"]) == 0
+    assert run(["conflicts"]) == 1
+    capsys.readouterr()
+    assert not (tmp_path / "ran").exists()
+    assert subprocess.run(["git", "diff", "HEAD", "architect/parallel-1"], cwd=repo,
+                          capture_output=True, check=False).returncode is not None  # fmt: skip
+    assert (tmp_path / "ran").exists(), "the program would have run"
