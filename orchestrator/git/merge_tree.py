@@ -42,7 +42,7 @@ _SIDE = re.compile(rb"~(?:[0-9a-f]{64}|[0-9a-f]{40})(?:_[0-9]+)?$")
 """Suffix that git adds to a name that is a file on one side and a directory on the other."""
 _CONFLICT = b"CONFLICT"
 _MOST_PROCESSES = 4
-"""Maximum number of processes that merge pairs at the same time, each with its own limit of memory."""
+"""Maximum number of processes that merge pairs at the same time."""
 _FEW = 8
 """Fewer pairs than this are not worth another process."""
 
