@@ -18,7 +18,8 @@ from orchestrator.git.worktree import open_worktree
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.listing import holders_of, is_left
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.state.run_outline import RunOutline, read_outline
+from orchestrator.state.run_record import RunRecord, read_record, require_record
 from orchestrator.state.worker_directory import Store
 from orchestrator.worker_spec import WorkerSpec
 from orchestrator.workflow.planning import config_of
@@ -36,7 +37,8 @@ class RecordedWorker:
     """A worker in the record of a run."""
 
     directory: RunDirectory
-    record: RunRecord
+    record: RunOutline
+    """The run's record, or only its outline: `plan` reads the rest when it is needed."""
     spec: WorkerSpec
 
     @property
@@ -72,7 +74,7 @@ class RecordedWorker:
 
     def is_half_shown(self, worktree: Worktree) -> bool:
         """Return whether a process died while it created the worktree after the worker's end."""
-        late = self.record.config.worktrees == "end" and not Checkpoints(self.state).is_shown
+        late = self.plan.config.worktrees == "end" and not Checkpoints(self.state).is_shown
         # Git writes the index after the files.
         return late and not (worktree.git_dir / "index").exists()
 
@@ -86,9 +88,14 @@ class RecordedWorker:
         return self.directory.attempts(self.number)
 
     @property
+    def plan(self) -> RunRecord:
+        """The run's whole record."""
+        return self.record if isinstance(self.record, RunRecord) else require_record(self.directory)
+
+    @property
     def config(self) -> ParallelConfig:
         """The configuration of the worker."""
-        record = self.record
+        record = self.plan
         if record.workflow is None or self.spec.name is None:
             return record.config
         return config_of(record.config, record.workflow[self.spec.name], record.programs)
@@ -125,7 +132,7 @@ class RecordedWorker:
         return not any(
             RecordedWorker(run, record, spec).has_taken(self, refs)
             for run in all_runs(repository.state_dir)
-            if run.run_id[:_TO_THE_SECOND] >= since and (record := read_record(run)) is not None
+            if run.run_id[:_TO_THE_SECOND] >= since and (record := read_outline(run)) is not None
             if record.created_at > self.record.created_at
             for spec in record.workers
         )
@@ -164,7 +171,7 @@ def _times(files: list[Path]) -> Iterator[float]:
 def owners(repository: Repository) -> dict[int, RecordedWorker]:
     """Return the worker that each number refers to."""
     recorded = [
-        (run, record) for run in all_runs(repository.state_dir) if (record := read_record(run))
+        (run, record) for run in all_runs(repository.state_dir) if (record := read_outline(run))
     ]
     # Sorted by time, because run ids of the same second sort randomly.
     recorded.sort(key=lambda entry: entry[1].created_at)
@@ -188,7 +195,7 @@ def named_workers(repository: Repository) -> Iterator[RecordedWorker]:
         return
     refs = worker_refs(repository)
     for run in all_runs(repository.state_dir):
-        record = read_record(run)
+        record = read_outline(run)
         for spec in record.workers if record else ():
             if record is None or not spec.is_named:
                 continue

@@ -11,7 +11,7 @@ from orchestrator.engine.protocol import ContainerEngine, Leftover
 from orchestrator.errors import OrchestratorError
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import read_record
+from orchestrator.state.run_outline import read_outline
 
 _AT_ONCE = 8
 _ORDER = ("container", "volume", "network")
@@ -80,7 +80,7 @@ def abandoned(repository: Repository, engine: ContainerEngine) -> list[str]:
     for run_id, leftovers in sorted(found.items()):
         containers = any(leftover.kind == "container" for leftover in leftovers)
         run = RunDirectory(repository.state_dir / "runs" / run_id)
-        record = read_record(run)
+        record = read_outline(run)
         if containers and record is not None and not run.is_live():
             died = any(run.result(spec.worker_id) is None for spec in record.workers)
             notices.append(_notice(run_id, died=died))

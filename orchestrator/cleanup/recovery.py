@@ -43,7 +43,7 @@ def _request(
     directory, run_base = worker.directory, worker.record.base
     limits = worker.config.limits
     features = engine.check(images=(BASE_IMAGE,), runtime=None)
-    history = worker.record.config.isolation.history
+    history = worker.plan.config.isolation.history
     shallow = ready_objects(repository, directory, run_base, history=history)
     objects = directory.objects
     if worker.base != run_base:
@@ -60,7 +60,7 @@ def _request(
             worker.spec,
             base=worker.base,
             objects=objects,
-            checkouts=checkouts_of(repository, directory, worker.record.config),
+            checkouts=checkouts_of(repository, directory, worker.plan.config),
         ),
         base=worker.base,
         shallow=shallow,

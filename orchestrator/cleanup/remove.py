@@ -21,7 +21,6 @@ from orchestrator.cleanup.inventory import (
     worker_refs,
 )
 from orchestrator.cleanup.orphans import find_leftovers, remove_all, worker_of
-from orchestrator.cleanup.recovery import salvage
 from orchestrator.cleanup.report import CleanedWorker, CleanupReport
 from orchestrator.cleanup.retention import conclude, drop_scratch, unfinished
 from orchestrator.engine.protocol import ContainerEngine, Leftover
@@ -148,13 +147,15 @@ def _check_numbers(runs: Iterable[RunDirectory], workers: tuple[int, ...]) -> No
 
 
 def _clean_run(job: _Cleanup, run: RunDirectory) -> None:
-    with job.repository.lock():
-        # A run that is being created has no lease for a moment; its creator holds the repository
-        # lock.
-        record = read_record(run)
-        if record is None:
-            _drop_unrecorded(job, run)
-            return
+    record = read_record(run)
+    if record is None:
+        # A run that is being created has no record and no lease for a moment; its creator holds
+        # the repository lock.
+        with job.repository.lock():
+            record = read_record(run)
+            if record is None:
+                _drop_unrecorded(job, run)
+                return
     workers = [RecordedWorker(run, record, spec) for spec in record.workers]
     with run.held() as held:
         if held:
@@ -191,7 +192,7 @@ def _clean_workers(job: _Cleanup, run: RunDirectory, workers: list[RecordedWorke
     if job.dry_run:
         return
     present -= {worker.worker_id for worker in cleaned if worker.problem is None}
-    keep = base_ref(workers[0].record) if workers else None
+    keep = base_ref(workers[0].plan) if workers else None
     if keep is not None and not present:
         job.repository.git.run("update-ref", "-d", keep)
     contained = job.engine is None or bool(occupied)
@@ -287,6 +288,9 @@ def _salvaged(job: _Cleanup, worker: RecordedWorker, *, occupied: bool) -> str:
         )
     if job.dry_run:
         return "the run died; its work would be committed first"
+    # Imported here because it imports most of what runs a worker, and few cleanups need it.
+    from orchestrator.cleanup.recovery import salvage
+
     try:
         salvage(worker, job.repository, job.engine)
     except HarvestRefusedError as error:

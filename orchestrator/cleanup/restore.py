@@ -12,7 +12,7 @@ from orchestrator.git.kept_refs import list_kept
 from orchestrator.git.repository import BACKUPS, Repository
 from orchestrator.git.worktree import add_worktree, check_out
 from orchestrator.state.run_directory import all_runs
-from orchestrator.state.run_record import read_record
+from orchestrator.state.run_outline import read_outline
 from orchestrator.worker_spec import WorkerSpec
 
 
@@ -82,7 +82,7 @@ def _check_free(repository: Repository, chosen: dict[int, tuple[str, str]]) -> N
     live = {
         spec.worker_id: run.run_id
         for run in all_runs(repository.state_dir)
-        if run.is_live() and (record := read_record(run)) is not None
+        if run.is_live() and (record := read_outline(run)) is not None
         for spec in record.workers
     }
     taken = [number for number in chosen if number in live]
@@ -119,7 +119,7 @@ def _in_the_way(repository: Repository, run_id: str, number: int) -> list[str]:
 def _spec(repository: Repository, run_id: str, number: int) -> WorkerSpec:
     """Return the worker as its run recorded it, regardless of the current configuration."""
     for run in all_runs(repository.state_dir):
-        record = read_record(run) if run.run_id == run_id else None
+        record = read_outline(run) if run.run_id == run_id else None
         for spec in record.workers if record else ():
             if spec.worker_id == number:
                 return spec

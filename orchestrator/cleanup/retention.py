@@ -12,7 +12,6 @@ from orchestrator.git.changes import changes
 from orchestrator.git.repository import Repository
 from orchestrator.git.worktree import HALF_MADE
 from orchestrator.state.checkpoints import Checkpoints
-from orchestrator.worker.result_builder import abandoned, with_attempts
 from orchestrator.workspace.artifacts import ARTIFACTS, HANDED
 from orchestrator.workspace.layout import CHECKED, PROBE
 from orchestrator.workspace.shared_files import INPUTS_PLACE
@@ -43,6 +42,9 @@ def conclude(repository: Repository, worker: RecordedWorker, commit: str | None)
     """
     if worker.directory.result(worker.number) is not None:
         return
+    # Imported here because it imports most of what runs a worker, and few cleanups need it.
+    from orchestrator.worker.result_builder import abandoned, with_attempts
+
     changed = None
     with suppress(OrchestratorError, OSError):
         changed = changes(repository, base=worker.base, tip=commit or worker.base)

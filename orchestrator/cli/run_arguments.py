@@ -11,6 +11,7 @@ from orchestrator.cli.output.report import show_run
 from orchestrator.git.repository import Repository
 from orchestrator.state.history import RunHistory, choose_run
 from orchestrator.state.run_directory import all_runs
+from orchestrator.state.run_record import require_record
 
 TICK = 0.1
 """Seconds between two checks for new data."""
@@ -63,6 +64,8 @@ def show_ending(history: RunHistory, *, as_json: bool = False) -> int:
 
     Raises:
         RunDiedError: The run's process died.
+        ConfigError: The run's record cannot be read.
     """
-    record = history.record
-    return show_run(history.result(), record.config, workflow=record.workflow, as_json=as_json)
+    result = history.result()
+    record = require_record(history.directory)
+    return show_run(result, record.config, workflow=record.workflow, as_json=as_json)

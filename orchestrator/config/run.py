@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,31 +23,13 @@ from orchestrator.config.presets import PRESETS, Preset
 from orchestrator.config.project import Project, variable_prefix
 from orchestrator.config.values import DEFAULT_TIMEOUT, Model
 from orchestrator.results import Reason
+from orchestrator.text.ages import AGE, parse_age
 from orchestrator.text.name_templates import (
     BRANCH,
     WORKTREE_DIR,
     check_branch,
     check_worktree_dir,
 )
-
-_AGES = {
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-}
-_AGE = re.compile(r"[0-9]{1,5}[smhd]")
-
-
-def parse_age(text: str) -> timedelta:
-    """Parse an age such as `90s`, `15m`, `6h` or `2d`.
-
-    Raises:
-        ValueError: The text is not an age.
-    """
-    if not _AGE.fullmatch(text):
-        raise ValueError("an age must be a whole number and a unit, such as 15m, 6h or 2d")
-    return int(text[:-1]) * _AGES[text[-1]]
 
 
 def _age(text: str) -> str:
@@ -59,7 +40,7 @@ def _age(text: str) -> str:
 Age = Annotated[
     str,
     AfterValidator(_age),
-    WithJsonSchema({"type": "string", "pattern": f"^{_AGE.pattern}$"}),
+    WithJsonSchema({"type": "string", "pattern": f"^{AGE}$"}),
 ]
 
 

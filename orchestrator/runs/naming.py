@@ -13,7 +13,7 @@ from orchestrator.cleanup.inventory import RecordedWorker, named_workers
 from orchestrator.config.run import ParallelConfig
 from orchestrator.errors import ConfigError, GitCommandError
 from orchestrator.git.repository import Repository, is_reserved
-from orchestrator.state.run_record import live_numbers
+from orchestrator.state.run_outline import live_numbers
 from orchestrator.text.name_templates import (
     BRANCH,
     WORKTREE_DIR,

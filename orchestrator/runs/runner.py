@@ -8,7 +8,7 @@ from orchestrator.agents.checks import missing_keys
 from orchestrator.cleanup.inventory import Wanted
 from orchestrator.cleanup.orphans import abandoned
 from orchestrator.cleanup.remove import cleanup
-from orchestrator.config.run import ParallelConfig, parse_age
+from orchestrator.config.run import ParallelConfig
 from orchestrator.config.sizing import demand
 from orchestrator.engine import connected
 from orchestrator.engine.protocol import ContainerEngine
@@ -28,6 +28,7 @@ from orchestrator.runs.reservation import reserve, undo
 from orchestrator.runs.shared_resources import prepare_shared, release_shared
 from orchestrator.scheduling.scheduler import run_workers
 from orchestrator.state.run_directory import RunDirectory
+from orchestrator.text.ages import parse_age
 from orchestrator.worker.attempts import attempt
 from orchestrator.worker.checked_run import CheckedRun
 from orchestrator.worker.context import RunContext

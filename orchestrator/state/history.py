@@ -31,7 +31,7 @@ from orchestrator.events import (
 from orchestrator.files.tail import LineTail
 from orchestrator.results import RunResult, WorkerResult, sum_up
 from orchestrator.state.run_directory import RunDirectory
-from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.worker_spec import WorkerSpec
 
 EVENTS = "events.ndjson"
@@ -84,7 +84,7 @@ class WorkerView:
 class RunHistory:
     """Reads the record of one run and follows its events."""
 
-    def __init__(self, directory: RunDirectory, record: RunRecord) -> None:
+    def __init__(self, directory: RunDirectory, record: RunOutline) -> None:
         self.directory = directory
         self.record = record
         self.workers = {spec.worker_id: WorkerView(spec) for spec in record.workers}
@@ -245,7 +245,7 @@ def choose_run(
     """
     candidates = runs if wanted is None else [named_run(runs, wanted)]
     for directory in reversed(candidates):
-        record = read_record(directory)
+        record = read_outline(directory)
         if record is not None and (worker is None or worker in _numbers(record)):
             return RunHistory(directory, record)
     if worker is not None:
@@ -261,7 +261,7 @@ def choose_run(
     )
 
 
-def _numbers(record: RunRecord) -> frozenset[int]:
+def _numbers(record: RunOutline) -> frozenset[int]:
     return frozenset(spec.worker_id for spec in record.workers)
 
 

@@ -8,15 +8,16 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.files.disk_usage import DiskUse, disk_use
-from orchestrator.git.kept_refs import list_kept
-from orchestrator.git.repository import Repository
+from orchestrator.files.remove_tree import entry_names
+from orchestrator.git.repository import KEPT, Repository, worker_refs
 from orchestrator.results import Reason, Status, WorkerResult
 from orchestrator.state.history import RunHistory, RunState, WorkerState, WorkerView, attempts
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import RunRecord, read_record
-from orchestrator.state.worker_directory import Store
+from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.worker_spec import WorkerSpec
 
+_SCRATCH = frozenset({"git", "upper", "copy"})
+"""Names in a worker's state directory that a cleanup removes; see `worker_directory.Store`."""
 MOST_FILES = 100_000
 """Maximum number of files counted for one worker; a listing must not take minutes."""
 
@@ -78,13 +79,13 @@ class Listing(_Listed):
 def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
     """List the runs that are live or have more than their record left, or `everything`."""
     records = {
-        run: record for run in all_runs(repository.state_dir) if (record := read_record(run))
+        run: record for run in all_runs(repository.state_dir) if (record := read_outline(run))
     }
     refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads")
     branches = frozenset(refs.splitlines())
     entries = [(run, record, spec) for run, record in records.items() for spec in record.workers]
     holders = {number: run.run_id for number, (run, *_) in holders_of(entries, branches).items()}
-    kept = list_kept(repository)
+    kept = worker_refs(repository.git, KEPT)
     shown = []
     for run, record in records.items():
         place = _Place(run, record, holders, branches)
@@ -94,7 +95,7 @@ def list_runs(repository: Repository, *, everything: bool = False) -> Listing:
     return Listing(runs=tuple(shown))
 
 
-Entry = tuple[RunDirectory, RunRecord, WorkerSpec]
+Entry = tuple[RunDirectory, RunOutline, WorkerSpec]
 """A worker, with its run's directory and record."""
 
 
@@ -123,7 +124,7 @@ def holders_of(entries: Iterable[Entry], refs: frozenset[str]) -> dict[int, Entr
     return found
 
 
-def is_left(record: RunRecord, spec: WorkerSpec, refs: frozenset[str]) -> bool:
+def is_left(record: RunOutline, spec: WorkerSpec, refs: frozenset[str]) -> bool:
     """Return whether the worktree or the branch of a worker still exists.
 
     Args:
@@ -140,7 +141,7 @@ class _Place:
     def __init__(
         self,
         run: RunDirectory,
-        record: RunRecord,
+        record: RunOutline,
         holders: Mapping[int, str],
         branches: frozenset[str],
     ) -> None:
@@ -165,8 +166,8 @@ class _Place:
         """Return whether the run is live, or has remaining files or refs beside its record."""
         if self.worktrees() or self.branches() or self.run.is_live():
             return True
-        stores = (Store(root=self.run.worker(spec.worker_id)) for spec in self.record.workers)
-        return any(path.exists() for s in stores for path in (s.git, s.upper, s.copy))
+        states = (self.run.worker(spec.worker_id) for spec in self.record.workers)
+        return any(not _SCRATCH.isdisjoint(entry_names(state)) for state in states)
 
 
 def _listed(place: _Place) -> ListedRun:

@@ -304,11 +304,12 @@ def _begun(path: Path) -> WorkerResult:
 
 def all_runs(state_dir: Path) -> Iterator[RunDirectory]:
     """Yield every run of a repository, oldest first."""
-    runs = state_dir / "runs"
-    if runs.is_dir():
-        for path in sorted(runs.iterdir(), key=_made_at):
-            if path.is_dir() and not path.is_symlink():
-                yield RunDirectory(path)
+    try:
+        with os.scandir(state_dir / "runs") as entries:
+            found = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    yield from map(RunDirectory, sorted(found, key=_made_at))
 
 
 def _made_at(run: Path) -> tuple[str, int, str]:

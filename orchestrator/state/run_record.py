@@ -2,39 +2,31 @@
 
 import secrets
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
 from orchestrator.config.run import ParallelConfig
-from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.worker_spec import WorkerSpec
+from orchestrator.errors import ConfigError
+from orchestrator.state.run_directory import RunDirectory
+from orchestrator.state.run_outline import RECORD, RunOutline
 from orchestrator.workflow.model import Workflow
 
 _SERVICE = {"env": True, "variables": True}
 """Fields of a service that are not recorded."""
 
 
-class RunRecord(BaseModel):
+class RunRecord(RunOutline):
     """The plan of a run, as needed by other processes."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    run_id: str
-    created_at: datetime
-    top: Path
-    base: str
-    engine: str
     config: ParallelConfig
-    workers: tuple[WorkerSpec, ...]
     private: tuple[str, ...] = ()
     """What is not recorded: names of variables, `api_base`, `notify`, `tasks`, `setup`, `teardown`,
     `checks`.
     """
     workflow: Workflow | None = None
     """The workflow of the run; each worker's name is the id of its task."""
-    programs: dict[str, ParallelConfig] = {}
+    programs: dict[str, ParallelConfig] = Field(default={})
     """Settings of tasks that use another agent program."""
     warms: bool = False
     """Whether the run creates the shared caches for other runs."""
@@ -77,12 +69,18 @@ def new_run_id() -> str:
 def read_record(run: RunDirectory) -> RunRecord | None:
     """Read the plan of a run; return None if it is missing or has an unknown format."""
     try:
-        return RunRecord.model_validate_json((run.path / "run.json").read_bytes())
+        return RunRecord.model_validate_json((run.path / RECORD).read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def live_numbers(state_dir: Path) -> frozenset[int]:
-    """Return the worker numbers of live runs, even if their branches are gone."""
-    records = (read_record(run) for run in all_runs(state_dir) if run.is_live())
-    return frozenset(spec.worker_id for record in records if record for spec in record.workers)
+def require_record(run: RunDirectory) -> RunRecord:
+    """Read the plan of a run.
+
+    Raises:
+        ConfigError: The plan is missing or has an unknown format.
+    """
+    record = read_record(run)
+    if record is None:
+        raise ConfigError(f"the record of run {run.run_id} cannot be read")
+    return record

@@ -28,7 +28,7 @@ from orchestrator.files.remove_tree import remove_tree
 from orchestrator.git.checkout import Worktree
 from orchestrator.git.repository import Repository
 from orchestrator.state.run_directory import RunDirectory, all_runs
-from orchestrator.state.run_record import read_record
+from orchestrator.state.run_outline import read_outline
 from orchestrator.workspace.owner import worker_user
 from orchestrator.workspace.settle import settle
 
@@ -216,6 +216,6 @@ def _used_by(run: RunDirectory) -> list[str]:
         names = (run.path / _RECORD).read_text().splitlines()
     except OSError:
         return []
-    record = read_record(run)
+    record = read_outline(run)
     ended = record is not None and all(run.result(one.worker_id) for one in record.workers)
     return [] if ended and not run.is_live() else names

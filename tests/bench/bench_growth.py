@@ -23,7 +23,7 @@ from tests.support.local_engine import LocalEngine
 from tests.support.runs import configured, shell_run
 
 SLOTS = 4
-COMMANDS = (("ls",), ("ls", "--all"), ("parallel-cleanup", "--dry-run"))
+COMMANDS = (("ls",), ("ls", "--all"), ("watch",), ("parallel-cleanup", "--dry-run"))
 
 
 def resident() -> int:

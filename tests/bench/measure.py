@@ -97,10 +97,15 @@ def fill(root: Path, files: int, size: int) -> None:
 
 
 def cpu_of(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> float:
-    """Run a command and return the CPU seconds of the command and its children."""
+    """Run a command and return the CPU seconds of the command and its children.
+
+    Python may write and use compiled modules, as in an installed program.
+    """
+    environ = {**os.environ, **(env or {})}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        command, cwd=cwd, env={**os.environ, **(env or {})}, check=False,
+        command, cwd=cwd, env=environ, check=False,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.local_engine import LocalEngine
+from tests.support.runs import shell_run
+
 LARGE = {"pydantic", "docker", "rich", "yaml", "humanize", "importlib.metadata"}
 """Modules whose import takes longer than the rest of `orchestrator parallel --help`."""
 PROGRAM = """
@@ -25,7 +28,6 @@ def loaded(*arguments: str, where: Path, **environ: str) -> set[str]:
         [sys.executable, "-c", PROGRAM, *arguments],
         cwd=where, env={**os.environ, **environ}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout
     return set(done.stderr.split())
 
 
@@ -50,11 +52,36 @@ def test_completion_imports_no_large_module(words: str, tmp_path: Path) -> None:
     assert not modules & LARGE
 
 
-def test_a_run_that_is_not_watched_on_a_terminal_draws_no_table(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    who = ("-c", "user.name=a", "-c", "user.email=a@localhost")
-    subprocess.run(
-        ["git", *who, "commit", "-q", "--allow-empty", "-m", "base"], cwd=tmp_path, check=True
-    )
-    modules = loaded("parallel", "true", "--agent-cli", "shell", "--dry-run", where=tmp_path)
+@pytest.fixture
+def one_run(repo: Path, local_engine: LocalEngine) -> Path:
+    """A repository with one ended run."""
+    shell_run(repo, local_engine, "true")
+    return repo
+
+
+@pytest.mark.parametrize("arguments", [("ls",), ("ls", "--all")])
+def test_a_list_without_runs_imports_no_large_module(
+    repo: Path, arguments: tuple[str, ...]
+) -> None:
+    assert not loaded(*arguments, where=repo) & LARGE
+
+
+@pytest.mark.parametrize("arguments", [("ls",), ("ls", "--all"), ("ls", "--json")])
+def test_a_list_of_runs_imports_neither_settings_nor_the_engine(
+    one_run: Path, arguments: tuple[str, ...]
+) -> None:
+    modules = loaded(*arguments, where=one_run)
+    assert "orchestrator.state.listing" in modules
+    assert not modules & {"orchestrator.config.run", "orchestrator.workflow.model", "docker"}
+
+
+@pytest.mark.docker
+def test_a_cleanup_without_dead_runs_imports_nothing_that_runs_workers(one_run: Path) -> None:
+    modules = loaded("parallel-cleanup", "--dry-run", where=one_run)
+    assert "orchestrator.cleanup.remove" in modules
+    assert not modules & {"orchestrator.worker.context", "orchestrator.worker.harvest"}
+
+
+def test_a_run_that_is_not_watched_on_a_terminal_draws_no_table(repo: Path) -> None:
+    modules = loaded("parallel", "true", "--agent-cli", "shell", "--dry-run", where=repo)
     assert not modules & {"rich.console", "humanize"}

@@ -10,9 +10,8 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.foreground import run_in_foreground
-from orchestrator.cli.output.formats import table
+from orchestrator.cli.output.formats import table, terminal_width
 from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.report import terminal_width
 from orchestrator.cli.output.views import make_view
 from orchestrator.config.loading import load_config
 from orchestrator.errors import ConfigError

@@ -1,26 +1,13 @@
 """`orchestrator ls`."""
 
-from datetime import UTC, datetime
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
-import humanize
 import typer
 
 from orchestrator.cli.options import Json
-from orchestrator.cli.output.formats import kept_line, table, titled
-from orchestrator.cli.output.messages import show, show_json, tell
-from orchestrator.cli.output.report import terminal_width
+from orchestrator.cli.output.messages import tell
 from orchestrator.git.repository import Repository
-from orchestrator.state.listing import ListedRun, ListedWorker, list_runs
-from orchestrator.text.sanitize import one_line
-
-_HEADING = ("WORKER", "TASK", "STATUS", "BRANCH", "WORKTREE", "CONTAINER", "DISK")
-_TASK = 40
-_NONE = "-"
-_ID = 12
-"""Characters of a container's id that are shown, as container engines do."""
 
 
 def ls(
@@ -34,48 +21,16 @@ def ls(
 ) -> None:
     """List runs, newest last, with their worktrees, branches and containers."""
     repository = Repository(Path.cwd())
-    listing = list_runs(repository, everything=everything)
-    if json:
-        show_json(dumps(listing.model_dump(mode="json"), indent=2))
-    elif listing.runs:
-        show("\n\n".join(_run(run, repository.top) for run in listing.runs))
+    if json or any(repository.state_dir.glob("runs/*")):
+        # Imported here because the models of runs take as long to build as all of the command.
+        from orchestrator.cli.output.run_list import show_runs
+
+        shown = show_runs(repository, everything=everything, as_json=json)
     else:
+        shown = False
+    if not shown:
         tell(
             "no run has any worktree, branch or container; `--all` lists every run"
             if not everything
             else "there are no runs yet"
         )
-
-
-def _run(run: ListedRun, top: Path) -> str:
-    age = humanize.naturaldelta(datetime.now(UTC) - run.created_at)
-    rows = [_HEADING, *(_row(worker, top) for worker in run.workers)]
-    heading = f"{run.run_id}  {run.state.value}, started {age} ago"
-    kept = [kept_line(worker.kept_refs) for worker in run.workers if worker.kept_refs]
-    return "\n".join([heading, table(rows, width=terminal_width()), *kept])
-
-
-def _row(worker: ListedWorker, top: Path) -> tuple[str, ...]:
-    size = humanize.naturalsize(worker.disk)
-    return (
-        titled(worker.worker_id, worker.name),
-        one_line(worker.task, limit=_TASK),
-        _status(worker),
-        worker.branch or _NONE,
-        _worktree(worker, top),
-        (worker.container or _NONE)[:_ID],
-        size if worker.disk_complete else f"> {size}",
-    )
-
-
-def _status(worker: ListedWorker) -> str:
-    if worker.status is None:
-        return worker.state.value
-    return worker.status.value + (f" ({worker.reason.value})" if worker.reason else "")
-
-
-def _worktree(worker: ListedWorker, top: Path) -> str:
-    if worker.worktree_path is None:
-        return _NONE
-    path = Path(worker.worktree_path)
-    return path.name if path.parent == top else str(path)

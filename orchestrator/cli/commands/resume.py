@@ -8,13 +8,14 @@ from orchestrator.cli.output.views import make_view
 from orchestrator.cli.run_arguments import Run, open_run
 from orchestrator.runs.detach import handed_down
 from orchestrator.runs.resume import ResumedRun
+from orchestrator.state.run_record import require_record
 
 
 @with_options
 def resume(output: OutputOptions, run: Run = None) -> None:
     """Continue a run whose process died, without repeating finished tasks."""
     with open_run(run) as history:
-        directory, record = history.directory, history.record
+        directory, record = history.directory, require_record(history.directory)
     view = make_view(quiet=output.quiet)
     resumed = ResumedRun(directory, emit=view, lease=handed_down())
     code = run_in_foreground(resumed, record.config, view, output, workflow=record.workflow)

@@ -13,6 +13,7 @@ from orchestrator.cli.run_arguments import RunOption, open_run
 from orchestrator.errors import ConfigError
 from orchestrator.runs.rerun import same_again
 from orchestrator.runs.runner import ParallelRunner
+from orchestrator.state.run_record import require_record
 
 
 @with_options
@@ -29,8 +30,9 @@ def retry(
                 hint=f"stop it first: `orchestrator stop {worker} --run {history.run_id}`",
             )
         spec = history.workers[worker].spec
-        base = RecordedWorker(history.directory, history.record, spec).base
-        config = same_again(history.record, worker, os.environ, base=base)
+        record = require_record(history.directory)
+        base = RecordedWorker(history.directory, record, spec).base
+        config = same_again(record, worker, os.environ, base=base)
     view = make_view(quiet=output.quiet)
     runner = ParallelRunner(config, emit=view)
     raise typer.Exit(run_in_foreground(runner, config, view, output))

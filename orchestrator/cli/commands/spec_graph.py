@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.output.formats import terminal_width
 from orchestrator.cli.output.messages import show
-from orchestrator.cli.output.report import terminal_width
 from orchestrator.cli.spec_arguments import File, Variables
 from orchestrator.cli.workflow_file import tell_about, variables
 from orchestrator.workflow.drawing.mermaid import mermaid

@@ -1,14 +1,7 @@
 """Render events of a run as lines."""
 
-from orchestrator.cli.output.formats import (
-    called,
-    count,
-    duration,
-    explanation,
-    money,
-    never_ran,
-    outcome,
-)
+from orchestrator.cli.output.formats import called, count, duration, money
+from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
 from orchestrator.events import (
     Intervention,
     ProviderPaused,

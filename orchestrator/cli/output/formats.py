@@ -1,14 +1,18 @@
-"""Format numbers and tables for users."""
+"""Format numbers and tables for users.
 
+Imports no results or settings, whose models take longer to build than a short command runs.
+"""
+
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from rich.cells import cell_len, set_cell_size
 
-from orchestrator.config.run import parse_age
 from orchestrator.errors import ConfigError
 from orchestrator.git.repository import KEPT
-from orchestrator.results import Reason, Status, WorkerResult
+from orchestrator.text.ages import parse_age
 from orchestrator.text.sanitize import one_line
 
 UNKNOWN = "?"
@@ -86,26 +90,6 @@ def titled(number: int, name: str | None) -> str:
     return str(number) if name is None else f"W{number} {one_line(name)}"
 
 
-def never_ran(result: WorkerResult) -> bool:
-    """Return whether a task of a workflow was skipped because of the outcomes of others."""
-    is_unneeded = result.status is Status.SUCCESS and result.started_at is None
-    return result.name is not None and (is_unneeded or result.reason is Reason.DEPENDENCY)
-
-
-def outcome(result: WorkerResult) -> str:
-    """Return a worker's status, reason and attempts: `failed (oom), attempt 2`."""
-    reason = f" ({result.reason.value})" if result.reason else ""
-    attempt = f", attempt {result.attempts}" if result.attempts > 1 else ""
-    return result.status.value + reason + attempt
-
-
-def explanation(result: WorkerResult) -> str:
-    """Return a worker's message as the end of a line, unless it only repeats the reason."""
-    if not result.message or result.message == result.reason:
-        return ""
-    return f": {one_line(result.message)}"
-
-
 def kept_line(refs: Sequence[str]) -> str:
     """Return a line with the first refs of commits without a branch: `also kept: ...`."""
     shown = ", ".join(one_line(ref) for ref in refs[:_SHOWN_REFS])
@@ -127,6 +111,14 @@ def table(rows: Sequence[Sequence[str]], *, width: int | None = None, shrink: in
         excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
         widths[shrink] = max(widths[shrink] - max(excess, 0), min(widths[shrink], 10))
     return "\n".join(_line(row, widths) for row in rows)
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal on stdout; None if stdout is not a terminal."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

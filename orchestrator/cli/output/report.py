@@ -1,8 +1,6 @@
 """Print the result of a run: a table or JSON on stdout, and next steps on stderr."""
 
 import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,16 +9,15 @@ from orchestrator.cli.output.formats import (
     called,
     count,
     duration,
-    explanation,
     kept_line,
     money,
-    never_ran,
-    outcome,
     shown_sum,
     table,
+    terminal_width,
     titled,
 )
 from orchestrator.cli.output.messages import show, show_json, tell
+from orchestrator.cli.output.outcomes import explanation, never_ran, outcome
 from orchestrator.config.run import ParallelConfig
 from orchestrator.git.kept_refs import told
 from orchestrator.results import RunResult, Status, Timings, WorkerResult, exit_code
@@ -69,14 +66,6 @@ def timings_table(result: RunResult) -> str:
         cells = [f"{seconds:.2f}" for seconds in steps] or ["-"] * len(Timings.model_fields)
         rows.append((titled(worker.worker_id, worker.name), *cells))
     return "\n" + table(rows, shrink=0)
-
-
-def terminal_width() -> int | None:
-    """Return the width of the terminal on stdout; None if stdout is not a terminal."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
-    except (OSError, ValueError):
-        return None
 
 
 def _row(worker: WorkerResult) -> tuple[str, ...]:
