@@ -9,7 +9,7 @@ from orchestrator.results import Status
 from orchestrator.state.history import RunHistory, choose_run
 from orchestrator.state.listing import holders_of
 from orchestrator.state.run_directory import all_runs
-from orchestrator.state.run_record import RunRecord, read_record
+from orchestrator.state.run_outline import RunOutline, read_outline
 from orchestrator.worker_spec import WorkerSpec
 
 
@@ -39,7 +39,7 @@ class RunBranches:
     """A run and the branches of its workers."""
 
     run_id: str
-    record: RunRecord
+    record: RunOutline
     is_live: bool
     branches: tuple[Branch, ...]
     """The branches of the chosen workers whose commits still exist."""
@@ -105,7 +105,7 @@ def _own_branches(repository: Repository, history: RunHistory) -> dict[int, str]
     refs = frozenset(
         repository.git.text("for-each-ref", "--format=%(refname)", "refs/heads").splitlines()
     )
-    records = ((run, read_record(run)) for run in all_runs(repository.state_dir))
+    records = ((run, read_outline(run)) for run in all_runs(repository.state_dir))
     entries = [(run, record, spec) for run, record in records if record for spec in record.workers]
     return {
         number: ref

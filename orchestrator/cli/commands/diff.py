@@ -11,9 +11,8 @@ import typer
 
 from orchestrator.cli.landing_arguments import RunAndWorkers, run_and_workers
 from orchestrator.cli.output.ci import in_ci
-from orchestrator.cli.output.formats import called, count, table
+from orchestrator.cli.output.formats import called, count, table, terminal_width
 from orchestrator.cli.output.messages import put, show
-from orchestrator.cli.output.report import terminal_width
 from orchestrator.errors import ConfigError
 from orchestrator.git.changes import patch_stream, stat_lines
 from orchestrator.git.repository import Repository
