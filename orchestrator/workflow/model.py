@@ -49,7 +49,7 @@ class WorkerSettings(Model):
     timeout: float | None = Field(default=None, ge=0)
     """Seconds that the task may run; 0 disables the limit."""
     retries: int | None = Field(default=None, ge=0, le=10)
-    """How often the task is started again after it failed for a temporary reason."""
+    """Number of times that the task is started again after a temporary failure."""
     retry_delay: float | None = Field(default=None, ge=0)
     """Seconds between a failure and the retry."""
     limits: Limits = Limits()

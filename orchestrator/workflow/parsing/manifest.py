@@ -74,9 +74,10 @@ class Foreach(Model):
     glob: Patterns | None = None
     """Patterns of files in the commit that the run starts from: `src/**/*.py`, `*.md`."""
     json_file: str | None = Field(default=None, min_length=1, alias="json")
-    """JSON file in that commit, which must contain a list."""
+    """JSON file in the commit that the run starts from; it must contain a list."""
     command: str | None = Field(default=None, min_length=1)
-    """Shell command, run in a container on that commit; each line of its output is an item."""
+    """Shell command that runs in a container on the commit that the run starts from; each line of
+    its output is an item."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "Foreach":
