@@ -79,7 +79,7 @@ def test_run_removes_old_merged_workers(workers: Path, local_engine: LocalEngine
     again("4h")
     # Worker 2 was removed, so the new run used its number again.
     assert git(workers, "rev-parse", "architect/parallel-2") == git(workers, "rev-parse", "HEAD")
-    assert (workers / ".architect-parallel-1" / "note.txt").exists(), "what is dirty never goes"
+    assert (workers / ".architect-parallel-1" / "note.txt").exists(), "uncommitted: kept"
     assert (workers / ".architect-parallel-4").exists()
     notices = [one.message for one in told if isinstance(one, Notice)]
     assert "merged and older than 4h: removed worker 2" in notices

@@ -251,7 +251,7 @@ def test_option_without_effect_is_refused(
     assert f"option `{words[0]}` has no effect without `--" in capsys.readouterr().err
     (repo / "mine.yaml").write_text("parallel_runs: {retry_delay: 3}\ntriggers: {on_trigger: stop}")
     command = ["parallel", "true", "--agent-cli", "shell", "--dry-run"]
-    assert run([*command, "--config", "mine.yaml"]) == 0, "a file may wait for the other option"
+    assert run([*command, "--config", "mine.yaml"]) == 0, "settings in a file may be unused"
 
 
 # --- Contradictory options are refused.

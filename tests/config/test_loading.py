@@ -101,7 +101,7 @@ def test_ports_may_be_a_list_or_a_mapping(tmp_path, text):
 
 def test_published_schema_is_up_to_date():
     assert SCHEMA.read_text() == json.dumps(json_schema(), indent=2) + "\n", (
-        "write it anew: python -c 'import json; "
+        "write it again: python -c 'import json; "
         "from orchestrator.config.loading import json_schema; "
         f"print(json.dumps(json_schema(), indent=2))' > {SCHEMA}"
     )

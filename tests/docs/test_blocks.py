@@ -168,7 +168,7 @@ def _scripts(block: Block) -> list[str]:
 def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
     document = yaml.safe_load(block.text)
     if isinstance(document, list) or "jobs" in document:
-        assert list(steps(block)), "steps of a CI job run something"
+        assert list(steps(block)), "a CI job has at least one script"
         return
     file = tmp_path / "orchestrator.yaml"
     file.write_text(block.text)

@@ -262,7 +262,7 @@ class TestTheProcess:
             switch.idle(1)
         (killer.run / "lease").unlink()
         switch.running(2, 300)
-        assert killer.killed == [], "we are there"
+        assert killer.killed == [], "the run has not been lost"
         switch.close(forget=False)
         eventually(lambda: killer.killed, "the kill")
         assert killer.killed == ["1", "2"]
@@ -280,7 +280,7 @@ class TestTheProcess:
         # The kill of an overdue worker proves that the switch has acted since the signal.
         switch.running(3, 0.1)
         eventually(lambda: killer.killed, "the kill of the overdue worker")
-        assert (pid_of(killer), killer.killed) == (process, ["3"]), "the run's process lives"
+        assert (pid_of(killer), killer.killed) == (process, ["3"]), "no other kill"
         switch.close(forget=False)
         eventually(lambda: len(killer.killed) == 3, "the other kills")
         assert killer.killed == ["3", "1", "2"]

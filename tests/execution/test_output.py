@@ -65,7 +65,7 @@ def test_streams_are_written_unchanged(log: WorkerLog) -> None:
 
 def test_output_is_on_disk_at_once(log: WorkerLog) -> None:
     log.write(out(b"x"))
-    assert log.stdout.read_bytes() == b"x", "a crash of ours must lose nothing"
+    assert log.stdout.read_bytes() == b"x", "a crash of the orchestrator must lose no output"
 
 
 def test_flood_of_output_emits_few_lines(log: WorkerLog, heard: Heard) -> None:

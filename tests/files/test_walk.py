@@ -60,7 +60,7 @@ def test_directory_replaced_by_a_link_is_not_entered(tmp_path: Path) -> None:
             walks, missed = walks + 1, missed + bool(walk.hidden)
     assert not [path for path in found if "host-" in path]
     assert "deep/inner/own" in found
-    assert missed, "no swap fell between seeing a directory and opening it: nothing was tested"
+    assert missed, "no directory was replaced between listing and opening it: nothing was tested"
 
 
 def test_directory_replaced_between_two_steps_is_not_entered(tmp_path: Path) -> None:

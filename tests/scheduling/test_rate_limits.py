@@ -239,7 +239,7 @@ class World:
 
     def run(self) -> None:
         while self.waiting or self.running:
-            assert self.now < 200_000, "somebody starves"
+            assert self.now < 200_000, "a worker never starts"
             self._start()
             self.now += self.chance.choice([0.05, 0.2, 1.0])
             for due, start in [one for one in self.running if one[0] <= self.now]:
@@ -251,7 +251,7 @@ class World:
             if len(self.running) >= self.bench.slots:
                 return
             if self.bench.governor.wait(name, self.now) <= 0:
-                assert self.now >= self.paused[name], "started in a pause"
+                assert self.now >= self.paused[name], "a worker started during a pause"
                 self.waiting.remove(name)
                 start = self.bench.governor.started(name, self.now)
                 self.starts[name].append(self.now)

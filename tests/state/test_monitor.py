@@ -80,7 +80,7 @@ def test_too_many_files_give_no_count(tmp_path: Path, monkeypatch: pytest.Monkey
     store = Store(root=tmp_path / "store")
     for folder in (store.copy, store.harvest, tmp_path / "worktree"):
         folder.mkdir(parents=True)
-    assert changed_files(store, tmp_path / "worktree") is None, "nothing to compare the times with"
+    assert changed_files(store, tmp_path / "worktree") is None, "no times to compare with"
     (store.harvest / "index").touch()
     assert changed_files(store, tmp_path / "worktree") == 0
     monkeypatch.setattr("orchestrator.state.monitor.MOST_FILES", 3)

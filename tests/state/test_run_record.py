@@ -63,7 +63,7 @@ def test_run_directory_is_private(directory: RunDirectory) -> None:
 def test_run_is_live_until_released(directory: RunDirectory) -> None:
     other = RunDirectory(directory.path)
     assert other.is_live()
-    assert other.is_live(), "looking must not take the lease"
+    assert other.is_live(), "checking a lease must not lock it"
     directory.release()
     directory.release()
     assert not other.is_live()
@@ -117,7 +117,7 @@ def test_git_process_that_outlives_its_run_holds_the_lease(
         taking = threading.Thread(target=run.take_over)
         taking.start()
         taking.join(0.5)
-        assert taking.is_alive(), "it was taken from a git that goes on"
+        assert taking.is_alive(), "the lease was taken although a git process still holds it"
     taking.join(60)
     assert run.process == os.getpid()
     run.release()

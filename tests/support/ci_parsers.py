@@ -130,7 +130,7 @@ def commands_in(*streams: str) -> list[object]:
     runner = GitHubRunner()
     for stream in streams:
         runner.read(stream)
-    assert not runner.is_stopped, "the commands of the job itself stay switched off"
+    assert not runner.is_stopped, "commands of the job itself stay disabled"
     others = (azure_commands, azure_formats, teamcity_messages, buildkite_groups, gitlab_sections)
     return [*runner.commands, *(one for find in others for text in streams for one in find(text))]
 

@@ -83,6 +83,6 @@ def _received(caller: socket.socket, size: int) -> bytes:
     said = b""
     while len(said) < size:
         piece = caller.recv(size - len(said))
-        assert piece, "the program ended before it had said what to do"
+        assert piece, "the program ended before it sent its request"
         said += piece
     return said

@@ -37,7 +37,7 @@ def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
     """Wait until `holds` returns a true value, and return that value."""
     deadline = time.monotonic() + PATIENCE
     while not (found := holds()):
-        assert time.monotonic() < deadline, f"{what} did not come in {PATIENCE:g} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE:g} s"
         time.sleep(0.02)
     return found
 

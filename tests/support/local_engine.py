@@ -261,7 +261,7 @@ class LocalContainer:
 
     def logs(self) -> Iterator[LogChunk]:
         """Yield all output until the main process ends."""
-        assert not self._read, "the output is to be read once"
+        assert not self._read, "the output may be read only once"
         self._read = True
         yield from tuple(self._history)
         assert self._process is not None, "not started"

@@ -185,7 +185,7 @@ def test_cleanup_removes_secrets_of_a_killed_run(repo: Path, client: docker.APIC
     wait_for(client, repo)
     orchestrator("parallel-cleanup", cwd=repo)
     (directory,) = of_run(repo)
-    assert list(directory.rglob("DEPLOY_TOKEN")), "a live run's secrets were taken away"
+    assert list(directory.rglob("DEPLOY_TOKEN")), "the secrets of a live run were removed"
     process.send_signal(signal.SIGKILL)
     process.wait()
     orchestrator("parallel-cleanup", "--dry-run", cwd=repo)

@@ -67,7 +67,7 @@ def test_watch_shows_the_workers_and_ends_with_the_run(tmp_path: Path) -> None:
         measured = r"running +\d.* 1 +[1-9]\d*% +[\d.]+[KM] +[\d.]+[KM] +look \ufffd\[2J"
         terminal.read_until(lambda: any(re.search(measured, row) for row in terminal.rows(1)))
         terminal.read_until(lambda: any(" failed " in row for row in terminal.rows(2)))
-        assert " running " in terminal.rows(1)[-1], "the other's end is shown at once"
+        assert " running " in terminal.rows(1)[-1], "another worker's end is shown at once"
         running.send_signal(signal.SIGINT)
         terminal.read_until(lambda: "parallel-cleanup" in terminal.drawn)
         assert (watching.wait(20), running.wait(20)) == (1, 130)

@@ -100,7 +100,7 @@ def test_only_control_characters_of_the_board_reach_the_terminal(
     # The board was shown, with output of the workers while they ran.
     assert "LAST LINE" in shown
     assert "colour" in shown
-    assert "WORKER  TASK" in shown, "no table"
+    assert "WORKER  TASK" in shown, "the table of the board was not shown"
     assert "removed worker 5" in cleaned.decode("utf-8", "strict")
     assert foreign_control_characters(shown) == []
     assert foreign_control_characters(cleaned.decode()) == []

@@ -78,10 +78,10 @@ def install_git(point: GitPoint, top: Path) -> None:
         rest.pop("timeout")
         process = subprocess.Popen(command, **rest)
         while not any(top.glob(point.files)):
-            assert process.poll() is None, "it ended before it was caught"
+            assert process.poll() is None, "git ended before it was stopped"
             time.sleep(0.0005)
         process.send_signal(signal.SIGSTOP)
-        assert process.poll() is None, "it ended before it was caught"
+        assert process.poll() is None, "git ended before it was stopped"
         if point.dies:
             process.kill()
             process.wait()

@@ -119,12 +119,12 @@ def _check_accepted(world: World, tip: str) -> None:
     _check_out(world, tip)
     changes(world.repository, base=world.base, tip=tip)
     leaks(world.repository, _REDACTOR, base=world.base, tips=[tip])
-    assert not world.mark.exists(), "something of the worker's ran"
+    assert not world.mark.exists(), "code of the worker ran on the host"
 
 
 def _check_nothing_private(world: World, tip: str) -> None:
     reached = plain(world, "rev-list", "--objects", "--no-object-names", tip, f"^{world.base}")
-    assert set(world.private).isdisjoint(reached.split()), "it took what it was not given"
+    assert set(world.private).isdisjoint(reached.split()), "objects that the worker was not given"
 
 
 def _check_tree(world: World, commit: str) -> None:

@@ -111,7 +111,7 @@ def _hold_unchanged(world: World, before: Snapshot) -> None:
     after = _around(world)
     differ = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
     assert not differ, f"changed outside: {differ}"
-    assert not world.mark.exists(), "something of the worker's ran"
+    assert not world.mark.exists(), "code of the worker ran on the host"
 
 
 def _run_helper(world: World) -> str | None:

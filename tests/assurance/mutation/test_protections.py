@@ -19,7 +19,7 @@ NO_PROTECTIONS = {"protocol.file.allow", "GIT_ADVICE", "LC_ALL"}
 @pytest.mark.parametrize(("area", "protection"), ALL, ids=[f"{area}: {p.name}" for area, p in ALL])
 def test_patch_applies_exactly_once(area: str, protection: Protection) -> None:
     whole = (ROOT / protection.path).read_text()
-    assert whole.count(protection.old) == 1, "the code has moved on: adapt the patch"
+    assert whole.count(protection.old) == 1, "the code has changed: adapt the patch"
     assert len([p for p in PROTECTIONS[area] if p.name == protection.name]) == 1
     ast.parse(whole.replace(protection.old, protection.new))
 

@@ -79,7 +79,7 @@ class TestSchema:
         assert {"type": "string"} in task["properties"]["depends_on"]["anyOf"]
         kinds = [kind.get("type") for kind in task["properties"]["foreach"]["anyOf"]]
         assert kinds == ["object", "null", "array"]
-        assert "$ref" not in json.dumps(task), "it stands for itself"
+        assert "$ref" not in json.dumps(task), "the schema contains no references"
 
 
 class TestPart:

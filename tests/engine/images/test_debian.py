@@ -64,5 +64,5 @@ def test_timeout_kills_the_program_and_its_children(program: Path, tmp_path: Pat
     child = Path("/proc", pid_file.read_text().strip())
     deadline = time.monotonic() + 180
     while child.exists() and "State:\tZ" not in (child / "status").read_text():
-        assert time.monotonic() < deadline, "a process it started still runs"
+        assert time.monotonic() < deadline, "a child process is still running"
         time.sleep(0.05)

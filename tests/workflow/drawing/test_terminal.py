@@ -138,7 +138,7 @@ def test_lines_connect_the_right_nodes(seed):
     tracer = Tracer(text)
     assert sorted(name for name, _, _ in tracer.starts) == sorted(task.id for task in one.tasks)
     assert tracer.edges() == edges_of(one)
-    assert Tracer(picture(one)).lines == tracer.lines, "it is drawn in two ways"
+    assert Tracer(picture(one)).lines == tracer.lines, "the drawing differs between two calls"
 
 
 @pytest.mark.parametrize("seed", range(300, 350))

@@ -43,7 +43,7 @@ class TestExamples:
         }
         alone = [task.id for task in workflow.tasks if not task.parallel]
         assert alone == ["setup-db", "integration-tests"]
-        assert workflow["backend"].task == "backend", "what has no text is asked by its id"
+        assert workflow["backend"].task == "backend", "a task without text gets its id as prompt"
 
     def test_a_workflow_with_names_and_dependencies(self) -> None:
         workflow = example("workflow.ax.yaml")

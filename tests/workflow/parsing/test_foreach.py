@@ -87,7 +87,7 @@ tasks:
         assert [task.id for task in workflow.tasks] == ["first", "map-1", "map-2", "sum", "next"]
         assert workflow["map-2"].depends_on == ("first",)
         assert workflow["sum"].depends_on == workflow["sum"].inputs == ("map-1", "map-2")
-        assert workflow["sum"].task == "{{results}}", "its results are not known yet"
+        assert workflow["sum"].task == "{{results}}", "results are inserted later"
         assert (workflow["next"].depends_on, workflow["next"].inputs) == (("map-1", "map-2"), ())
 
     def test_without_items_dependents_use_its_dependencies(self, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_each_task_comes_after_its_dependencies(tmp_path: Path, seed: int) -> No
     done: set[str] = set()
     for task in tasks:
         ready = [name for name in graph if name not in done and done >= {*graph[name]}]
-        assert task.id == ready[0], "of those that could come next, the first in the file does"
+        assert task.id == ready[0], "of the tasks that could be next, the first in the file is next"
         done.add(task.id)
 
 
