@@ -70,7 +70,7 @@ class WorkerStageDone(_Event):
     name: str | None = None
     duration: float
     problem: str | None = None
-    """What went wrong in the stage; null for success."""
+    """Problem of the stage; null for success."""
 
 
 class WorkerStarted(_Event):
@@ -149,7 +149,7 @@ class WorkerRetrying(_Event):
     attempt: int
     """Number of the next attempt: 2 is the first retry."""
     reason: str
-    """Why the last attempt failed."""
+    """Reason why the last attempt failed."""
     delay: float
     """Shortest delay until the next attempt, in seconds."""
     counted: bool = True

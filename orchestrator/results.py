@@ -19,7 +19,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a worker did not succeed."""
+    """Reason why a worker did not succeed."""
 
     AGENT_FAILED = "agent_failed"
     """The agent, or the command, reported a failure."""
@@ -73,11 +73,11 @@ class CheckResult(BaseModel):
     log: str
     """File with the check's whole output."""
     message: str | None = None
-    """Why the check did not pass, in one line."""
+    """Reason why the check did not pass, in one line."""
 
 
 Trigger = Literal["silence", "repeated_error", "needs_input", "out_of_scope"]
-"""Why a person should look at a worker."""
+"""Reason why a person should look at a worker."""
 
 
 class Noticed(BaseModel):
@@ -149,7 +149,7 @@ class WorkerResult(BaseModel):
     task: str | None = None
     """The worker's task."""
     reason: Reason | None = None
-    """Why the worker did not succeed; null for `success`."""
+    """Reason why the worker did not succeed; null for `success`."""
     message: str | None = None
     """Explanation in one line, for people."""
     summary: str | None = None
@@ -157,8 +157,8 @@ class WorkerResult(BaseModel):
     of its output.
     """
     attempts: int = 1
-    """How many times the worker was started. `cost` and `tokens` cover all attempts, every other
-    field the last attempt.
+    """Number of times that the worker was started. `cost` and `tokens` cover all attempts, every
+    other field the last attempt.
     """
     exit_code: int | None = None
     """Exit code of the container's main process; null when its end was not observed."""

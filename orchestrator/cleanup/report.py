@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class CleanedWorker(BaseModel):
-    """What was, or would be, removed of one worker."""
+    """A worker that was, or would be, removed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -17,13 +17,13 @@ class CleanedWorker(BaseModel):
     kept_refs: tuple[str, ...] = ()
     """Refs with further commits of the worker; the cleanup keeps them."""
     note: str | None = None
-    """What happened to work that was not on the branch yet."""
+    """Outcome for work that was not on the branch yet."""
     problem: str | None = None
-    """Why the worker could not be removed."""
+    """Reason why the worker could not be removed."""
 
 
 class CleanupReport(BaseModel):
-    """What a cleanup did, or would do."""
+    """Actions that a cleanup performed, or would perform."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

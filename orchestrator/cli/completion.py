@@ -5,7 +5,7 @@ from typing import Any
 from typer.completion import completion_init  # type: ignore[attr-defined]  # not exported, no other
 
 VARIABLE = "_ORCHESTRATOR_COMPLETE"
-"""Set by the scripts of `orchestrator completion` to the words of the command line."""
+"""Variable with the command line's words, set by the scripts of `orchestrator completion`."""
 
 
 def complete(group: Any) -> int:  # noqa: ANN401

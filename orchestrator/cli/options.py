@@ -61,7 +61,7 @@ Timings = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """How a command that executes a run prints the progress and the result."""
+    """Options for the output of a command that executes a run."""
 
     json: Json = False
     quiet: Quiet = False

@@ -1,4 +1,4 @@
-"""How a setting is given on the command line: declared beside the setting's field."""
+"""Declaration of the command line option of a setting, given beside the setting's field."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +30,7 @@ class Option:
     metavar: str = ""
     """Placeholder for the value in help texts; unused for a setting that is true or false."""
     flag: str | None = None
-    """Default: the setting's key with `--`."""
+    """Name of the option. Default: the setting's key with `--`."""
     former: str | None = None
     """An earlier name, which is still accepted but not shown."""
     help: str | None = None

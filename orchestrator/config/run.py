@@ -49,7 +49,7 @@ StageKey = Literal["setup", "teardown", "checks"]
 
 
 class Triggers(Model):
-    """When the user is alerted to a worker."""
+    """Conditions under which the user is alerted to a worker."""
 
     silence: Annotated[
         float, Option(Group.ALERTS, "SECONDS", "--alert-silence", former="--silence")
@@ -86,7 +86,7 @@ class Triggers(Model):
         Literal["warn", "stop"],
         Option(Group.ALERTS, "warn|stop", "--on-alert", former="--on-trigger"),
     ] = "warn"
-    """What to do on an alert: `warn`, or `stop` the worker and keep its work."""
+    """Reaction to an alert: `warn`, or `stop` the worker and keep its work."""
     notify: Annotated[str | None, Option(Group.ALERTS, "COMMAND|URL")] = Field(
         default=None, min_length=1
     )
@@ -114,7 +114,7 @@ class Provider(Model):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     rate_limit: RateLimit | None = None
-    """How fast workers that use this provider may start."""
+    """Rate at which workers that use this provider may start."""
 
 
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
@@ -181,15 +181,16 @@ class ParallelConfig(Model):
     worktree_dir: Annotated[
         str, AfterValidator(check_worktree_dir), Option(Group.TASK, "TEMPLATE")
     ] = WORKTREE_DIR
-    """Path of each worker's worktree, such as `../wt/{id}`. `{n}` is the worker's number, `{id}`
-    the id of its task (`worker-N` outside of workflows). The path is relative to the repository's
-    top, absolute, or starts with `~/`; it may be outside of the repository."""
+    """Path of each worker's worktree; `{n}` is its number, `{id}` the id of its task. Without a
+    workflow, the id is `worker-N`. The path is relative to the repository's top, absolute, or
+    starts with `~/`; it may be outside of the repository, such as `../.worktrees/{id}`."""
     branch: Annotated[str, AfterValidator(check_branch), Option(Group.TASK, "TEMPLATE")] = BRANCH
-    """Branch of each worker, such as `solve/{id}`. `{n}` and `{id}` are as in `worktree_dir`."""
+    """Branch of each worker; `{n}` is its number, `{id}` the id of its task. Example:
+    `solve/{id}`."""
     worktrees: Annotated[Literal["start", "end", "none"], Option(Group.TASK, "start|end|none")] = (
         "start"
     )
-    """When worktrees are created: at the `start`, at the `end` of each worker, or `none` at all.
+    """When worktrees are created: at the `start` or the `end` of each worker, or never (`none`).
     With `end` and `none`, workers share one checkout, which none of them can change and later runs
     use again. The work is on the branches in any case."""
     stagger: Annotated[float, Option(Group.TASK, "SECONDS")] = Field(default=0.0, ge=0)

@@ -80,7 +80,7 @@ def launch(
         engine: The engine.
         spec: The container.
         terms: Its time, budget and resource limits.
-        checkpoints: Where the container is recorded.
+        checkpoints: Records the container.
         created: Called when the ports are certain, before the start.
 
     Raises:

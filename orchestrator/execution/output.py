@@ -49,7 +49,7 @@ def stage_logs(directory: Path, stage: str) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """How the output of a container is stored."""
+    """Options for storing the output of a container."""
 
     limit: int
     """Maximum number of bytes on the disk."""
@@ -83,7 +83,7 @@ class WorkerLog:
         self.steps: int | None = None
         """The latest reported number of steps, if the agent's steps are limited."""
         self.failure: OSError | None = None
-        """Why the log on disk is incomplete; None if it is complete."""
+        """Reason why the log on disk is incomplete; None if it is complete."""
         self._pending: tuple[Stream, bytes] | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()

@@ -46,7 +46,7 @@ def judge(
     """Return the verdict; the engine's observations outrank the agent's report.
 
     Args:
-        ending: What the engine observed.
+        ending: Observations of the engine.
         outcome: The agent's report, as parsed by its adapter; None without a report.
         budget: USD that the worker was allowed to spend.
         tokens: Tokens that the worker was allowed to use.

@@ -20,7 +20,7 @@ class Tail:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rounds = 0
-        """How often the file was opened."""
+        """Number of times that the file was opened."""
         self._file: BinaryIO | None = None
 
     def read(self) -> bytes:

@@ -74,8 +74,8 @@ class Git:
             alternates: An additional object directory to read from.
             config: Settings that override the repository's own.
             env: Additional environment variables.
-            limits: Default: no limit but `TIMEOUT`. Use `UNTRUSTED` whenever a command reads data
-                of a worker.
+            limits: Limits of the processes: `UNTRUSTED` for commands that read data of a worker.
+                Default: no limit but `TIMEOUT`.
             owner: uid and gid of the files that commands create. Default: the caller's.
         """
         self._limits = limits

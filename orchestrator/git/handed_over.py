@@ -28,7 +28,7 @@ class Harvested:
     kept_refs: tuple[str, ...] = ()
     """Refs of commits that the branch does not reach."""
     refused: str | None = None
-    """Why part of the harvest was refused; None if all was imported."""
+    """Reason why part of the harvest was refused; None if all of it was imported."""
 
 
 def read_tip(out: Path) -> str:

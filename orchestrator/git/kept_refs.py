@@ -63,7 +63,7 @@ class Kept:
     notes: tuple[str, ...] = ()
     """Messages for people about commits that could not be kept, and about renamed refs."""
     refused: str | None = None
-    """Why some commits were refused; None if none was."""
+    """Reason why commits were refused; None if none was."""
 
 
 NOTHING = Kept()
@@ -245,7 +245,7 @@ class Parts:
             repository: The user's repository.
             pack: The refused pack.
             quarantine: Temporary directory to create and remove; two siblings are used as well.
-            origin: What the worker started from.
+            origin: The commit and the objects that the worker started from.
         """
         self._repository = repository
         self._pack = pack

@@ -94,7 +94,7 @@ class HandedOver:
     quarantine: Path
     """Temporary directory to create and remove."""
     origin: Origin
-    """What the worker started from."""
+    """The commit and the objects that the worker started from."""
 
 
 def import_harvest(handed: HandedOver) -> Harvested:

@@ -10,7 +10,7 @@ from orchestrator.worker_spec import WorkerSpec
 
 
 class RunPlan(BaseModel):
-    """What a run would do."""
+    """The workers and settings with which a run would start."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

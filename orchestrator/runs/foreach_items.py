@@ -52,7 +52,7 @@ class Expansion:
             config: The run's configuration: its base, and image and limits for commands.
             root: Any directory in the repository.
             watch: Shows the run of a command.
-            engine: Default: the Docker engine.
+            engine: The container engine. Default: Docker.
             runs: Whether to run commands; otherwise tasks with a command are not expanded.
         """
         self._config = config

@@ -43,8 +43,8 @@ class ResumedRun:
         Args:
             directory: The run's directory.
             emit: Receives events, from several threads.
-            engine: Default: the Docker engine.
-            agent: Default: the agent that the run's record names.
+            engine: The container engine. Default: Docker.
+            agent: Adapter of the agent program. Default: the one that the run's record names.
             lease: A descriptor of the run's locked lease, from the process that reserved the run.
         """
         self._directory = directory

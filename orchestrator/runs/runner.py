@@ -63,8 +63,8 @@ class ParallelRunner:
             config: The settings of the run.
             root: Any directory in the repository. Default: the current directory.
             emit: Receives events, from several threads.
-            engine: Default: the Docker engine.
-            agent: Default: the agent that `config.agent_cli` names.
+            engine: The container engine. Default: Docker.
+            agent: Adapter of the agent program. Default: the one that `config.agent_cli` names.
             workflow: Tasks and their order, in place of the tasks of `config`.
             programs: Settings of tasks that use another agent program, by its name.
             warms: Whether to publish the caches of the single worker for later runs.

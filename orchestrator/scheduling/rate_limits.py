@@ -50,7 +50,7 @@ class Pause:
 
 @dataclass
 class _State:
-    """What is known of one provider."""
+    """The known state of one provider."""
 
     bucket: Bucket | None
     slots: int

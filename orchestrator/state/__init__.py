@@ -1,1 +1,1 @@
-"""What is on disk: directories of runs and workers, checkpoints, history, secrets."""
+"""State on disk: directories of runs and workers, checkpoints, history, secrets."""

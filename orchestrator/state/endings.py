@@ -1,4 +1,4 @@
-"""Why a container was stopped, and how it ended."""
+"""The end of a container, and the reason if the orchestrator stopped it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from orchestrator.results import Noticed, Reason
 
 @dataclass(frozen=True)
 class Stop:
-    """Why the orchestrator stops a worker, and the measurement that led to it."""
+    """Reason for which the orchestrator stops a worker, and the measurement that led to it."""
 
     reason: Reason
     measured: str
@@ -17,14 +17,14 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What the engine reported about the end of one worker's container."""
+    """Report of the engine on the end of one worker's container."""
 
     started_at: datetime | None
     duration: float
     exit_status: ExitStatus | None
     """Exit status; None when the container never ran or its end was not observed."""
     stopped: Stop | None = None
-    """Why the orchestrator stopped the container; None if it ended by itself."""
+    """Reason for which the orchestrator stopped the container; None if it ended by itself."""
     error: str | None = None
     """Error of the engine or of the orchestrator; None without error."""
     ports: tuple[tuple[int, int], ...] = ()
@@ -35,4 +35,4 @@ class Ending:
     stopping: float = 0.0
     """Seconds from the first signal to the container's end; 0 if the container ended by itself."""
     log_failure: str | None = None
-    """Why the log on disk is incomplete; None if it is complete."""
+    """Reason why the log on disk is incomplete; None if it is complete."""

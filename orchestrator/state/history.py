@@ -69,7 +69,7 @@ class WorkerState(StrEnum):
 
 @dataclass
 class WorkerView:
-    """What is known of one worker."""
+    """The recorded state of one worker."""
 
     spec: WorkerSpec
     state: WorkerState = WorkerState.QUEUED

@@ -21,7 +21,7 @@ class RunRecord(RunOutline):
 
     config: ParallelConfig
     private: tuple[str, ...] = ()
-    """What is not recorded: names of variables, `api_base`, `notify`, `tasks`, `setup`, `teardown`,
+    """Values that are not recorded: variables, `api_base`, `notify`, `tasks`, `setup`, `teardown`,
     `checks`.
     """
     workflow: Workflow | None = None

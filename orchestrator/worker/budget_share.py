@@ -1,4 +1,4 @@
-"""What one worker may spend."""
+"""Share of the budget that one worker may spend."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ class CheckedSettings:
     agent: Agent
     image: str
     access: StageAccess
-    """What the containers of each stage may reach."""
+    """Network access of the containers of each stage."""
     egress: Mapping[Access, Egress]
     """Filters of the networks that the worker's containers have; without those of network `none`.
     """

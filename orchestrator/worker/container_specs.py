@@ -43,7 +43,7 @@ def worker_container(
         worker: The worker.
         workspace: Its files.
         secrets: The directory with its secrets; None without secrets.
-        access: Default: what the agent reaches.
+        access: Network access of the container. Default: that of the agent.
     """
     config, limits, settings = worker.config, worker.config.limits, worker.settings
     command = _agent_command(worker, config)

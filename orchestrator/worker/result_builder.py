@@ -148,10 +148,10 @@ def abandoned(
 
     Args:
         spec: The worker.
-        path: Where its worktree was.
+        path: The former path of its worktree.
         directory: Its state directory.
         commit: The commit that its branch pointed at.
-        changes: What that commit changed, if that is known.
+        changes: Changes of that commit, if known.
     """
     listed = changes or NO_CHANGES
     return WorkerResult(

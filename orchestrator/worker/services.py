@@ -27,7 +27,7 @@ from orchestrator.worker.context import WorkerContext
 HOLDER_ROLE = "holder"
 SERVICE_ROLE = "service"
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
-"""Needed by images that start as root, give their data to a user, and continue as that user."""
+"""For images that start as root, change the owner of their data, and continue as a user."""
 _LOG = 4 * 1024**2
 """Largest log of a service, in bytes."""
 _TMP = 64 * 1024**2

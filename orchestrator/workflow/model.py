@@ -117,7 +117,7 @@ class Task(Model):
     touches: Patterns = ()
     """Paths that the task is expected to change; used only for warnings of `spec validate`."""
     complexity: COMPLEXITY | None = None
-    """How demanding the task is. By default, one task of `high` complexity runs at a time, two of
+    """Complexity of the task. By default, one task of `high` complexity runs at a time, two of
     `medium` or ten of `low`; the workflow's `complexity` changes these numbers."""
     mode: Literal["rw", "ro"] | None = None
     """`ro`: the task's worktree is read-only, and its answer is its result. `rw`: the worktree is
@@ -130,7 +130,7 @@ class Task(Model):
 
 
 class AtOneTime(Model):
-    """How many tasks of each complexity may run at the same time."""
+    """Numbers of tasks of each complexity that may run at the same time."""
 
     high: int = Field(default=1, ge=1, le=1000)
     """Tasks of `complexity: high`. With the default, no other task with a complexity runs beside

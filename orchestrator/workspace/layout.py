@@ -1,4 +1,4 @@
-"""Where a worker's files are: paths in its containers, and directories of its state directory."""
+"""Paths of a worker's files in its containers, and directories of its state directory."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ OUT = "/out"
 WRITTEN = "/written"
 """The files that the worker wrote, in the harvest's container of mode `overlay`."""
 SWEPT = "/swept"
-"""Where the harvest's container mounts overlays only so that the kernel cleans them up."""
+"""Directory in the harvest's container where overlays are mounted for the kernel to clean them."""
 PROBE = "probe"
 """Directory in a run's state directory that tries whether the engine can mount an overlay."""
 CACHES = "caches"

@@ -68,7 +68,7 @@ def base_objects(
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """How to create a worker's store."""
+    """Options for the creation of a worker's store."""
 
     base: str
     """The commit that the worker's first attempt starts from."""

@@ -107,7 +107,7 @@ def index_args(installer: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def build_context(files: Iterable[str], bundle: Path | None) -> Iterator[Path]:
-    """Create a temporary build context with these files and the certificates, and nothing else."""
+    """Create a temporary build context that contains only the given files and the certificates."""
     with tempfile.TemporaryDirectory(prefix="orchestrator-build-") as name:
         folder = Path(name)
         for file in files:

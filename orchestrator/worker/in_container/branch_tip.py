@@ -10,7 +10,7 @@ from orchestrator.worker.in_container.store_refs import StoreRefs
 
 
 class BranchTip(NamedTuple):
-    """Where a worker left its branch.
+    """The commits at which a worker left its branch and its files.
 
     `tip` and `checked_out` differ if HEAD left the branch, as after `git checkout --detach HEAD~1`
     or during a bisect.
@@ -34,7 +34,7 @@ class History:
         self._base = base
 
     def branch_tip(self, refs: StoreRefs, branch: str) -> BranchTip:
-        """Return where the worker left its branch; only commits on top of the base count."""
+        """Return the commits at which the worker left its branch; without any, the base."""
         base = self._base
         head, own = refs.resolve("HEAD"), refs.resolve(f"refs/heads/{branch}")
         on_base = [name for name in (head, own) if name and self._descends(name)]

@@ -103,7 +103,7 @@ class TaskDefaults(WorkerSettings):
     """Paths that the task is expected to change; used only for warnings of `spec validate`. `paths`
     restricts what the task may change."""
     complexity: COMPLEXITY | None = None
-    """How demanding the task is. By default, one task of `high` complexity runs at a time, two of
+    """Complexity of the task. By default, one task of `high` complexity runs at a time, two of
     `medium` or ten of `low`; the workflow's `complexity` changes these numbers."""
     mode: Literal["rw", "ro"] | None = None
     """`ro`: the task's worktree is read-only, and its answer is its result. `rw`: the worktree is
@@ -205,7 +205,7 @@ class Manifest(Model):
     continue_on_error: bool = False
     """Whether a stage starts even if tasks of the previous stage failed."""
     complexity: AtOneTime = AtOneTime()
-    """How many tasks of each complexity run at the same time: `{high: 1, medium: 2, low: 10}`."""
+    """Number of tasks of each complexity at the same time: `{high: 1, medium: 2, low: 10}`."""
     policy: Policy = Policy()
     """Constraints on the whole workflow."""
 
