@@ -166,7 +166,7 @@ def _group(name: str, group: _Group) -> typer.Typer:
 
 
 def _nothing() -> None:
-    """Do nothing before a command of a group."""
+    """Do nothing: typer calls this before each command of a group."""
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None)

@@ -95,7 +95,7 @@ class Expansion:
         )
 
     def _printed(self, command: str) -> str:
-        """Run a command in a worker like the tasks, and return its output; the worker is removed.
+        """Run a command in a temporary worker, and return its output.
 
         Raises:
             ConfigError: The command failed, was stopped, or printed too much.

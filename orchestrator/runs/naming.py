@@ -208,7 +208,7 @@ class _Names:
             )
         if path.is_relative_to(self._repository.top.resolve()):
             raise ConfigError(
-                f"`worktree_dir`: {path} is in the repository",
+                f"`worktree_dir`: the absolute path {path} is in the repository",
                 hint="use a path relative to the repository's top, such as `.worktrees/{n}`",
             )
         return str(path)

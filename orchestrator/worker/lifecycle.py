@@ -115,7 +115,7 @@ def _with_whole_log(verdict: Verdict, ending: Ending) -> Verdict:
 
 
 def _changes(worker: WorkerContext, harvested: Harvested) -> tuple[Changes, tuple[str, ...]]:
-    """Compare with the base; the work is already imported, so an error is only a note."""
+    """Compare the commit with its base; the work is already imported: an error is only a note."""
     if harvested.tip == worker.base:
         return NO_CHANGES, ()
     try:

@@ -148,7 +148,7 @@ class Maker:
     def _problem(self, whole: Written, asked: ManifestTask, name: str) -> str | None:
         """Return a problem between valid settings of a task; None if there is none."""
         if len(name) > LONGEST_ID:
-            return f"its id would be too long with the numbers of {len(self.made[whole.id])} tasks"
+            return f"its id is too long for the numbered ids of {len(self.made[whole.id])} tasks"
         if len((asked.task or "").encode()) > LONGEST_TASK:
             advice = ", set a smaller `batch`" if asked.batch is not None else ""
             return f"its text is longer than {LONGEST_TASK} bytes{advice}"
